@@ -1,0 +1,1 @@
+"""From tensor programs to native code: LLVM IR text, object code, callables."""

@@ -1,0 +1,37 @@
+"""Every error searchlab raises on purpose: one base class, one leaf per concern, so callers catch what they mean."""
+
+
+class SearchLabError(Exception):
+    """Base of all errors searchlab raises on purpose."""
+
+
+class ScheduleError(SearchLabError):
+    """A schedule primitive was asked for a rewrite that would not be legal."""
+
+
+class ConstraintError(ScheduleError):
+    """The chosen integers violate a constraint of the schedule or of the target."""
+
+
+class BuildError(SearchLabError):
+    """A program could not be turned into code that runs on this machine."""
+
+
+class KernelError(SearchLabError, ValueError):
+    """A compiled kernel was called with arguments it does not accept."""
+
+
+class IRError(SearchLabError):
+    """A tensor program is malformed."""
+
+
+class WorkloadError(SearchLabError, ValueError):
+    """A workload is unknown or its parameters make no sense."""
+
+
+class TargetError(SearchLabError, ValueError):
+    """A target is unknown or its description makes no sense."""
+
+
+class TraceError(SearchLabError):
+    """A recorded schedule cannot be read or replayed."""

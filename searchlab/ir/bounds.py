@@ -1,0 +1,264 @@
+"""What is known about index expressions: ranges of values, proofs of inequalities, simplification under both.
+
+Iteration variables are at least 0 and below their extent, knobs and run-time sizes are at least 1.  Together with the
+facts a program assumes (such as `t0 * t1 == 512`) that is enough to reason about tiled loop nests with symbolic tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from searchlab.ir.expr import (
+    FALSE,
+    ONE,
+    TRUE,
+    ZERO,
+    Binary,
+    Compare,
+    Const,
+    Expr,
+    Monomial,
+    Poly,
+    Var,
+    compare,
+    extreme,
+    floordiv,
+    from_poly,
+    index,
+    mul_monomials,
+    poly,
+    rebuild,
+    value_of,
+    variables,
+    without,
+)
+
+Ranges = Mapping[Var, Expr]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Extents of iteration variables, and conditions that hold."""
+
+    extents: Ranges = field(default_factory=dict)
+    assumptions: tuple[Expr, ...] = ()
+
+    def having(self, extents: Ranges) -> Facts:
+        """These facts and some more extents."""
+        return Facts({**self.extents, **extents}, self.assumptions)
+
+    @cached_property
+    def products(self) -> tuple[tuple[Monomial, int, Expr], ...]:
+        """Assumed equalities as rewrite rules: product of atoms -> (coefficient, expression)."""
+        rules = []
+        for fact in self.assumptions:
+            if isinstance(fact, Compare) and fact.op == "eq" and len(p := poly(fact.a)) == 1:
+                ((monomial, coefficient),) = p.items()
+                if len(monomial) > 1 and coefficient == 1:
+                    rules.append((monomial, coefficient, fact.b))
+        return tuple(rules)
+
+    @cached_property
+    def divisors(self) -> frozenset[tuple[Expr, Expr]]:
+        """Pairs (a, b) for which a % b == 0 is assumed."""
+        found = set()
+        for fact in self.assumptions:
+            if isinstance(fact, Compare) and fact.op == "eq" and fact.b == ZERO:
+                m = fact.a
+                if isinstance(m, Binary) and m.op == "mod":
+                    found.add((m.a, m.b))
+        return frozenset(found)
+
+    # --- bounds -------------------------------------------------------------------------------------------------------
+
+    def upper(self, e: Expr, over: Ranges | None = None) -> Expr:
+        """The largest value of `e` (inclusive) while the variables in `over` (default: all known) run."""
+        return self._extreme(e, self.extents if over is None else over, True)
+
+    def lower(self, e: Expr, over: Ranges | None = None) -> Expr:
+        """The smallest value of `e` while the variables in `over` (default: all known) run."""
+        return self._extreme(e, self.extents if over is None else over, False)
+
+    def _extreme(self, e: Expr, over: Ranges, up: bool) -> Expr:
+        if isinstance(e, Const):
+            return e
+        if isinstance(e, Var):
+            return (over[e] - 1 if up else ZERO) if e in over else e
+        if isinstance(e, Poly):
+            total: dict[Monomial, int] = {}
+            for monomial, coefficient in e.terms:
+                for m, c in poly(self._extreme_product(monomial, over, up == (coefficient > 0))).items():
+                    total[m] = total.get(m, 0) + c * coefficient
+            return from_poly(total)
+        if isinstance(e, Binary):
+            return self._extreme_binary(e, over, up)
+        return e
+
+    def _extreme_product(self, monomial: Monomial, over: Ranges, up: bool) -> Expr:
+        """Atoms are never negative, so a product is extreme where each of its atoms is."""
+        product: Expr = ONE
+        for atom in monomial:
+            product = product * self._extreme(atom, over, up)
+        return product
+
+    def _extreme_binary(self, e: Binary, over: Ranges, up: bool) -> Expr:
+        if not (variables(e) & over.keys()):
+            return e
+        if e.op == "floordiv" and not (variables(e.b) & over.keys()):
+            return floordiv(self._extreme(e.a, over, up), e.b)
+        if e.op == "mod" and not (variables(e.b) & over.keys()):
+            if not up:
+                return ZERO
+            top = self._extreme(e.a, over, True)
+            return top if self.proves(compare("lt", top, e.b)) else e.b - 1
+        if e.op in ("min", "max"):
+            return extreme(e.op, self._extreme(e.a, over, up), self._extreme(e.b, over, up))
+        return e
+
+    # --- proofs -------------------------------------------------------------------------------------------------------
+
+    def proves(self, condition: Expr) -> bool:
+        """Whether the condition holds for all values; False means 'not shown', not 'refuted'."""
+        if condition == TRUE:
+            return True
+        if not isinstance(condition, Compare):
+            return False
+        a, b = condition.a, condition.b
+        if condition.op == "lt":
+            return self.nonnegative(b - a - 1)
+        if condition.op == "le":
+            return self.nonnegative(b - a)
+        if condition.op == "eq":
+            gap = self.reduce(a - b)
+            return gap == ZERO or (self.nonnegative(gap) and self.nonnegative(-gap))
+        return self.nonnegative(b - a - 1) or self.nonnegative(a - b - 1)
+
+    def nonnegative(self, e: Expr) -> bool:
+        """Whether `e` >= 0 can be shown."""
+        low = self.reduce(self.lower(self.reduce(e)))
+        known = value_of(low)
+        if known is not None:
+            return known >= 0
+        return all(c >= 0 for c in poly(_shift_to_zero(low)).values())
+
+    def reduce(self, e: Expr) -> Expr:
+        """`e` with assumed products replaced (t0*t1 becomes 512) and b*(x//b) replaced by x where b divides x."""
+        if not isinstance(e, Poly):
+            return e
+        for monomial, coefficient in e.terms:
+            new = self._reduce_product(monomial)
+            if new is not None:
+                return self.reduce(e + (new - from_poly({monomial: 1})) * coefficient)
+        return e
+
+    def _reduce_product(self, monomial: Monomial) -> Expr | None:
+        for pattern, _, value in self.products:
+            left = without(monomial, pattern)
+            if left is not None:
+                return value * from_poly({left: 1})
+        for atom in monomial:
+            if isinstance(atom, Binary) and atom.op == "floordiv" and (atom.a, atom.b) in self.divisors:
+                divisor = poly(atom.b)
+                if len(divisor) == 1:
+                    ((atoms, coefficient),) = divisor.items()
+                    left = without(monomial, mul_monomials((atom,), atoms))
+                    if left is not None and coefficient == 1:
+                        return atom.a * from_poly({left: 1})
+        return None
+
+    # --- simplification -----------------------------------------------------------------------------------------------
+
+    def simplify(self, e: Expr) -> Expr:
+        """`e` with divisions and conditions resolved as far as the facts allow."""
+        return self._simplify(e, {})
+
+    def _simplify(self, e: Expr, memo: dict[Expr, Expr]) -> Expr:
+        if isinstance(e, (Const, Var)):
+            return e
+        known = memo.get(e)
+        if known is None:
+            new = rebuild(e, lambda child: self._simplify(child, memo))
+            if isinstance(new, Binary):
+                new = self._simplify_binary(new)
+            elif isinstance(new, Poly):
+                new = _join_divisions(new)
+            elif isinstance(new, Compare) and new.a.dtype == "index":
+                new = self.decide(new)
+            known = memo[e] = new
+        return known
+
+    def decide(self, condition: Expr) -> Expr:
+        """The condition, or TRUE or FALSE where the facts settle it."""
+        if self.proves(condition):
+            return TRUE
+        if isinstance(condition, Compare):
+            negation = {"lt": ("le", condition.b, condition.a), "le": ("lt", condition.b, condition.a)}.get(condition.op)
+            if negation and self.proves(compare(*negation)):
+                return FALSE
+        return condition
+
+    def _simplify_binary(self, e: Binary) -> Expr:
+        if e.op in ("floordiv", "mod"):
+            if self.nonnegative(e.a) and self.proves(compare("lt", e.a, e.b)):
+                return ZERO if e.op == "floordiv" else e.a
+            if e.op == "mod" and (e.a, e.b) in self.divisors:
+                return ZERO
+            return self._drop_small_rest(e)
+        if e.op in ("min", "max") and e.dtype == "index":
+            if self.proves(compare("le", e.a, e.b)):
+                return e.a if e.op == "min" else e.b
+            if self.proves(compare("le", e.b, e.a)):
+                return e.b if e.op == "min" else e.a
+        return e
+
+    def _drop_small_rest(self, e: Binary) -> Expr:
+        """(4*x + y) // 8 = x // 2 where 0 <= y < 4: terms smaller than the common divisor do not carry."""
+        divisor = value_of(e.b)
+        if divisor is None:
+            return e
+        terms = poly(e.a)
+        for g in sorted({abs(c) for m, c in terms.items() if m and divisor % c == 0 and abs(c) > 1}, reverse=True):
+            big = from_poly({m: c // g for m, c in terms.items() if c % g == 0})
+            small = from_poly({m: c for m, c in terms.items() if c % g})
+            if self.nonnegative(small) and self.proves(compare("lt", small, g)):
+                if e.op == "floordiv":
+                    return floordiv(big, index(divisor // g))
+                return (big % (divisor // g)) * g + small
+        return e
+
+
+def _shift_to_zero(e: Expr) -> Expr:
+    """Knobs and sizes are at least 1: written as 1 + x with x >= 0, nonnegative coefficients mean nonnegative values."""
+    symbols = {v: v + 1 for v in variables(e) if v.role != "iter"}
+    if not symbols or not isinstance(e, Poly):
+        return e
+    total: Expr = ZERO
+    for monomial, coefficient in e.terms:
+        product: Expr = Const(coefficient)
+        for atom in monomial:
+            product = product * symbols.get(atom, atom)  # type: ignore[call-overload]
+        total = total + product
+    return total
+
+
+def _join_divisions(e: Poly) -> Expr:
+    """b * (x // b) + x % b = x."""
+    for monomial, coefficient in e.terms:
+        for atom in monomial:
+            if isinstance(atom, Binary) and atom.op == "mod":
+                quotient = floordiv(atom.a, atom.b)
+                scale = from_poly({without(monomial, (atom,)) or (): coefficient})
+                partner = poly(quotient * atom.b * scale)
+                if partner and all(dict(e.terms).get(m) == c for m, c in partner.items()):
+                    rest = e - quotient * atom.b * scale - atom * scale
+                    joined = rest + atom.a * scale
+                    return _join_divisions(joined) if isinstance(joined, Poly) else joined
+    return e
+
+
+def facts(extents: Ranges | None = None, assumptions: Iterable[Expr] = ()) -> Facts:
+    """Facts from extents and assumptions."""
+    return Facts(dict(extents or {}), tuple(assumptions))
+

@@ -1,0 +1,159 @@
+"""The oracle: a program executed statement by statement, slowly and obviously.
+
+The program is written out as Python loops over numpy arrays, in exactly the order it states (parallel, vectorised and
+unrolled loops run in order), predicates and inits included.  Code generation is tested against this.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from searchlab.errors import IRError
+from searchlab.ir.expr import (
+    TRUE,
+    And,
+    Binary,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Poly,
+    Select,
+    Var,
+    all_of,
+    substitute,
+    value_of,
+)
+from searchlab.ir.program import Alloc, Block, If, Loop, Program, Seq, Stmt, Store
+
+Array = npt.NDArray[Any]
+_COMPARE = {"lt": "<", "le": "<=", "eq": "==", "ne": "!="}
+_ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%"}
+
+
+def interpret(program: Program, inputs: Mapping[str, Array], sizes: Mapping[str, int] | None = None) -> dict[str, Array]:
+    """The outputs of a program whose symbols are all known (run-time sizes given by `sizes`)."""
+    program = program.substitute(dict(sizes)) if sizes else program
+    if program.symbols:
+        raise IRError(f"{program.name} still has symbols: {', '.join(v.name for v in program.symbols)}")
+    arrays = {}
+    for name, b in program.buffers.items():
+        shape = tuple(value_of(e) for e in b.shape)
+        if name in program.inputs:
+            arrays[name] = np.asarray(inputs[name], dtype=b.dtype)
+            if arrays[name].shape != shape:
+                raise IRError(f"{program.name}: input '{name}' has shape {arrays[name].shape}, expected {shape}")
+        else:
+            arrays[name] = np.full(shape, 99, dtype=b.dtype)  # visible if a program reads what it never wrote
+    source = "def run(_b, _math, _cast):\n" + "".join(f"  {n} = _b[{n!r}]\n" for n in arrays) + _stmt(program.body, "  ")
+    scope: dict[str, Any] = {}
+    exec(compile(source, f"<{program.name}>", "exec"), scope)
+    with np.errstate(over="ignore"):
+        scope["run"](arrays, _FUNCTIONS, _cast)
+    return {name: arrays[name] for name in program.outputs}
+
+
+def _cast(value: Any, dtype: str) -> Any:
+    return np.array(value).astype(dtype)[()]
+
+
+def _call(f: Any) -> Any:
+    return lambda x: type(x)(f(float(x))) if isinstance(x, np.generic) else f(x)
+
+
+_FUNCTIONS = {
+    "exp": lambda x: np.exp(x),
+    "log": lambda x: np.log(x),
+    "tanh": lambda x: np.tanh(x),
+    "erf": _call(math.erf),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "sqrt": lambda x: np.sqrt(x),
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "abs": lambda x: np.abs(x),
+    "floor": lambda x: np.floor(x),
+}
+
+
+def _stmt(s: Stmt, indent: str) -> str:
+    deeper = indent + "  "
+    if isinstance(s, Store):
+        return f"{indent}{s.buffer}[{_indices(s.indices)}] = {_expr(s.value)}\n"
+    if isinstance(s, Seq):
+        return "".join(_stmt(p, indent) for p in s.body)
+    if isinstance(s, Loop):
+        return f"{indent}for {s.name} in range({_expr(s.extent)}):\n{_stmt(s.body, deeper)}"
+    if isinstance(s, If):
+        return f"{indent}if {_expr(s.condition)}:\n{_stmt(s.body, deeper)}"
+    if isinstance(s, Alloc):
+        shape = f"({''.join(_expr(e) + ',' for e in s.buffer.shape)})"
+        return f"{indent}{s.buffer.name} = __import__('numpy').full({shape}, 99, '{s.buffer.dtype}')\n{_stmt(s.body, indent)}"
+    return _block(s, indent)
+
+
+def _block(b: Block, indent: str) -> str:
+    text = ""
+    bound: dict[Var, Expr] = {}
+    for it, binding in zip(b.iters, b.bindings, strict=True):
+        text += f"{indent}{it.var.name} = {_expr(binding)}\n"
+        bound[it.var] = binding
+    inside = [it.var < it.extent for it in b.iters]
+    condition = all_of([b.predicate]) if b.predicate != TRUE else TRUE
+    if condition != TRUE:
+        text += f"{indent}if {_expr(condition)}:\n"
+        indent += "  "
+    checks = " and ".join(f"0 <= {c.a} < {_expr(c.b)}" for c in inside if isinstance(c, Compare))
+    if checks:
+        text += f"{indent}assert {checks}, {b.name!r} + ' leaves its domain'\n"
+    if b.init is not None:
+        first = " and ".join(f"{it.var.name} == 0" for it in b.iters if it.kind == "reduce") or "True"
+        text += f"{indent}if {first}:\n{_stmt(b.init, indent + '  ')}"
+    return text + _stmt(b.body, indent)
+
+
+def _indices(indices: tuple[Expr, ...]) -> str:
+    return ", ".join(_expr(i) for i in indices) if indices else "()"
+
+
+def _expr(e: Expr) -> str:
+    if isinstance(e, Const):
+        return _const(e)
+    if isinstance(e, Var):
+        return e.name
+    if isinstance(e, Poly):
+        return "(" + " + ".join("*".join([str(c), *map(_expr, m)]) for m, c in e.terms) + ")"
+    if isinstance(e, Binary):
+        if e.op in ("min", "max"):
+            return f"{e.op}({_expr(e.a)}, {_expr(e.b)})"
+        return f"({_expr(e.a)} {_ARITHMETIC[e.op]} {_expr(e.b)})"
+    if isinstance(e, Compare):
+        return f"({_expr(e.a)} {_COMPARE[e.op]} {_expr(e.b)})"
+    if isinstance(e, And):
+        return "(" + " and ".join(map(_expr, e.args)) + ")"
+    if isinstance(e, Select):
+        return f"({_expr(e.a)} if {_expr(e.condition)} else {_expr(e.b)})"
+    if isinstance(e, Cast):
+        return f"_cast({_expr(e.a)}, '{e.type}')"
+    if isinstance(e, Call):
+        return f"_math['{e.function}']({', '.join(map(_expr, e.args))})"
+    if isinstance(e, Load):
+        return f"{e.buffer}[{_indices(e.indices)}]"
+    raise IRError(f"cannot interpret {e!r}")
+
+
+def _const(e: Const) -> str:
+    if e.type == "bool":
+        return str(bool(e.value))
+    if isinstance(e.value, float) and not math.isfinite(e.value):
+        return f"float('{e.value}')"
+    if e.type not in ("index", "float64"):
+        return f"_cast({e.value!r}, '{e.type}')" if e.type != "float32" else repr(e.value)
+    return repr(e.value)
+
+

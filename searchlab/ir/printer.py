@@ -1,0 +1,134 @@
+"""Programs and expressions as stable text: what people read, what goldens hold, what hashes are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from searchlab.ir.expr import (
+    TRUE,
+    And,
+    Binary,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Poly,
+    Select,
+    Var,
+)
+from searchlab.ir.program import Alloc, Block, Buffer, If, Loop, Program, Seq, Stmt, Store
+
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%"}
+_LEVEL = {"add": 1, "sub": 1, "mul": 2, "div": 2, "floordiv": 2, "mod": 2}
+_COMPARE = {"lt": "<", "le": "<=", "eq": "==", "ne": "!="}
+
+
+def expr_text(e: Expr, level: int = 0) -> str:
+    """The expression, in brackets if it binds weaker than `level`."""
+    if isinstance(e, Const):
+        return _const_text(e)
+    if isinstance(e, Var):
+        return e.name
+    if isinstance(e, Poly):
+        return _brackets(_poly_text(e), 1 if len(e.terms) > 1 or e.terms[0][1] < 0 else 2, level)
+    if isinstance(e, Binary):
+        if e.op in ("min", "max"):
+            return f"{e.op}({expr_text(e.a)}, {expr_text(e.b)})"
+        own = _LEVEL[e.op]
+        return _brackets(f"{expr_text(e.a, own)} {_SIGNS[e.op]} {expr_text(e.b, own + 1)}", own, level)
+    if isinstance(e, Load):
+        return f"{e.buffer}[{', '.join(map(expr_text, e.indices))}]"
+    if isinstance(e, Compare):
+        return _brackets(f"{expr_text(e.a)} {_COMPARE[e.op]} {expr_text(e.b)}", 0, level)
+    if isinstance(e, And):
+        return _brackets(" and ".join(expr_text(c, 1) for c in e.args), 0, level)
+    if isinstance(e, Select):
+        return f"select({expr_text(e.condition)}, {expr_text(e.a)}, {expr_text(e.b)})"
+    if isinstance(e, Cast):
+        return f"{e.type}({expr_text(e.a)})"
+    if isinstance(e, Call):
+        return f"{e.function}({', '.join(map(expr_text, e.args))})"
+    raise TypeError(f"not an expression: {type(e).__name__}")
+
+
+def _brackets(text: str, own: int, level: int) -> str:
+    return f"({text})" if own < level else text
+
+
+def _const_text(e: Const) -> str:
+    if e.type == "bool":
+        return "true" if e.value else "false"
+    return repr(e.value)
+
+
+def _poly_text(e: Poly) -> str:
+    text = ""
+    for monomial, coefficient in e.terms:
+        factors = [expr_text(atom, 3) for atom in monomial]
+        if abs(coefficient) != 1 or not factors:
+            factors.append(str(abs(coefficient)))
+        sign = ("-" if coefficient < 0 else "") if not text else (" - " if coefficient < 0 else " + ")
+        text += sign + "*".join(factors)
+    return text
+
+
+def buffer_text(b: Buffer) -> str:
+    """name: dtype[shape]"""
+    return f"{b.name}: {b.dtype}[{', '.join(map(expr_text, b.shape))}]"
+
+
+def program_text(p: Program) -> str:
+    """The whole program: signature, internal buffers, assumptions, loops."""
+    inputs = ", ".join(buffer_text(p.buffers[n]) for n in p.inputs)
+    outputs = ", ".join(buffer_text(p.buffers[n]) for n in p.outputs)
+    lines = [f"program {p.name}({inputs}) -> {outputs}:"]
+    for la in p.layouts:
+        source = ", ".join(map(expr_text, la.source))
+        where = "" if la.predicate == TRUE else f" where {expr_text(la.predicate)}"
+        iters = ", ".join(v.name for v in la.iters)
+        lines.append(f"  layout {la.buffer}[{iters}] = {buffer_text(la.original)}[{source}]{where}")
+    for b in sorted(p.buffers.values(), key=lambda b: b.name):
+        if b.name not in p.inputs and b.name not in p.outputs:
+            lines.append(f"  buffer {buffer_text(b)}{'' if b.scope == 'global' else ' in ' + b.scope}")
+    lines += [f"  assume {expr_text(a)}" for a in p.assumptions]
+    return "\n".join([*lines, *stmt_lines(p.body, "  ")]) + "\n"
+
+
+def _notes(annotations: tuple[tuple[str, object], ...]) -> str:
+    return "".join(f" @{key}={value}" for key, value in annotations)
+
+
+def stmt_lines(s: Stmt, indent: str = "") -> Iterator[str]:
+    """The lines of a statement."""
+    deeper = indent + "  "
+    if isinstance(s, Store):
+        yield f"{indent}{s.buffer}[{', '.join(map(expr_text, s.indices))}] = {expr_text(s.value)}"
+    elif isinstance(s, Seq):
+        for part in s.body:
+            yield from stmt_lines(part, indent)
+    elif isinstance(s, Loop):
+        kind = "" if s.kind == "serial" else f" {s.kind}"
+        yield f"{indent}for {s.name} in {expr_text(s.extent)}{kind}{_notes(s.annotations)}:"
+        yield from stmt_lines(s.body, deeper)
+    elif isinstance(s, If):
+        yield f"{indent}if {expr_text(s.condition)}:"
+        yield from stmt_lines(s.body, deeper)
+    elif isinstance(s, Alloc):
+        yield f"{indent}alloc {buffer_text(s.buffer)} in {s.buffer.scope}"
+        yield from stmt_lines(s.body, indent)
+    elif isinstance(s, Block):
+        yield from _block_lines(s, indent)
+
+
+def _block_lines(b: Block, indent: str) -> Iterator[str]:
+    bound = [(it, f"{it.var.name}<{expr_text(it.extent)} = {expr_text(x)}") for it, x in zip(b.iters, b.bindings, strict=True)]
+    space = ", ".join(t for it, t in bound if it.kind == "space")
+    reduce = ", ".join(t for it, t in bound if it.kind == "reduce")
+    signature = space + (f"; {reduce}" if reduce else "")
+    where = "" if b.predicate == TRUE else f" where {expr_text(b.predicate)}"
+    yield f"{indent}block {b.name}({signature}){where}{_notes(b.annotations)}:"
+    if b.init is not None:
+        yield f"{indent}  init {next(stmt_lines(b.init))}"
+    yield from stmt_lines(b.body, indent + "  ")

@@ -1,0 +1,103 @@
+"""Schedule: the primitives as methods on a program that is replaced step by step, returning the names they made.
+
+    s = Schedule(workload.program)
+    i, j, k = s.loops("C")
+    i0, i1 = s.split(i, [None, 6], tail=True)
+    s.vectorize(j)
+    program = s.program
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from searchlab.ir.expr import Like
+from searchlab.ir.program import Program
+from searchlab.schedule.core import PRIMITIVES, loops_around
+from searchlab.schedule.layout import Map
+
+
+class Schedule:
+    """A program under construction; every method is the primitive of the same name."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    def __str__(self) -> str:
+        return str(self.program)
+
+    def loops(self, block: str) -> list[str]:
+        """Names of the loops around a block, outermost first."""
+        return [lp.name for lp in loops_around(self.program, block)]
+
+    def _do(self, name: str, *args: Any, **kwargs: Any) -> tuple[str, ...]:
+        self.program = PRIMITIVES[name](self.program, *args, **kwargs)
+        made: tuple[str, ...] = self.program.trace[-1].made
+        return made
+
+    def split(
+        self, loop: str, factors: Sequence[Like | None], names: Sequence[str] | None = None, tail: bool = False
+    ) -> list[str]:
+        return list(self._do("split", loop, factors, names, tail))
+
+    def fuse(self, *loops: str, name: str | None = None) -> str:
+        return self._do("fuse", *loops, name=name)[0]
+
+    def reorder(self, *loops: str) -> None:
+        self._do("reorder", *loops)
+
+    def vectorize(self, *loops: str) -> None:
+        for lp in loops:
+            self._do("vectorize", lp)
+
+    def unroll(self, *loops: str) -> None:
+        for lp in loops:
+            self._do("unroll", lp)
+
+    def parallel(self, loop: str) -> None:
+        self._do("parallel", loop)
+
+    def bind(self, loop: str, axis: str) -> None:
+        self._do("bind", loop, axis)
+
+    def annotate(self, target: str, key: str, value: Any) -> None:
+        self._do("annotate", target, key, value)
+
+    def cache_read(self, block: str, buffer: str, scope: str = "local", name: str | None = None) -> str:
+        """The name of the copying block, which is also the name of the copy."""
+        return self._do("cache_read", block, buffer, scope, name)[0]
+
+    def cache_write(self, block: str, buffer: str | None = None, scope: str = "local", name: str | None = None) -> str:
+        """The name of the block that copies out."""
+        return self._do("cache_write", block, buffer, scope, name)[0]
+
+    def compute_at(self, block: str, loop: str) -> None:
+        self._do("compute_at", block, loop)
+
+    def reverse_compute_at(self, block: str, loop: str) -> None:
+        self._do("reverse_compute_at", block, loop)
+
+    def compute_inline(self, block: str) -> None:
+        self._do("compute_inline", block)
+
+    def reverse_compute_inline(self, block: str) -> None:
+        self._do("reverse_compute_inline", block)
+
+    def rfactor(self, loop: str, axis: int = 0, name: str | None = None) -> str:
+        """The name of the block (and buffer) of partial results."""
+        return self._do("rfactor", loop, axis, name)[0]
+
+    def decompose_reduction(self, block: str, loop: str) -> str:
+        """The name of the block that sets the output."""
+        return self._do("decompose_reduction", block, loop)[0]
+
+    def transform_layout(self, buffer: str, mapping: Map) -> None:
+        self._do("transform_layout", buffer, mapping)
+
+    def pad(self, block: str, multiples: dict[str, Like]) -> None:
+        self._do("pad", block, multiples)
+
+    def blockize(self, loop: str, name: str | None = None) -> str:
+        """The name of the new block."""
+        return self._do("blockize", loop, name)[0]

@@ -1,0 +1,57 @@
+"""blockize: a loop nest becomes one block, so that the loops around it and the ones inside are scheduled apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from searchlab.ir.bounds import Facts
+from searchlab.ir.expr import ONE, TRUE, ZERO, Expr, Var, divide, from_poly, poly, variables
+from searchlab.ir.program import Block, Iter, Loop, Program
+from searchlab.schedule.core import Made, check, find_loop, fresh, is_leaf, leaves_in, path_to, primitive, replaced, swap
+
+
+@primitive
+def blockize(program: Program, loop: str, name: str | None = None) -> Made:
+    """Wrap a loop and all inside it into a block of its own.
+
+        for i_0: for i_1 in 4: S(i_0*4 + i_1)   =>   for i_0: block B(vo = i_0): for i_1 in 4: S(vo*4 + i_1)
+    """
+    lp = find_loop(program, loop)
+    inside = list(leaves_in(lp))
+    check(len(inside) == 1 and is_leaf(inside[0]), f"loop '{loop}' holds {len(inside)} blocks; it must hold exactly one")
+    b = inside[0]
+    check(all(isinstance(s, Loop) for s in path_to(lp, b)[:-1]), f"loop '{loop}' holds a block of blocks")
+    inner = {x.var: x.extent for x in path_to(lp, b) if isinstance(x, Loop)}
+    made = fresh(program, f"{b.name}_outer") if name is None else name
+    check(made not in program.blocks and made.isidentifier(), f"'{made}' is no free block name")
+    iters, outer_bindings, bindings = [], [], []
+    for it, binding in zip(b.iters, b.bindings, strict=True):
+        outer, tile, rest = _take_apart(binding, inner, program.facts, b.name)
+        if outer == ZERO:
+            bindings.append(rest)
+            continue
+        var = Var(f"{it.var.name}o")
+        count, left = divide(it.extent, tile)
+        extent = count if left == ZERO else program.facts.simplify(program.facts.upper(outer) + 1)
+        iters.append(Iter(var, extent, it.kind))
+        outer_bindings.append(outer)
+        bindings.append(var * tile + rest)
+    new = swap(lp, b, replace(b, bindings=tuple(bindings)))
+    assert new is not None
+    block = Block(made, tuple(iters), tuple(outer_bindings), new, None, TRUE)
+    return Made(program.with_body(replaced(program, lp, block)), (made,))
+
+
+def _take_apart(binding: Expr, inner: dict[Var, Expr], facts: Facts, block: str) -> tuple[Expr, Expr, Expr]:
+    """binding = outer * tile + rest, with `rest` in the inner loops and `outer` in the ones around."""
+    terms = poly(binding)
+    rest = from_poly({m: c for m, c in terms.items() if any(variables(a) & inner.keys() for a in m)})
+    around = from_poly({m: c for m, c in terms.items() if not any(variables(a) & inner.keys() for a in m)})
+    if rest == ZERO:
+        return around, ONE, ZERO
+    tile = facts.simplify(facts.reduce(facts.upper(rest, inner) + 1))
+    if around == ZERO:
+        return ZERO, ONE, rest
+    outer, left = divide(around, tile)
+    check(left == ZERO, f"'{binding}' of block '{block}' is no multiple of the tile {tile} plus the loops inside")
+    return outer, tile, rest

@@ -1,0 +1,305 @@
+"""Primitives on storage: transform_layout (packing, also of constant weights ahead of time) and pad."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from searchlab.errors import ScheduleError
+from searchlab.ir.expr import (
+    ONE,
+    TRUE,
+    ZERO,
+    Binary,
+    Expr,
+    Like,
+    Load,
+    Substitution,
+    Var,
+    all_of,
+    ceildiv,
+    const,
+    index,
+    loads,
+    select,
+    transform,
+    variables,
+)
+from searchlab.ir.program import Block, Iter, Layout, Loop, Program, Stmt, Store, map_children, seq
+from searchlab.schedule.core import (
+    Made,
+    check,
+    find_block,
+    fresh,
+    is_leaf,
+    loops_around,
+    path_to,
+    primitive,
+    producers,
+    replaced,
+    top_statement,
+    unknown,
+)
+from searchlab.schedule.reduction import combiner
+
+Map = Callable[..., Sequence[Like]] | tuple[tuple[Var, ...], tuple[Expr, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Digit:
+    """One new dimension: (var // low) % extent, a digit of one old index; `extent` is None for the leading digit."""
+
+    var: Var
+    low: Expr
+    extent: Expr | None
+
+
+@primitive
+def transform_layout(program: Program, buffer: str, mapping: Map) -> Made:
+    """Store a buffer in another shape; `mapping` takes the old indices and gives the new ones.
+
+        B[k, j]   =>   B[j // 16, k, j % 16]        with mapping = lambda k, j: (j // 16, k, j % 16)
+
+    Each new index is an old one, or its quotient, rest, or rest of a quotient.  The stage that fills the buffer then
+    runs in the new order.  An input keeps its shape for the caller: it is packed before the kernel runs, once for a
+    constant weight that is bound to the kernel.
+    """
+    check(buffer in program.buffers, unknown("buffer", buffer, program.buffers))
+    check(buffer not in program.outputs, f"'{buffer}' is an output, which keeps its shape; cache_write it first")
+    old = program.buffers[buffer]
+    olds, news = _evaluate(mapping, len(old.shape), buffer)
+    digits = [_digit(e, buffer) for e in news]
+    facts = program.facts.having(dict(zip(olds, old.shape, strict=True)))
+    shape = tuple(_extent(d, olds, old.shape) for d in digits)
+    fresh_vars = tuple(Var(f"u{n}") for n in range(len(digits)))
+    inverse, guard = _invert(digits, olds, old.shape, fresh_vars, buffer)
+
+    def access(indices: tuple[Expr, ...], block: Block) -> tuple[Expr, ...]:
+        put = Substitution(dict(zip(olds, indices, strict=True)))  # type: ignore[arg-type]
+        known = facts.having({it.var: it.extent for it in block.iters})
+        return tuple(known.simplify(put(e)) for e in news)
+
+    refill = {
+        b.name: _reiterate(program, b, fresh_vars, shape, inverse, guard)
+        for b in producers(program, buffer)
+        if _is_plain_copy(program, b)
+    }
+    body = _rewrite_accesses(program, buffer, access, refill)
+    buffers = {**program.buffers, buffer: replace(old, shape=shape)}
+    layouts = program.layouts
+    if buffer in program.inputs:
+        check(all(la.buffer != buffer for la in layouts), f"input '{buffer}' has been given another layout already")
+        layouts = (*layouts, Layout(buffer, old, fresh_vars, inverse, guard))
+    return Made(program.with_body(body, buffers=buffers, layouts=layouts))
+
+
+def _evaluate(mapping: Map, rank: int, buffer: str) -> tuple[tuple[Var, ...], tuple[Expr, ...]]:
+    if isinstance(mapping, tuple):
+        olds, news = mapping
+        check(len(olds) == rank, f"'{buffer}' has {rank} dimensions, the mapping takes {len(olds)}")
+        return tuple(olds), tuple(news)
+    olds = tuple(Var(f"x{n}") for n in range(rank))
+    try:
+        return olds, tuple(index(e) for e in mapping(*olds))
+    except TypeError as e:
+        raise ScheduleError(f"'{buffer}' has {rank} dimensions: {e}") from None
+
+
+def _digit(e: Expr, buffer: str) -> _Digit:
+    extent: Expr | None = None
+    inner = e
+    if isinstance(inner, Binary) and inner.op == "mod":
+        inner, extent = inner.a, inner.b
+    low: Expr = ONE
+    if isinstance(inner, Binary) and inner.op == "floordiv":
+        inner, low = inner.a, inner.b
+    check(isinstance(inner, Var), f"'{e}' is no digit of an index of '{buffer}'; accepted: x, x // c, x % c, (x // c) % d")
+    assert isinstance(inner, Var)
+    return _Digit(inner, low, extent)
+
+
+def _extent(d: _Digit, olds: tuple[Var, ...], shape: tuple[Expr, ...]) -> Expr:
+    whole = shape[olds.index(d.var)]
+    return d.extent if d.extent is not None else ceildiv(whole, d.low)
+
+
+def _invert(digits: list[_Digit], olds: tuple[Var, ...], shape: tuple[Expr, ...], news: tuple[Var, ...], buffer: str,
+            ) -> tuple[tuple[Expr, ...], Expr]:
+    """Old indices from new ones, and where they fall inside the old shape."""
+    inverse, guards = [], []
+    for old, whole in zip(olds, shape, strict=True):
+        parts = [(d, n) for d, n in zip(digits, news, strict=True) if d.var == old]
+        expected: Expr = ONE
+        total: Expr = ZERO
+        left = list(parts)
+        while left:
+            part = next((p for p in left if p[0].low == expected), None)
+            check(part is not None, f"the mapping of '{buffer}' does not take '{old}' apart completely: no part begins at {expected}")
+            assert part is not None
+            left.remove(part)
+            total = total + part[1] * part[0].low
+            check(part[0].extent is not None or not left, f"the mapping of '{buffer}' uses digits of '{old}' twice")
+            expected = expected * part[0].extent if part[0].extent is not None else ceildiv(whole, part[0].low) * part[0].low
+        check(bool(parts), f"the mapping of '{buffer}' loses the index '{old}'")
+        inverse.append(total)
+        if expected != whole:
+            guards.append(total < whole)
+    return tuple(inverse), all_of(guards)
+
+
+def _is_plain_copy(program: Program, b: Block) -> bool:
+    """Whether a stage runs over its buffer in plain loops of its own, so that they may be exchanged for others."""
+    nest, path = loops_around(program, b.name), path_to(program.body, b)
+    alone = bool(nest) and all(isinstance(s, Loop) for s in path[path.index(nest[0]) : -1])
+    plain = b.init is None and not b.reduces and all(isinstance(i, Var) for i in b.store.indices)
+    return alone and plain and b.predicate == TRUE and tuple(lp.var for lp in nest) == b.bindings
+
+
+def _rewrite_accesses(
+    program: Program, buffer: str, access: Callable[[tuple[Expr, ...], Block], tuple[Expr, ...]], refill: dict[str, Stmt]
+) -> Stmt:
+    """Every access of the buffer in new indices; the stages in `refill` are exchanged as they stand."""
+
+    def rewrite(b: Block) -> Stmt:
+        def load(e: Expr) -> Expr | None:
+            return Load(buffer, access(e.indices, b), e.type) if isinstance(e, Load) and e.buffer == buffer else None
+
+        def store(s: Store) -> Store:
+            value = transform(s.value, load)
+            return Store(s.buffer, access(s.indices, b) if s.buffer == buffer else s.indices, value)
+
+        return replace(b, body=store(b.store), init=None if b.init is None else store(b.init))
+
+    tops = {loops_around(program, name)[0].name: nest for name, nest in refill.items()}
+
+    def visit(s: Stmt) -> Stmt:
+        if isinstance(s, Loop) and s.name in tops:
+            return tops[s.name]
+        if isinstance(s, Block) and is_leaf(s):
+            return rewrite(s)
+        new = map_children(s, visit)
+        assert new is not None
+        return new
+
+    return visit(program.body)
+
+
+def _reiterate(program: Program, b: Block, news: tuple[Var, ...], shape: tuple[Expr, ...], inverse: tuple[Expr, ...], guard: Expr) -> Stmt:
+    """The filling stage with one loop per new dimension; outside the old shape it stores zero."""
+    at = {v: e for v, e in zip(b.store.indices, inverse, strict=True)}
+    iters = tuple(Iter(Var(f"v{n}"), e) for n, e in enumerate(shape))
+    to_iters = Substitution({u: it.var for u, it in zip(news, iters, strict=True)})
+    put = Substitution({v: to_iters(e) for v, e in at.items()})
+    value = put(b.store.value)
+    if guard != TRUE:
+        value = select(to_iters(guard), value, const(0, value.dtype))
+    loops = [(Var(fresh(program, f"{b.name}_u{n}")), e) for n, e in enumerate(shape)]
+    store = Store(b.store.buffer, tuple(it.var for it in iters), value)
+    body: Stmt = Block(b.name, iters, tuple(v for v, _ in loops), store, None, TRUE, b.annotations)
+    for var, extent in reversed(loops):
+        body = Loop(var, extent, body)
+    return body
+
+
+# --- padding ----------------------------------------------------------------------------------------------------------
+
+
+@primitive
+def pad(program: Program, block: str, multiples: Mapping[str, Like] | Sequence[tuple[str, Like]]) -> Made:
+    """Round a block's iteration domain up to multiples; inputs are padded with zeros, the output is cut back.
+
+        C[i, j] += A[i, k] * B[k, j]   =>   A_pad = A with zeros;  C_pad += A_pad * B_pad;  C = C_pad cut back
+
+    `multiples` gives a multiple per iteration variable of the block.  A padded reduction must be a sum of products in
+    which some factor is padded with zeros.
+    """
+    b = find_block(program, block)
+    check(is_leaf(b), f"block '{block}' holds other blocks")
+    wanted = {k: index(v) for k, v in (multiples.items() if isinstance(multiples, Mapping) else multiples)}
+    known = [it.var.name for it in b.iters]
+    for n in wanted:
+        check(n in known, unknown(f"iteration variable of '{block}'", n, known))
+    nest = loops_around(program, block)
+    check(b.bindings == tuple(lp.var for lp in nest), f"the loops of '{block}' have been changed already; pad first")
+    check(b.predicate == TRUE, f"block '{block}' has a predicate")
+    sizes = {it.var: ceildiv(it.extent, wanted[it.var.name]) * wanted[it.var.name] if it.var.name in wanted else it.extent
+             for it in b.iters}
+    grown = {it.var for it in b.iters if sizes[it.var] != it.extent}
+    if not grown:
+        return Made(program)
+    _check_padded_sum(b, grown)
+    return _padded(program, b, nest, sizes, grown)
+
+
+def _check_padded_sum(b: Block, grown: set[Var]) -> None:
+    reduce = {it.var for it in b.iters if it.kind == "reduce"} & grown
+    if not reduce:
+        return
+    op, term = combiner(b)
+    factors = list(_factors(term))
+    ok = op == "add" and all(any(isinstance(f, Load) and v in f.indices for f in factors) for v in reduce)
+    check(ok, f"'{b.name}' is no sum of products that padding with zeros leaves unchanged: '{b.store.value}'")
+
+
+def _factors(e: Expr) -> list[Expr]:
+    if isinstance(e, Binary) and e.op == "mul":
+        return [*_factors(e.a), *_factors(e.b)]
+    return [e.a] if hasattr(e, "type") and not isinstance(e, Load) and hasattr(e, "a") else [e]
+
+
+def _padded(program: Program, b: Block, nest: list[Loop], sizes: dict[Var, Expr], grown: set[Var]) -> Made:
+    buffers, stages, renamed = dict(program.buffers), [], {}
+    for ld in dict.fromkeys(x for x in loads(b.store.value) if x.buffer != b.store.buffer):
+        touched_dims = [i for i in ld.indices if variables(i) & grown]
+        if not touched_dims:
+            continue
+        check(all(isinstance(i, Var) for i in touched_dims), f"'{ld}' is not indexed by iteration variables alone, so it cannot be padded")
+        check(ld.buffer not in renamed, f"'{ld.buffer}' is read at several places")
+        name = fresh(program, f"{ld.buffer}_pad")
+        shape = tuple(sizes[i] if isinstance(i, Var) and i in grown else s
+                      for i, s in zip(ld.indices, program.buffers[ld.buffer].shape, strict=True))
+        buffers[name] = replace(program.buffers[ld.buffer], name=name, shape=shape)
+        stages.append(_copy(program, ld.buffer, program.buffers[ld.buffer].shape, name, shape, ld.type))
+        renamed[ld.buffer] = name
+    out, after = b.store.buffer, []
+    if any(it.var in grown for it in b.iters if it.kind == "space"):
+        check(all(isinstance(i, Var) for i in b.store.indices), f"'{b.name}' does not store one element per iteration")
+        name = fresh(program, f"{out}_pad")
+        shape = tuple(sizes[i] for i in b.store.indices if isinstance(i, Var))
+        buffers[name] = replace(program.buffers[out], name=name, shape=shape)
+        after.append(_copy(program, name, shape, out, program.buffers[out].shape, program.buffers[out].dtype, fresh(program, f"{out}_crop")))
+        renamed[out] = name
+    inner = _with_buffers(b, renamed, sizes)
+    body: Stmt = inner
+    for lp, it in zip(reversed(nest), reversed(b.iters), strict=True):
+        body = replace(lp, extent=sizes[it.var], body=body)
+    check(top_statement(program, nest[0]) is nest[0], f"'{b.name}' has been moved into another nest; pad first")
+    whole = replaced(program, nest[0], seq(*stages, body, *after))
+    return Made(program.with_body(whole, buffers=buffers), tuple(renamed.values()))
+
+
+def _with_buffers(b: Block, renamed: dict[str, str], sizes: dict[Var, Expr]) -> Block:
+    from searchlab.ir.rewrite import rename_buffer
+
+    for old, new in renamed.items():
+        changed = rename_buffer(b, old, new)
+        assert isinstance(changed, Block)
+        b = changed
+    return replace(b, iters=tuple(Iter(it.var, sizes[it.var], it.kind) for it in b.iters))
+
+
+def _copy(program: Program, source: str, source_shape: tuple[Expr, ...], target: str, shape: tuple[Expr, ...], dtype: str,
+          name: str | None = None) -> Stmt:
+    """Copies where source and target overlap, zero elsewhere in the target."""
+    block = name or target
+    iters = tuple(Iter(Var(f"v{n}"), e) for n, e in enumerate(shape))
+    at = tuple(it.var for it in iters)
+    inside = all_of(v < s for v, s, t in zip(at, source_shape, shape, strict=True) if s != t and name is None)
+    value = select(inside, Load(source, at, dtype), const(0, dtype))
+    loops = [(Var(fresh(program, f"{block}_{n}")), e) for n, e in enumerate(shape)]
+    body: Stmt = Block(block, iters, tuple(v for v, _ in loops), Store(target, at, value))
+    for var, extent in reversed(loops):
+        body = Loop(var, extent, body)
+    return body
+
+

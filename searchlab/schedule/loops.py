@@ -1,0 +1,252 @@
+"""Primitives on loops: split, fuse, reorder, vectorize, unroll, parallel, bind, annotate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from searchlab.errors import ScheduleError
+from searchlab.ir.expr import ONE, TRUE, ZERO, Expr, Like, Var, all_of, ceildiv, index, value_of, variables
+from searchlab.ir.program import THREAD_AXES, Block, Loop, Program, Stmt, map_children
+from searchlab.schedule.core import (
+    Made,
+    blocks_in,
+    check,
+    find_block,
+    find_loop,
+    fresh,
+    leaves_in,
+    names_of,
+    path_to,
+    primitive,
+    replaced,
+    rewrite_nest,
+    unknown,
+)
+
+
+@primitive
+def split(
+    program: Program,
+    loop: str,
+    factors: Sequence[Like | None],
+    names: Sequence[str] | None = None,
+    tail: bool = False,
+) -> Made:
+    """Divide a loop into a nest of several, outermost first; one factor may be None and is worked out.
+
+        for i in n: S(i)   =>   for i_0 in n // f: for i_1 in f: S(i_0*f + i_1)
+
+    Without `tail` the factors must multiply to the extent (with symbols this becomes an assumption).  With `tail` the
+    product may be larger; the surplus iterations are cut off by a predicate, which code generation peels off again.
+    """
+    old = find_loop(program, loop)
+    check(old.kind == "serial", f"loop '{loop}' is {old.kind}; split it before that")
+    extents, assumption, exact = _extents(old, factors, tail)
+    made = _names(program, loop, len(extents), names)
+    fresh_vars = [Var(n) for n in made]
+    combined: Expr = ZERO
+    for var, extent in zip(fresh_vars, extents, strict=True):
+        combined = combined * extent + var
+    assumptions = program.assumptions if assumption in (TRUE, *program.assumptions) else (*program.assumptions, assumption)
+    program = replace(program, assumptions=assumptions)
+    facts = program.facts.having(dict(zip(fresh_vars, extents, strict=True)))
+    body = rewrite_nest(old.body, {old.var: combined}, facts)
+    if not exact:
+        body = _guard(body, combined < old.extent)
+    for var, extent in reversed(list(zip(fresh_vars, extents, strict=True))):
+        body = Loop(var, extent, body)
+    return Made(program.with_body(replaced(program, old, body)), tuple(made))
+
+
+def _names(program: Program, loop: str, count: int, names: Sequence[str] | None) -> list[str]:
+    if names is None:
+        return [fresh(program, f"{loop}_{n}") for n in range(count)]
+    check(len(names) == count, f"{count} factors but {len(names)} names {list(names)}")
+    for n in names:
+        check(n.isidentifier() and n not in program.loops, f"'{n}' is no free loop name")
+    check(len(set(names)) == len(names), f"a name occurs twice in {list(names)}")
+    return list(names)
+
+
+def _extents(loop: Loop, factors: Sequence[Like | None], tail: bool) -> tuple[list[Expr], Expr, bool]:
+    """Extents of the new loops, what must be assumed of them, and whether they cover the loop exactly."""
+    check(len(factors) >= 1, "no factors given")
+    check(sum(f is None for f in factors) <= 1, f"more than one factor is None in {list(factors)}")
+    given = [None if f is None else index(f) for f in factors]
+    for f in given:
+        check(f is None or (value_of(f) or 1) >= 1, f"factor {f} of loop '{loop.name}' is below 1")
+    product: Expr = ONE
+    for f in given:
+        product = product if f is None else product * f
+    whole = f"loop '{loop.name}' of extent {loop.extent}"
+    if None in given:
+        left = ceildiv(loop.extent, product) if tail else loop.extent // product
+        rest = loop.extent % product
+        check(tail or rest == ZERO or value_of(rest) is None, f"{product} does not divide {whole}; pass tail=True to round up")
+        return [left if f is None else f for f in given], TRUE if tail else rest.equals(0), not tail or rest == ZERO
+    same = product.equals(loop.extent)
+    if tail:
+        check(product - loop.extent == ZERO or (value_of(product - loop.extent) or 0) >= 0,
+              f"factors {list(factors)} make {product}, which does not cover {whole}")
+        return [f for f in given if f is not None], (loop.extent <= product), same == TRUE
+    check(value_of(product - loop.extent) in (0, None), f"factors {list(factors)} make {product}, not {whole}")
+    return [f for f in given if f is not None], same, True
+
+
+def _guard(s: Stmt, condition: Expr) -> Stmt:
+    """The condition added to the predicate of the outermost blocks inside."""
+    if isinstance(s, Block):
+        return replace(s, predicate=all_of((s.predicate, condition)))
+    new = map_children(s, lambda child: _guard(child, condition))
+    assert new is not None
+    return new
+
+
+@primitive
+def fuse(program: Program, *loops: str, name: str | None = None) -> Made:
+    """Make one loop of several that are directly nested, outermost first.
+
+        for i in n: for j in m: S(i, j)   =>   for i_j in n*m: S(i_j // m, i_j % m)
+    """
+    check(len(loops) >= 2, "takes at least two loops")
+    nest = [find_loop(program, n) for n in loops]
+    for outer, inner in zip(nest, nest[1:], strict=False):
+        check(outer.body is inner, f"'{inner.name}' is not directly inside '{outer.name}'")
+    for lp in nest:
+        check(lp.kind == "serial", f"loop '{lp.name}' is {lp.kind}; fuse before that")
+    made = fresh(program, "_".join(loops)) if name is None else _names(program, "", 1, [name])[0]
+    var, mapping, inner_size = Var(made), {}, ONE
+    for lp in reversed(nest):
+        mapping[lp.var] = (var // inner_size) % lp.extent if lp is not nest[0] else var // inner_size
+        inner_size = inner_size * lp.extent  # type: ignore[assignment]
+    facts = program.facts.having({var: inner_size})
+    body = rewrite_nest(nest[-1].body, mapping, facts)
+    return Made(program.with_body(replaced(program, nest[0], Loop(var, inner_size, body))), (made,))
+
+
+@primitive
+def reorder(program: Program, *loops: str) -> Made:
+    """Put loops of one nest into the given order; loops not named stay where they are.
+
+        for i: for j: S   =>   for j: for i: S
+    """
+    check(len(loops) >= 2, "takes at least two loops")
+    check(len(set(loops)) == len(loops), f"a loop occurs twice in {list(loops)}")
+    wanted = [find_loop(program, n) for n in loops]
+    chain = _chain(program, wanted)
+    order = iter(wanted)
+    new: list[Loop] = [next(order) if any(lp is w for w in wanted) else lp for lp in chain]
+    _check_extents(new)
+    body = chain[-1].body
+    for lp in reversed(new):
+        body = replace(lp, body=body)
+    return Made(program.with_body(replaced(program, chain[0], body)))
+
+
+def _chain(program: Program, wanted: list[Loop]) -> list[Loop]:
+    """The perfect nest from the outermost to the innermost of the loops."""
+    deepest = max((path_to(program.body, lp) for lp in wanted), key=len)
+    first = min((n for n, s in enumerate(deepest) if any(s is w for w in wanted)))
+    chain = deepest[first:]
+    for w in wanted:
+        check(any(s is w for s in chain), f"'{w.name}' and '{wanted[0].name}' are not in one nest")
+    for s in chain:
+        what = f"block '{s.name}'" if isinstance(s, Block) else "several statements"
+        check(isinstance(s, Loop), f"{what} stand between the loops {names_of(wanted)}: they are not directly nested")
+    return [s for s in chain if isinstance(s, Loop)]
+
+
+def _check_extents(nest: list[Loop]) -> None:
+    seen: set[Var] = set()
+    for lp in nest:
+        late = variables(lp.extent) - seen
+        for other in nest:
+            check(other.var not in late or other is lp, f"the extent of '{lp.name}' depends on '{other.name}'")
+        seen.add(lp.var)
+
+
+def _with_kind(program: Program, loop: str, kind: str) -> Made:
+    old = find_loop(program, loop)
+    check(old.kind == "serial", f"loop '{loop}' is already {old.kind}")
+    return Made(program.with_body(replaced(program, old, replace(old, kind=kind))))
+
+
+def _check_no_reduction(program: Program, loop: str, what: str) -> None:
+    var = find_loop(program, loop).var
+    for b in leaves_in(program.loops[loop].body):
+        for it, binding in zip(b.iters, resolved_bindings(program, b), strict=True):
+            check(it.kind == "space" or var not in variables(binding),
+                  f"loop '{loop}' carries the reduction '{it.var}' of block '{b.name}', which cannot be {what}; use rfactor first")
+
+
+def resolved_bindings(program: Program, block: Block) -> tuple[Expr, ...]:
+    """A block's bindings in loop variables, also where outer blocks stand between."""
+    from searchlab.ir.expr import Substitution
+
+    mapping: dict[Expr, Expr] = {}
+    for s in path_to(program.body, block):
+        if isinstance(s, Block):
+            put = Substitution(mapping)  # type: ignore[arg-type]
+            found = tuple(put(e) for e in s.bindings)
+            if s is block:
+                return found
+            mapping.update({it.var: e for it, e in zip(s.iters, found, strict=True)})
+    raise ScheduleError(f"block '{block.name}' is not in the program")
+
+
+@primitive
+def vectorize(program: Program, loop: str) -> Made:
+    """Run a loop's iterations in the lanes of vector registers (any extent; it is cut into the target's widths).
+
+        for j in n: S   =>   for j in n vectorized: S
+    """
+    inner = next((lp for lp in program.loops.values() if lp.kind == "parallel" and path_to(find_loop(program, loop), lp)), None)
+    check(inner is None, f"loop '{loop}' holds the parallel loop '{inner.name if inner else ''}'")
+    return _with_kind(program, loop, "vectorized")
+
+
+@primitive
+def unroll(program: Program, loop: str) -> Made:
+    """Write a loop out, one copy of the body per iteration.
+
+        for j in n: S   =>   for j in n unrolled: S
+    """
+    return _with_kind(program, loop, "unrolled")
+
+
+@primitive
+def parallel(program: Program, loop: str) -> Made:
+    """Share a loop's iterations among threads; a reduction cannot be shared so.
+
+        for i in n: S   =>   for i in n parallel: S
+    """
+    _check_no_reduction(program, loop, "parallel")
+    return _with_kind(program, loop, "parallel")
+
+
+@primitive
+def bind(program: Program, loop: str, axis: str) -> Made:
+    """Let the threads of a GPU axis run a loop's iterations.
+
+        for i in n: S   =>   for i in n threadIdx.x: S
+    """
+    check(axis in THREAD_AXES, unknown("thread axis", axis, THREAD_AXES))
+    if axis.startswith("blockIdx"):
+        _check_no_reduction(program, loop, f"bound to {axis}")
+    return _with_kind(program, loop, axis)
+
+
+@primitive
+def annotate(program: Program, target: str, key: str, value: Any) -> Made:
+    """Attach a note to a loop or block, for code generation or for people.
+
+    `unroll_up_to` on a block unrolls the innermost loops around it as long as their extents multiply to at most that.
+    """
+    check(target in program.loops or target in program.blocks, unknown("loop or block", target, [*program.loops, *program.blocks]))
+    old: Loop | Block = find_loop(program, target) if target in program.loops else find_block(program, target)
+    notes = (*((k, v) for k, v in old.annotations if k != key), (key, value))
+    return Made(program.with_body(replaced(program, old, replace(old, annotations=notes))))
+
+

@@ -1,0 +1,216 @@
+"""Primitives on reductions: rfactor and decompose_reduction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from searchlab.errors import ScheduleError
+from searchlab.ir.expr import TRUE, Binary, Expr, Load, Substitution, Var, all_of, conditions, extreme, select, variables
+from searchlab.ir.program import Block, Iter, Loop, Program, Stmt, Store, seq
+from searchlab.schedule.core import (
+    Made,
+    check,
+    find_block,
+    find_loop,
+    fresh,
+    is_leaf,
+    leaves_in,
+    loops_around,
+    names_of,
+    path_to,
+    primitive,
+    replaced,
+)
+
+ASSOCIATIVE = ("add", "mul", "min", "max")
+
+
+def combiner(block: Block) -> tuple[str, Expr]:
+    """The operation and the new term of a reduction `own = own <op> term`."""
+    value, own = block.store.value, Load(block.store.buffer, block.store.indices, block.store.value.dtype)
+    if isinstance(value, Binary) and value.op in ASSOCIATIVE:
+        if value.a == own:
+            return value.op, value.b
+        if value.b == own:
+            return value.op, value.a
+    raise ScheduleError(f"block '{block.name}' does not reduce with one of {', '.join(ASSOCIATIVE)}: '{value}'")
+
+
+def _combine(op: str, a: Expr, b: Expr) -> Expr:
+    return extreme(op, a, b) if op in ("min", "max") else Binary(op, a, b)
+
+
+@primitive
+def rfactor(program: Program, loop: str, axis: int = 0, name: str | None = None) -> Made:
+    """Keep one partial result per iteration of a reduction loop, and reduce those afterwards.
+
+        for i: for k: for l: C[i] += f(i, k, l)
+        =>  for i: for k: for l: C_rf[l, i] += f(i, k, l)
+            for i: for l: C[i] += C_rf[l, i]
+
+    `axis` is where the new dimension goes.  The loop then carries no reduction and may be vectorised or run in parallel.
+    """
+    lp = find_loop(program, loop)
+    block = _reduction_over(program, lp)
+    op, term = combiner(block)
+    check(block.init is not None, f"block '{block.name}' has lost its init; use rfactor before decompose_reduction")
+    nest = loops_around(program, block.name)
+    _check_perfect(program, block, nest)
+    space_vars = _vars_of(block, "space")
+    check(lp.var not in space_vars, f"loop '{loop}' carries space and reduction of '{block.name}' at once")
+    for other in nest:
+        both = other.var in space_vars and other.var in _vars_of(block, "reduce")
+        check(not both, f"loop '{other.name}' carries space and reduction of '{block.name}' at once")
+    store = block.store
+    check(0 <= axis <= len(store.indices), f"axis {axis} is not in 0..{len(store.indices)}")
+    made = fresh(program, f"{store.buffer}_rf") if name is None else name
+    buffer = program.buffers[store.buffer]
+    shape = (*buffer.shape[:axis], lp.extent, *buffer.shape[axis:])
+    partial = _partial_block(block, nest, lp, made, axis, op, term)
+    final = _final_nest(program, block, nest, lp, made, axis, op)
+    top = nest[0]
+    body = replaced(program, top, seq(_rewrap(nest, partial), final))
+    buffers = {**program.buffers, made: replace(buffer, name=made, shape=shape)}
+    return Made(program.with_body(body, buffers=buffers), (made,))
+
+
+def _reduction_over(program: Program, lp: Loop) -> Block:
+    inside = list(leaves_in(lp))
+    found = [b for b in inside if b.reduces and lp.var in _vars_of(b, "reduce")]
+    check(len(found) == 1, f"loop '{lp.name}' carries the reduction of {names_of(found) or 'no block'}, not of exactly one")
+    return found[0]
+
+
+def _vars_of(block: Block, kind: str) -> frozenset[Var]:
+    return frozenset(v for it, e in zip(block.iters, block.bindings, strict=True) if it.kind == kind for v in variables(e))
+
+
+def _check_perfect(program: Program, block: Block, nest: list[Loop]) -> None:
+    path = path_to(program.body, block)
+    start = path.index(nest[0])
+    for s in path[start:-1]:
+        check(isinstance(s, Loop), f"'{block.name}' shares its nest with other statements; use rfactor before moving stages")
+
+
+def _rewrap(nest: list[Loop], body: Stmt) -> Stmt:
+    for lp in reversed(nest):
+        body = replace(lp, body=body)
+    return body
+
+
+def _partial_block(block: Block, nest: list[Loop], lp: Loop, name: str, axis: int, op: str, term: Expr) -> Block:
+    """Space iterators stay, the factored loop becomes one, the other reduction loops become reduce iterators."""
+    space = [(it, e) for it, e in zip(block.iters, block.bindings, strict=True) if it.kind == "space"]
+    lane = Iter(Var(f"v{lp.name}"), lp.extent)
+    others = [x for x in nest if x.var in _vars_of(block, "reduce") and x is not lp]
+    rest = [Iter(Var(f"v{x.name}"), x.extent, "reduce") for x in others]
+    at_loops: dict[Var, Expr] = {lp.var: lane.var, **{x.var: it.var for x, it in zip(others, rest, strict=True)}}
+    values: dict[Var, Expr] = {
+        it.var: Substitution(at_loops)(e) for it, e in zip(block.iters, block.bindings, strict=True) if it.kind == "reduce"  # type: ignore[arg-type]
+    }
+    put = Substitution(values)  # type: ignore[arg-type]
+    assert block.init is not None
+    identity = block.init.value
+    value = put(term)
+    kept, moved = [], []
+    for c in conditions(block.predicate):
+        (kept if not variables(c) & set(at_loops) else moved).append(c)
+    if moved:
+        # a partial result whose every term is cut off must still be set, so the condition guards the value, not the block
+        where = all_of(moved)
+        inner = {v: it for v, it in at_loops.items()}
+        outer = {v: it.var for it, e in space for v in variables(e) if e == v}
+        check(variables(where) <= set(inner) | set(outer), f"condition '{where}' mixes loops that rfactor cannot follow")
+        value = select(Substitution({**outer, **inner})(where), value, identity)  # type: ignore[arg-type]
+    indices = (*block.store.indices[:axis], lane.var, *block.store.indices[axis:])
+    own = Load(name, indices, block.store.value.dtype)
+    return Block(
+        name,
+        (*(it for it, _ in space), lane, *rest),
+        (*(e for _, e in space), lp.var, *(x.var for x in others)),
+        Store(name, indices, _combine(op, own, value)),
+        Store(name, indices, identity),
+        all_of(kept),
+        block.annotations,
+    )
+
+
+def _final_nest(program: Program, block: Block, nest: list[Loop], lp: Loop, made: str, axis: int, op: str) -> Stmt:
+    space_vars = _vars_of(block, "space")
+    around = [x for x in nest if x.var in space_vars]
+    renamed: dict[Var, Expr] = {x.var: Var(fresh(program, f"{block.name}_{x.name}")) for x in [*around, lp]}
+    put = Substitution(renamed)  # type: ignore[arg-type]
+    space = [(it, put(e)) for it, e in zip(block.iters, block.bindings, strict=True) if it.kind == "space"]
+    lane = Iter(Var(f"v{lp.name}"), lp.extent, "reduce")
+    store = block.store
+    indices = (*store.indices[:axis], lane.var, *store.indices[axis:])
+    own = Load(store.buffer, store.indices, store.value.dtype)
+    value = _combine(op, own, Load(made, indices, store.value.dtype))
+    predicate = all_of(put(c) for c in conditions(block.predicate) if variables(c) <= space_vars)
+    body: Stmt = Block(
+        block.name,
+        (*(it for it, _ in space), lane),
+        (*(e for _, e in space), renamed[lp.var]),
+        Store(store.buffer, store.indices, value),
+        block.init,
+        predicate,
+    )
+    for x in reversed([*around, lp]):
+        var = renamed[x.var]
+        assert isinstance(var, Var)
+        body = Loop(var, x.extent, body)
+    return body
+
+
+@primitive
+def decompose_reduction(program: Program, block: str, loop: str) -> Made:
+    """Set a reduction's output before a loop instead of at its first iteration.
+
+        for k: C[i] = 0 if k == 0;  C[i] += f(k)   =>   C[i] = 0;  for k: C[i] += f(k)
+    """
+    b = find_block(program, block)
+    lp = find_loop(program, loop)
+    check(is_leaf(b) and b.init is not None, f"block '{block}' has no init to take out")
+    check(bool(path_to(lp, b)), f"loop '{loop}' is not around block '{block}'")
+    nest = loops_around(program, block)
+    outside = nest[: nest.index(lp)]
+    open_loops = [x for x in outside if x.var in _vars_of(b, "reduce")]
+    check(not open_loops, f"loop {names_of(open_loops)} outside '{loop}' carries the reduction: the init would run again")
+    name = fresh(program, f"{block}_init")
+    init = init_nest(program, b, nest[nest.index(lp):], name)
+    update = replace(b, init=None)
+    body = replaced(program, lp, seq(init, replace(lp, body=_inside(lp, b, update))))
+    return Made(program.with_body(body), (name,))
+
+
+def _inside(lp: Loop, old: Block, new: Block) -> Stmt:
+    from searchlab.schedule.core import swap
+
+    body = swap(lp.body, old, new)
+    assert body is not None
+    return body
+
+
+def init_nest(program: Program, b: Block, inner: list[Loop], name: str) -> Stmt:
+    """The loops that set a reduction's output: copies of those among `inner` that move through its space."""
+    assert b.init is not None
+    space_vars = _vars_of(b, "space")
+    around = [x for x in inner if x.var in space_vars]
+    renamed: dict[Var, Expr] = {x.var: Var(fresh(program, f"{name}_{x.name}")) for x in around}
+    put = Substitution(renamed)  # type: ignore[arg-type]
+    reduce_only = _vars_of(b, "reduce") - space_vars
+    kept = []
+    for c in conditions(b.predicate):
+        mixed = variables(c) & reduce_only and variables(c) & {x.var for x in around}
+        check(not mixed, f"condition '{c}' of '{b.name}' mixes space and reduction loops")
+        if not variables(c) & reduce_only:
+            kept.append(put(c))
+    space = [(it, put(e)) for it, e in zip(b.iters, b.bindings, strict=True) if it.kind == "space"]
+    body: Stmt = Block(name, tuple(it for it, _ in space), tuple(e for _, e in space), b.init, None, all_of(kept) if kept else TRUE)
+    for x in reversed(around):
+        var = renamed[x.var]
+        assert isinstance(var, Var)
+        body = replace(x, var=var, body=body)
+    return body
+
+

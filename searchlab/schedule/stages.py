@@ -1,0 +1,342 @@
+"""Primitives on stages: cache_read, cache_write, compute_at, reverse_compute_at, compute_inline, reverse_compute_inline."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from searchlab.ir.expr import ZERO, Expr, Load, Substitution, Var, all_of, compare, transform, variables
+from searchlab.ir.program import (
+    SCOPES,
+    Block,
+    Buffer,
+    Iter,
+    Loop,
+    Program,
+    Seq,
+    Stmt,
+    Store,
+    map_expressions,
+    read,
+    seq,
+    written,
+)
+from searchlab.ir.rewrite import rename_buffer
+from searchlab.schedule.core import (
+    Made,
+    check,
+    consumers,
+    find_block,
+    find_loop,
+    fresh,
+    is_leaf,
+    leaves_in,
+    names_of,
+    path_to,
+    primitive,
+    producers,
+    replaced,
+    swap,
+    top_statement,
+    unknown,
+)
+from searchlab.schedule.loops import resolved_bindings
+from searchlab.schedule.regions import Interval, touched
+
+
+@primitive
+def cache_read(program: Program, block: str, buffer: str, scope: str = "local", name: str | None = None) -> Made:
+    """Let a block read a copy of one of its inputs; move the copy with compute_at, shape it with transform_layout.
+
+        C[i] = f(A[i])   =>   A_local[i] = A[i];  C[i] = f(A_local[i])
+    """
+    b = _leaf(program, block)
+    _check_scope(scope)
+    check(buffer in read(b) and buffer not in written(b), unknown(f"buffer read by '{block}'", buffer, _inputs_of(b)))
+    made = fresh(program, f"{buffer}_{scope}") if name is None else name
+    _check_free(program, made)
+    copy = _copy_nest(program, buffer, made, made)
+    top = top_statement(program, b)
+    late = [p for p in producers(program, buffer) if path_to(top, p)]
+    check(not late, f"'{buffer}' is made by {names_of(late)} in the same nest as '{block}'; cache it before compute_at")
+    body = replaced(program, b, rename_buffer(b, buffer, made))
+    new_top = _top_holding(body, block)
+    buffers = {**program.buffers, made: replace(program.buffers[buffer], name=made, scope=scope)}
+    return Made(program.with_body(_insert(body, new_top, copy, before=True), buffers=buffers), (made,))
+
+
+@primitive
+def cache_write(program: Program, block: str, buffer: str | None = None, scope: str = "local", name: str | None = None) -> Made:
+    """Let a block write a copy of its output, and copy that out afterwards; move the copying with reverse_compute_at.
+
+        C[i] += f(i)   =>   C_local[i] += f(i);  C[i] = C_local[i]
+
+    The block keeps its name; the block that copies out is called after the buffer, `C_store`.
+    """
+    b = _leaf(program, block)
+    _check_scope(scope)
+    target = b.store.buffer if buffer is None else buffer
+    check(target in written(b), unknown(f"buffer written by '{block}'", target, written(b)))
+    made = fresh(program, f"{target}_{scope}") if name is None else name
+    _check_free(program, made)
+    others = [p for p in producers(program, target) if p.name != block]
+    check(not others, f"'{target}' is written by {names_of(others)} too")
+    copy_name = fresh(program, f"{target}_store", [made])
+    copy = _copy_nest(program, made, target, copy_name, program.buffers[target])
+    body = replaced(program, b, rename_buffer(b, target, made))
+    buffers = {**program.buffers, made: replace(program.buffers[target], name=made, scope=scope)}
+    return Made(program.with_body(_insert(body, _top_holding(body, block), copy, before=False), buffers=buffers), (copy_name, made))
+
+
+def _leaf(program: Program, name: str) -> Block:
+    block = find_block(program, name)
+    check(is_leaf(block), f"block '{name}' holds other blocks")
+    return block
+
+
+def _inputs_of(b: Block) -> list[str]:
+    return [n for n in read(b) if n not in written(b)]
+
+
+def _check_scope(scope: str) -> None:
+    check(scope in SCOPES, unknown("scope", scope, SCOPES))
+
+
+def _check_free(program: Program, name: str) -> None:
+    taken = name in program.buffers or name in program.blocks
+    check(name.isidentifier() and not taken, f"'{name}' is no free name for a buffer and its block")
+
+
+def _copy_nest(program: Program, source: str, target: str, block: str, shape_of: Buffer | None = None) -> Stmt:
+    buffer = shape_of or program.buffers[source]
+    iters = tuple(Iter(Var(f"v{d}"), e) for d, e in enumerate(buffer.shape))
+    loops = [(Var(fresh(program, f"{block}_{d}")), e) for d, e in enumerate(buffer.shape)]
+    at = tuple(it.var for it in iters)
+    body: Stmt = Block(block, iters, tuple(v for v, _ in loops), Store(target, at, Load(source, at, buffer.dtype)))
+    for var, extent in reversed(loops):
+        body = Loop(var, extent, body)
+    return body
+
+
+def _top_holding(body: Stmt, block: str) -> Stmt:
+    parts = body.body if isinstance(body, Seq) else (body,)
+    return next(p for p in parts if any(b.name == block for b in leaves_in(p)))
+
+
+def _insert(body: Stmt, anchor: Stmt, new: Stmt, *, before: bool) -> Stmt:
+    result = swap(body, anchor, seq(new, anchor) if before else seq(anchor, new))
+    assert result is not None
+    return result
+
+
+# --- moving stages ----------------------------------------------------------------------------------------------------
+
+
+@primitive
+def compute_at(program: Program, block: str, loop: str) -> Made:
+    """Compute, inside a loop, just the part of a stage that the rest of the loop's body reads.
+
+        for i: P(i)                  for i_0:
+        for i_0: for i_1: C(...)  =>   for p in (needed): P(i_0*f + p)
+                                       for i_1: C(...)
+    """
+    b = _leaf(program, block)
+    at = find_loop(program, loop)
+    buffer = b.store.buffer
+    check(not path_to(at, b), f"block '{block}' is already inside loop '{loop}'")
+    check(buffer not in program.outputs, f"'{buffer}' is an output; cache_write it first, or move its reader")
+    readers = consumers(program, buffer)
+    check(bool(readers), f"nothing reads '{buffer}'")
+    outside = [c for c in readers if not path_to(at, c)]
+    check(not outside, f"'{buffer}' is also read by {names_of(outside)}, outside loop '{loop}'")
+    _check_plain_store(b)
+    _check_alone(program, b)
+    region = touched(_resolve(program, at), _same(program, at, readers), buffer, program.buffers[buffer].shape,
+                     program.facts, writes=False)
+    nest = _region_nest(program, b, dict(zip((i for i in b.store.indices if isinstance(i, Var)), region, strict=True)))
+    body = swap(program.body, b, None)
+    assert body is not None
+    return Made(program.with_body(_place(body, loop, nest, b, before=True)))
+
+
+@primitive
+def reverse_compute_at(program: Program, block: str, loop: str) -> Made:
+    """Run, inside a loop, a reader on just what the rest of the loop's body has produced.
+
+        for i_0: for i_1: P(...)        for i_0:
+        for i: C(i)                 =>    for i_1: P(...)
+                                          for c in (produced): C(i_0*f + c)
+    """
+    b = _leaf(program, block)
+    at = find_loop(program, loop)
+    check(not path_to(at, b), f"block '{block}' is already inside loop '{loop}'")
+    makers = [p for p in leaves_in(at) if set(written(p)) & set(_inputs_of(b))]
+    check(bool(makers), f"nothing inside loop '{loop}' makes an input of '{block}' ({', '.join(_inputs_of(b))})")
+    buffers = {written(p)[0] for p in makers}
+    check(len(buffers) == 1, f"several inputs of '{block}' are made inside '{loop}'; move it below one of them first")
+    buffer = buffers.pop()
+    _check_complete(program, at, makers)
+    _check_alone(program, b)
+    indices = {ld.indices for ld in _loads(b, buffer)}
+    check(len(indices) == 1, f"'{block}' reads '{buffer}' at several places")
+    at_indices = indices.pop()
+    direct = all(isinstance(i, Var) for i in at_indices) and len(set(at_indices)) == len(at_indices)
+    check(direct, f"'{block}' reads '{buffer}' at [{', '.join(map(str, at_indices))}], not one element per iteration")
+    region = touched(_resolve(program, at), _same(program, at, makers), buffer, program.buffers[buffer].shape,
+                     program.facts, writes=True)
+    nest = _region_nest(program, b, {v: r for v, r in zip(at_indices, region, strict=True) if isinstance(v, Var)})
+    body = swap(program.body, b, None)
+    assert body is not None
+    return Made(program.with_body(_place(body, loop, nest, b, before=False)))
+
+
+def _loads(b: Block, buffer: str) -> list[Load]:
+    from searchlab.ir.program import accesses
+
+    return [ld for ld in accesses(b) if ld.buffer == buffer]
+
+
+def _resolve(program: Program, at: Loop) -> Loop:
+    """The loop with the variables of the blocks around it replaced by loop variables."""
+    mapping: dict[Expr, Expr] = {}
+    for s in path_to(program.body, at):
+        if isinstance(s, Block):
+            mapping.update({it.var: e for it, e in zip(s.iters, resolved_bindings(program, s), strict=True)})
+    return map_expressions(at, Substitution(mapping)) if mapping else at  # type: ignore[arg-type, return-value]
+
+
+def _same(program: Program, at: Loop, blocks: list[Block]) -> list[Block]:
+    names = {b.name for b in blocks}
+    return [b for b in leaves_in(_resolve(program, at)) if b.name in names] if _resolve(program, at) is not at else blocks
+
+
+def _check_plain_store(b: Block) -> None:
+    indices = b.store.indices
+    space = {it.var for it in b.iters if it.kind == "space"}
+    plain = all(i in space for i in indices) and len(set(indices)) == len(indices) == len(space)
+    check(plain, f"block '{b.name}' does not store one element per iteration: {b.store.buffer}[{', '.join(map(str, indices))}]")
+
+
+def _check_alone(program: Program, b: Block) -> None:
+    """A moved stage leaves its old nest, which must hold nothing else that depends on the way it was nested."""
+    check(not any(isinstance(s, Block) for s in path_to(program.body, b)[:-1]), f"block '{b.name}' is inside another block")
+
+
+def _check_complete(program: Program, at: Loop, makers: list[Block]) -> None:
+    around = {s.var for s in path_to(program.body, at) if isinstance(s, Loop)}
+    for p in makers:
+        for it, binding in zip(p.iters, resolved_bindings(program, p), strict=True):
+            open_loops = sorted(v.name for v in variables(binding) & around) if it.kind == "reduce" else []
+            check(not open_loops, f"'{p.name}' is not finished inside loop '{at.name}': loop {names_of(open_loops)} still adds to it")
+
+
+def _region_nest(program: Program, b: Block, region: dict[Var, Interval]) -> Stmt:
+    """Loops that run a block over a region; iteration variables without an interval run over their whole domain."""
+    loops, bindings, guards, extents = [], [], [], {}
+    for it in b.iters:
+        interval = region.get(it.var, Interval(ZERO, it.extent))
+        var = Var(fresh(program, f"{b.name}_{it.var.name[1:] or it.var.name}"))
+        extents[var] = interval.extent
+        loops.append((var, interval.extent))
+        bindings.append(interval.low + var)
+    facts = program.facts.having(extents)
+    for it, binding in zip(b.iters, bindings, strict=True):
+        guards += [c for c in (binding < it.extent, compare("le", ZERO, binding)) if not facts.proves(c)]
+    nest: Stmt = replace(b, bindings=tuple(bindings), predicate=all_of(guards))
+    for var, extent in reversed(loops):
+        nest = Loop(var, extent, nest)
+    return nest
+
+
+def _place(body: Stmt, loop: str, nest: Stmt, b: Block, *, before: bool) -> Stmt:
+    """Puts a nest into a loop's body: just before its first reader, or just after its last maker."""
+    from searchlab.ir.program import statements
+
+    at = next(s for s in statements(body) if isinstance(s, Loop) and s.name == loop)
+    parts = list(at.body.body if isinstance(at.body, Seq) else (at.body,))
+    if before:
+        touching = [n for n, p in enumerate(parts) if b.store.buffer in read(p)]
+        where = touching[0]
+        late = [p for p in parts[where:] if set(written(p)) & set(_inputs_of(b))]
+        check(not late, f"the loop makes an input of '{b.name}' only after the place where it would go")
+    else:
+        where = max(n for n, p in enumerate(parts) if set(written(p)) & set(_inputs_of(b))) + 1
+        early = [p for p in parts[:where] if b.store.buffer in read(p)]
+        check(not early, f"'{b.store.buffer}' is read in the loop before '{b.name}' would write it")
+    parts.insert(where, nest)
+    result = swap(body, at, replace(at, body=seq(*parts)))
+    assert result is not None
+    return result
+
+
+# --- inlining ---------------------------------------------------------------------------------------------------------
+
+
+@primitive
+def compute_inline(program: Program, block: str) -> Made:
+    """Replace every read of a stage by its definition, and drop the stage.
+
+        P[i] = f(i);  C[i] = g(P[i])   =>   C[i] = g(f(i))
+    """
+    b = _leaf(program, block)
+    buffer = b.store.buffer
+    check(buffer not in program.outputs, f"'{buffer}' is an output of the program")
+    check(not b.reduces and b.init is None, f"block '{block}' is a reduction")
+    check(len(producers(program, buffer)) == 1, f"'{buffer}' is written by several blocks")
+    _check_plain_store(b)
+    body = swap(program.body, b, None)
+    check(body is not None, f"nothing reads '{buffer}'")
+    assert body is not None
+
+    def inline(e: Expr) -> Expr | None:
+        if isinstance(e, Load) and e.buffer == buffer:
+            return Substitution(dict(zip(b.store.indices, e.indices, strict=True)))(b.store.value)  # type: ignore[arg-type]
+        return None
+
+    body = map_expressions(body, lambda e: transform(e, inline))
+    buffers = {n: x for n, x in program.buffers.items() if n != buffer}
+    return Made(program.with_body(body, buffers=buffers))
+
+
+@primitive
+def reverse_compute_inline(program: Program, block: str) -> Made:
+    """Apply an elementwise reader at the moment its input is produced, and drop the input.
+
+        P[i] = f(i);  C[i] = g(P[i])   =>   C[i] = g(f(i))        (in the loops of P)
+    """
+    b = _leaf(program, block)
+    check(not b.reduces, f"block '{block}' is a reduction")
+    _check_plain_store(b)
+    made_inside = [n for n in _inputs_of(b) if n not in program.inputs]
+    fitting = [n for n in made_inside if len(consumers(program, n)) == 1 and n not in program.outputs]
+    check(len(fitting) == 1, f"'{block}' must be the only reader of exactly one intermediate buffer; it reads {names_of(made_inside) or 'none'}")
+    buffer = fitting[0]
+    makers = producers(program, buffer)
+    check(len(makers) == 1, f"'{buffer}' is written by several blocks")
+    maker = makers[0]
+    check(not maker.reduces, f"'{maker.name}' is a reduction: its values are not final when stored; use reverse_compute_at")
+    indices = {ld.indices for ld in _loads(b, buffer)}
+    check(len(indices) == 1, f"'{block}' reads '{buffer}' at several places")
+    at = indices.pop()
+    check(all(isinstance(i, Var) for i in at) and set(at) == {it.var for it in b.iters},
+          f"'{block}' does not read '{buffer}' one element per iteration")
+    mapping = dict(zip(at, maker.store.indices, strict=True))
+    store = b.store
+
+    def fill(e: Expr) -> Expr | None:
+        return maker.store.value if isinstance(e, Load) and e.buffer == buffer else None
+
+    value = transform(Substitution(mapping)(store.value), fill)  # type: ignore[arg-type]
+    new = replace(maker, body=Store(store.buffer, tuple(Substitution(mapping)(i) for i in store.indices), value))  # type: ignore[arg-type]
+    early = [n for n in _inputs_of(b) if n != buffer and n in made_inside]
+    for n in early:
+        check(_before(program, producers(program, n)[0], maker), f"'{n}', which '{block}' reads too, is made after '{buffer}'")
+    body = swap(replaced(program, maker, new), b, None)
+    assert body is not None
+    return Made(program.with_body(body, buffers={n: x for n, x in program.buffers.items() if n != buffer}))
+
+
+def _before(program: Program, first: Block, second: Block) -> bool:
+    order = list(program.blocks)
+    return order.index(first.name) < order.index(second.name)
+
+

@@ -1,0 +1,67 @@
+"""Counting what a program does: arithmetic, bytes, reduction lengths; all from the program itself."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from searchlab.errors import WorkloadError
+from searchlab.ir.expr import INDEX, Binary, Call, Cast, Expr, Select, value_of
+from searchlab.ir.program import Block, Program
+
+
+def flops(program: Program) -> int:
+    """Arithmetic operations on values: a multiply-add is 2, a function or a maximum is 1, moving data is 0."""
+    return sum(_domain(program, block) * len(operations(block.store.value)) for block in program.blocks.values())
+
+
+def bytes_moved(program: Program) -> int:
+    """The size of all inputs and outputs: what has to cross the memory bus at least once."""
+    names = (*program.inputs, *program.outputs)
+    return sum(elements(program, n) * np.dtype(program.buffers[n].dtype).itemsize for n in names)
+
+
+def elements(program: Program, buffer: str) -> int:
+    """How many elements a buffer has."""
+    return math.prod(shape_of(program, buffer))
+
+
+def shape_of(program: Program, buffer: str) -> tuple[int, ...]:
+    """The shape of a buffer of a program without symbols."""
+    return tuple(_known(program, e) for e in program.buffers[buffer].shape)
+
+
+def reduction_length(program: Program) -> int:
+    """How many terms the longest reduction of the program has."""
+    lengths = [
+        math.prod(_known(program, it.extent) for it in block.iters if it.kind == "reduce")
+        for block in program.blocks.values()
+    ]
+    return max(lengths, default=1)
+
+
+def operations(e: Expr) -> frozenset[Expr]:
+    """The distinct arithmetic nodes of a value: what is written twice is computed once, index arithmetic is free."""
+    if isinstance(e, Binary) and e.dtype != INDEX:
+        return operations(e.a) | operations(e.b) | {e}
+    if isinstance(e, Call):
+        return frozenset[Expr]({e}).union(*(operations(a) for a in e.args))
+    if isinstance(e, Select):
+        return max(operations(e.a), operations(e.b), key=len)  # only one side is evaluated
+    if isinstance(e, Cast):
+        return operations(e.a)
+    return frozenset()
+
+
+def _domain(program: Program, block: Block) -> int:
+    return math.prod(_known(program, it.extent) for it in block.iters)
+
+
+def _known(program: Program, e: Expr) -> int:
+    found = value_of(e)
+    if found is None:
+        raise WorkloadError(
+            f"{program.name}: the size '{e}' is known only at run time; fix it with .at({', '.join(f'{s}=...' for s in program.sizes)})"
+        )
+    return found

@@ -1,0 +1,1 @@
+"""Search spaces: plug-ins which import searchlab and which nothing in searchlab imports."""

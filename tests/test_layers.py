@@ -1,0 +1,185 @@
+"""The layers of the project: which part may import which, read from the source of every module.
+
+A *part* is a module or package directly under searchlab/, or one of the plug-in packages. All imports count: inside
+functions, under TYPE_CHECKING, and `import_module("...")` with a literal name.
+"""
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PLUGINS = {"spaces", "costmodels"}
+# Not installed with searchlab, so nothing that is installed may need them.
+OUTSIDE = {"benchmarks", "experiments", "tests"}
+
+# What each part may import, from low to high. `searchlab/__init__.py` ("__init__") may import anything; what it imports
+# before it is asked to is the business of test_import_time.py.
+ALLOWED: dict[str, set[str]] = {
+    "errors": set(),
+    "ir": {"errors"},
+    "schedule": {"errors", "ir"},
+    "analysis": {"errors", "ir", "schedule"},
+    "targets": {"errors"},
+    "registry": {"errors"},
+    "codegen": {"errors", "ir", "targets"},
+    "workloads": {"errors", "ir", "registry"},
+    "defaults": {"errors", "ir", "schedule", "targets", "workloads"},
+    "search": {"errors", "ir", "schedule", "analysis", "registry"},
+    "strategies": {"errors", "search"},
+    "measure": {"errors", "search", "codegen", "workloads", "targets"},
+}
+ALLOWED["testing"] = set(ALLOWED)
+ALLOWED["lab"] = set(ALLOWED) - {"testing"}
+ALLOWED["cli"] = {*ALLOWED, "__init__"} - {"testing"}
+ALLOWED["__main__"] = {"cli"}
+for _plugin in PLUGINS:
+    ALLOWED[_plugin] = {*ALLOWED, "__init__"} - {"cli", "lab", "testing", "__main__"} - PLUGINS
+
+
+def part_of(module: str) -> str | None:
+    """The part a dotted name belongs to; None for a library."""
+    top, _, rest = module.partition(".")
+    if top == "searchlab":
+        name = rest.partition(".")[0]
+        # `from searchlab import compile` is an import of the root, `from searchlab import ir` is not.
+        return name if name in ALLOWED else "__init__"
+    return top if top in PLUGINS | OUTSIDE else None
+
+
+def owner_of(path: Path) -> str:
+    """The part a source file (relative to the root) belongs to."""
+    return Path(path.parts[1]).stem if path.parts[0] == "searchlab" else path.parts[0]
+
+
+def imported_modules(path: Path, source: str) -> Iterator[tuple[int, str]]:
+    """Line and absolute dotted name of everything that the file imports."""
+    package = path.parts[:-1]
+
+    def absolute(name: str, level: int) -> str:
+        base = package[: len(package) - level + 1] if level else ()
+        return ".".join([*base, *([name] if name else [])])
+
+    for node in ast.walk(ast.parse(source, str(path))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                yield node.lineno, absolute(f"{node.module or ''}.{alias.name}".lstrip("."), node.level)
+        elif isinstance(node, ast.Call) and node.args:
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
+            name = node.args[0].value if isinstance(node.args[0], ast.Constant) else None
+            if called in {"import_module", "__import__"} and isinstance(name, str):
+                yield node.lineno, absolute(name.lstrip("."), len(name) - len(name.lstrip(".")))
+
+
+def edges(files: dict[Path, str]) -> Iterator[tuple[str, str, str]]:
+    """(importing part, imported part, where) for every import that crosses from one part into another."""
+    for path, source in files.items():
+        owner = owner_of(path)
+        for line, module in imported_modules(path, source):
+            part = part_of(module)
+            if part is not None and part != owner:
+                yield owner, part, f"{path}:{line} imports {module}"
+
+
+def violations(files: dict[Path, str]) -> list[str]:
+    owners = {owner_of(path) for path in files}
+    found = [
+        f"searchlab/{owner} is not in the table: add it to ALLOWED in tests/test_layers.py with what it may import"
+        for owner in sorted(owners - ALLOWED.keys() - {"__init__"})
+    ]
+    for owner, part, where in edges(files):
+        allowed = ALLOWED.keys() - PLUGINS if owner == "__init__" else ALLOWED.get(owner)
+        if allowed is not None and part not in allowed:
+            found.append(f"{where}: {owner} may import {', '.join(sorted(allowed)) or 'no other part'}, not {part}")
+    return found
+
+
+def cycle(graph: dict[str, set[str]]) -> list[str] | None:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return None
+
+
+def graph_of(files: dict[Path, str]) -> dict[str, set[str]]:
+    """The parts each part imports; the root is left out, because it gathers all the others lazily."""
+    graph: dict[str, set[str]] = {}
+    for owner, part, _ in edges(files):
+        if "__init__" not in (owner, part):
+            graph.setdefault(owner, set()).add(part)
+    return graph
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[Path, str]:
+    tops = ["searchlab", *sorted(PLUGINS)]
+    paths = sorted(path for top in tops for path in (ROOT / top).rglob("*.py"))
+    found = {path.relative_to(ROOT): path.read_text(encoding="utf-8") for path in paths}
+    missing = {"__init__", "ir", *PLUGINS} - {owner_of(path) for path in found}
+    assert not missing, f"no source under {ROOT} for {sorted(missing)}: the walk would prove nothing"
+    return found
+
+
+def test_layers(files: dict[Path, str]) -> None:
+    found = violations(files)
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_no_cycles(files: dict[Path, str]) -> None:
+    assert cycle(graph_of(files)) is None
+
+
+def test_the_table_has_no_cycles() -> None:
+    assert cycle({part: allowed - {"__init__"} for part, allowed in ALLOWED.items()}) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "message"),
+    [
+        ("searchlab/ir/expr.py", "import searchlab.codegen", "ir may import errors, not codegen"),
+        ("searchlab/ir/expr.py", "from searchlab import schedule", "not schedule"),
+        ("searchlab/ir/expr.py", "from ..schedule.split import split", "not schedule"),
+        ("searchlab/ir/__init__.py", "from .. import schedule", "not schedule"),
+        ("searchlab/ir/expr.py", "def f():\n    from searchlab.codegen.llvm import emit", "expr.py:2"),
+        ("searchlab/ir/expr.py", "if TYPE_CHECKING:\n    import searchlab.lab", "not lab"),
+        ("searchlab/ir/expr.py", "importlib.import_module('searchlab.codegen')", "not codegen"),
+        ("searchlab/ir/expr.py", "import_module('..codegen', __package__)", "not codegen"),
+        ("searchlab/ir/expr.py", "from searchlab import compile", "not __init__"),
+        ("searchlab/targets.py", "from .ir import Program", "targets may import errors, not ir"),
+        ("searchlab/errors.py", "from .ir import Program", "may import no other part, not ir"),
+        ("searchlab/lab/run.py", "import spaces.template", "not spaces"),
+        ("searchlab/__init__.py", "def f():\n    import costmodels", "not costmodels"),
+        ("searchlab/cli.py", "import benchmarks.codegen", "not benchmarks"),
+        ("spaces/template/gemm.py", "from costmodels import gbt", "not costmodels"),
+        ("searchlab/novel/thing.py", "", "searchlab/novel is not in the table: add it"),
+    ],
+)
+def test_an_offence_is_found(path: str, source: str, message: str) -> None:
+    (found,) = violations({Path(path): source})
+    assert message in found
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("searchlab/ir/expr.py", "import numpy, ast\nfrom . import printer\nfrom .buffer import Buffer"),
+        ("searchlab/ir/expr.py", "from ..errors import Error\nfrom searchlab import errors\nimport searchlab.ir"),
+        ("searchlab/__init__.py", "def f():\n    from .codegen import compile\n    from . import cli"),
+        ("searchlab/cli.py", "import searchlab as sl\nfrom searchlab.lab import run"),
+        ("spaces/template/gemm.py", "import searchlab\nfrom searchlab.search import Sketch\nfrom .. import template"),
+    ],
+)
+def test_what_is_allowed_is_let_through(path: str, source: str) -> None:
+    assert violations({Path(path): source}) == []
+
+
+def test_a_cycle_is_found() -> None:
+    sources = {Path("searchlab/ir/a.py"): "import searchlab.errors", Path("searchlab/errors.py"): "from . import ir"}
+    assert set(cycle(graph_of(sources)) or ()) == {"ir", "errors"}
