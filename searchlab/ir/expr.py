@@ -663,6 +663,7 @@ class Substitution:
     """Replaces variables, remembering what it has seen: programs share most of their subexpressions."""
 
     def __init__(self, mapping: Mapping[Var, Expr]) -> None:
+        self.mapping = mapping
         self._memo: dict[Expr, Expr] = dict(mapping)
 
     def __call__(self, e: Expr) -> Expr:

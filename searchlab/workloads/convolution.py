@@ -5,9 +5,10 @@ k, stride, padding and dilation are one number or one per axis (3x7x7); `then` n
 
 from __future__ import annotations
 
-from searchlab.errors import WorkloadError
-from searchlab.ir.compute import Builder, Tensor, total
-from searchlab.ir.expr import Expr, Like, Var, all_of, ceildiv, select, value_of
+from collections.abc import Sequence
+
+from searchlab.ir.compute import Builder, Reduction, Tensor, total
+from searchlab.ir.expr import Expr, Var, all_of, select
 from searchlab.workloads import references
 from searchlab.workloads.core import Array, Definition
 from searchlab.workloads.parameters import Count, Extent, Float, Number, Padding, Window
@@ -27,7 +28,7 @@ from searchlab.workloads.stages import (
 PerAxis = int | tuple[int, ...]
 
 
-def _split(name: str, extent: Extent, groups: int) -> Like:
+def _split(name: str, extent: Extent, groups: int) -> Extent:
     """Channels per group."""
     if groups == 1:
         return extent
@@ -65,10 +66,12 @@ def _convolution(
     rc = b.axis("ci", inner) if inner != 1 else None  # depthwise: a loop of one iteration would only be in the way
     rk = [b.axis(f"k{a}", e) for a, e in zip(axes, kernel, strict=True)]
 
-    def body(i: Var, c: Var, *at: Var) -> object:
+    def body(i: Var, c: Var, *at: Var) -> Reduction:
         first = c // outer * inner if groups > 1 else 0
-        x = P[(i, first if rc is None else rc + first, *(o * s + r * d for o, s, r, d in zip(at, step, rk, gap, strict=True)))]
-        return total(wide(x) * wide(W[(c, 0 if rc is None else rc, *rk)]), *([rc] if rc is not None else []), *rk)
+        place = [o * s + r * g for o, s, r, g in zip(at, step, rk, gap, strict=True)]
+        if rc is None:
+            return total(wide(P[(i, first, *place)]) * wide(W[(c, 0, *rk)]), *rk)
+        return total(wide(P[(i, rc + first, *place)]) * wide(W[(c, rc, *rk)]), rc, *rk)
 
     C = b.compute(epilogue.stage, (n, co, *out), named(names, body))
     Y = epilogue.apply(b, C, names)
@@ -189,18 +192,18 @@ def conv2d_transpose(
     The multiplications by those zeros count as arithmetic: leaving them out is up to the schedule.
     """
     kernel, step, around = per_axis("k", k, 2), per_axis("stride", stride, 2), per_axis("padding", padding, 2)
-    for axis, kk, p in zip("hw", kernel, around, strict=True):
-        require(p < kk, f"padding = {p} leaves no part of a kernel of {kk} along {axis}")
-    out = [_spread_size(axis, *a) for axis, *a in zip("hw", (h, w), kernel, step, around, strict=True)]
+    out = [_spread_size(*a) for a in zip("hw", (h, w), kernel, step, around, strict=True)]
     epilogue = Epilogue.of(then, dtype)
     b = Builder("conv2d_transpose")
     X, W = b.input("X", (n, ci, h, w), dtype), b.input("W", (ci, co, *kernel), dtype)
-    P = _spread(b, X, step, [kk - 1 - p for kk, p in zip(kernel, around, strict=True)], [o + kk - 1 for o, kk in zip(out, kernel, strict=True)])
+    before = [kk - 1 - p for kk, p in zip(kernel, around, strict=True)]
+    P = _spread(b, X, step, before, [o + kk - 1 for o, kk in zip(out, kernel, strict=True)])
     rc, rh, rw = b.axis("ci", ci), b.axis("kh", kernel[0]), b.axis("kw", kernel[1])
+    kh, kw = kernel[0] - 1 - rh, kernel[1] - 1 - rw  # the kernel turned round: output gathers what input would scatter
     C = b.compute(
         epilogue.stage,
         (n, co, *out),
-        lambda n, c, h, w: total(P[n, rc, h + rh, w + rw] * W[rc, c, kernel[0] - 1 - rh, kernel[1] - 1 - rw], rc, rh, rw),
+        lambda n, c, h, w: total(P[n, rc, h + rh, w + rw] * W[rc, c, kh, kw], rc, rh, rw),
     )
     Y = epilogue.apply(b, C, ("n", "c", "h", "w"))
 
@@ -208,3 +211,58 @@ def conv2d_transpose(
         return epilogue.array(references.transposed_convolution(X, W, step, around), *rest)
 
     return Definition(b.program(Y), reference, ("W", *epilogue.weights))
+
+
+def _spread_size(axis: str, extent: Extent, kernel: int, stride: int, padding: int) -> Extent:
+    """The output extent of a transposed convolution."""
+    require(padding < kernel, f"padding = {padding} is not below the kernel's {kernel} along {axis}")
+    out = (extent - 1) * stride - 2 * padding + kernel
+    require(not isinstance(out, int) or out >= 1, f"padding = {padding} leaves nothing of the output along {axis}")
+    return out
+
+
+def _spread(b: Builder, x: Tensor, step: Sequence[int], before: Sequence[int], extents: Sequence[Extent]) -> Tensor:
+    """Stage P: the elements of `x` that many steps apart, with zeros between and around them."""
+
+    def body(n: Var, c: Var, *at: Var) -> Expr:
+        moved = [i - p for i, p in zip(at, before, strict=True)]
+        hits = [
+            condition
+            for m, s, extent in zip(moved, step, x.shape[2:], strict=True)
+            for condition in (m >= 0, m <= (extent - 1) * s, (m % s).equals(0))
+        ]
+        return select(all_of(hits), x[(n, c, *(m // s for m, s in zip(moved, step, strict=True)))], 0)
+
+    return b.compute("P", (*x.shape[:2], *extents), named(("n", "c", "h", "w"), body))
+
+
+@operator
+def capsule_conv2d(
+    n: Extent = 1,
+    ci: Extent = 32,
+    co: Extent = 32,
+    h: Extent = 16,
+    w: Extent = 16,
+    k: Window = 3,
+    stride: Window = 1,
+    padding: Padding = 0,
+    capsule: Count = 4,
+    dtype: Float = "float32",
+) -> Definition:
+    """2D convolution whose elements are capsule x capsule matrices: X (n, h, w, ci, 4, 4), W (k, k, ci, co, 4, 4)."""
+    kernel, step, around = per_axis("k", k, 2), per_axis("stride", stride, 2), per_axis("padding", padding, 2)
+    out = [window_count(*a) for a in zip("hw", (h, w), kernel, step, around, strict=True)]
+    b = Builder("capsule_conv2d")
+    X = b.input("X", (n, h, w, ci, capsule, capsule), dtype)
+    W = b.input("W", (*kernel, ci, co, capsule, capsule), dtype)
+    still = (0, 0)
+    P = pad(b, X, ("n", "h", "w", "c", "i", "j"), [still, *((p, p) for p in around), still, still, still])
+    rc, rh, rw, rk = b.axis("ci", ci), b.axis("kh", kernel[0]), b.axis("kw", kernel[1]), b.axis("k", capsule)
+    Y = b.compute(
+        "Y",
+        (n, *out, co, capsule, capsule),
+        lambda n, h, w, c, i, j: total(
+            P[n, h * step[0] + rh, w * step[1] + rw, rc, i, rk] * W[rh, rw, rc, c, rk, j], rh, rw, rc, rk
+        ),
+    )
+    return Definition(b.program(Y), lambda X, W: references.capsule_convolution(X, W, step, around), ("W",))

@@ -152,9 +152,10 @@ class Workload:
             raise WorkloadError(f"{self.label}: {e}") from e
         if not isinstance(made, Definition):
             raise WorkloadError(f"{self.label}: its function returned {type(made).__name__}, not a Definition")
-        for w in made.weights:
-            if w not in made.program.inputs:
-                raise WorkloadError(f"{self.label}: weight '{w}' is no input{nearest(w, made.program.inputs, 'inputs')}")
+        inputs = made.program.inputs
+        for weight in made.weights:
+            if weight not in inputs:
+                raise WorkloadError(f"{self.label}: weight '{weight}' is no input{nearest(weight, inputs, 'inputs')}")
         return made
 
     @property
@@ -203,17 +204,17 @@ class Workload:
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The outputs computed by numpy in double precision, then converted to the program's dtypes."""
-        buffers = self.program.buffers
-        for name in self.program.inputs:
+        program = self.program
+        for name in program.inputs:
             if name not in inputs:
-                raise WorkloadError(f"{self.label}: input '{name}' is missing; it takes {', '.join(self.program.inputs)}")
-        found = self.definition.reference(*(_wide(inputs[n]) for n in self.program.inputs))
+                raise WorkloadError(f"{self.label}: input '{name}' is missing; it takes {', '.join(program.inputs)}")
+        found = self.definition.reference(*(_wide(inputs[n]) for n in program.inputs))
         outputs = found if isinstance(found, tuple) else (found,)
-        if len(outputs) != len(self.program.outputs):
-            expected = ", ".join(self.program.outputs)
-            raise WorkloadError(f"{self.label}: the reference gives {len(outputs)} outputs, the program: {expected}")
-        pairs = zip(self.program.outputs, outputs, strict=True)
-        return {n: np.ascontiguousarray(y, dtype=buffers[n].dtype) for n, y in pairs}
+        if len(outputs) != len(program.outputs):
+            names = ", ".join(program.outputs)
+            raise WorkloadError(f"{self.label}: the reference gives {len(outputs)} outputs, the program: {names}")
+        pairs = zip(program.outputs, outputs, strict=True)
+        return {n: np.ascontiguousarray(y, dtype=program.buffers[n].dtype) for n, y in pairs}
 
     def sizes_of(self, inputs: Mapping[str, Array]) -> dict[str, int]:
         """The run-time sizes that arrays have."""
@@ -257,7 +258,8 @@ class Workload:
     def _fixed(self, sizes: Mapping[str, int]) -> Workload:
         missing = [s for s in self.sizes if s not in sizes]
         if missing:
-            raise WorkloadError(f"{self.label}: give the run-time sizes {', '.join(missing)}, as in inputs({missing[0]}=64)")
+            names = ", ".join(f"{s}=..." for s in missing)
+            raise WorkloadError(f"{self.label}: its run-time sizes are not given; write inputs({names})")
         return self.at(**sizes)
 
     def __reduce__(self) -> tuple[Any, ...]:

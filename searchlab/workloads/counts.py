@@ -61,7 +61,6 @@ def _domain(program: Program, block: Block) -> int:
 def _known(program: Program, e: Expr) -> int:
     found = value_of(e)
     if found is None:
-        raise WorkloadError(
-            f"{program.name}: the size '{e}' is known only at run time; fix it with .at({', '.join(f'{s}=...' for s in program.sizes)})"
-        )
+        names = ", ".join(f"{s}=..." for s in program.sizes)
+        raise WorkloadError(f"{program.name}: the size '{e}' is known only at run time; fix it with at({names})")
     return found

@@ -7,12 +7,10 @@ from typing import Literal
 import numpy as np
 
 from searchlab.ir.compute import Builder, total
-from searchlab.ir.expr import FLOATS
-from searchlab.workloads.core import Array, Definition
+from searchlab.workloads.core import Definition
 from searchlab.workloads.parameters import Extent, Float, Number
-from searchlab.workloads.pointwise import UNARY
 from searchlab.workloads.registry import operator
-from searchlab.workloads.stages import require, weight_type, wide
+from searchlab.workloads.stages import Epilogue, weight_type, wide
 
 
 @operator
@@ -47,24 +45,13 @@ def dense(
     dtype: Number = "float32",
 ) -> Definition:
     """Y = activation(X W + bias), a fully connected layer; the weights W are stored (k, n)."""
-    require(activation == "none" or dtype in FLOATS, f"activation = {activation} needs a floating-point dtype")
+    epilogue = Epilogue.of(",".join(["bias"] * bias + [activation] * (activation != "none")), dtype)
     b = Builder("dense")
     X, W = b.input("X", (m, k), dtype), b.input("W", (k, n), weight_type(dtype))
     r = b.axis("k", k)
-    plain = not bias and activation == "none"
-    Y = b.compute("Y" if plain else "C", (m, n), lambda i, j: total(wide(X[i, r]) * wide(W[r, j]), r))
-    act = UNARY.get(activation)
-    if not plain:
-        C = Y
-        B = b.input("bias", (n,), C.dtype) if bias else None
-        shifted = (lambda i, j: C[i, j] + B[j]) if B is not None else (lambda i, j: C[i, j])
-        Y = b.compute("Y", (m, n), lambda i, j: act.expr(shifted(i, j)) if act else shifted(i, j))
-
-    def reference(X: Array, W: Array, bias: Array | float = 0.0) -> Array:
-        y = X @ W + bias
-        return act.array(y) if act else y
-
-    return Definition(b.program(Y), reference, weights=("W", "bias") if bias else ("W",))
+    C = b.compute(epilogue.stage, (m, n), lambda i, j: total(wide(X[i, r]) * wide(W[r, j]), r))
+    Y = epilogue.apply(b, C, ("i", "j"))
+    return Definition(b.program(Y), lambda X, W, *rest: epilogue.array(X @ W, *rest), ("W", *epilogue.weights))
 
 
 @operator

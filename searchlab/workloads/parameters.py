@@ -1,7 +1,8 @@
 """Parameters of operators: what kinds there are, and how a value or a text becomes one.
 
 An operator's annotations say what each parameter accepts: `Extent` (an array size, possibly known only at run time),
-`Window` and `Padding` (one integer, or one per spatial axis such as 3x7x7), int, float, bool, str, or a Literal of names.
+`Window` and `Padding` (one integer, or one per axis such as 3x7x7), `Count` (an integer from 1), int, float, bool, str,
+or a Literal of names.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ class AtLeast:
     value: int
 
 
-Extent = Annotated[Union[int, Expr], AtLeast(1)]
-Window = Annotated[Union[int, tuple[int, ...]], AtLeast(1)]
-Padding = Annotated[Union[int, tuple[int, ...]], AtLeast(0)]
+Extent = Annotated[int | Expr, AtLeast(1)]
+Window = Annotated[int | tuple[int, ...], AtLeast(1)]
+Padding = Annotated[int | tuple[int, ...], AtLeast(0)]
 Count = Annotated[int, AtLeast(1)]
 Float = Literal["float32", "float64"]
 Number = Literal["float32", "float64", "int8", "uint8", "int32"]
@@ -69,8 +70,8 @@ class Parameter:
         return found
 
     def is_telling(self, value: Value) -> bool:
-        """Whether a label should show the value: extents always, neutral settings (0, 1, names) only if changed."""
-        neutral = self.kind not in ("window", "int") or self.default in (0, 1)
+        """Whether a label should show the value: numbers unless neutral (no padding, stride 1), names if changed."""
+        neutral = self.kind not in ("window", "int") or self.default == self.least
         return self.kind == "extent" or value != self.default or not neutral
 
 
@@ -104,7 +105,8 @@ def parameters_of(function: Callable[..., Any]) -> tuple[Parameter, ...]:
         hint = hints.get(p.name, type(default))
         made = _parameter(p.name, hint)
         if made is None or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.POSITIONAL_ONLY):
-            raise WorkloadError(f"{where}: parameter '{p.name}' is none of Extent, Window, Padding, int, float, bool, str")
+            kinds = "Extent, Window, Padding, Count, int, float, bool, str or a Literal of texts"
+            raise WorkloadError(f"{where}: parameter '{p.name}' needs one of the annotations {kinds}")
         kind, least, choices = made
         parameter = Parameter(p.name, kind, None, least, choices)
         found.append(parameter if default is None else Parameter(p.name, kind, parameter.read(default), least, choices))
@@ -128,7 +130,7 @@ def _parameter(name: str, hint: Any) -> tuple[Kind, int | None, tuple[str, ...]]
 def _integer(name: str, value: object) -> int:
     if isinstance(value, bool):
         raise TypeError
-    return int(value) if isinstance(value, str) else value.__index__()  # type: ignore[attr-defined, no-any-return]
+    return int(value) if isinstance(value, str) else value.__index__()  # type: ignore[attr-defined]
 
 
 def _extent(name: str, value: object) -> int | Var:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -62,10 +61,3 @@ def steps(text: str, known: Collection[str]) -> tuple[str, ...]:
         if name not in known:
             raise WorkloadError(f"unknown step '{name}' in '{text}'{nearest(name, known)}")
     return names
-
-
-def chain(names: tuple[str, ...], x: Any, expr: bool) -> Any:
-    """A value put through unary functions one after the other."""
-    for name in names:
-        x = (UNARY[name].expr if expr else UNARY[name].array)(x)
-    return x

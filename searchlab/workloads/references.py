@@ -74,13 +74,15 @@ def transposed_convolution(x: Array, w: Array, stride: Sequence[int], padding: S
     for at in np.ndindex(*kernel):
         target = tuple(slice(a, a + (e - 1) * s + 1, s) for a, e, s in zip(at, space, stride, strict=True))
         y[(slice(None), slice(None), *target)] += np.moveaxis(np.tensordot(w[(..., *at)], x, axes=(0, 1)), 1, 0)
-    found: Array = y[(..., *(slice(p, e - p) for e, p in zip(full, padding, strict=True)))]
+    crop = [slice(None)] * 2 + [slice(p, e - p) for e, p in zip(full, padding, strict=True)]
+    found: Array = y[tuple(crop)]
     return found
 
 
 def capsule_convolution(x: Array, w: Array, stride: Sequence[int], padding: Sequence[int]) -> Array:
     """x (n, h, w, ci, a, b) with w (kh, kw, ci, co, b, c): a convolution whose elements are matrices."""
     view = windows(pad(x, padding, lead=1), w.shape[:2], stride, (1, 1), lead=1)
-    return sum(
-        np.einsum("nhwiab,iobc->nhwoac", view[(..., *at)], w[at], optimize=True) for at in np.ndindex(*w.shape[:2])
-    )  # type: ignore[return-value]
+    y = np.zeros((*view.shape[:3], w.shape[3], x.shape[4], w.shape[5]))
+    for at in np.ndindex(*w.shape[:2]):
+        y += np.einsum("nhwiab,iobc->nhwoac", view[(..., *at)], w[at], optimize=True)
+    return y

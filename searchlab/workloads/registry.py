@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import warnings
 from collections.abc import Callable
 from functools import cache
 
@@ -58,6 +59,7 @@ def parse(text: str) -> Workload:
 def operators() -> dict[str, Operator]:
     """All operators known by name; each has its `summary` and its `parameters` with defaults."""
     _load()
+    _load_plugins()
     return dict(sorted(_table.items()))
 
 
@@ -84,5 +86,9 @@ def _load_plugins() -> None:
     from importlib.metadata import entry_points
 
     for point in entry_points(group=_ENTRY_POINTS):
-        if point.name not in _table:
+        if point.name in _table:
+            continue
+        try:
             _table[point.name] = imported(point.value, point.name)
+        except WorkloadError as e:  # a broken plug-in must not take the others with it
+            warnings.warn(f"entry point '{point.name}' of {_ENTRY_POINTS}: {e}", stacklevel=2)

@@ -9,8 +9,9 @@ from typing import Any
 
 from searchlab.errors import WorkloadError
 from searchlab.ir.compute import Builder, Tensor
-from searchlab.ir.expr import FLOATS, Expr, Like, Var, all_of, cast, index, select
+from searchlab.ir.expr import FLOATS, Expr, Var, all_of, cast, select
 from searchlab.workloads.core import Array
+from searchlab.workloads.parameters import Extent
 from searchlab.workloads.pointwise import UNARY, steps
 
 SPACE = {1: ("w",), 2: ("h", "w"), 3: ("d", "h", "w")}  # spatial axes by their number
@@ -69,9 +70,12 @@ def pad(b: Builder, x: Tensor, names: Sequence[str], padding: Sequence[tuple[int
     return b.compute("P", shape, named(names, body))
 
 
+_FURTHER = {"bias": ("bias",), "bn": ("scale", "shift"), "add": ("R",)}  # inputs that a step of an epilogue brings
+
+
 @dataclass(frozen=True)
 class Epilogue:
-    """What follows a convolution, element by element, in one stage: any of `bias`, `bn`, `add` and unary functions.
+    """What follows a product, element by element, in one stage: any of `bias`, `bn`, `add` and unary functions.
 
     bn is batch normalisation with its statistics folded into a scale and a shift per channel; add is a residual.
     """
@@ -80,8 +84,9 @@ class Epilogue:
 
     @staticmethod
     def of(text: str, dtype: str) -> Epilogue:
-        found = Epilogue(steps(text, ("bias", "bn", "add", *UNARY)))
-        require(not found.steps or dtype in FLOATS, f"then = '{text}' needs a floating-point dtype, not {dtype}")
+        found = Epilogue(steps(text, (*_FURTHER, *UNARY)))
+        needy = [s for s in found.steps if s != "bias" and dtype not in FLOATS]
+        require(not needy, f"{', '.join(needy)} after the sum needs a floating-point dtype, not {dtype}")
         return found
 
     @property
@@ -91,7 +96,8 @@ class Epilogue:
 
     @property
     def weights(self) -> tuple[str, ...]:
-        return tuple(n for s in self.steps for n in {"bias": ("bias",), "bn": ("scale", "shift")}.get(s, ()))
+        """The inputs it brings that are constants of a model."""
+        return tuple(name for step in self.steps if step != "add" for name in _FURTHER.get(step, ()))
 
     def apply(self, b: Builder, c: Tensor, names: Sequence[str], channel: int = 1) -> Tensor:
         """Stage Y: the epilogue of stage C (or C itself if there is none)."""
@@ -100,7 +106,7 @@ class Epilogue:
         width = (c.shape[channel],)
         given: dict[str, Tensor] = {}
         for step in self.steps:
-            for name in {"bias": ("bias",), "bn": ("scale", "shift"), "add": ("R",)}.get(step, ()):
+            for name in _FURTHER.get(step, ()):
                 given[name] = b.input(name, c.shape if name == "R" else width, c.dtype)
 
         def body(*indices: Var) -> Expr:
@@ -131,12 +137,10 @@ class Epilogue:
         return y
 
 
-def window_count(name: str, extent: Like, kernel: int, stride: int, padding: int, dilation: int = 1) -> Like:
+def window_count(axis: str, extent: Extent, kernel: int, stride: int, padding: int, dilation: int = 1) -> Extent:
     """How many windows of a kernel fit along an axis."""
     span = dilation * (kernel - 1) + 1
-    room = index(extent) + 2 * padding - span
-    if isinstance(extent, int):
-        padded = f"{extent + 2 * padding}" + (f" ({extent} + 2 * {padding})" if padding else "")
-        require(extent + 2 * padding >= span, f"the kernel spans {span} along {name}, the input only {padded}")
-        return (extent + 2 * padding - span) // stride + 1
-    return room // stride + 1
+    room = extent + 2 * padding
+    fits = not isinstance(room, int) or room >= span
+    require(fits, f"the kernel spans {span} along {axis}, the input with its padding only {room}")
+    return (room - span) // stride + 1

@@ -1,0 +1,242 @@
+"""LLVM IR text with scopes: each loop is a scope, and index arithmetic goes to the outermost scope that can hold it.
+
+Offsets are linear forms: an integer plus integer multiples of SSA values.  Unrolled loops only change the integer, so all
+copies of a statement share one pointer per loop nest and differ by a constant that the processor adds for free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from searchlab.errors import BuildError
+from searchlab.ir.expr import Binary, Const, Expr, Poly, Var
+
+TYPES = {
+    "float32": "float", "float64": "double", "int8": "i8", "uint8": "i8", "int32": "i32", "int64": "i64", "index": "i64",
+    "bool": "i1",
+}  # fmt: skip
+BYTES = {"float32": 4, "float64": 8, "int8": 1, "uint8": 1, "int32": 4, "int64": 8}
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """const + sum of coefficient * value over SSA values of type i64."""
+
+    const: int
+    terms: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(slots=True)
+class Scope:
+    """The straight-line beginning of a loop body (`head`), where hoisted arithmetic goes, and the body (`lines`)."""
+
+    head: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+
+
+class Function:
+    """One LLVM function under construction."""
+
+    def __init__(self, name: str, parameters: list[str], module: Module) -> None:
+        self.name = name
+        self.parameters = parameters
+        self.module = module
+        self.scopes = [Scope()]
+        self.allocas: list[str] = []
+        self.label = "entry"
+        self.env: dict[Var, Linear] = {}
+        self.depth: dict[str, int] = {}  # scope in which an SSA value is defined
+        self.memo: dict[object, str] = {}  # hoisted values
+        self.loaded: dict[object, str] = {}  # loads that still hold, in straight-line code
+        self._count = 0
+
+    # --- text ---------------------------------------------------------------------------------------------------------
+
+    def fresh(self, prefix: str = "t") -> str:
+        self._count += 1
+        return f"%{prefix}{self._count}"
+
+    def line(self, text: str) -> None:
+        self.scopes[-1].lines.append(f"  {text}")
+
+    def let(self, rhs: str) -> str:
+        name = self.fresh()
+        self.scopes[-1].lines.append(f"  {name} = {rhs}")
+        return name
+
+    def declare(self, text: str) -> None:
+        self.module.declare(text)
+
+    def start(self, label: str) -> None:
+        """Begins a basic block; what was loaded before may no longer hold."""
+        self.scopes[-1].lines.append(f"{label}:")
+        self.label = label
+        self.loaded = {}
+
+    def alloca(self, type_: str, align: int = 64) -> str:
+        name = self.fresh("a")
+        self.allocas.append(f"  {name} = alloca {type_}, align {align}")
+        self.depth[name] = 0
+        return name
+
+    def text(self) -> str:
+        (scope,) = self.scopes
+        head = f"define internal void @{self.name}({', '.join(self.parameters)}) #0 {{\nentry:"
+        return "\n".join([head, *self.allocas, *scope.head, *scope.lines, "  ret void", "}"])
+
+    # --- hoisted index arithmetic -------------------------------------------------------------------------------------
+
+    def hoist(self, rhs: str, *operands: str) -> str:
+        """The value of a pure instruction, computed once in the outermost scope where its operands exist."""
+        known = self.memo.get(rhs)
+        if known is None:
+            depth = max((self.depth.get(o, 0) for o in operands), default=0)
+            known = self.fresh("h")
+            self.scopes[depth].head.append(f"  {known} = {rhs}")
+            self.depth[known] = depth
+            self.memo[rhs] = known
+        return known
+
+    def linear(self, e: Expr) -> Linear:
+        """An index expression as a linear form of what the environment says of its variables."""
+        if isinstance(e, Const):
+            return Linear(int(e.value))
+        if isinstance(e, Var):
+            try:
+                return self.env[e]
+            except KeyError:
+                raise BuildError(f"'{e}' has no value here") from None
+        if isinstance(e, Poly):
+            return self._linear_poly(e)
+        if isinstance(e, Binary):
+            return self._linear_binary(e)
+        raise BuildError(f"'{e}' is no index")
+
+    def _linear_poly(self, e: Poly) -> Linear:
+        const, terms = 0, {}
+        for monomial, coefficient in e.terms:
+            product = Linear(coefficient)
+            for atom in monomial:
+                product = self._times(product, self.linear(atom))
+            const += product.const
+            for name, c in product.terms:
+                terms[name] = terms.get(name, 0) + c
+        return Linear(const, tuple(sorted((n, c) for n, c in terms.items() if c)))
+
+    def _times(self, a: Linear, b: Linear) -> Linear:
+        if not a.terms:
+            return Linear(a.const * b.const, tuple((n, c * a.const) for n, c in b.terms) if a.const else ())
+        if not b.terms:
+            return self._times(b, a)
+        x, y = self.value(a), self.value(b)
+        return Linear(0, ((self.hoist(f"mul nsw i64 {x}, {y}", x, y), 1),))
+
+    def _linear_binary(self, e: Binary) -> Linear:
+        a, b = self.linear(e.a), self.linear(e.b)
+        if not a.terms and not b.terms:
+            fold: Mapping[str, Callable[[int, int], int]] = {
+                "floordiv": lambda x, y: x // y, "mod": lambda x, y: x % y, "min": min, "max": max,
+            }  # fmt: skip
+            return Linear(fold[e.op](a.const, b.const))
+        x, y = self.value(a), self.value(b)
+        if e.op in ("min", "max"):
+            self.declare(f"declare i64 @llvm.s{e.op}.i64(i64, i64)")
+            return Linear(0, ((self.hoist(f"call i64 @llvm.s{e.op}.i64(i64 {x}, i64 {y})", x, y), 1),))
+        return Linear(0, ((self._divide(e.op, x, y, b), 1),))
+
+    def _divide(self, op: str, x: str, y: str, divisor: Linear) -> str:
+        """Floor division and its rest; shifts and masks for powers of two, else corrected for negative numerators."""
+        n = divisor.const
+        if not divisor.terms and n & (n - 1) == 0:
+            return self.hoist(f"ashr i64 {x}, {n.bit_length() - 1}" if op == "floordiv" else f"and i64 {x}, {n - 1}", x)
+        rest = self.hoist(f"srem i64 {x}, {y}", x, y)
+        negative = self.hoist(f"ashr i64 {rest}, 63", rest)
+        if op == "mod":
+            lift = self.hoist(f"and i64 {negative}, {y}", negative, y)
+            return self.hoist(f"add i64 {rest}, {lift}", rest, lift)
+        quotient = self.hoist(f"sdiv i64 {x}, {y}", x, y)
+        return self.hoist(f"add i64 {quotient}, {negative}", quotient, negative)
+
+    def value(self, form: Linear) -> str:
+        """A linear form as an i64 operand."""
+        if not form.terms:
+            return str(form.const)
+        total = ""
+        for name, c in self._by_depth(form.terms):
+            term = name if c == 1 else self.hoist(f"mul nsw i64 {name}, {c}", name)
+            total = term if not total else self.hoist(f"add nsw i64 {total}, {term}", total, term)
+        return total if not form.const else self.hoist(f"add nsw i64 {total}, {form.const}", total)
+
+    def pointer(self, base: str, dtype: str, form: Linear) -> str:
+        """The address of an element: outer loops' terms first, so that each loop adds only its own."""
+        element = TYPES[dtype]
+        for name, c in self._by_depth(form.terms):
+            term = name if c == 1 else self.hoist(f"mul nsw i64 {name}, {c}", name)
+            base = self.hoist(f"getelementptr inbounds {element}, ptr {base}, i64 {term}", base, term)
+        return base if not form.const else self.hoist(f"getelementptr inbounds {element}, ptr {base}, i64 {form.const}", base)
+
+    def _by_depth(self, terms: tuple[tuple[str, int], ...]) -> list[tuple[str, int]]:
+        return sorted(terms, key=lambda t: (self.depth.get(t[0], 0), t[0])) if len(terms) > 1 else list(terms)
+
+    # --- control flow -------------------------------------------------------------------------------------------------
+
+    def loop(self, extent: Linear, body: Callable[[str], None], start: str = "0") -> None:
+        """for i in [start, extent): body(i)"""
+        known = not extent.terms and start == "0"
+        if known and extent.const <= 0:
+            return
+        end = self.value(extent)
+        name = self.fresh("L")[1:]
+        head, latch, out = f"{name}.body", f"{name}.next", f"{name}.end"
+        if known:
+            self.line(f"br label %{head}")
+        else:
+            self.line(f"br i1 {self.let(f'icmp slt i64 {start}, {end}')}, label %{head}, label %{out}")
+        before = self.label
+        i, following = self.fresh("i"), self.fresh("n")
+        scope = Scope()
+        self.scopes.append(scope)
+        self.depth[i] = len(self.scopes) - 1
+        self.start(head)
+        scope.lines.pop()
+        body(i)
+        self.line(f"br label %{latch}")
+        self.scopes.pop()
+        # what was hoisted inside this loop must not be used after it; what went further out stays known
+        self.memo = {k: v for k, v in self.memo.items() if self.depth[v] < len(self.scopes)}
+        lines = self.scopes[-1].lines
+        lines.append(f"{head}:")
+        lines.append(f"  {i} = phi i64 [{start}, %{before}], [{following}, %{latch}]")
+        lines += scope.head
+        lines += scope.lines
+        lines.append(f"{latch}:")
+        lines.append(f"  {following} = add nuw nsw i64 {i}, 1")
+        test = f"{following}.c"
+        lines.append(f"  {test} = icmp slt i64 {following}, {end}")
+        lines.append(f"  br i1 {test}, label %{head}, label %{out}")
+        self.start(out)
+
+    def branch(self, condition: str, then: Callable[[], None]) -> None:
+        """if condition: then()"""
+        name = self.fresh("B")[1:]
+        self.line(f"br i1 {condition}, label %{name}.then, label %{name}.end")
+        self.start(f"{name}.then")
+        then()
+        self.line(f"br label %{name}.end")
+        self.start(f"{name}.end")
+
+
+class Module:
+    """Functions and declarations of one kernel."""
+
+    def __init__(self) -> None:
+        self.declarations: dict[str, None] = {}
+        self.functions: list[str] = []
+
+    def declare(self, text: str) -> None:
+        self.declarations[text] = None
+
+    def text(self) -> str:
+        attributes = 'attributes #0 = { nounwind noinline "prefer-vector-width"="512" "no-builtins" }'
+        return "\n\n".join(["\n".join(sorted(self.declarations)), *self.functions, attributes]) + "\n"

@@ -1,0 +1,18 @@
+"""Workloads: operators with their programs, inputs, numpy references and costs; task lists of networks; suites.
+
+    workload("matmul", m=64).program            parse("conv2d:ci=64,co=64,k=3,padding=1")
+    network("resnet18")                         suite("ansor-ops")
+
+A new operator is one decorated function; see `operator`.
+"""
+
+from searchlab.workloads.core import Definition, Operator, Tolerance, Workload
+from searchlab.workloads.networks import Task, network, networks
+from searchlab.workloads.parameters import Count, Extent, Float, Number, Padding, Window
+from searchlab.workloads.registry import lazy, operator, operators, parse, workload
+from searchlab.workloads.suites import Case, suite, suites
+
+__all__ = [
+    "Case", "Count", "Definition", "Extent", "Float", "Number", "Operator", "Padding", "Task", "Tolerance", "Window",
+    "Workload", "lazy", "network", "networks", "operator", "operators", "parse", "suite", "suites", "workload",
+]  # fmt: skip
