@@ -7,7 +7,7 @@ few iterations at its ends become loops (or single iterations) of their own, whe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from searchlab.codegen.plain import map_plain, own_expressions
@@ -46,14 +46,12 @@ def partition(body: Stmt) -> Stmt:
 
 
 @dataclass(frozen=True)
-class _Cut:
-    """Where a loop's conditions hold: [low, high); outside, those in `false_below`/`false_above` do not."""
+class _Segment:
+    """Iterations [low, high) of a loop, in which some conditions are known."""
 
     low: Expr
     high: Expr
-    conditions: tuple[Expr, ...]
-    false_below: tuple[Expr, ...]
-    false_above: tuple[Expr, ...]
+    known: dict[Expr, Expr]
 
 
 def _visit(s: Stmt, facts: Facts) -> Stmt | None:
@@ -81,18 +79,12 @@ def _loop(loop: Loop, facts: Facts) -> Stmt | None:
         return None
     if extent == 1 and loop.kind != "parallel":
         return _visit(map_plain(loop.body, Substitution({loop.var: ZERO})), facts)
-    cut = _find_cut(loop, facts)
-    if cut is None:
+    segments = _segments(loop, facts)
+    if segments is None:
         return _keep(loop, facts)
     if loop.kind == "parallel":
-        return _cut_parallel(loop, cut, facts)
-    main = {c: TRUE for c in cut.conditions}
-    parts = (
-        _part(loop, ZERO, cut.low, {c: FALSE for c in cut.false_below}, facts, main=False),
-        _part(loop, cut.low, cut.high, main, facts, main=True),
-        _part(loop, cut.high, loop.extent, {c: FALSE for c in cut.false_above}, facts, main=False),
-    )
-    made = [p for p in parts if p is not None]
+        return _cut_parallel(loop, segments, facts)
+    made = [p for p in (_part(loop, segment, facts) for segment in segments) if p is not None]
     return seq(*made) if made else None
 
 
@@ -101,41 +93,29 @@ def _keep(loop: Loop, facts: Facts) -> Stmt | None:
     return None if body is None else replace(loop, body=body)
 
 
-def _part(loop: Loop, low: Expr, high: Expr, known: dict[Expr, Expr], facts: Facts, *, main: bool) -> Stmt | None:
-    """The iterations [low, high) of a loop, in which some conditions are known."""
-    count = facts.simplify(high - low)
-    if (value_of(count) if value_of(count) is not None else 1) <= 0:  # type: ignore[operator]
-        return None
-    body = _settle(loop.body, known)
+def _part(loop: Loop, segment: _Segment, facts: Facts) -> Stmt | None:
+    """One segment as a loop of its own, or without a loop if it is a single iteration."""
+    count = facts.simplify(segment.high - segment.low)
+    body = _settle(loop.body, segment.known)
     if count == ONE:
-        return _visit(map_plain(body, Substitution({loop.var: low})), facts)
-    if low != ZERO:
-        body = map_plain(body, Substitution({loop.var: loop.var + low}))
-    new = replace(loop, extent=count, body=body)
-    return _loop(new, facts) if main else _keep(new, facts)
+        return _visit(map_plain(body, Substitution({loop.var: segment.low})), facts)
+    if segment.low != ZERO:
+        body = map_plain(body, Substitution({loop.var: loop.var + segment.low}))
+    return _keep(replace(loop, extent=count, body=body), facts)
 
 
-def _cut_parallel(loop: Loop, cut: _Cut, facts: Facts) -> Stmt | None:
+def _cut_parallel(loop: Loop, segments: list[_Segment], facts: Facts) -> Stmt | None:
     """All iterations stay in one parallel loop, so that the threads share the ends too."""
     v, inner = loop.var, facts.having({loop.var: loop.extent})
     parts: list[Stmt] = []
-    ends = (
-        (v < cut.low, ZERO, cut.low, cut.false_below),
-        (cut.high <= v, cut.high, loop.extent, cut.false_above),
-    )
-    for condition, low, high, known in ends:
-        if inner.simplify(condition) == FALSE:
-            continue
-        body = _settle(loop.body, {c: FALSE for c in known})
-        if facts.simplify(high - low) == ONE:
-            body = map_plain(body, Substitution({v: low}))
+    for segment in segments:
+        body = _settle(loop.body, segment.known)
+        if facts.simplify(segment.high - segment.low) == ONE:
+            body = map_plain(body, Substitution({v: segment.low}))
         done = _visit(body, inner)
         if done is not None:
-            parts.append(If(condition, done))
-    main = _visit(_settle(loop.body, {c: TRUE for c in cut.conditions}), inner)
-    if main is not None:
-        condition = inner.simplify(all_of((cut.low <= v, v < cut.high)))
-        parts.insert(0, main if condition == TRUE else If(condition, main))
+            condition = inner.simplify(all_of((segment.low <= v, v < segment.high)))
+            parts.append(done if condition == TRUE else If(condition, done))
     return replace(loop, body=seq(*parts)) if parts else None
 
 
@@ -149,49 +129,89 @@ def _settle(s: Stmt, known: dict[Expr, Expr]) -> Stmt:
 # --- where to cut -----------------------------------------------------------------------------------------------------
 
 
-def _find_cut(loop: Loop, facts: Facts) -> _Cut | None:
+@dataclass(frozen=True)
+class _Bound:
+    """A condition as a bound on a loop variable: above (below) `sure` it holds always, below (above) `maybe` never."""
+
+    condition: Expr
+    from_below: bool
+    sure: Expr
+    maybe: Expr
+
+
+def _segments(loop: Loop, facts: Facts) -> list[_Segment] | None:
+    """The loop's range cut where its conditions change, or None if cutting does not help."""
     inner = {lp.var: lp.extent for lp in _loops(loop.body)}
     everything = facts.having({loop.var: loop.extent, **inner})
-    low: Expr = ZERO
-    high: Expr = loop.extent
-    held: list[Expr] = []
-    below: dict[Expr, Expr] = {}
-    above: dict[Expr, Expr] = {}
-    blurred = {"below": False, "above": False}
+    bounds = []
     for c in dict.fromkeys(_conditions(loop.body)):
-        if loop.var not in variables(c) or everything.proves(c):
-            continue
-        bound = _bound(c, loop.var, inner, everything)
-        if bound is None:
-            continue
-        is_low, at, sharp = bound
-        held.append(c)
-        side, name = (below, "below") if is_low else (above, "above")
-        blurred[name] |= not sharp or (bool(side) and at not in side.values())
-        side[c] = at
-        low, high = (maximum(low, at), high) if is_low else (low, minimum(high, at))
-    if not held:
+        if loop.var in variables(c) and not everything.proves(c):
+            bound = _bound(c, loop.var, inner, everything)
+            if bound is not None:
+                bounds.append(bound)
+    if not bounds:
         return None
-    outer = facts.having({})
-    low = outer.simplify(minimum(low, loop.extent))
-    high = outer.simplify(maximum(high, low))
-    if not _worthwhile(loop, low, high):
-        return None
-    return _Cut(low, high, tuple(held), () if blurred["below"] else tuple(below), () if blurred["above"] else tuple(above))
+    below, above = [b for b in bounds if b.from_below], [b for b in bounds if not b.from_below]
+    clamp = _Clamp(facts, loop.extent)
+    never_low, low = clamp.maximum(b.maybe for b in below), clamp.maximum(b.sure for b in below)
+    never_high, high = clamp.minimum(b.maybe for b in above), clamp.minimum(b.sure for b in above)
+    if (value_of(high - low) if value_of(high - low) is not None else 1) <= 0:  # type: ignore[operator]
+        low = high = never_high  # never all at once: inner loops will have to be cut
+    else:
+        high = facts.simplify(maximum(low, high))
+    never_low, never_high = facts.simplify(minimum(never_low, low)), facts.simplify(maximum(never_high, high))
+    segments = [
+        _Segment(ZERO, never_low, _all_false(below)),
+        _Segment(never_low, low, {}),
+        _Segment(low, high, {b.condition: TRUE for b in bounds}),
+        _Segment(high, never_high, {}),
+        _Segment(never_high, loop.extent, _all_false(above)),
+    ]
+    left = [x for x in segments if not _is_empty(x, facts)]
+    return left if _worthwhile(loop, left) else None
 
 
-def _worthwhile(loop: Loop, low: Expr, high: Expr) -> bool:
-    constant = value_of(low) is not None and value_of(high) is not None
+@dataclass(frozen=True)
+class _Clamp:
+    """Largest and smallest of several bounds, kept inside a loop's range."""
+
+    facts: Facts
+    extent: Expr
+
+    def maximum(self, bounds: Iterable[Expr]) -> Expr:
+        result: Expr = ZERO
+        for b in bounds:
+            result = maximum(result, b)
+        return self.facts.simplify(minimum(result, self.extent))
+
+    def minimum(self, bounds: Iterable[Expr]) -> Expr:
+        result = self.extent
+        for b in bounds:
+            result = minimum(result, b)
+        return self.facts.simplify(maximum(result, ZERO))
+
+
+def _all_false(bounds: list[_Bound]) -> dict[Expr, Expr]:
+    """Beyond the last place where a condition may hold it is false; with several bounds one cannot tell which."""
+    return {b.condition: FALSE for b in bounds} if len({b.maybe for b in bounds}) == 1 else {}
+
+
+def _is_empty(segment: _Segment, facts: Facts) -> bool:
+    count = value_of(facts.simplify(segment.high - segment.low))
+    return count is not None and count <= 0
+
+
+def _worthwhile(loop: Loop, segments: list[_Segment]) -> bool:
+    constant = all(value_of(x.low) is not None and value_of(x.high) is not None for x in segments)
     if loop.kind == "unrolled" and not constant:
         return False
-    # conditions that never hold for all inner iterations: an inner loop will have to be cut
-    if constant and value_of(high - low) == 0 and (low != loop.extent or any(True for _ in _loops(loop.body))):
+    if len(segments) == 1 and not segments[0].known:
         return False
-    return _weight(loop.body) * (3 if loop.kind != "unrolled" else value_of(loop.extent) or 1) <= LIMIT
+    copies = len(segments) if loop.kind != "unrolled" else value_of(loop.extent) or 1
+    return _weight(loop.body) * copies <= LIMIT
 
 
-def _bound(c: Expr, v: Var, inner: dict[Var, Expr], facts: Facts) -> tuple[bool, Expr, bool] | None:
-    """(is it a lower bound, the bound on v from which (below which) c holds for all inner iterations, is it exact)."""
+def _bound(c: Expr, v: Var, inner: dict[Var, Expr], facts: Facts) -> _Bound | None:
     if not isinstance(c, Compare) or c.op not in ("lt", "le"):
         return None
     gap = c.b - c.a if c.op == "le" else c.b - c.a - 1  # c holds where gap >= 0
@@ -199,11 +219,10 @@ def _bound(c: Expr, v: Var, inner: dict[Var, Expr], facts: Facts) -> tuple[bool,
     rest = gap - v * scale
     if scale == 0 or v in variables(rest):
         return None
-    worst = facts.lower(rest, inner)
-    sharp = not variables(rest) & inner.keys()
+    worst, best = facts.lower(rest, inner), facts.upper(rest, inner)
     if scale > 0:
-        return True, floordiv(-worst + (scale - 1), _const(scale)), sharp
-    return False, floordiv(worst, _const(-scale)) + 1, sharp
+        return _Bound(c, True, floordiv(-worst + (scale - 1), _const(scale)), floordiv(-best + (scale - 1), _const(scale)))
+    return _Bound(c, False, floordiv(worst, _const(-scale)) + 1, floordiv(best, _const(-scale)) + 1)
 
 
 def _const(n: int) -> Expr:

@@ -2,17 +2,17 @@
 
     void parallel_for(ptr fn, ptr ctx, i64 n, i64 threads)
 
-calls `fn(i64 begin, i64 end, i64 slot, ptr ctx)` on pieces of [0, n) and returns when all of them are done. No two calls
-that run at the same time for one loop have the same slot; slots lie in [0, threads) and the caller's is 0.
+calls `fn(i64 begin, i64 end, i64 slot, ptr ctx)` on pieces of [0, n) and returns when all of them are done. No two
+calls that run at the same time for one loop have the same slot; slots lie in [0, threads) and the caller's is 0.
 
 How it works. Each worker has a mailbox: EMPTY, POSTED (there is work) or TAKEN. The caller describes the loop in global
 variables, posts it to as many mailboxes as it wants threads, and works itself; everybody draws pieces from one atomic
 counter, so a thread that loses its core delays only the piece it holds. When the counter runs out the caller takes
-back what is still POSTED and waits for what is TAKEN: a worker that is slow to wake up costs nothing. Workers and caller
-spin for a bounded time, then sleep on condition variables. A loop that starts while another one runs (inside it, or
-from another thread) finds the pool busy and runs in its own thread. A mailbox is written before the flag that says
-somebody sleeps is read, and the other way round on the other side, all sequentially consistent: one of the two
-always sees the other, so no wake-up is lost.
+back what is still POSTED and waits for what is TAKEN: a worker that is slow to wake up costs nothing. Workers and
+caller spin for a bounded time, then sleep on condition variables. A loop that starts while another one runs (inside it,
+or from another thread) finds the pool busy and runs in its own thread. A mailbox is written before the flag that says
+somebody sleeps is read, and the other way round on the other side, all sequentially consistent: one of the two always
+sees the other, so no wake-up is lost.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ _PAUSE = {
 # Opaque pthread objects get more room than any system needs (at most 64 bytes); what is contended has its own lines.
 _STATE = """
 %opaque = type [128 x i8]
-; state (0 empty, 1 posted, 2 taken), asleep, padding, mutex, condition
-%box = type { i32, i32, [120 x i8], %opaque, %opaque }
+; state (0 empty, 1 posted, 2 taken), asleep, padding, mutex, condition, CPUs of the worker, the worker, whether it is
+; kept from some of its CPUs, padding
+%box = type { i32, i32, [120 x i8], %opaque, %opaque, %opaque, ptr, i32, [116 x i8] }
 @boxes = internal global [BOXES x %box] zeroinitializer, align 128
 @next = internal global [16 x i64] zeroinitializer, align 128
 @busy = internal global [32 x i32] zeroinitializer, align 128
@@ -95,12 +96,74 @@ work:
 out:
   ret void
 }
+"""
 
-define internal void @wake(ptr %mutex, ptr %cond) nounwind {
-  ; Under the mutex, so that the sleeper is either inside its wait or has not yet looked at what was written before.
-  %1 = call i32 @pthread_mutex_lock(ptr %mutex)
-  %2 = call i32 @pthread_cond_signal(ptr %cond)
-  %3 = call i32 @pthread_mutex_unlock(ptr %mutex)
+# Linux often wakes a thread on the CPU of the one that called it, even if another is idle, and there it waits for
+# milliseconds. So a sleeper that is about to be called is forbidden the caller's CPU until it is awake. Both functions
+# run under the mutex of the mailbox; where moving threads is not possible they do nothing.
+_PLACE = """
+declare i32 @sched_getcpu()
+declare i32 @pthread_getaffinity_np(ptr, i64, ptr)
+declare i32 @pthread_setaffinity_np(ptr, i64, ptr)
+define internal void @send_away(ptr %box) nounwind {
+entry:
+  %elsewhere = alloca %opaque, align 16
+  %away.p = getelementptr %box, ptr %box, i64 0, i32 7
+  %thread.p = getelementptr %box, ptr %box, i64 0, i32 6
+  %mask = getelementptr %box, ptr %box, i64 0, i32 5
+  %thread = load ptr, ptr %thread.p
+  %cpu = call i32 @sched_getcpu()
+  %known = icmp ult i32 %cpu, 1024
+  br i1 %known, label %begin, label %out
+begin:
+  %away = load i32, ptr %away.p
+  %saved = icmp ne i32 %away, 0
+  br i1 %saved, label %move, label %save
+save:
+  %failed = call i32 @pthread_getaffinity_np(ptr %thread, i64 128, ptr %mask)
+  %ok = icmp eq i32 %failed, 0
+  br i1 %ok, label %move, label %out
+move:
+  store i32 1, ptr %away.p
+  %all = load [128 x i8], ptr %mask
+  store [128 x i8] %all, ptr %elsewhere
+  %index = lshr i32 %cpu, 3
+  %byte = getelementptr i8, ptr %elsewhere, i32 %index
+  %shift = and i32 %cpu, 7
+  %wide = shl i32 1, %shift
+  %bit = trunc i32 %wide to i8
+  %keep = xor i8 %bit, -1
+  %old = load i8, ptr %byte
+  %new = and i8 %old, %keep
+  store i8 %new, ptr %byte
+  %moved = call i32 @pthread_setaffinity_np(ptr %thread, i64 128, ptr %elsewhere)
+  br label %out
+out:
+  ret void
+}
+define internal void @settle(ptr %box) nounwind {
+entry:
+  %away.p = getelementptr %box, ptr %box, i64 0, i32 7
+  %away = load i32, ptr %away.p
+  %moved = icmp ne i32 %away, 0
+  br i1 %moved, label %restore, label %out
+restore:
+  store i32 0, ptr %away.p
+  %thread.p = getelementptr %box, ptr %box, i64 0, i32 6
+  %mask = getelementptr %box, ptr %box, i64 0, i32 5
+  %thread = load ptr, ptr %thread.p
+  %r = call i32 @pthread_setaffinity_np(ptr %thread, i64 128, ptr %mask)
+  br label %out
+out:
+  ret void
+}
+"""
+
+_NO_PLACE = """
+define internal void @send_away(ptr %box) nounwind {
+  ret void
+}
+define internal void @settle(ptr %box) nounwind {
   ret void
 }
 """
@@ -142,6 +205,7 @@ sleep:
   br label %check
 awake:
   store atomic i32 0, ptr %asleep seq_cst, align 4
+  call void @settle(ptr %box)
   %m2 = call i32 @pthread_mutex_unlock(ptr %mutex)
   br label %take
 take:
@@ -156,7 +220,9 @@ run:
   %tell = icmp ne i32 %awaited, 0
   br i1 %tell, label %notify, label %idle
 notify:
-  call void @wake(ptr @done_mutex, ptr @done_cond)
+  %n1 = call i32 @pthread_mutex_lock(ptr @done_mutex)
+  %n2 = call i32 @pthread_cond_signal(ptr @done_cond)
+  %n3 = call i32 @pthread_mutex_unlock(ptr @done_mutex)
   br label %idle
 }
 """
@@ -165,7 +231,6 @@ _START = """
 ; Starts workers until there are %wanted; fewer if the system refuses. The caller holds @busy.
 define internal void @start(i64 %wanted) nounwind {
 entry:
-  %thread = alloca %opaque, align 16
   %attr = alloca %opaque, align 16
   %all = alloca %opaque, align 16
   %old = alloca %opaque, align 16
@@ -185,8 +250,11 @@ create:
   %asleep = getelementptr %box, ptr %box, i64 0, i32 1
   %mutex = getelementptr %box, ptr %box, i64 0, i32 3
   %cond = getelementptr %box, ptr %box, i64 0, i32 4
+  %thread = getelementptr %box, ptr %box, i64 0, i32 6
+  %away = getelementptr %box, ptr %box, i64 0, i32 7
   store atomic i32 0, ptr %box seq_cst, align 4
   store atomic i32 0, ptr %asleep seq_cst, align 4
+  store i32 0, ptr %away
   %m = call i32 @pthread_mutex_init(ptr %mutex, ptr null)
   %c = call i32 @pthread_cond_init(ptr %cond, ptr null)
   %arg = inttoptr i64 %slot to ptr
@@ -308,7 +376,11 @@ entry:
 call:
   %mutex = getelementptr %box, ptr %box, i64 0, i32 3
   %cond = getelementptr %box, ptr %box, i64 0, i32 4
-  call void @wake(ptr %mutex, ptr %cond)
+  ; Under the mutex the worker is either inside its wait, or has not yet looked at the mailbox.
+  %1 = call i32 @pthread_mutex_lock(ptr %mutex)
+  call void @send_away(ptr %box)
+  %2 = call i32 @pthread_cond_signal(ptr %cond)
+  %3 = call i32 @pthread_mutex_unlock(ptr %mutex)
   br label %out
 out:
   ret void
@@ -387,7 +459,8 @@ out:
 def pool_ir(target: Target) -> str:
     """The pool as an LLVM module for `target`."""
     declaration, pause = _PAUSE.get(target.arch, ("", ""))
-    text = "".join((_STATE, _SHARE, _WORKER, _START, _JOIN, _PARALLEL_FOR))
+    place = _PLACE if "linux" in target.triple else _NO_PLACE
+    text = "".join((_STATE, _SHARE, place, _WORKER, _START, _JOIN, _PARALLEL_FOR))
     numbers = {
         "BOXES": MAX_WORKERS + 1,
         "WORKERS": MAX_WORKERS,

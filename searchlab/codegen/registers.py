@@ -67,11 +67,11 @@ class _Sum:
 class _Placer:
     def __init__(self, target: Target) -> None:
         self.target = target
-        self.count = 0
+        self.tiles: set[str] = set()
 
     def visit(self, s: Stmt, path: tuple[Stmt, ...], facts: Facts) -> Stmt:
         if isinstance(s, Loop):
-            promoted = self.promote(s, facts) if s.kind == "serial" else None
+            promoted = self.promote(s, facts) if s.kind in ("serial", "unrolled") else None
             if promoted is not None:
                 return promoted
             decomposed = self.decompose(s, facts)
@@ -111,7 +111,7 @@ class _Placer:
         return result
 
     def fits(self, x: _Sum, loop: Loop) -> bool:
-        if loop.var in x.space or not _only_touched_by(loop, x.store):
+        if x.store.buffer in self.tiles or loop.var in x.space or not _only_touched_by(loop, x.store):
             return False
         carried = variables(x.first)
         width = 1
@@ -142,10 +142,12 @@ class _Placer:
         dtype = x.store.value.dtype
         tile = [lp for lp in x.loops if lp.var in x.space]
         lanes = [lp for lp in x.loops if lp.kind == "vectorized" and lp.var not in x.space]
-        name = f"{x.store.buffer}.r{self.count}"
-        self.count += 1
-        at = tuple(lp.var for lp in (*tile, *lanes))
-        buffer = Buffer(name, tuple(lp.extent for lp in (*tile, *lanes)) or (index(1),), dtype, REGISTER)
+        name = f"{x.store.buffer}.r{len(self.tiles)}"
+        self.tiles.add(name)
+        # neighbouring lanes must be neighbours in the tile, whatever the order of the loops
+        dims = sorted((*tile, *lanes), key=lambda lp: lp.kind == "vectorized")
+        at = tuple(lp.var for lp in dims)
+        buffer = Buffer(name, tuple(lp.extent for lp in dims) or (index(1),), dtype, REGISTER)
         cell = at or (ZERO,)
         held, own = Load(name, cell, dtype), Load(x.store.buffer, x.store.indices, dtype)
         inner = Substitution({lp.var: ZERO for lp in x.loops if lp.var not in x.space})
@@ -164,7 +166,8 @@ class _Placer:
                 start = fetch
             else:
                 fresh = _nest(tile, Store(name, cell, x.init))
-                start = fresh if first == TRUE else seq(_guarded(first, fresh), If(_negation(first), fetch))
+                # set in any case: otherwise the registers would seem to live on from one tile to the next
+                start = fresh if first == TRUE else seq(fresh, If(_negation(first), fetch))
             end = _nest(tile, Store(x.store.buffer, x.store.indices, held))
         return Store(name, cell, Binary(x.op, held, x.term)), start, end, buffer
 
@@ -187,7 +190,7 @@ class _Placer:
     def later(self, x: _Sum, facts: Facts) -> bool:
         """Whether a loop further inside will keep this reduction in registers, and set it there."""
         return any(
-            lp.kind == "serial" and self.fits(replace(x, path=x.path[x.path.index(lp) :]), lp) and lp.var in variables(x.first)
+            lp.kind in ("serial", "unrolled") and self.fits(replace(x, path=x.path[x.path.index(lp) :]), lp) and lp.var in variables(x.first)
             for lp in x.loops
         )
 

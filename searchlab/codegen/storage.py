@@ -1,14 +1,17 @@
-"""Places intermediate buffers: each is allocated in the innermost loop that holds all its accesses, as large as needed."""
+"""Places intermediate buffers: each is allocated in the innermost loop that holds all its accesses, as large as needed.
+
+Accesses that a fused loop has left with divisions (`a[i // n, i % n]`) become one flat index where that is simpler.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from searchlab.codegen.plain import map_access, own_accesses
+from searchlab.codegen.plain import map_access, map_plain, own_accesses, own_expressions
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import ZERO, Expr, Var, compare, value_of, variables
-from searchlab.ir.program import Alloc, Buffer, If, Loop, Program, Seq, Stmt, children
+from searchlab.ir.expr import ZERO, Binary, Expr, Load, Var, compare, transform, value_of, variables, walk
+from searchlab.ir.program import Alloc, Buffer, If, Loop, Program, Seq, Stmt, Store, children
 
 Path = tuple[Stmt, ...]
 
@@ -18,7 +21,49 @@ def place_buffers(program: Program, body: Stmt) -> Stmt:
     for name, buffer in program.buffers.items():
         if name not in program.inputs and name not in program.outputs:
             body = _place(body, buffer)
-    return body
+    return _join(body, dict(program.buffers), Facts())
+
+
+def _join(s: Stmt, buffers: dict[str, Buffer], facts: Facts) -> Stmt:
+    """Accesses through one flat index, where the divisions of a fused loop cancel so."""
+    if isinstance(s, Store):
+
+        def load(e: Expr) -> Expr | None:
+            return replace(e, indices=_flat(buffers[e.buffer], e.indices, facts)) if isinstance(e, Load) else None
+
+        if any(_divides(e) for e in own_expressions(s)):
+            s = map_plain(s, lambda e: transform(e, load))
+            assert isinstance(s, Store)
+            return replace(s, indices=_flat(buffers[s.buffer], s.indices, facts))
+        return s
+    if isinstance(s, Seq):
+        return Seq(tuple(_join(p, buffers, facts) for p in s.body))
+    if isinstance(s, Alloc):
+        buffers = {**buffers, s.buffer.name: s.buffer}
+    if isinstance(s, Loop):
+        facts = facts.having({s.var: s.extent})
+    return replace(s, body=_join(s.body, buffers, facts))
+
+
+def _flat(buffer: Buffer, indices: tuple[Expr, ...], facts: Facts) -> tuple[Expr, ...]:
+    if len(indices) == 1 or not any(_divides(i) for i in indices):
+        return indices
+    flat = facts.simplify(flat_index(indices, buffer.shape))
+    return indices if _divides(flat) else (flat,)
+
+
+def _divides(e: Expr) -> bool:
+    return any(isinstance(x, Binary) and x.op in ("floordiv", "mod") for x in walk(e))
+
+
+def flat_index(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr:
+    """The row-major position of an element; a single index of a larger buffer is one already."""
+    if len(indices) == 1:
+        return indices[0]
+    total: Expr = ZERO
+    for i, extent in zip(indices, shape, strict=True):
+        total = total * extent + i
+    return total
 
 
 def _place(body: Stmt, buffer: Buffer) -> Stmt:

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from searchlab.codegen import vecmath
+from searchlab.codegen.storage import flat_index
 from searchlab.codegen.ssa import BYTES, TYPES, Function, Linear
 from searchlab.errors import BuildError
 from searchlab.ir.expr import (
     BOOL,
     FLOATS,
     INDEX,
-    ZERO,
     And,
     Binary,
     Call,
@@ -54,10 +54,7 @@ class Place:
     align: int
 
     def offset(self, indices: tuple[Expr, ...]) -> Expr:
-        total: Expr = ZERO
-        for i, extent in zip(indices, self.buffer.shape, strict=True):
-            total = total * extent + i
-        return total
+        return flat_index(indices, self.buffer.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +139,13 @@ class Writer:
     def binary(self, e: Binary) -> Value:
         a, b = self.write(e.a), self.write(e.b)
         n = max(a.lanes, b.lanes)
+        op = e.op
+        if op == "div" and b.lanes < n and e.dtype in FLOATS:
+            # one division for all lanes: a vector division takes as long as a dozen multiplications
+            one = self.constant(1.0, e.dtype, 1)
+            op, b = "mul", Value(self.operate("div", one, b.text, e.dtype, TYPES[e.dtype]), 1)
         x, y, type_ = self.spread(a, e.dtype, n), self.spread(b, e.dtype, n), self.type(e.dtype, n)
-        return Value(self.operate(e.op, x, y, e.dtype, type_), n)
+        return Value(self.operate(op, x, y, e.dtype, type_), n)
 
     def operate(self, op: str, x: str, y: str, dtype: str, type_: str) -> str:
         if op in ("min", "max"):

@@ -424,7 +424,8 @@ def divide(a: Expr, b: Expr) -> tuple[Expr, Expr]:
     rest: dict[Monomial, int] = {}
     for monomial, c in poly(a).items():
         left = without(monomial, atoms)
-        if left is None:
+        # only what is divided exactly: half of `56*h + w` taken out of its sum would no longer be recognised
+        if left is None or (monomial and c % coefficient):
             rest[monomial] = c
             continue
         quotient[left] = c // coefficient

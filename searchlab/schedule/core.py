@@ -93,16 +93,9 @@ def replay(program: Program, trace: str) -> Program:
     for number, (name, arguments) in enumerate(steps):
         if name not in PRIMITIVES:
             raise TraceError(f"step {number}: unknown primitive '{name}'; known: {', '.join(sorted(PRIMITIVES))}")
-        positional, named = [], {}
-        for parameter in inspect.signature(PRIMITIVES[name]).parameters.values():
-            if parameter.name in arguments:
-                if parameter.kind is parameter.VAR_POSITIONAL:
-                    positional.extend(arguments[parameter.name])
-                elif parameter.kind is parameter.KEYWORD_ONLY:
-                    named[parameter.name] = arguments[parameter.name]
-                else:
-                    positional.append(arguments[parameter.name])
-        program = PRIMITIVES[name](program, *positional, **named)
+        rest = [p.name for p in inspect.signature(PRIMITIVES[name]).parameters.values() if p.kind is p.VAR_POSITIONAL]
+        many = [x for n in rest for x in arguments.pop(n, ())]
+        program = PRIMITIVES[name](program, *many, **arguments)
     return program
 
 

@@ -31,8 +31,8 @@ class Schedule:
         """Names of the loops around a block, outermost first."""
         return [lp.name for lp in loops_around(self.program, block)]
 
-    def _do(self, name: str, *args: Any, **kwargs: Any) -> tuple[str, ...]:
-        self.program = PRIMITIVES[name](self.program, *args, **kwargs)
+    def _do(self, primitive: str, /, *args: Any, **kwargs: Any) -> tuple[str, ...]:
+        self.program = PRIMITIVES[primitive](self.program, *args, **kwargs)
         made: tuple[str, ...] = self.program.trace[-1].made
         return made
 

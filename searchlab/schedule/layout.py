@@ -25,7 +25,7 @@ from searchlab.ir.expr import (
     transform,
     variables,
 )
-from searchlab.ir.program import Block, Iter, Layout, Loop, Program, Stmt, Store, map_children, seq
+from searchlab.ir.program import Block, Iter, Layout, Loop, Program, Stmt, Store, map_children, read, seq
 from searchlab.schedule.core import (
     Made,
     check,
@@ -40,16 +40,16 @@ from searchlab.schedule.core import (
     top_statement,
     unknown,
 )
-from searchlab.schedule.reduction import combiner
+from searchlab.schedule.reduction import check_perfect, combiner
 
 Map = Callable[..., Sequence[Like]] | tuple[tuple[Var, ...], tuple[Expr, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Digit:
-    """One new dimension: (var // low) % extent, a digit of one old index; `extent` is None for the leading digit."""
+    """One new dimension: (x // low) % extent, where x is an old index or several fused; the leading digit has no extent."""
 
-    var: Var
+    source: tuple[Var, ...]
     low: Expr
     extent: Expr | None
 
@@ -60,19 +60,20 @@ def transform_layout(program: Program, buffer: str, mapping: Map) -> Made:
 
         B[k, j]   =>   B[j // 16, k, j % 16]        with mapping = lambda k, j: (j // 16, k, j % 16)
 
-    Each new index is an old one, or its quotient, rest, or rest of a quotient.  The stage that fills the buffer then
-    runs in the new order.  An input keeps its shape for the caller: it is packed before the kernel runs, once for a
+    Each new index is an old one, or its quotient, rest, or rest of a quotient; neighbouring indices may be fused, as in
+    `lambda i, j: (i * n + j,)`.  The stage that fills the buffer then runs in the new order.  An input keeps its shape for the caller: it is packed before the kernel runs, once for a
     constant weight that is bound to the kernel.
     """
     check(buffer in program.buffers, unknown("buffer", buffer, program.buffers))
     check(buffer not in program.outputs, f"'{buffer}' is an output, which keeps its shape; cache_write it first")
     old = program.buffers[buffer]
     olds, news = _evaluate(mapping, len(old.shape), buffer)
-    digits = [_digit(e, buffer) for e in news]
-    facts = program.facts.having(dict(zip(olds, old.shape, strict=True)))
-    shape = tuple(_extent(d, olds, old.shape) for d in digits)
+    sizes = dict(zip(olds, old.shape, strict=True))
+    digits = [_digit(e, sizes, buffer) for e in news]
+    facts = program.facts.having(sizes)
+    shape = tuple(_extent(d, sizes) for d in digits)
     fresh_vars = tuple(Var(f"u{n}") for n in range(len(digits)))
-    inverse, guard = _invert(digits, olds, old.shape, fresh_vars, buffer)
+    inverse, guard = _invert(digits, sizes, fresh_vars, buffer)
 
     def access(indices: tuple[Expr, ...], block: Block) -> tuple[Expr, ...]:
         put = Substitution(dict(zip(olds, indices, strict=True)))  # type: ignore[arg-type]
@@ -105,7 +106,7 @@ def _evaluate(mapping: Map, rank: int, buffer: str) -> tuple[tuple[Var, ...], tu
         raise ScheduleError(f"'{buffer}' has {rank} dimensions: {e}") from None
 
 
-def _digit(e: Expr, buffer: str) -> _Digit:
+def _digit(e: Expr, sizes: dict[Var, Expr], buffer: str) -> _Digit:
     extent: Expr | None = None
     inner = e
     if isinstance(inner, Binary) and inner.op == "mod":
@@ -113,38 +114,62 @@ def _digit(e: Expr, buffer: str) -> _Digit:
     low: Expr = ONE
     if isinstance(inner, Binary) and inner.op == "floordiv":
         inner, low = inner.a, inner.b
-    check(isinstance(inner, Var), f"'{e}' is no digit of an index of '{buffer}'; accepted: x, x // c, x % c, (x // c) % d")
-    assert isinstance(inner, Var)
-    return _Digit(inner, low, extent)
+    source = tuple(v for v in sizes if v in variables(inner))
+    fused: Expr = ZERO
+    for v in source:
+        fused = fused * sizes[v] + v
+    message = f"'{e}' is no digit of an index of '{buffer}'; accepted: x, x // c, x % c, (x // c) % d, with x an index or fused ones"
+    check(bool(source) and inner == fused, message)
+    return _Digit(source, low, extent)
 
 
-def _extent(d: _Digit, olds: tuple[Var, ...], shape: tuple[Expr, ...]) -> Expr:
-    whole = shape[olds.index(d.var)]
-    return d.extent if d.extent is not None else ceildiv(whole, d.low)
+def _whole(source: tuple[Var, ...], sizes: dict[Var, Expr]) -> Expr:
+    total: Expr = ONE
+    for v in source:
+        total = total * sizes[v]
+    return total
 
 
-def _invert(digits: list[_Digit], olds: tuple[Var, ...], shape: tuple[Expr, ...], news: tuple[Var, ...], buffer: str,
-            ) -> tuple[tuple[Expr, ...], Expr]:
+def _extent(d: _Digit, sizes: dict[Var, Expr]) -> Expr:
+    return d.extent if d.extent is not None else ceildiv(_whole(d.source, sizes), d.low)
+
+
+def _invert(
+    digits: list[_Digit], sizes: dict[Var, Expr], news: tuple[Var, ...], buffer: str
+) -> tuple[tuple[Expr, ...], Expr]:
     """Old indices from new ones, and where they fall inside the old shape."""
-    inverse, guards = [], []
-    for old, whole in zip(olds, shape, strict=True):
-        parts = [(d, n) for d, n in zip(digits, news, strict=True) if d.var == old]
-        expected: Expr = ONE
-        total: Expr = ZERO
-        left = list(parts)
-        while left:
-            part = next((p for p in left if p[0].low == expected), None)
-            check(part is not None, f"the mapping of '{buffer}' does not take '{old}' apart completely: no part begins at {expected}")
-            assert part is not None
-            left.remove(part)
-            total = total + part[1] * part[0].low
-            check(part[0].extent is not None or not left, f"the mapping of '{buffer}' uses digits of '{old}' twice")
-            expected = expected * part[0].extent if part[0].extent is not None else ceildiv(whole, part[0].low) * part[0].low
-        check(bool(parts), f"the mapping of '{buffer}' loses the index '{old}'")
-        inverse.append(total)
-        if expected != whole:
-            guards.append(total < whole)
-    return tuple(inverse), all_of(guards)
+    found: dict[Var, Expr] = {}
+    guards = []
+    for source in dict.fromkeys(d.source for d in digits):
+        parts = [(d, n) for d, n in zip(digits, news, strict=True) if d.source == source]
+        total, covered = _compose(parts, _whole(source, sizes), buffer)
+        if covered != _whole(source, sizes):
+            guards.append(total < _whole(source, sizes))
+        for v in reversed(source):
+            check(v not in found, f"the mapping of '{buffer}' uses the index '{v}' twice")
+            found[v] = total % sizes[v] if v != source[0] else total
+            total = total // sizes[v]
+    for v in sizes:
+        check(v in found, f"the mapping of '{buffer}' loses the index '{v}'")
+    return tuple(found[v] for v in sizes), all_of(guards)
+
+
+def _compose(parts: list[tuple[_Digit, Var]], whole: Expr, buffer: str) -> tuple[Expr, Expr]:
+    """The number that digits make, and how many numbers they can make."""
+    covered: Expr = ONE
+    total: Expr = ZERO
+    left = list(parts)
+    while left:
+        part = next((p for p in left if p[0].low == covered), None)
+        names = ", ".join(v.name for v in parts[0][0].source)
+        check(part is not None, f"the mapping of '{buffer}' does not take '{names}' apart completely: no part begins at {covered}")
+        assert part is not None
+        left.remove(part)
+        digit, new = part
+        total = total + new * digit.low
+        check(digit.extent is not None or not left, f"the mapping of '{buffer}' uses digits of '{names}' twice")
+        covered = covered * digit.extent if digit.extent is not None else ceildiv(whole, digit.low) * digit.low
+    return total, covered
 
 
 def _is_plain_copy(program: Program, b: Block) -> bool:
@@ -222,6 +247,9 @@ def pad(program: Program, block: str, multiples: Mapping[str, Like] | Sequence[t
     nest = loops_around(program, block)
     check(b.bindings == tuple(lp.var for lp in nest), f"the loops of '{block}' have been changed already; pad first")
     check(b.predicate == TRUE, f"block '{block}' has a predicate")
+    check_perfect(program, b, nest, "pad")
+    adds = b.store.buffer in read(b) and b.init is None
+    check(not adds, f"block '{block}' adds to '{b.store.buffer}', which another block has set; pad before decompose_reduction")
     sizes = {it.var: ceildiv(it.extent, wanted[it.var.name]) * wanted[it.var.name] if it.var.name in wanted else it.extent
              for it in b.iters}
     grown = {it.var for it in b.iters if sizes[it.var] != it.extent}

@@ -55,7 +55,7 @@ def rfactor(program: Program, loop: str, axis: int = 0, name: str | None = None)
     op, term = combiner(block)
     check(block.init is not None, f"block '{block.name}' has lost its init; use rfactor before decompose_reduction")
     nest = loops_around(program, block.name)
-    _check_perfect(program, block, nest)
+    check_perfect(program, block, nest, "rfactor")
     space_vars = _vars_of(block, "space")
     check(lp.var not in space_vars, f"loop '{loop}' carries space and reduction of '{block.name}' at once")
     for other in nest:
@@ -85,11 +85,12 @@ def _vars_of(block: Block, kind: str) -> frozenset[Var]:
     return frozenset(v for it, e in zip(block.iters, block.bindings, strict=True) if it.kind == kind for v in variables(e))
 
 
-def _check_perfect(program: Program, block: Block, nest: list[Loop]) -> None:
+def check_perfect(program: Program, block: Block, nest: list[Loop], what: str) -> None:
+    """Refuses a block that is not alone in its nest, which `what` would exchange as a whole."""
     path = path_to(program.body, block)
     start = path.index(nest[0])
     for s in path[start:-1]:
-        check(isinstance(s, Loop), f"'{block.name}' shares its nest with other statements; use rfactor before moving stages")
+        check(isinstance(s, Loop), f"'{block.name}' shares its nest with other statements; use {what} before moving stages")
 
 
 def _rewrap(nest: list[Loop], body: Stmt) -> Stmt:

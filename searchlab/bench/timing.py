@@ -1,0 +1,142 @@
+"""Racing functions against each other on one machine, with as many threads as asked for."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from math import ceil
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+Contender = Callable[[], Any]
+
+# Shorter samples would measure the clock; a function faster than this runs several times per sample.
+SAMPLE_SECONDS = 200e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds per run: the best sample, the typical one, and how many there were."""
+
+    min: float
+    median: float
+    rounds: int
+
+
+def race(contenders: Mapping[str, Contender], seconds: float = 1.0, min_rounds: int = 10) -> dict[str, Times]:
+    """Times functions in turns, so that whatever else the machine does meets all of them alike.
+
+    In every round each function runs once unmeasured (the one before it has filled the caches) and is then sampled.
+    Rounds go on until `seconds` have passed in all, and there are at least `min_rounds`.
+    """
+    samples: dict[str, list[float]] = {name: [] for name in contenders}
+    with _undisturbed():
+        repeats = {name: _calibrate(run) for name, run in contenders.items()}
+        start, rounds = perf_counter(), 0
+        while contenders and (rounds < min_rounds or perf_counter() - start < seconds):
+            for name, run in contenders.items():
+                run()
+                samples[name].append(_sample(run, repeats[name]))
+            rounds += 1
+    return {name: Times(min(found), statistics.median(found), len(found)) for name, found in samples.items()}
+
+
+def _sample(run: Contender, repeats: int) -> float:
+    start = perf_counter()
+    for _ in range(repeats):
+        run()
+    return (perf_counter() - start) / repeats
+
+
+def _calibrate(run: Contender) -> int:
+    """How many runs make a sample long enough; the first runs also warm up caches, threads and allocators."""
+    run()
+    repeats = 1
+    for _ in range(4):  # the first estimates are too pessimistic
+        repeats = max(1, ceil(SAMPLE_SECONDS / max(_sample(run, repeats), 1e-8)))
+    return repeats
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """No garbage collection, and no bookkeeping for gradients in torch."""
+    torch = sys.modules.get("torch")
+    mode: AbstractContextManager[Any] = torch.inference_mode() if torch else nullcontext()
+    collecting = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        with mode:
+            yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+# --- threads ----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Lets numpy's BLAS and torch (if it is installed) use that many threads, and puts things back afterwards."""
+    pools = [*_blas(), *_torch()]
+    before = [get() for get, _ in pools]
+    try:
+        for _, put in pools:
+            put(count)
+        yield
+    finally:
+        for (_, put), old in zip(pools, before, strict=True):
+            put(old)
+
+
+Pool = tuple[Callable[[], int], Callable[[int], object]]
+
+# get, set; the names that numpy's wheels, distributions and conda give them
+_SYMBOLS = (
+    ("scipy_openblas_get_num_threads64_", "scipy_openblas_set_num_threads64_"),
+    ("scipy_openblas_get_num_threads", "scipy_openblas_set_num_threads"),
+    ("openblas_get_num_threads64_", "openblas_set_num_threads64_"),
+    ("openblas_get_num_threads", "openblas_set_num_threads"),
+    ("MKL_Get_Max_Threads", "MKL_Set_Num_Threads"),
+)
+
+
+def _blas() -> list[Pool]:
+    """The thread counts of the BLAS libraries that this process has loaded."""
+    import numpy  # noqa: F401  # its BLAS must be loaded to be found
+
+    try:
+        maps = Path("/proc/self/maps").read_text()
+    except OSError:  # not Linux: the count stays as it is
+        return []
+    paths = {line.split(maxsplit=5)[5] for line in maps.splitlines() if line.count("/")}
+    return [pool for path in sorted(paths) if (pool := _pool(path)) is not None]
+
+
+@cache
+def _pool(path: str) -> Pool | None:
+    name = Path(path).name
+    if "openblas" not in name and "libmkl_rt" not in name:
+        return None
+    library = ctypes.CDLL(path)
+    for get, put in _SYMBOLS:
+        if hasattr(library, get) and hasattr(library, put):
+            return getattr(library, get), getattr(library, put)
+    return None
+
+
+def _torch() -> list[Pool]:
+    if find_spec("torch") is None:
+        return []
+    import torch
+
+    return [(torch.get_num_threads, torch.set_num_threads)]
