@@ -23,6 +23,7 @@ from searchlab.targets import Target
 
 STACK = 16 * 1024  # larger buffers go to scratch memory
 CHUNKS = 8  # a vectorised loop of more registers than this becomes a loop over registers
+MOST_JOINED = 96  # registers of one vectorised reduction
 UNROLL = 512  # more copies than this are not worth their compile time: the loop stays a loop
 
 
@@ -154,7 +155,9 @@ class _Body:
             self._vector_of_any_length(s, width)
             return
         full = extent // width
-        if full > CHUNKS and not _uses_registers(s.body, s.var, self.w.places):
+        if full > 1 and self._joined(s, width, full):
+            pass
+        elif full > CHUNKS and not _uses_registers(s.body, s.var, self.w.places):
             self._chunk_loop(s, Linear(full), width)
         else:
             for n in range(full):
@@ -164,6 +167,26 @@ class _Body:
             piece = 1 << ((extent - done).bit_length() - 1)
             self._chunk(s, Linear(done), piece)
             done += piece
+
+    def _joined(self, s: Loop, width: int, full: int) -> bool:
+        """x = x <op> term over several registers: these are combined first, and their lanes joined once."""
+        store = s.body
+        if not isinstance(store, Store) or full > MOST_JOINED or any(s.var in variables(i) for i in store.indices):
+            return False
+        found = as_sum(store, (store,))
+        assert found is not None
+        dtype, self.w.lanes = store.value.dtype, Lanes(s.var, width)
+        terms = []
+        for n in range(full):
+            self.f.env[s.var] = Linear(n * width)
+            terms.append(self.w.spread(self.w.write(found.term), dtype, width))
+        type_ = self.w.type(dtype, width)
+        while len(terms) > 1:
+            pairs = [self.w.operate(found.op, a, b, dtype, type_) for a, b in zip(terms[::2], terms[1::2], strict=False)]
+            terms = pairs + terms[len(pairs) * 2 :]
+        self.w.join(store.buffer, store.indices, found.op, terms[0])
+        self.w.lanes = None
+        return True
 
     def _chunk_loop(self, s: Loop, count: Linear, width: int) -> None:
         self.f.loop(count, lambda i: self._chunk(s, Linear(0, ((i, width),)), width))

@@ -4,15 +4,6 @@
 
 calls `fn(i64 begin, i64 end, i64 slot, ptr ctx)` on pieces of [0, n) and returns when all of them are done. No two
 calls that run at the same time for one loop have the same slot; slots lie in [0, threads) and the caller's is 0.
-
-How it works. Each worker has a mailbox: EMPTY, POSTED (there is work) or TAKEN. The caller describes the loop in global
-variables, posts it to as many mailboxes as it wants threads, and works itself; everybody draws pieces from one atomic
-counter, so a thread that loses its core delays only the piece it holds. When the counter runs out the caller takes
-back what is still POSTED and waits for what is TAKEN: a worker that is slow to wake up costs nothing. Workers and
-caller spin for a bounded time, then sleep on condition variables. A loop that starts while another one runs (inside it,
-or from another thread) finds the pool busy and runs in its own thread. A mailbox is written before the flag that says
-somebody sleeps is read, and the other way round on the other side, all sequentially consistent: one of the two always
-sees the other, so no wake-up is lost.
 """
 
 from __future__ import annotations
@@ -40,6 +31,16 @@ _PAUSE = {
     "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
 }
 
+# Each worker has a mailbox: empty, posted (there is work) or taken. The caller describes the loop in global variables,
+# posts it to as many mailboxes as it wants helpers, and works itself; everybody draws pieces from one atomic counter, so
+# a thread that loses its core delays only the piece it holds. When the counter runs out, the caller takes back what is
+# still posted and waits for what is taken: a worker that is slow to wake up costs nothing. Both sides spin for a bounded
+# time, then sleep on condition variables. A loop that starts while another one runs (inside it, or from another thread)
+# finds the pool busy and runs in its own thread.
+#
+# No wake-up is lost: one side writes the mailbox and then reads whether the other sleeps, the other side says that it
+# sleeps and then reads the mailbox, all sequentially consistent, so at least one of them sees the other.
+#
 # Opaque pthread objects get more room than any system needs (at most 64 bytes); what is contended has its own lines.
 _STATE = """
 %opaque = type [128 x i8]

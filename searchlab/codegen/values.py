@@ -34,7 +34,6 @@ from searchlab.ir.program import Buffer
 FLAGS = "contract nsz"
 _FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _FLOAT_TESTS = {"lt": "olt", "le": "ole", "eq": "oeq", "ne": "une"}
-_REDUCERS = {"add": "fadd", "mul": "fmul", "min": "fmin", "max": "fmax"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,36 +349,36 @@ class Writer:
     def _join_lanes(self, buffer: str, indices: tuple[Expr, ...], value: Expr) -> None:
         """x = x <op> term for all lanes: the lanes are joined first."""
         own = Load(buffer, indices, value.dtype)
-        assert isinstance(value, Binary) and own in (value.a, value.b)
+        assert isinstance(value, Binary) and own in (value.a, value.b) and self.lanes is not None
         term = self.write(value.b if value.a == own else value.a)
+        self.join(buffer, indices, value.op, self.spread(term, value.dtype, self.lanes.count))
+
+    def join(self, buffer: str, indices: tuple[Expr, ...], op: str, vector: str) -> None:
+        """Adds all lanes of a vector to one element."""
         assert self.lanes is not None
-        n, dtype = self.lanes.count, value.dtype
-        vector, type_ = self.spread(term, dtype, n), self.type(dtype, n)
-        joined = self._reduce(value.op, vector, dtype, type_)
         lanes, self.lanes = self.lanes, None
-        old = self.write(own).text
-        total = self.operate(value.op, old, joined, dtype, TYPES[dtype])
+        place = self.places[buffer]
+        dtype = place.buffer.dtype
+        joined = self._reduce(op, vector, dtype, lanes.count)
+        old = self.write(Load(buffer, indices, dtype)).text
+        total = self.operate(op, old, joined, dtype, TYPES[dtype])
         form = self.f.linear(self.offset(buffer, indices))
-        address = self.f.pointer(self.places[buffer].pointer, dtype, form)
+        address = self.f.pointer(place.pointer, dtype, form)
         self.f.line(f"store {TYPES[dtype]} {total}, ptr {address}, align {BYTES[dtype]}")
         self.lanes = lanes
         self._forget(buffer)
 
-    def _reduce(self, op: str, vector: str, dtype: str, type_: str) -> str:
-        suffix, element = _suffix(dtype, type_), TYPES[dtype]
-        if type_ == element:
-            return vector
-        if dtype not in FLOATS:
-            name = {"add": "add", "mul": "mul"}.get(op) or ("u" if dtype == "uint8" else "s") + op
-            self.f.declare(f"declare {element} @llvm.vector.reduce.{name}.{suffix}({type_})")
-            return self.f.let(f"call {element} @llvm.vector.reduce.{name}.{suffix}({type_} {vector})")
-        name = _REDUCERS[op]
-        if op in ("min", "max"):
-            self.f.declare(f"declare {element} @llvm.vector.reduce.{name}.{suffix}({type_})")
-            return self.f.let(f"call nsz {element} @llvm.vector.reduce.{name}.{suffix}({type_} {vector})")
-        start = self.constant(0.0 if op == "add" else 1.0, dtype, 1)
-        self.f.declare(f"declare {element} @llvm.vector.reduce.{name}.{suffix}({element}, {type_})")
-        return self.f.let(f"call reassoc nsz {element} @llvm.vector.reduce.{name}.{suffix}({element} {start}, {type_} {vector})")
+    def _reduce(self, op: str, vector: str, dtype: str, lanes: int) -> str:
+        """Halves are combined until one lane is left: the shortest chain there is."""
+        while lanes > 1:
+            type_, half = self.type(dtype, lanes), lanes // 2
+            low, high = (", ".join(f"i32 {start + n}" for n in range(half)) for start in (0, half))
+            a, b = (self.f.let(f"shufflevector {type_} {vector}, {type_} poison, <{half} x i32> <{m}>") for m in (low, high))
+            narrow = f"<{half} x {TYPES[dtype]}>"
+            vector, lanes = self.operate(op, a, b, dtype, narrow), half
+            if half == 1:
+                vector = self.f.let(f"extractelement {narrow} {vector}, i64 0")
+        return vector
 
 
 def _suffix(dtype: str, type_: str) -> str:

@@ -1,0 +1,142 @@
+"""The code searchlab makes for a workload, checked and then timed beside numpy and torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from searchlab.bench.job import Array, Job
+from searchlab.bench.timing import Contender, Times, race, threads
+from searchlab.errors import SearchLabError
+from searchlab.targets import Target
+from searchlab.workloads import Workload
+
+OURS = "searchlab"
+LIBRARIES = ("numpy", "torch", "torch-nhwc")
+# Below this many operations per byte the memory, not the arithmetic, limits every CPU of today.
+MEMORY_BOUND = 4.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One workload's result: times of those that were right, reasons for those that were not timed."""
+
+    case: str
+    workload: Workload
+    threads: int
+    times: Mapping[str, Times] = field(default_factory=dict)
+    wrong: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def memory_bound(self) -> bool:
+        return self.workload.flops < MEMORY_BOUND * self.workload.bytes
+
+    @property
+    def unit(self) -> str:
+        return "GB/s" if self.memory_bound else "GFLOP/s"
+
+    def rate(self, contender: str) -> float | None:
+        """Billions of operations per second, or of bytes if memory is the limit."""
+        if contender not in self.times:
+            return None
+        amount = self.workload.bytes if self.memory_bound else self.workload.flops
+        return amount / self.times[contender].min / 1e9
+
+    @property
+    def best_library(self) -> str | None:
+        return min((n for n in self.times if n != OURS), key=lambda n: self.times[n].min, default=None)
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times as fast as the best library: above 1 is faster. Best times, as they suffer least from others."""
+        best = self.best_library
+        if best is None or OURS not in self.times:
+            return None
+        return self.times[best].min / self.times[OURS].min
+
+
+def measure(
+    workload: Workload,
+    target: Target,
+    case: str | None = None,
+    seconds: float = 1.0,
+    min_rounds: int = 10,
+    pack_weights: bool = False,
+) -> Row:
+    """The default schedule of a workload beside the libraries; nothing is timed before its result has been checked."""
+    inputs = workload.inputs()
+    expected = workload.reference(inputs)
+    contenders: dict[str, Contender] = {}
+    wrong: dict[str, str] = {}
+    with threads(target.threads):
+        try:
+            run, outputs = prepare(workload, inputs, target, pack_weights)
+            run()
+            _keep(workload, inputs, expected, OURS, run, outputs, contenders, wrong)
+        except SearchLabError as e:
+            wrong[OURS] = f"{type(e).__name__}: {e}"
+        for name, call in libraries(workload, inputs).items():
+            _keep(workload, inputs, expected, name, call, call(), contenders, wrong)
+        times = race(contenders, seconds, min_rounds)
+    return Row(case or workload.label, workload, target.threads, times, wrong)
+
+
+def prepare(
+    workload: Workload, inputs: Mapping[str, Array], target: Target, pack_weights: bool = False
+) -> tuple[Contender, tuple[Array, ...]]:
+    """The compiled default schedule on these arrays: a function to run, and the outputs it fills."""
+    from searchlab.codegen.kernel import compile
+    from searchlab.defaults import default_schedule
+
+    weights = workload.weights if pack_weights else ()
+    kernel = compile(default_schedule(workload.program, target, weights), target)
+    if weights:
+        kernel = kernel.bind(**{name: inputs[name] for name in weights})
+    run, outputs = kernel.prepare(*(inputs[n] for n in workload.program.inputs if n not in weights))
+    for y in outputs:
+        y.view(np.uint8).fill(0xFF)  # an element that is never written must not be right by accident
+    return run, outputs
+
+
+def libraries(workload: Workload, inputs: Mapping[str, Array]) -> dict[str, Contender]:
+    """What the libraries offer for a workload, on these arrays; each function returns its result."""
+    from searchlab.bench import with_numpy
+
+    job = Job(workload, inputs)
+    found: dict[str, Contender] = {}
+    plain = with_numpy.contender(job)
+    if plain is not None:
+        found["numpy"] = plain
+    if find_spec("torch") is not None:
+        from searchlab.bench import with_torch
+
+        found |= with_torch.contenders(job)
+    return found
+
+
+def _keep(
+    workload: Workload,
+    inputs: Mapping[str, Array],
+    expected: Mapping[str, Array],
+    name: str,
+    run: Contender,
+    result: Any,
+    contenders: dict[str, Contender],
+    wrong: dict[str, str],
+) -> None:
+    outputs = result if isinstance(result, tuple) else (np.ascontiguousarray(result),)
+    problem = workload.check(outputs, inputs, expected)
+    if problem is None:
+        contenders[name] = run
+    else:
+        wrong[name] = problem
+
+
+def geometric_mean(values: list[float]) -> float | None:
+    """The mean that suits ratios."""
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else None

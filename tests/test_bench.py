@@ -1,0 +1,155 @@
+"""The libraries' versions of all operators are right, and the race is fair."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from searchlab import bench
+from searchlab.bench import OURS, Row, Times, libraries, race, threads
+from searchlab.workloads import operators, parse
+
+SPECS = [
+    "matmul:m=17,n=33,k=20",
+    "matmul:m=17,n=33,k=20,dtype=float64",
+    "matmul:m=32,n=32,k=32,dtype=int8",
+    "matmul:m=17,n=33,k=200,dtype=uint8",
+    "matmul:m=17,n=33,k=20,dtype=int32",
+    "batch_matmul:batch=3,m=5,n=7,k=4",
+    "dense:m=5,n=7,k=4",
+    "dense:m=5,n=7,k=4,bias=false,activation=relu",
+    "dense:m=5,n=7,k=4,activation=gelu",
+    "dense:m=5,n=7,k=4,activation=tanh",
+    "dense:m=5,n=7,k=4,dtype=uint8",
+    "transpose_batch_matmul:batch=2,seq=5,heads=3,dim=4",
+    "conv1d:n=2,ci=4,co=6,w=20,k=3,stride=2,padding=1,then=bias,relu",
+    "conv2d:n=2,ci=4,co=6,h=9,w=8,k=3,padding=1",
+    "conv2d:n=2,ci=4,co=6,h=9,w=8,k=1",
+    "conv2d:n=2,ci=4,co=6,h=9,w=8,k=1,stride=2,groups=2",
+    "conv2d:n=1,ci=4,co=8,h=9,w=8,k=3x2,stride=1x2,padding=1x0,dilation=2x1,groups=4",
+    "conv2d:n=2,ci=4,co=6,h=9,w=8,k=3,then=bn,add,relu",
+    "conv2d:n=2,ci=4,co=6,h=9,w=8,k=3,then=relu6,bn",
+    "conv2d:n=2,ci=4,co=6,h=9,w=8,k=3,dtype=uint8",
+    "conv2d:n=2,ci=4,co=6,h=9,w=8,k=3,dtype=int8,then=bias",
+    "conv2d:ci=64,co=2,h=130,w=130,k=3",
+    "conv3d:n=2,ci=3,co=4,d=5,h=6,w=7,k=3,stride=1x2x2,padding=1",
+    "conv2d_bn_relu:n=2,ci=4,co=6,h=9,w=8,padding=1",
+    "depthwise_conv2d:n=2,c=5,h=9,w=8,stride=2,padding=1,then=bn,relu6",
+    "depthwise_conv2d:n=1,c=40,h=40,w=40",
+    "conv2d_transpose:n=2,ci=4,co=3,h=5,w=6,then=bn,relu",
+    "conv2d_transpose:n=2,ci=4,co=3,h=5,w=6,k=3,stride=2x1,padding=0,then=bias,tanh",
+    "capsule_conv2d:n=2,ci=3,co=2,h=6,w=5,stride=2,padding=1",
+    "softmax:rows=5,cols=30",
+    "layer_norm:rows=5,cols=30,eps=0.01",
+    "l2_norm:batch=3,rows=10,cols=9",
+    "max_pool2d:n=2,c=3,h=9,w=8,padding=1",
+    "avg_pool2d:n=2,c=3,h=9,w=8,k=3x2,padding=1",
+    "global_avg_pool2d:n=2,c=3,h=5,w=6",
+    "elementwise:rows=9,cols=7,ops=add,relu,mul,sigmoid,max",
+    *(f"elementwise:rows=9,cols=7,ops={op}" for op in ("relu", "relu6", "gelu", "exp", "abs", "neg", "square")),
+    "elementwise:rows=9,cols=7,ops=sub,relu6,tanh,gelu,min",
+    "elementwise:rows=300,cols=300,ops=sigmoid,abs,square,neg,exp",
+    "reduce:shape=4x5x6,axis=1,op=sum",
+    "reduce:shape=50,op=mean",
+    "reduce:shape=4x5x6,op=max,axis=0",
+    "reduce:shape=4x50,op=min,dtype=int8",
+    "reduce:shape=4x50,dtype=int8",
+]
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_the_libraries_are_right(spec: str) -> None:
+    w = parse(spec)
+    inputs = w.inputs()
+    kept = {n: x.copy() for n, x in inputs.items()}
+    expected = w.reference(inputs)
+    found = libraries(w, inputs)
+    floats = dict(w.params)["dtype"] in ("float32", "float64")
+    assert "numpy" in found
+    assert "torch" in found or not floats
+    for call in found.values():
+        for _ in range(2):  # memory is used again, so the second result counts as much as the first
+            assert w.check(np.ascontiguousarray(call()), inputs, expected) is None
+    assert all(np.array_equal(kept[n], x) for n, x in inputs.items()), "an input was changed"
+
+
+def test_every_operator_is_covered() -> None:
+    assert {spec.partition(":")[0] for spec in SPECS} == set(operators())
+
+
+def test_convolutions_also_run_with_channels_last() -> None:
+    for spec in ("conv2d", "conv2d_bn_relu", "depthwise_conv2d"):
+        w = parse(f"{spec}:n=1,h=8,w=8")
+        assert "torch-nhwc" in libraries(w, w.inputs())
+
+
+def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("searchlab.bench.rows.find_spec", lambda name: None)
+    w = parse("matmul:m=4,n=4,k=4")
+    assert set(libraries(w, w.inputs())) == {"numpy"}
+
+
+def test_the_race_takes_turns() -> None:
+    log: list[str] = []
+    clock = {"a": 0.0004, "b": 0.0008}
+
+    def runner(name: str) -> bench.Contender:
+        def run() -> None:
+            log.append(name)
+            end = time.perf_counter() + clock[name]
+            while time.perf_counter() < end:
+                pass
+
+        return run
+
+    import time
+
+    times = race({name: runner(name) for name in clock}, seconds=0.0, min_rounds=3)
+    assert times["a"].rounds == times["b"].rounds == 3
+    assert times["a"].min >= 0.0004
+    assert times["b"].min >= 0.0008
+    assert times["a"].min <= times["a"].median
+    assert log[-12:] == ["a", "a", "b", "b"] * 3  # one run to warm up, one sample
+
+
+def test_short_runs_are_repeated() -> None:
+    count = 0
+
+    def run() -> None:
+        nonlocal count
+        count += 1
+
+    times = race({"nothing": run}, seconds=0.0, min_rounds=2)
+    assert count > 1000
+    assert 0 < times["nothing"].min < 1e-5
+
+
+def test_a_race_of_nobody() -> None:
+    assert race({}) == {}
+
+
+def test_threads_are_set_and_put_back() -> None:
+    from searchlab.bench.timing import _blas, _torch
+
+    pools = [*_blas(), *_torch()]
+    assert _blas() or "openblas" not in Path("/proc/self/maps").read_text()
+    before = [get() for get, _ in pools]
+    for count in (1, 2):
+        with threads(count):
+            assert [get() for get, _ in pools] == [count] * len(pools)
+    assert [get() for get, _ in pools] == before
+
+
+def test_rows_compare_with_the_better_library() -> None:
+    w = parse("matmul:m=64,n=64,k=64")
+    times = {OURS: Times(1e-3, 2e-3, 5), "numpy": Times(3e-3, 3e-3, 5), "torch": Times(2e-3, 4e-3, 5)}
+    row = Row("case", w, 1, times)
+    assert row.best_library == "torch"
+    assert row.ratio == 2.0
+    assert row.unit == "GFLOP/s"
+    assert row.rate(OURS) == pytest.approx(w.flops / 1e6)
+    assert row.rate("torch-nhwc") is None
+    assert Row("case", parse("softmax"), 1).unit == "GB/s"
+    assert Row("case", w, 1, {OURS: Times(1e-3, 2e-3, 5)}).ratio is None
