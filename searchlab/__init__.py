@@ -1,0 +1,66 @@
+"""searchlab: a laboratory for search algorithms on tensor programs.
+
+    import searchlab as sl
+    w = sl.workload("matmul", m=512, n=512, k=512)
+    out = sl.compile(sl.default_schedule(w.program, sl.detect()))(*w.inputs().values())
+
+Names are imported when they are first used, so that importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from searchlab.codegen.kernel import compile
+    from searchlab.defaults import default_schedule
+    from searchlab.ir import Builder, knob, size
+    from searchlab.schedule import Schedule
+    from searchlab.targets import Target, detect
+    from searchlab.workloads import operator, workload
+
+    __version__: str
+
+__all__ = [
+    "Builder", "Schedule", "Target", "__version__", "compile", "default_schedule", "detect", "knob", "operator", "size",
+    "workload",
+]  # fmt: skip
+
+_MODULES = {
+    "Builder": "ir",
+    "Schedule": "schedule",
+    "Target": "targets",
+    "compile": "codegen.kernel",
+    "default_schedule": "defaults",
+    "detect": "targets",
+    "knob": "ir",
+    "operator": "workloads",
+    "size": "ir",
+    "workload": "workloads",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        found: Any = _version()
+    elif name in _MODULES:
+        from importlib import import_module
+
+        found = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    else:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    globals()[name] = found  # the next access does not come here
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(__name__)
+    except PackageNotFoundError:  # run from a checkout that is not installed
+        return "0+unknown"

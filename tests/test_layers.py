@@ -28,6 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "codegen": {"errors", "ir", "targets"},
     "workloads": {"errors", "ir", "registry"},
     "defaults": {"errors", "ir", "schedule", "targets", "workloads"},
+    "bench": {"errors", "ir", "codegen", "defaults", "targets", "workloads"},
     "search": {"errors", "ir", "schedule", "analysis", "registry"},
     "strategies": {"errors", "search"},
     "measure": {"errors", "search", "codegen", "workloads", "targets"},

@@ -75,7 +75,7 @@ def remez(xs: Sequence[mpf], values: Sequence[mpf], weights: Sequence[mpf], degr
         rows = [[xs[i] ** k for k in range(degree + 1)] + [(-1) ** j / weights[i]] for j, i in enumerate(reference)]
         solution = mp.lu_solve(mp.matrix(rows), mp.matrix([values[i] for i in reference]))
         coefficients = [solution[k] for k in range(degree + 1)]
-        errors = [w * (v - mp.polyval(coefficients[::-1], x)) for x, v, w in zip(xs, values, weights)]
+        errors = [w * (v - mp.polyval(coefficients[::-1], x)) for x, v, w in zip(xs, values, weights, strict=True)]
         worst = max(map(abs, errors))
         best = min(best, (coefficients, worst), key=lambda pair: pair[1])
         if worst <= abs(solution[degree + 1]) * mpf("1.001"):
@@ -120,9 +120,9 @@ def fit(task: Fit, dtype: str) -> tuple[list[mpf], mpf]:
     for k in range(degree + 1):
         coefficients, _ = remez(xs, rest, powers, degree - k)
         done.append(rounded(coefficients[0], dtype))
-        rest = [(v - done[-1]) / x for v, x in zip(rest, xs)]
-        powers = [w * abs(x) for w, x in zip(powers, xs)]
-    error = max(w * abs(v - mp.polyval(done[::-1], x)) for x, v, w in zip(xs, values, weights))
+        rest = [(v - done[-1]) / x for v, x in zip(rest, xs, strict=True)]
+        powers = [w * abs(x) for w, x in zip(powers, xs, strict=True)]
+    error = max(w * abs(v - mp.polyval(done[::-1], x)) for x, v, w in zip(xs, values, weights, strict=True))
     return done, error
 
 

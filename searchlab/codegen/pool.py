@@ -32,11 +32,11 @@ _PAUSE = {
 }
 
 # Each worker has a mailbox: empty, posted (there is work) or taken. The caller describes the loop in global variables,
-# posts it to as many mailboxes as it wants helpers, and works itself; everybody draws pieces from one atomic counter, so
-# a thread that loses its core delays only the piece it holds. When the counter runs out, the caller takes back what is
-# still posted and waits for what is taken: a worker that is slow to wake up costs nothing. Both sides spin for a bounded
-# time, then sleep on condition variables. A loop that starts while another one runs (inside it, or from another thread)
-# finds the pool busy and runs in its own thread.
+# posts it to as many mailboxes as it wants helpers, and works itself; everybody draws pieces from one atomic counter,
+# so a thread that loses its core delays only the piece it holds. When the counter runs out, the caller takes back what
+# is still posted and waits for what is taken: a worker that is slow to wake up costs nothing. Both sides spin for a
+# bounded time, then sleep on condition variables. A loop that starts while another one runs (inside it, or from another
+# thread) finds the pool busy and runs in its own thread.
 #
 # No wake-up is lost: one side writes the mailbox and then reads whether the other sleeps, the other side says that it
 # sleeps and then reads the mailbox, all sequentially consistent, so at least one of them sees the other.

@@ -1,0 +1,158 @@
+"""Hand-written schedules for the operators that benchmarks race; read them as examples of the primitives.
+
+Each takes the plain program and the target and returns the scheduled program.  Tile sizes follow from the target: how
+many lanes a vector has, how many vector registers there are, how large the caches are.
+"""
+
+from __future__ import annotations
+
+from searchlab.ir import Program
+from searchlab.schedule import Schedule
+from searchlab.targets import Target
+
+
+def _register_tile(target: Target) -> tuple[int, int]:
+    """Rows and columns of accumulators that fill the vector registers and leave room for operands."""
+    vectors = 4 if target.vector_registers >= 32 else 2
+    return 6, vectors * target.lanes("float32")
+
+
+def _columns_in_cache(target: Target, rows: int, step: int) -> int:
+    """How many columns of `rows` floats fill a good part of the second-level cache, as a multiple of `step`."""
+    return max(1, int(target.l2 * 0.45) // (4 * rows * step)) * step
+
+
+def matmul(program: Program, target: Target, block: str = "C", epilogue: str | None = None) -> Program:
+    """C = A B: a block of B is packed into panels, and each panel meets every row block of A.
+
+    The register tile is 6 rows by as many vectors as fit; its loops are unrolled and vectorised, so code generation keeps
+    it in registers while `k` runs.  An epilogue (bias, activation) runs on each tile before the next one begins.
+    """
+    s = Schedule(program)
+    mr, nr = _register_tile(target)
+    i, j, k = s.loops(block)
+    depth = program.loops[k].extent
+    nc = _columns_in_cache(target, int(depth.value), nr)  # type: ignore[attr-defined]
+    panels = s.cache_read(block, program.inputs[1])
+    s.transform_layout(panels, lambda k, j: (j // nr, k, j % nr))
+    i0, i1 = s.split(i, [None, mr], tail=True)
+    j0, j1, j2 = s.split(j, [None, min(nc // nr, _share(s, j, nr, target)), nr], tail=True)
+    s.reorder(j0, i0, j1, k, i1, j2)
+    s.compute_at(panels, j0)
+    s.vectorize(s.loops(panels)[-1])
+    s.unroll(i1)
+    s.vectorize(j2)
+    if epilogue is not None:
+        s.reverse_compute_at(epilogue, j1)
+        _write_out(s, epilogue, j1)
+    s.parallel(j0)
+    return s.program
+
+
+def _share(s: Schedule, loop: str, step: int, target: Target) -> int:
+    """At least two blocks for every thread."""
+    tiles = -(-int(s.program.loops[loop].extent.value) // step)  # type: ignore[attr-defined]
+    return max(1, tiles // (2 * target.threads))
+
+
+def _write_out(s: Schedule, block: str, loop: str) -> None:
+    inner = s.loops(block)[s.loops(block).index(loop) + 1 :]
+    s.vectorize(inner[-1])
+    for x in inner[:-1]:
+        s.unroll(x)
+
+
+def dense_bias_relu(program: Program, target: Target) -> Program:
+    """Y = relu(A B + bias): the matmul with its epilogue on each register tile."""
+    return matmul(program, target, "C", "Y")
+
+
+def conv2d(program: Program, target: Target) -> Program:
+    """3x3 convolution in NCHW, computed in vectors of output channels.
+
+    Weights are packed so that the channels of a vector lie side by side; a tile of output columns times channels stays in
+    registers; input channels are taken in groups, so that their weights stay in the first-level cache.
+    """
+    s = Schedule(program)
+    wide = target.vector_registers >= 32
+    columns, channels, group = (14, 2, 16) if wide else (6, 2, 16)
+    lanes = channels * target.lanes("float32")
+    n, co, h, w, ci, kh, kw = s.loops("Y")
+    weights = s.cache_read("Y", "W")
+    s.transform_layout(weights, lambda o, i, y, x: (o // lanes, i, y, x, o % lanes))
+    co0, co1 = s.split(co, [None, lanes], tail=True)
+    h0, h1 = s.split(h, [None, 7], tail=True)
+    w0, w1 = s.split(w, [None, columns], tail=True)
+    ci0, ci1 = s.split(ci, [None, group], tail=True)
+    s.reorder(n, h0, co0, ci0, h1, w0, ci1, kh, kw, w1, co1)
+    s.unroll(w1)
+    s.vectorize(co1)
+    out = s.cache_write("Y")
+    s.reverse_compute_at(out, co0)
+    s.transform_layout("Y_local", lambda n, c, h, w: (n, c // lanes, h, w, c % lanes))
+    s.vectorize(s.loops(out)[-1])
+    s.parallel(s.fuse(n, h0, co0))
+    _fill(s, "P")
+    s.parallel(s.fuse(*s.loops(weights)[:2]))
+    return s.program
+
+
+def _fill(s: Schedule, stage: str) -> None:
+    """A stage that only moves data: channels in parallel, columns in vectors."""
+    n, c, _, w = s.loops(stage)
+    s.vectorize(w)
+    s.parallel(s.fuse(n, c))
+
+
+def conv2d_1x1(program: Program, target: Target) -> Program:
+    """1x1 convolution: a matmul of weights and pixels, the pixels of all rows in one axis, packed into panels."""
+    s = Schedule(program)
+    mr, nr = _register_tile(target)
+    n, co, h, w, ci, kh, kw = s.loops("Y")
+    width, depth = (int(program.loops[x].extent.value) for x in (w, ci))  # type: ignore[attr-defined]
+    panels = s.cache_read("Y", "X")
+    s.transform_layout(panels, lambda n, c, h, w: (n, c, h * width + w))
+    s.transform_layout(panels, lambda n, c, p: (n, p // nr, c, p % nr))
+    pixels = s.fuse(h, w)
+    i0, i1 = s.split(co, [None, mr], tail=True)
+    blocks = min(_columns_in_cache(target, depth, nr) // nr, _share(s, pixels, nr, target))
+    j0, j1, j2 = s.split(pixels, [None, blocks, nr], tail=True)
+    s.reorder(n, j0, i0, j1, ci, kh, kw, i1, j2)
+    s.compute_at(panels, j0)
+    s.vectorize(s.loops(panels)[-1])
+    s.unroll(i1)
+    s.vectorize(j2)
+    s.parallel(s.fuse(n, j0))
+    return s.program
+
+
+def depthwise(program: Program, target: Target) -> Program:
+    """Depthwise 3x3: each channel is padded into cache and convolved two rows at a time, all nine taps unrolled."""
+    s = Schedule(program)
+    n, c, h, w, kh, kw = s.loops("Y")
+    h0, h1 = s.split(h, [None, 2], tail=True)
+    s.reorder(n, c, h0, kh, kw, h1, w)
+    channels = s.fuse(n, c)
+    s.compute_at("P", channels)
+    s.vectorize(s.loops("P")[-1])
+    for x in (kh, kw, h1):
+        s.unroll(x)
+    s.vectorize(w)
+    s.parallel(channels)
+    return s.program
+
+
+def by_rows(program: Program, target: Target) -> Program:
+    """softmax, layer norm: every stage of a row before the next row, reductions with one partial result per lane."""
+    s = Schedule(program)
+    *stages, last = program.blocks
+    row = s.loops(last)[0]
+    for stage in reversed(stages):
+        s.compute_at(stage, row)
+    for stage in program.blocks:
+        inner = s.loops(stage)[-1]
+        if len(program.blocks[stage].iters) > 1:
+            _, lanes = s.split(inner, [None, 4 * target.lanes("float32")], tail=True)
+            s.vectorize(lanes)
+    s.parallel(row)
+    return s.program

@@ -1,0 +1,77 @@
+"""The command `searchlab`: thin layers over the library that parse, call and print.
+
+Only typer and rich are imported here; everything else is imported by the command that needs it, so that help is instant.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from searchlab.cli import benching, listing, showing
+from searchlab.cli.output import err, out
+from searchlab.errors import SearchLabError
+
+
+class _Group(TyperGroup):
+    """Errors that searchlab raises on purpose are the user's business: one line, no traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except SearchLabError as e:
+            if ctx.params.get("debug"):
+                raise
+            err.print(f"[bold red]error:[/] {escape_line(e)}", soft_wrap=True)
+            raise typer.Exit(2) from None
+
+
+def escape_line(error: Exception) -> str:
+    """The message as one line that rich prints as it is."""
+    from rich.markup import escape
+
+    return escape(" ".join(str(error).split()))
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from searchlab import __version__
+
+        out.print(f"searchlab {__version__}")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    cls=_Group,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Start with [bold]searchlab bench --quickstart[/] or [bold]searchlab list[/].",
+)
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of errors.")] = False,
+) -> None:
+    """Tensor programs, the schedules that make them fast, and how fast they are.
+
+    A WORKLOAD is an operator with parameters, such as matmul or conv2d:ci=64,co=64,h=56,w=56,k=3,padding=1.
+    """
+
+
+app.command("list")(listing.list_command)
+app.command("show")(showing.show_command)
+app.command("bench")(benching.bench_command)
+
+
+def main() -> None:
+    """Entry point. Exit codes: 0 fine, 1 something failed or was wrong, 2 bad usage."""
+    app(prog_name="searchlab")

@@ -1,0 +1,186 @@
+"""`searchlab bench`: the default schedule beside numpy and torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from searchlab.cli.names import Entry, resolve
+from searchlab.cli.output import duration, err, hint, json_line, out, table, three_digits
+from searchlab.errors import WorkloadError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from searchlab.bench import Row
+    from searchlab.targets import Target
+
+# Small enough for half a minute in all, different enough to say something: products, convolutions, row operations.
+_QUICKSTART = {
+    "matmul 512x512x512": "matmul:m=512,n=512,k=512",
+    "dense + bias + relu 128x3072x768": "dense:m=128,n=3072,k=768,activation=relu",
+    "conv2d 64 channels 56x56, 3x3": "conv2d:ci=64,co=64,h=56,w=56,k=3,padding=1",
+    "depthwise 144 channels 56x56, 3x3": "depthwise_conv2d:c=144,h=56,w=56,k=3,padding=1",
+    "softmax 128x4096": "softmax:rows=128,cols=4096",
+    "layer_norm 512x768": "layer_norm:rows=512,cols=768",
+}
+_WIDE = 130  # columns from which both times of every contender fit into a line
+
+
+def bench_command(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="WORKLOAD...", help="Workloads, networks or suites.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads for all contenders; all cores if not given.")] = None,
+    seconds: Annotated[float, typer.Option(min=0.0, help="Time for the race of one workload.")] = 1.0,
+    pack_weights: Annotated[
+        bool, typer.Option("--pack-weights", help="Store constant weights in another layout ahead of time.")
+    ] = False,
+    quickstart: Annotated[bool, typer.Option("--quickstart", help="Run a small fixed set that takes seconds.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+) -> None:
+    """Compile workloads with the default schedule and time them beside numpy and torch.
+
+    Results are checked before anything is timed. Exit code 1 if one was wrong.
+    """
+    from searchlab.targets import detect
+
+    if quickstart == bool(names):
+        raise typer.BadParameter("name at least one workload (`searchlab list` shows them), or give --quickstart")
+    entries = _quickstart() if quickstart else _entries(names or [])
+    target = detect(threads)
+    rows: list[Row] = []
+    for row in _run(entries, target, seconds, pack_weights):
+        rows.append(row)
+        if as_json:
+            _print_json(row, target)
+    if not as_json:
+        _print_rows(rows, target, quickstart)
+    if len(rows) < len(entries) or any(row.wrong for row in rows):
+        raise typer.Exit(1)
+
+
+def _quickstart() -> list[Entry]:
+    return [Entry(case, resolve(spec).entries[0].workload) for case, spec in _QUICKSTART.items()]
+
+
+def _entries(names: list[str]) -> list[Entry]:
+    found = [entry for name in names for entry in resolve(name).entries]
+    for entry in found:
+        if entry.workload.sizes:
+            sizes = ", ".join(entry.workload.sizes)
+            raise WorkloadError(f"{entry.case}: give numbers instead of the run-time sizes {sizes} to time it")
+    return found
+
+
+def _run(entries: list[Entry], target: Target, seconds: float, pack_weights: bool) -> Iterator[Row]:
+    """The rows as they come; what was measured before an interrupt is not lost."""
+    from searchlab.bench import measure
+
+    min_rounds = 5 if len(entries) > 1 else 10
+    try:
+        for number, (case, workload, _) in enumerate(entries, 1):
+            _progress(f"[{number}/{len(entries)}] {case}")
+            yield measure(workload, target, case, seconds, min_rounds, pack_weights)
+    except KeyboardInterrupt:
+        _progress()
+        err.print("stopped; these are the results so far")
+    _progress()
+
+
+def _progress(text: str = "") -> None:
+    """A line that replaces itself. Nothing moves while times are taken: a spinner would need a core."""
+    if err.is_terminal:
+        from rich.control import Control
+        from rich.segment import ControlType
+
+        err.control(Control((ControlType.ERASE_IN_LINE, 2), ControlType.CARRIAGE_RETURN))
+        err.print(text[: err.width - 1], end="", style="dim", markup=False, soft_wrap=True)
+
+
+# --- printing ---------------------------------------------------------------------------------------------------------
+
+
+def _print_json(row: Row, target: Target) -> None:
+    common: dict[str, Any] = {"target": None, "threads": row.threads, "cpu": target.cpu, "spec": row.workload.spec}
+    metric = "gbytes_per_second" if row.memory_bound else "gflops_per_second"
+    for name, times in row.times.items():
+        more = {"min_seconds": times.min, "median_seconds": times.median, "rounds": times.rounds}
+        json_line(case=row.case, metric=metric, value=row.rate(name), contender=name, **more, **common)
+    for name, problem in row.wrong.items():
+        json_line(case=row.case, metric="error", value=None, contender=name, problem=problem, **common)
+    if row.ratio is not None:
+        json_line(case=row.case, metric="speedup", value=row.ratio, over=row.best_library, **common)
+
+
+def _print_rows(rows: list[Row], target: Target, quickstart: bool) -> None:
+    from rich.markup import escape
+
+    from searchlab.bench import geometric_mean
+
+    if not rows:
+        return
+    out.print(f"\n{escape(str(target))}")
+    out.print(_table(rows, brief=quickstart or out.width < _WIDE))
+    for row in rows:
+        for name, problem in row.wrong.items():
+            err.print(f"[bold red]wrong:[/] {escape(row.case)}: {name}: {escape(problem)}", soft_wrap=True)
+    mean = geometric_mean([row.ratio for row in rows if row.ratio is not None])
+    if mean is not None and len(rows) > 1:
+        out.print(f"[bold]{mean:.2f}x[/] the speed of the better library on average (geometric mean).")
+    if find_spec("torch") is None:
+        out.print("torch is not installed, so its column is empty; `pip install torch` would fill it.")
+    _explain(quickstart)
+
+
+def _explain(quickstart: bool) -> None:
+    if quickstart:
+        out.print(
+            "Each program was scheduled by fixed rules (no search yet), compiled with LLVM, checked against a numpy\n"
+            "reference in double precision, and timed in turns with the libraries; times are the best of all rounds.\n"
+        )
+        hint(
+            "searchlab list workloads                              [dim]what else there is[/]",
+            "searchlab bench conv2d:ci=256,co=256,h=14,w=14,k=3    [dim]a shape of your own[/]",
+            "python -m benchmarks.codegen                          [dim]the whole benchmark[/]",
+        )
+    else:
+        out.print("[dim]All results were checked first. Speed and comparison are by the best times.[/]")
+
+
+def _table(rows: list[Row], brief: bool) -> Table:
+    from rich.markup import escape
+
+    from searchlab.bench import LIBRARIES, OURS
+
+    # A contender that nobody could use has no column, except for the two that everybody expects.
+    seen = {name for row in rows for name in (*row.times, *row.wrong)} | {"numpy", "torch"}
+    contenders = [OURS, *(name for name in LIBRARIES if name in seen)]
+    times = [name if brief else f"{name}\n[dim]best / median[/]" for name in contenders]
+    right = (*times, "speed", "vs. better library")
+    found = table("workload", *right, right=right)
+    for row in rows:
+        rate = row.rate(OURS)
+        speed = "-" if rate is None else f"{three_digits(rate)} [dim]{row.unit:<7}[/]"
+        cells = [_cell(row, name, brief) for name in contenders]
+        found.add_row(escape(row.case), *cells, speed, _comparison(row))
+    return found
+
+
+def _cell(row: Row, name: str, brief: bool) -> str:
+    if name in row.wrong:
+        return "[bold red]wrong[/]"
+    if name not in row.times:
+        return "[dim]-[/]"
+    times = row.times[name]
+    return duration(times.min) if brief else f"{duration(times.min)} [dim]/ {duration(times.median)}[/]"
+
+
+def _comparison(row: Row) -> str:
+    if row.ratio is None:
+        return "[dim]-[/]"
+    color = "green" if row.ratio >= 1.0 else "yellow" if row.ratio >= 0.8 else "red"
+    return f"[{color}]{row.ratio:.2f}x[/] [dim]{row.best_library or '':<10}[/]"

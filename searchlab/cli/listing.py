@@ -1,0 +1,87 @@
+"""`searchlab list`: what there is."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from searchlab.cli.output import amount, hint, out, table
+
+if TYPE_CHECKING:
+    from searchlab.workloads import Operator
+
+
+class Kind(str, Enum):
+    """What can be listed."""
+
+    workloads = "workloads"
+    networks = "networks"
+    suites = "suites"
+    targets = "targets"
+
+
+def list_command(
+    kind: Annotated[Kind | None, typer.Argument(help="What to list; everything if not given.")] = None,
+) -> None:
+    """List the workloads, networks, suites and targets there are."""
+    kinds = [kind] if kind else list(Kind)
+    for one in kinds:
+        _LISTS[one]()
+    hint(
+        "searchlab show conv2d:ci=64,co=64,h=56,w=56,k=3,padding=1   [dim]the program of a workload[/]",
+        "searchlab bench softmax:rows=128,cols=4096                  [dim]its speed beside numpy and torch[/]",
+    )
+
+
+def _workloads() -> None:
+    from rich.markup import escape
+
+    from searchlab.workloads import operators
+
+    found = table("workload", "what it computes, [dim]parameters with their defaults[/]", title="Workloads")
+    for name, op in operators().items():
+        found.add_row(name, f"{escape(op.summary)}\n[dim]{escape(_parameters(op))}[/]")
+    out.print(found)
+
+
+def _parameters(op: Operator) -> str:
+    from searchlab.workloads.parameters import text
+
+    return ", ".join(p.name if p.default is None else f"{p.name}={text(p.default)}" for p in op.parameters)
+
+
+def _networks() -> None:
+    from searchlab.workloads import network, networks
+
+    right = ("tasks", "weight", "flops")
+    found = table("network", "what it is", *right, right=right, title="Networks")
+    for name, summary in networks().items():
+        tasks = network(name)
+        flops = sum(t.workload.flops * t.weight for t in tasks)
+        found.add_row(name, summary, str(len(tasks)), str(sum(t.weight for t in tasks)), amount(flops, "flop"))
+    out.print(found)
+    out.print("[dim]tasks: different operators; weight: how many of them one run of the network takes[/]\n")
+
+
+def _suites() -> None:
+    from searchlab.workloads import suite, suites
+
+    found = table("suite", "what it is", "cases", right=("cases",), title="Suites")
+    for name, summary in suites().items():
+        found.add_row(name, summary, str(len(suite(name))))
+    out.print(found)
+
+
+def _targets() -> None:
+    from searchlab import targets
+
+    found = table("target", "description", title="Targets")
+    for name in targets.known():
+        note = " [dim](this machine)[/]" if name == "native" else ""
+        found.add_row(name, f"{targets.parse(name)}{note}")
+    out.print(found)
+
+
+_LISTS = {Kind.workloads: _workloads, Kind.networks: _networks, Kind.suites: _suites, Kind.targets: _targets}

@@ -1,0 +1,60 @@
+"""From what a user types to workloads: an operator with parameters, a network, a suite."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, NamedTuple
+
+from searchlab.errors import WorkloadError
+
+if TYPE_CHECKING:
+    from searchlab.workloads import Workload
+
+
+class Entry(NamedTuple):
+    """A workload under the name it has in its group, and how often the group runs it."""
+
+    case: str
+    workload: Workload
+    weight: int = 1
+
+
+class Group(NamedTuple):
+    """The workloads that one text stands for; `kind` is workload, network or suite."""
+
+    kind: str
+    name: str
+    summary: str
+    entries: tuple[Entry, ...]
+
+
+def resolve(text: str) -> Group:
+    """What a text stands for: `matmul:m=64`, `resnet50`, `resnet50:batch=16`, `ansor-ops`."""
+    from searchlab.workloads import network, networks, operators, parse, suite, suites
+
+    name, _, rest = text.partition(":")
+    if name in networks():
+        tasks = network(name, _batch(text, rest))
+        return Group("network", text, networks()[name], tuple(Entry(w.label, w, n) for w, n in tasks))
+    if text in suites():
+        return Group("suite", text, suites()[text], tuple(Entry(case, w) for case, w in suite(text)))
+    known = operators()
+    if name not in known and "=" in (rest or "="):  # with another colon it is an import path
+        raise WorkloadError(_unknown(name, [*known, *networks(), *suites()]))
+    workload = parse(text)
+    return Group("workload", text, workload.operator.summary, (Entry(workload.label, workload),))
+
+
+def _batch(text: str, rest: str) -> int:
+    key, _, value = rest.partition("=")
+    if not rest:
+        return 1
+    if key.strip() != "batch" or not value.strip().isdecimal():
+        raise WorkloadError(f"'{text}': a network takes one parameter, batch=N")
+    return int(value)
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, 3)
+    guess = f"; did you mean {' or '.join(repr(c) for c in close)}?" if close else "; "
+    return f"unknown workload '{name}'{guess} `searchlab list` shows all".replace(";  ", "; ")

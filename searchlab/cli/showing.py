@@ -1,0 +1,145 @@
+"""`searchlab show`: a workload's program, cost and code; the tasks of a network or suite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from searchlab.cli.names import Entry, Group, resolve
+from searchlab.cli.output import amount, hint, json_line, out, table
+from searchlab.errors import WorkloadError
+
+if TYPE_CHECKING:
+    from searchlab.workloads import Workload
+
+_KEYWORDS = ("program", "layout", "buffer", "assume", "alloc", "block", "init", "for", "if", "parallel", "vectorized")
+
+
+def show_command(
+    name: Annotated[str, typer.Argument(metavar="WORKLOAD", help="A workload, a network or a suite.")],
+    scheduled: Annotated[bool, typer.Option("--scheduled", help="Print the program after the default schedule.")] = False,
+    llvm: Annotated[bool, typer.Option("--llvm", help="Print the LLVM IR of the default schedule.")] = False,
+    asm: Annotated[bool, typer.Option("--asm", help="Print the assembly of the default schedule.")] = False,
+    target: Annotated[str, typer.Option(help="The machine to schedule for; see `searchlab list targets`.")] = "native",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+) -> None:
+    """Show a workload's program and cost, or the code made of it.
+
+    For a network or a suite: its tasks, with weights and costs.
+    """
+    group = resolve(name)
+    views = {"scheduled": scheduled, "llvm": llvm, "asm": asm}
+    wanted = [view for view, on in views.items() if on]
+    if wanted and group.kind != "workload":
+        raise WorkloadError(f"'{name}' is a {group.kind}; --{wanted[0]} needs a single workload")
+    texts = dict(_code(group.entries[0].workload, wanted, target))
+    if as_json:
+        for entry in group.entries:
+            json_line(**_fields(group, entry), **texts)
+    elif texts:
+        for text in texts.values():
+            _print_program(text)
+    elif group.kind == "workload":
+        _print_workload(group)
+    else:
+        _print_tasks(group)
+
+
+def _code(workload: Workload, views: list[str], target_name: str) -> Iterator[tuple[str, str]]:
+    """The scheduled program and what becomes of it, as far as asked for; works for other machines than this one."""
+    if not views:
+        return
+    from searchlab import targets
+    from searchlab.codegen import jit
+    from searchlab.codegen.llvm import generate
+    from searchlab.codegen.lower import lower
+    from searchlab.defaults import default_schedule
+
+    target = targets.parse(target_name)
+    program = default_schedule(workload.program, target)
+    if "scheduled" in views:
+        yield "scheduled", str(program)
+    if "llvm" in views or "asm" in views:
+        code = generate(lower(program, target), target).ir
+        if "llvm" in views:
+            yield "llvm", jit.optimized_ir(code, target)
+        if "asm" in views:
+            yield "asm", jit.assembly(code, target)
+
+
+def _fields(group: Group, entry: Entry) -> dict[str, Any]:
+    w = entry.workload
+    known = not w.sizes  # a size known only at run time leaves the cost open
+    return {
+        "case": entry.case,
+        "metric": "flops",
+        "value": w.flops if known else None,
+        "target": None,
+        "bytes": w.bytes if known else None,
+        "weight": entry.weight,
+        "group": None if group.kind == "workload" else group.name,
+        "spec": w.spec,
+        **({"program": str(w.program), "weights": list(w.weights)} if group.kind == "workload" else {}),
+    }
+
+
+def _print_program(text: str) -> None:
+    from rich.text import Text
+
+    shown = Text(text.rstrip())
+    if text.startswith("program "):
+        shown.highlight_regex(rf"(?m)\b({'|'.join(_KEYWORDS)})\b(?=[^\n]*)", "cyan")
+    out.print(shown, soft_wrap=True)
+
+
+def _print_workload(group: Group) -> None:
+    from rich.markup import escape
+
+    workload = group.entries[0].workload
+    out.print(f"[bold]{escape(workload.label)}[/]")
+    out.print(f"[dim]{escape(group.summary)}[/]\n", soft_wrap=True)
+    _print_program(str(workload.program))
+    facts = table("", "", "")
+    facts.show_header, facts.box = False, None
+    facts.padding = (0, 2, 0, 0)
+    for row in _costs(workload):
+        facts.add_row(*row)
+    out.print()
+    out.print(facts)
+    out.print()
+    hint(
+        f"searchlab show {escape(group.name)} --scheduled   [dim]the program after the default schedule[/]",
+        f"searchlab show {escape(group.name)} --asm         [dim]its machine code[/]",
+        f"searchlab bench {escape(group.name)}              [dim]its speed beside numpy and torch[/]",
+    )
+
+
+def _costs(workload: Workload) -> Iterator[tuple[str, str, str]]:
+    if workload.sizes:
+        yield "cost", f"depends on {', '.join(workload.sizes)}", "[dim]known only at run time[/]"
+    else:
+        yield "arithmetic", amount(workload.flops, "flop"), "[dim]a multiply-add counts as 2[/]"
+        yield "data", amount(workload.bytes, "B"), "[dim]all inputs and outputs, once[/]"
+        yield "intensity", f"{workload.flops / workload.bytes:.3g} flop/B", "[dim]arithmetic per byte[/]"
+    if workload.weights:
+        yield "weights", ", ".join(workload.weights), "[dim]inputs that are constants of a model[/]"
+
+
+def _print_tasks(group: Group) -> None:
+    from rich.markup import escape
+
+    is_network = group.kind == "network"
+    right = ("weight", "flops", "bytes") if is_network else ("flops", "bytes")
+    first = () if is_network else ("case",)
+    found = table(*first, "workload", *right, right=right, title=f"{group.name}: {escape(group.summary)}")
+    for case, w, weight in group.entries:
+        cost = (amount(w.flops, "flop"), amount(w.bytes, "B"))
+        found.add_row(*([] if is_network else [case]), escape(w.label), *([str(weight)] if is_network else []), *cost)
+    out.print(found)
+    if is_network:
+        flops = sum(e.workload.flops * e.weight for e in group.entries)
+        runs = sum(e.weight for e in group.entries)
+        out.print(f"{len(group.entries)} tasks, {runs} operators in one run, {amount(flops, 'flop')} in all\n")
+    hint(f"searchlab bench {group.name}   [dim]all of them beside numpy and torch[/]")
