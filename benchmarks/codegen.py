@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -23,6 +23,7 @@ from searchlab.codegen.kernel import Kernel, build, compile
 from searchlab.ir import Program, knob
 from searchlab.schedule import Schedule
 from searchlab.targets import Target, detect
+from searchlab.targets import parse as parse_target
 from searchlab.workloads import Workload, parse
 
 Build = Callable[[Program, Target], Program]
@@ -66,20 +67,25 @@ def _prepared(case: Case, workload: Workload, inputs: dict[str, Any], target: Ta
     return run
 
 
-def measure(case: Case, seconds: float) -> Iterator[dict[str, Any]]:
+def measure(case: Case, machine: Target, seconds: float) -> Iterator[dict[str, Any]]:
     """One row per thread count: ratio, times in milliseconds, share of this machine's peak."""
     workload = parse(case.workload)
     inputs = workload.inputs(seed=0)
     for count, goal in zip((1, 2), case.targets, strict=True):
-        target = detect().with_threads(count)
-        if target.cores < count:
+        if machine.cores < count:
             continue
+        target = machine.with_threads(count)
         with threads(count):
             contenders = {"searchlab": _prepared(case, workload, inputs, target), **libraries(workload, inputs)}
             times = race(contenders, seconds)
         ours = times["searchlab"].min
         rivals = {n: t.min for n, t in times.items() if n in ("numpy", "torch")}
-        row = {"case": case.name, "metric": f"ratio-{count}t", "value": round(min(rivals.values()) / ours, 3), "target": goal}
+        row = {
+            "case": case.name,
+            "metric": f"ratio-{count}t",
+            "value": round(min(rivals.values()) / ours, 3),
+            "target": goal,
+        }
         row["percent_of_peak"] = round(100 * workload.flops / ours / (peak_flops(target) * count), 1)
         row |= {f"{n}_ms": [round(1e3 * t.min, 4), round(1e3 * t.median, 4)] for n, t in times.items()}
         yield row
@@ -117,8 +123,15 @@ def compile_time() -> dict[str, Any]:
                 start = perf_counter()
                 Kernel(build(symbolic.substitute({"mr": mr, "nr": nr, "nb": nb}), target))
                 samples.append(1e3 * (perf_counter() - start))
-    return {"case": "compile", "metric": "median_ms", "value": round(statistics.median(samples), 1), "target": 40,
-            "min_ms": round(min(samples), 1), "max_ms": round(max(samples), 1), "candidates": len(samples)}
+    return {
+        "case": "compile",
+        "metric": "median_ms",
+        "value": round(statistics.median(samples), 1),
+        "target": 40,
+        "min_ms": round(min(samples), 1),
+        "max_ms": round(max(samples), 1),
+        "candidates": len(samples),
+    }
 
 
 def _seconds(command: list[str]) -> float:
@@ -132,14 +145,24 @@ def _seconds(command: list[str]) -> float:
 
 def start_up() -> Iterator[dict[str, Any]]:
     """Importing the package, and the command line's help; the interpreter's own start is part of both."""
-    yield {"case": "import", "metric": "seconds", "value": _seconds([sys.executable, "-c", "import searchlab"]), "target": 0.3}
-    yield {"case": "help", "metric": "seconds", "value": _seconds([sys.executable, "-m", "searchlab", "--help"]), "target": 0.5}
+    yield {
+        "case": "import",
+        "metric": "seconds",
+        "value": _seconds([sys.executable, "-c", "import searchlab"]),
+        "target": 0.3,
+    }
+    yield {
+        "case": "help",
+        "metric": "seconds",
+        "value": _seconds([sys.executable, "-m", "searchlab", "--help"]),
+        "target": 0.5,
+    }
 
 
-def rows(only: str | None, seconds: float) -> Iterator[dict[str, Any]]:
+def rows(only: str | None, machine: Target, seconds: float) -> Iterator[dict[str, Any]]:
     for case in CASES:
         if only in (None, case.name):
-            yield from measure(case, seconds)
+            yield from measure(case, machine, seconds)
     if only in (None, "compile"):
         yield compile_time()
     for row in start_up() if only in (None, "import", "help") else ():
@@ -150,7 +173,8 @@ def rows(only: str | None, seconds: float) -> Iterator[dict[str, Any]]:
 def _line(row: dict[str, Any]) -> str:
     lower_is_better = not row["metric"].startswith("ratio")
     met = row["value"] <= row["target"] if lower_is_better else row["value"] >= row["target"]
-    head = f"{row['case']:16s} {row['metric']:10s} {row['value']:8.3f}  target {row['target']:<5g} {'ok  ' if met else 'MISS'}"
+    verdict = "ok  " if met else "MISS"
+    head = f"{row['case']:16s} {row['metric']:10s} {row['value']:8.3f}  target {row['target']:<5g} {verdict}"
     if "percent_of_peak" not in row:
         return head
     times = "  ".join(f"{k[:-3]} {v[0]:.3f}/{v[1]:.3f}" for k, v in row.items() if k.endswith("_ms"))
@@ -163,11 +187,14 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object per row")
     parser.add_argument("--only", choices=names, metavar="CASE", help=f"one of: {', '.join(names)}")
     parser.add_argument("--seconds", type=float, default=2.0, help="how long each race lasts at least")
+    parser.add_argument("--target", default="native", help="code for another CPU that this one can run, e.g. x86-64-v3")
     options = parser.parse_args()
+    here = detect()
+    machine = replace(parse_target(options.target), cores=here.cores, l1=here.l1, l2=here.l2, l3=here.l3)
     if not options.json:
-        target = detect()
-        print(f"{target}; peak {peak_flops(target) / 1e9:.0f} GFLOP/s per core; times are min/median in ms\n", flush=True)
-    for row in rows(options.only, options.seconds):
+        peak = peak_flops(machine) / 1e9
+        print(f"{machine}; peak {peak:.0f} GFLOP/s per core; times are min/median in ms\n", flush=True)
+    for row in rows(options.only, machine, options.seconds):
         print(json.dumps(row) if options.json else _line(row), flush=True)
 
 

@@ -25,8 +25,8 @@ def _columns_in_cache(target: Target, rows: int, step: int) -> int:
 def matmul(program: Program, target: Target, block: str = "C", epilogue: str | None = None) -> Program:
     """C = A B: a block of B is packed into panels, and each panel meets every row block of A.
 
-    The register tile is 6 rows by as many vectors as fit; its loops are unrolled and vectorised, so code generation keeps
-    it in registers while `k` runs.  An epilogue (bias, activation) runs on each tile before the next one begins.
+    The register tile is 6 rows by as many vectors as fit; its loops are unrolled and vectorised, so code generation
+    keeps it in registers while `k` runs.  An epilogue (bias, activation) runs on each tile before the next one begins.
     """
     s = Schedule(program)
     mr, nr = _register_tile(target)
@@ -70,8 +70,8 @@ def dense_bias_relu(program: Program, target: Target) -> Program:
 def conv2d(program: Program, target: Target) -> Program:
     """3x3 convolution in NCHW, computed in vectors of output channels.
 
-    Weights are packed so that the channels of a vector lie side by side; a tile of output columns times channels stays in
-    registers; input channels are taken in groups, so that their weights stay in the first-level cache.
+    Weights are packed so that the channels of a vector lie side by side; a tile of output columns times channels stays
+    in registers; input channels are taken in groups, so that their weights stay in the first-level cache.
     """
     s = Schedule(program)
     wide = target.vector_registers >= 32

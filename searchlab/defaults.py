@@ -23,9 +23,9 @@ def default_schedule(program: Program, target: Target, weights: Sequence[str] = 
     """The program scheduled by rules; inputs named in `weights` are constant and may be packed ahead of time."""
     s = Schedule(program)
     _inline_cheap_stages(s)
-    main = _contraction(s.program)
-    if main is not None:
-        _tile(s, main, target, weights)
+    plan = _contraction(s.program, target)
+    if plan is not None:
+        _tile(s, plan, target, weights)
     else:
         _row_by_row(s, target)
     return s.program
@@ -61,29 +61,37 @@ def _inline_cheap_stages(s: Schedule) -> None:
 
 
 @dataclass(frozen=True)
-class _Contraction:
-    """A reduction with reuse: the block, its vector axis, the axis of register rows, and the operand read in vectors."""
+class _Plan:
+    """How a reduction is tiled: the axis in vectors, the axis of register rows, and the operand packed into panels."""
 
     block: str
     vector: int
     row: int
-    operand: str | None
+    operand: Load | None
 
 
-def _contraction(program: Program) -> _Contraction | None:
-    """The largest block that reads several buffers, each at fewer elements than it has iterations."""
+def _contraction(program: Program, target: Target) -> _Plan | None:
+    """A plan for the largest block that multiplies several operands, if there is one."""
     found = [b for b in program.blocks.values() if b.reduces and len(_operands(b)) >= 2 and len(_space(b)) >= 2]
     if not found:
         return None
     b = max(found, key=_work)
-    space = _space(b)
-    vector = len(space) - 1
-    moving = [ld for ld in _operands(b) if space[vector] in variables(ld.indices[-1])]
-    shared = [v for v in space[:-1] if not any(v in variables(i) for ld in moving for i in ld.indices)]
-    candidates = [v for v in shared if _iter_extent(b, v) > 1] or list(space[:-1])
-    row = max(candidates, key=lambda v: (min(_iter_extent(b, v), 64), space.index(v)))
-    operand = moving[0].buffer if moving and shared else None
-    return _Contraction(b.name, vector, space.index(row), operand)
+    space, operands = _space(b), _operands(b)
+    last = len(space) - 1
+    enough = target.lanes(program.buffers[b.store.buffer].dtype) // 2
+    extents = [_iter_extent(b, v) for v in space]
+    for axis in sorted(range(len(space)), key=lambda n: (n != last or extents[n] < enough, -extents[n])):
+        v = space[axis]
+        mine = [ld for ld in operands if v in ld.indices]
+        free = [n for n, x in enumerate(space) if n != axis and mine and not _moves(mine[0], x)]
+        private = len(mine) == 1 and all(ld is mine[0] or not _moves(ld, v) for ld in operands)
+        if private and free and _iter_extent(b, v) > 1:
+            return _Plan(b.name, axis, max(free, key=lambda n: (_iter_extent(b, space[n]) > 1, n)), mine[0])
+    return _Plan(b.name, last, last - 1, None)
+
+
+def _moves(ld: Load, v: Var) -> bool:
+    return any(v in variables(i) for i in ld.indices)
 
 
 def _operands(b: Block) -> list[Load]:
@@ -106,59 +114,125 @@ def _work(b: Block) -> int:
     return total
 
 
-def _tile_sizes(target: Target, dtype: str, rows: int, columns: int) -> tuple[int, int]:
-    """Rows and columns of the register tile: as square as the registers allow, no larger than the problem."""
+def _tile_sizes(target: Target, dtype: str, rows: int, columns: int, most_vectors: int) -> tuple[int, int]:
+    """Rows and columns of the register tile: as many accumulators as fit, no larger than the problem."""
     lanes = target.lanes(dtype)
-    vectors = max(1, min(4 if target.vector_registers >= 32 else 2, -(-columns // lanes)))
-    most = max(1, (target.vector_registers - vectors - 1) // vectors)
-    most = min(most, 6 if vectors > 1 and target.vector_registers < 32 or vectors >= 4 else 14)
-    count = -(-rows // most)
-    return -(-rows // count), vectors * lanes if columns > vectors * lanes else columns
+    vectors = max(1, min(most_vectors, -(-columns // lanes)))
+    most = max(1, min(14, (target.vector_registers - vectors - 2) // vectors))
+    tiles = -(-rows // most)
+    return -(-rows // tiles), min(columns, vectors * lanes)
 
 
-def _tile(s: Schedule, main: _Contraction, target: Target, weights: Sequence[str]) -> None:
-    b = s.program.blocks[main.block]
-    loops = s.loops(main.block)
-    space, reduce = loops[: len(_space(b))], loops[len(_space(b)) :]
-    rows, columns = _extent(s, space[main.row]), _extent(s, space[main.vector])
+def _tile(s: Schedule, plan: _Plan, target: Target, weights: Sequence[str]) -> None:
+    if plan.operand is None:
+        _stencil(s, plan, target)
+        return
+    b = s.program.blocks[plan.block]
+    loops, count = s.loops(plan.block), len(_space(b))
+    space, reduce = loops[:count], loops[count:]
     dtype = s.program.buffers[b.store.buffer].dtype
-    mr, nr = _tile_sizes(target, dtype, min(rows, 1 << 20), min(columns, 1 << 20))
-    packed = _pack(s, main, b, nr, weights) if columns > nr else None
-    i0, i1 = s.split(space[main.row], [None, mr], tail=True)
-    j0, j1 = s.split(space[main.vector], [None, nr], tail=True)
-    around = [x for n, x in enumerate(space) if n not in (main.row, main.vector)]
-    order = [j0, i0] if packed else [i0, j0]
-    s.reorder(*around, *order, *reduce, i1, j1)
+    contiguous = plan.vector == count - 1
+    most = (4 if target.vector_registers >= 32 else 2) if contiguous else 2
+    mr, nr = _tile_sizes(target, dtype, _extent(s, space[plan.row]), _extent(s, space[plan.vector]), most)
+    panels = _pack(s, plan, b, nr, weights)
+    i0, i1 = s.split(space[plan.row], [None, mr], tail=True)
+    j0, j1 = s.split(space[plan.vector], [None, nr], tail=True)
+    around = [x for n, x in enumerate(space) if n not in (plan.row, plan.vector)]
+    if contiguous:
+        outer = [*around, j0, i0]
+        s.reorder(*outer, *reduce, i1, j1)
+        home = j0
+    else:
+        outer, home = _order_by_channels(s, around, j0, i0, reduce, i1, j1)
     s.unroll(i1)
     s.vectorize(j1)
-    if packed is not None and packed in s.program.blocks:
-        s.compute_at(packed, j0)
-        s.vectorize(s.loops(packed)[-1])
-    outer = [*around, *order]
-    _finish_consumers(s, main.block, outer[-1])
-    _parallelize(s, outer, target)
+    if panels in s.program.blocks and contiguous:
+        s.compute_at(panels, home)
+    if panels in s.program.blocks:
+        s.vectorize(s.loops(panels)[-1])
+    if contiguous:
+        _finish_consumers(s, plan.block, i0)
+    else:
+        _write_transposed(s, plan, home, nr)
+    _parallelize(s, outer[: outer.index(home) + 1], target)
+    _finish_others(s, plan.block, target)
+
+
+def _order_by_channels(
+    s: Schedule, around: list[str], j0: str, i0: str, reduce: list[str], i1: str, j1: str
+) -> tuple[list[str], str]:
+    """Bands of output rows, then channels, then groups of input channels whose weights fit the first-level cache."""
+    band, inner = [], []
+    if around and _extent(s, around[-1]) > 8:
+        outer_row, inner_row = s.split(around[-1], [None, 7], tail=True)
+        around, band, inner = around[:-1], [outer_row], [inner_row]
+    group, rest = [], reduce
+    if len(reduce) > 1 and _extent(s, reduce[0]) > 16:
+        outer_group, inner_group = s.split(reduce[0], [None, 16], tail=True)
+        group, rest = [outer_group], [inner_group, *reduce[1:]]
+    s.reorder(*around, *band, j0, *group, *inner, i0, *rest, i1, j1)
+    return [*around, *band, j0], j0
+
+
+def _write_transposed(s: Schedule, plan: _Plan, home: str, nr: int) -> None:
+    """The tile lies with its vectors side by side; what reads it brings the elements back into order."""
+    buffer = s.program.blocks[plan.block].store.buffer
+    if buffer in s.program.outputs:
+        s.cache_write(plan.block)
+        buffer = s.program.blocks[plan.block].store.buffer
+    _finish_consumers(s, plan.block, home, unroll=False)
+    rank = len(s.program.buffers[buffer].shape)
+    olds = tuple(Var(f"x{n}") for n in range(rank))
+    v = olds[plan.vector]
+    rest = tuple(x for x in olds if x is not v)
+    _attempt(lambda: s.transform_layout(buffer, (olds, (v // nr, *rest, v % nr))))
+
+
+def _stencil(s: Schedule, plan: _Plan, target: Target) -> None:
+    """Every output has its own window: a few rows at a time, all taps written out, padding computed per channel."""
+    b = s.program.blocks[plan.block]
+    loops, count = s.loops(plan.block), len(_space(b))
+    space, reduce = loops[:count], loops[count:]
+    i0, i1 = s.split(space[plan.row], [None, min(2, _extent(s, space[plan.row]))], tail=True)
+    s.reorder(*space[: plan.row], i0, *reduce, i1, space[plan.vector])
+    taps = 1
+    for lp in (i1, *reversed(reduce)):
+        taps *= _extent(s, lp)
+        if taps <= 64:
+            s.unroll(lp)
+    s.vectorize(space[plan.vector])
+    _finish_consumers(s, plan.block, i0)
+    home = space[plan.row - 1] if plan.row > 0 else i0
     for name in list(s.program.blocks):
-        if name != main.block and len(s.loops(name)) == len(s.program.blocks[name].iters):
+        if not _attempt(lambda name=name: s.compute_at(name, home)):  # type: ignore[misc]
+            continue
+        s.vectorize(s.loops(name)[-1])
+    _parallelize(s, [*space[: plan.row], i0][: max(1, plan.row)], target)
+    _finish_others(s, plan.block, target)
+
+
+def _finish_others(s: Schedule, block: str, target: Target) -> None:
+    """Stages that nothing has touched yet."""
+    for name in list(s.program.blocks):
+        own = s.loops(name)
+        fresh = len(own) == len(s.program.blocks[name].iters)
+        if name != block and fresh and all(s.program.loops[lp].kind == "serial" for lp in own):
             _plain(s, name, target)
 
 
-def _pack(s: Schedule, main: _Contraction, b: Block, nr: int, weights: Sequence[str]) -> str | None:
-    """Panels of the operand that is read in vectors, if its last index is the vector axis itself."""
-    if main.operand is None:
-        return None
-    operand = next(ld for ld in _operands(b) if ld.buffer == main.operand)
-    plain = all(isinstance(i, Var) for i in operand.indices) and len(operand.indices) >= 2
-    if not plain or operand.indices[-1] != _space(b)[main.vector]:
-        return None
-    ahead = main.operand in weights
-    name = main.operand if ahead else s.cache_read(main.block, main.operand)
-    rank = len(operand.indices)
-    olds = tuple(Var(f"x{n}") for n in range(rank))
-    s.transform_layout(name, (olds, (*olds[:-2], olds[-1] // nr, olds[-2], olds[-1] % nr)))
+def _pack(s: Schedule, plan: _Plan, b: Block, nr: int, weights: Sequence[str]) -> str:
+    """The operand in panels of the vector axis: what one vector holds lies side by side."""
+    assert plan.operand is not None
+    v = _space(b)[plan.vector]
+    at = plan.operand.indices.index(v)
+    name = plan.operand.buffer if plan.operand.buffer in weights else s.cache_read(plan.block, plan.operand.buffer)
+    olds = tuple(Var(f"x{n}") for n in range(len(plan.operand.indices)))
+    rest = tuple(x for n, x in enumerate(olds) if n != at)
+    s.transform_layout(name, (olds, (olds[at] // nr, *rest, olds[at] % nr)))
     return name
 
 
-def _finish_consumers(s: Schedule, block: str, loop: str) -> None:
+def _finish_consumers(s: Schedule, block: str, loop: str, unroll: bool = True) -> None:
     """Elementwise stages after the contraction run on each tile while it is in registers or cache."""
     buffer = s.program.blocks[block].store.buffer
     for reader in consumers(s.program, buffer):
@@ -167,10 +241,10 @@ def _finish_consumers(s: Schedule, block: str, loop: str) -> None:
             inner = inner[inner.index(loop) + 1 :]
             if inner:
                 s.vectorize(inner[-1])
-                for lp in inner[:-1]:
+                for lp in inner[:-1] if unroll else ():
                     if _extent(s, lp) <= 16:
                         s.unroll(lp)
-            _finish_consumers(s, reader.name, loop)
+            _finish_consumers(s, reader.name, loop, unroll)
 
 
 def _parallelize(s: Schedule, loops: list[str], target: Target) -> None:
@@ -226,6 +300,8 @@ def _plain(s: Schedule, name: str, target: Target, inside: bool = False) -> None
             _attempt(lambda: s.reorder(*[r for r in s.loops(name)[len(loops) - len(reduce) :] if r != inner], inner))
             _attempt(lambda: s.vectorize(inner))
     elif space:
+        if _extent(s, space[-1]) == 1:
+            return
         column = s.split(space[-1], [None, min(4 * width, max(width, _extent(s, space[-1])))], tail=True)
         if reduce:
             _attempt(lambda: s.reorder(*column[:1], *reduce, column[1]))
@@ -242,5 +318,3 @@ def _contiguous_reduction(b: Block, reduce: list[str]) -> str | None:
         if any(ld.indices and v in variables(ld.indices[-1]) for ld in _operands(b)):
             return loop
     return None
-
-

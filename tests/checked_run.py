@@ -24,6 +24,19 @@ class AccessError(AssertionError):
     """A lowered program does something that no lowered program may do."""
 
 
+class Unset:
+    """An element that was never written: it may be copied (padding is), but not computed with."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+
+    def fail(self, *_: object, **__: object) -> Any:
+        raise AccessError(f"{self.place} is read before it is written")
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = fail
+    __lt__ = __gt__ = __le__ = __ge__ = __array__ = __bool__ = fail
+
+
 class Memory:
     """A buffer that knows which elements were written, and by which iterations of the parallel loop that runs."""
 
@@ -34,9 +47,12 @@ class Memory:
         self.writers: dict[tuple[int, ...], Any] = {}
         self.readers: dict[tuple[int, ...], Any] = {}
 
-    def _check(self, at: tuple[int, ...]) -> None:
-        if len(at) != self.data.ndim or any(not 0 <= i < n for i, n in zip(at, self.data.shape)):
+    def _place(self, at: tuple[int, ...]) -> tuple[int, ...]:
+        """Full indices, from full ones or from one flat index."""
+        flat = len(at) == 1 and self.data.ndim > 1
+        if any(not 0 <= i < n for i, n in zip(at, [self.data.size] if flat else self.data.shape, strict=True)):
             raise AccessError(f"{self.name}{list(at)} is outside its shape {self.data.shape}")
+        return tuple(int(i) for i in np.unravel_index(at[0], self.data.shape)) if flat else at
 
     def _race(self, at: tuple[int, ...], *, writes: bool) -> None:
         now = self.world.iteration
@@ -48,17 +64,16 @@ class Memory:
         (self.writers if writes else self.readers)[at] = now
 
     def __getitem__(self, at: tuple[int, ...]) -> Any:
-        self._check(at)
-        if not self.ready[at]:
-            raise AccessError(f"{self.name}{list(at)} is read before it is written")
+        at = self._place(at)
         self._race(at, writes=False)
-        return self.data[at]
+        return self.data[at] if self.ready[at] else Unset(f"{self.name}{list(at)}")
 
     def __setitem__(self, at: tuple[int, ...], value: Any) -> None:
-        self._check(at)
+        at = self._place(at)
         self._race(at, writes=True)
-        self.ready[at] = True
-        self.data[at] = value
+        self.ready[at] = not isinstance(value, Unset)
+        if self.ready[at]:
+            self.data[at] = value
 
 
 class World:

@@ -1,14 +1,15 @@
 """The libraries' versions of all operators are right, and the race is fair."""
 
-import sys
-from dataclasses import dataclass
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from searchlab import bench
-from searchlab.bench import OURS, Row, Times, libraries, race, threads
+from searchlab.bench import OURS, OtherLoad, Row, Times, libraries, measure, prepare, race, threads
+from searchlab.errors import BuildError
+from searchlab.targets import detect
 from searchlab.workloads import operators, parse
 
 SPECS = [
@@ -104,8 +105,6 @@ def test_the_race_takes_turns() -> None:
 
         return run
 
-    import time
-
     times = race({name: runner(name) for name in clock}, seconds=0.0, min_rounds=3)
     assert times["a"].rounds == times["b"].rounds == 3
     assert times["a"].min >= 0.0004
@@ -153,3 +152,47 @@ def test_rows_compare_with_the_better_library() -> None:
     assert row.rate("torch-nhwc") is None
     assert Row("case", parse("softmax"), 1).unit == "GB/s"
     assert Row("case", w, 1, {OURS: Times(1e-3, 2e-3, 5)}).ratio is None
+
+
+def test_the_load_of_others_is_a_share() -> None:
+    with OtherLoad() as load:
+        time.sleep(0.05)
+    assert 0.0 <= load.share <= 1.0
+
+
+def test_measure_checks_then_times() -> None:
+    w = parse("matmul:m=8,n=8,k=8")
+    row = measure(w, detect(1), seconds=0.0, min_rounds=2)
+    assert row.wrong == {}
+    assert {OURS, "numpy", "torch"} <= set(row.times)
+    assert row.case == w.label
+    assert all(times.rounds == 2 for times in row.times.values())
+
+
+def test_packed_weights_are_bound() -> None:
+    w = parse("matmul:m=32,n=64,k=48")
+    inputs = w.inputs()
+    run, outputs = prepare(w, inputs, detect(1), pack_weights=True)
+    run()
+    assert w.check(outputs, inputs) is None
+
+
+def test_what_is_wrong_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def zeros(*_: object) -> tuple[bench.Contender, tuple[np.ndarray, ...]]:
+        return (lambda: None), (np.zeros((8, 8), np.float32),)
+
+    monkeypatch.setattr("searchlab.bench.rows.prepare", zeros)
+    row = measure(parse("matmul:m=8,n=8,k=8"), detect(1), seconds=0.0, min_rounds=1)
+    assert OURS not in row.times
+    assert "differs from the reference" in row.wrong[OURS]
+    assert "numpy" in row.times
+
+
+def test_what_cannot_be_built_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise BuildError("no such instruction")
+
+    monkeypatch.setattr("searchlab.bench.rows.prepare", refuse)
+    row = measure(parse("matmul:m=8,n=8,k=8"), detect(1), seconds=0.0, min_rounds=1)
+    assert row.wrong == {OURS: "BuildError: no such instruction"}
+    assert row.ratio is None

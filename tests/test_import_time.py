@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-HEAVY = {"torch", "ray", "optuna", "xgboost", "scipy", "llvmlite", "rich", "typer"}
+HEAVY = {"torch", "ray", "optuna", "xgboost", "scipy", "llvmlite", "rich", "typer", "numpy"}
 
 
 def modules_after(statement: str) -> set[str]:
@@ -20,6 +20,10 @@ def test_import_searchlab_leaves_heavy_libraries_alone() -> None:
     # A folder without __init__.py could be imported as well; it would have no file.
     modules = modules_after("import searchlab; assert searchlab.__file__")
     assert not modules & HEAVY
+
+
+def test_the_command_line_needs_only_what_it_prints_with() -> None:
+    assert modules_after("import searchlab.cli") & HEAVY <= {"rich", "typer"}
 
 
 def test_a_heavy_import_would_be_seen() -> None:

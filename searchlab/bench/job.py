@@ -37,7 +37,7 @@ class Job:
 
     @property
     def is_float(self) -> bool:
-        return self.params["dtype"] in FLOATS
+        return all(x.dtype.name in FLOATS for x in self.arrays.values())
 
     def per_axis(self, name: str) -> tuple[int, ...]:
         """A parameter of a convolution or pooling, one number per spatial axis; neutral if it has no such parameter."""
@@ -56,8 +56,8 @@ class Job:
         if self.name == "conv2d_bn_relu":
             return ("bn", "relu")
         if self.name == "dense":
-            activation = self.params["activation"]
-            return ("bias",) * self.params["bias"] + ((activation,) if activation != "none" else ())
+            activation = steps(self.params["activation"], _KNOWN)
+            return ("bias", *activation) if self.params["bias"] else activation
         return steps(self.params.get("then", "none"), _KNOWN)
 
     def folded(self, channel: int) -> tuple[Array, Array | None, tuple[str, ...]]:
@@ -77,7 +77,11 @@ class Job:
 
 
 def follow(
-    y: Any, names: tuple[str, ...], given: Mapping[str, Any], unary: Mapping[str, Callable[[Any], Any]], channel: int = 1
+    y: Any,
+    names: tuple[str, ...],
+    given: Mapping[str, Any],
+    unary: Mapping[str, Callable[[Any], Any]],
+    channel: int = 1,
 ) -> Any:
     """Applies steps to `y` in place; works on arrays and on tensors, with the functions of their library."""
     column = [1] * y.ndim

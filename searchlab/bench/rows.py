@@ -6,12 +6,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 
 from searchlab.bench.job import Array, Job
-from searchlab.bench.timing import Contender, Times, race, threads
+from searchlab.bench.timing import Contender, OtherLoad, Times, race, threads
 from searchlab.errors import SearchLabError
 from searchlab.targets import Target
 from searchlab.workloads import Workload
@@ -31,6 +30,7 @@ class Row:
     threads: int
     times: Mapping[str, Times] = field(default_factory=dict)
     wrong: Mapping[str, str] = field(default_factory=dict)
+    other_load: float = 0.0  # the share of all cores that other processes took during the race
 
     @property
     def memory_bound(self) -> bool:
@@ -53,7 +53,7 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """How many times as fast as the best library: above 1 is faster. Best times, as they suffer least from others."""
+        """How many times as fast as the best library, by the best times: they suffer least from other programs."""
         best = self.best_library
         if best is None or OURS not in self.times:
             return None
@@ -71,19 +71,23 @@ def measure(
     """The default schedule of a workload beside the libraries; nothing is timed before its result has been checked."""
     inputs = workload.inputs()
     expected = workload.reference(inputs)
-    contenders: dict[str, Contender] = {}
-    wrong: dict[str, str] = {}
+    contenders = libraries(workload, inputs)
+    problems: dict[str, str | None] = {}
     with threads(target.threads):
         try:
             run, outputs = prepare(workload, inputs, target, pack_weights)
             run()
-            _keep(workload, inputs, expected, OURS, run, outputs, contenders, wrong)
+            contenders = {OURS: run, **contenders}
+            problems[OURS] = workload.check(outputs, inputs, expected)
         except SearchLabError as e:
-            wrong[OURS] = f"{type(e).__name__}: {e}"
-        for name, call in libraries(workload, inputs).items():
-            _keep(workload, inputs, expected, name, call, call(), contenders, wrong)
-        times = race(contenders, seconds, min_rounds)
-    return Row(case or workload.label, workload, target.threads, times, wrong)
+            problems[OURS] = f"{type(e).__name__}: {e}"
+        for name in contenders.keys() - {OURS}:
+            problems[name] = workload.check(np.ascontiguousarray(contenders[name]()), inputs, expected)
+        right = {name: call for name, call in contenders.items() if problems[name] is None}
+        with OtherLoad() as others:
+            times = race(right, seconds, min_rounds)
+    wrong = {name: problem for name, problem in problems.items() if problem is not None}
+    return Row(case or workload.label, workload, target.threads, times, wrong, others.share)
 
 
 def prepare(
@@ -117,24 +121,6 @@ def libraries(workload: Workload, inputs: Mapping[str, Array]) -> dict[str, Cont
 
         found |= with_torch.contenders(job)
     return found
-
-
-def _keep(
-    workload: Workload,
-    inputs: Mapping[str, Array],
-    expected: Mapping[str, Array],
-    name: str,
-    run: Contender,
-    result: Any,
-    contenders: dict[str, Contender],
-    wrong: dict[str, str],
-) -> None:
-    outputs = result if isinstance(result, tuple) else (np.ascontiguousarray(result),)
-    problem = workload.check(outputs, inputs, expected)
-    if problem is None:
-        contenders[name] = run
-    else:
-        wrong[name] = problem
 
 
 def geometric_mean(values: list[float]) -> float | None:

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.util import find_spec
 from math import ceil
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 Contender = Callable[[], Any]
@@ -79,6 +79,34 @@ def _undisturbed() -> Iterator[None]:
     finally:
         if collecting:
             gc.enable()
+
+
+class OtherLoad:
+    """Measures how busy other processes keep this machine: a context that knows its `share` of all cores afterwards.
+
+    Threads that wait for each other lose far more than this share, so times taken under load say little.
+    """
+
+    share = 0.0
+
+    def __enter__(self) -> OtherLoad:
+        self._before = self._seconds()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        busy, own, total = (after - before for after, before in zip(self._seconds(), self._before, strict=True))
+        self.share = max(0.0, busy - own) / total if total > 0 else 0.0
+
+    @staticmethod
+    def _seconds() -> tuple[float, float, float]:
+        """CPU time of all processes, of this one, and of all cores whether idle or not."""
+        import psutil
+
+        cpu = psutil.cpu_times()
+        idle = cpu.idle + getattr(cpu, "iowait", 0.0)
+        # guest time is contained in user time
+        total = sum(cpu) - getattr(cpu, "guest", 0.0) - getattr(cpu, "guest_nice", 0.0)
+        return total - idle, process_time(), total
 
 
 # --- threads ----------------------------------------------------------------------------------------------------------

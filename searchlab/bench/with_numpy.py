@@ -11,6 +11,7 @@ import numpy as np
 
 from searchlab.bench.job import Array, Job, follow
 from searchlab.bench.timing import Contender
+from searchlab.workloads.counts import reduction_length
 from searchlab.workloads.references import windows
 
 _UNFOLDED = 1 << 21  # elements of a convolution's unfolded windows that are multiplied at once: they stay in a cache
@@ -30,8 +31,8 @@ def contender(job: Job) -> Contender | None:
 def _through_floats(job: Job, build: Callable[[Job], Contender]) -> Contender:
     """Integer products by way of BLAS, which has none: exact, because the sums fit into the floats taken."""
     largest = math.prod(np.iinfo(job.arrays[n].dtype).max + 1 for n in job.workload.program.inputs[:2])
-    length = job.arrays[job.workload.program.inputs[1]].size  # more than any sum has terms
-    dtype = np.float32 if largest * length < 1 << 24 else np.float64
+    fits = largest * reduction_length(job.workload.program) < 1 << 24
+    dtype = np.float32 if fits else np.float64
 
     def run() -> Array:
         floats = {n: x.astype(dtype) for n, x in job.arrays.items()}
@@ -160,7 +161,8 @@ def _unfold(view: Array, W: Array, y: Array, groups: int) -> Contender:
     for i in range(y.shape[0]):
         for a in range(0, out[0], rows):
             b = min(a + rows, out[0])
-            source = turned[(i, slice(None), *[slice(None)] * dims, slice(a, b))]
+            place: tuple[Any, ...] = (i, *[slice(None)] * (1 + dims), slice(a, b))
+            source = turned[place]
             piece = memory[: source.size].reshape(source.shape)
             work.append((source, piece, piece.reshape(groups, flat.shape[2], -1), target[i, :, :, a * row : b * row]))
 
@@ -348,7 +350,8 @@ def _elementwise(job: Job) -> Contender:
 def _reduce(job: Job) -> Contender:
     X, y = job.arrays["X"], _output(job)
     axis, goal = job.params["axis"], y if X.ndim > 1 else y.reshape(())
-    function: Callable[..., Any] = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}[job.params["op"]]
+    functions: Mapping[str, Callable[..., Any]] = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}
+    function = functions[job.params["op"]]
 
     def run() -> Array:
         function(X, axis=axis, out=goal)

@@ -151,7 +151,11 @@ def _global_pool(job: Job) -> Contender:
 def _elementwise(job: Job) -> Contender:
     X, *others, y = _tensors(job)
     ops = [op.strip() for op in job.params["ops"].split(",") if op.strip()]
-    out_of_place = {"relu6": torch.ops.aten.hardtanh.out, "gelu": torch.ops.aten.gelu.out, "relu": torch.ops.aten.relu.out}
+    out_of_place = {
+        "relu6": torch.ops.aten.hardtanh.out,
+        "gelu": torch.ops.aten.gelu.out,
+        "relu": torch.ops.aten.relu.out,
+    }
 
     def run() -> Any:
         source, rest = X, iter(others)
@@ -172,7 +176,10 @@ def _elementwise(job: Job) -> Contender:
 def _reduce(job: Job) -> Contender:
     X, y = _tensors(job)
     axis, goal, op = job.params["axis"], y if X.ndim > 1 else y.reshape(()), job.params["op"]
-    function: Callable[..., Any] = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax, "min": torch.amin}[op]
+    functions: Mapping[str, Callable[..., Any]] = {
+        "sum": torch.sum, "mean": torch.mean, "max": torch.amax, "min": torch.amin,
+    }  # fmt: skip
+    function = functions[op]
     more = {"dtype": y.dtype} if op == "sum" else {}
 
     def run() -> Any:

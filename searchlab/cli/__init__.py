@@ -1,10 +1,12 @@
 """The command `searchlab`: thin layers over the library that parse, call and print.
 
-Only typer and rich are imported here; everything else is imported by the command that needs it, so that help is instant.
+Only typer and rich are imported here, everything else by the command that needs it, so that help is instant.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -74,4 +76,5 @@ app.command("bench")(benching.bench_command)
 
 def main() -> None:
     """Entry point. Exit codes: 0 fine, 1 something failed or was wrong, 2 bad usage."""
+    sys.path.append(os.getcwd())  # a script's path leaves it out, but people name workloads of modules that are here
     app(prog_name="searchlab")

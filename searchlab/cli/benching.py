@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from searchlab.cli.names import Entry, resolve
-from searchlab.cli.output import duration, err, hint, json_line, out, table, three_digits
+from searchlab.cli.output import duration, err, hint, json_line, out, print_table, table, three_digits
 from searchlab.errors import WorkloadError
 
 if TYPE_CHECKING:
@@ -21,18 +21,19 @@ if TYPE_CHECKING:
 # Small enough for half a minute in all, different enough to say something: products, convolutions, row operations.
 _QUICKSTART = {
     "matmul 512x512x512": "matmul:m=512,n=512,k=512",
-    "dense + bias + relu 128x3072x768": "dense:m=128,n=3072,k=768,activation=relu",
-    "conv2d 64 channels 56x56, 3x3": "conv2d:ci=64,co=64,h=56,w=56,k=3,padding=1",
-    "depthwise 144 channels 56x56, 3x3": "depthwise_conv2d:c=144,h=56,w=56,k=3,padding=1",
+    "dense, bias, relu 128x3072x768": "dense:m=128,n=3072,k=768,activation=relu",
+    "conv2d 3x3 64x56x56": "conv2d:ci=64,co=64,h=56,w=56,k=3,padding=1",
+    "depthwise 3x3 144x56x56": "depthwise_conv2d:c=144,h=56,w=56,k=3,padding=1",
     "softmax 128x4096": "softmax:rows=128,cols=4096",
     "layer_norm 512x768": "layer_norm:rows=512,cols=768",
 }
-_WIDE = 130  # columns from which both times of every contender fit into a line
+_BUSY = 0.1  # the share of the machine that others may take before the times are called into question
+_NARROW, _WIDE = 100, 130  # columns below which names of libraries are left out, from which medians are shown
 
 
 def bench_command(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="WORKLOAD...", help="Workloads, networks or suites.")
+        list[str] | None, typer.Argument(metavar="WORKLOAD", help="Workloads, networks or suites.")
     ] = None,
     threads: Annotated[int | None, typer.Option(help="Threads for all contenders; all cores if not given.")] = None,
     seconds: Annotated[float, typer.Option(min=0.0, help="Time for the race of one workload.")] = 1.0,
@@ -49,7 +50,7 @@ def bench_command(
     from searchlab.targets import detect
 
     if quickstart == bool(names):
-        raise typer.BadParameter("name at least one workload (`searchlab list` shows them), or give --quickstart")
+        raise WorkloadError("name the workloads to time (`searchlab list` shows what there is), or give --quickstart")
     entries = _quickstart() if quickstart else _entries(names or [])
     target = detect(threads)
     rows: list[Row] = []
@@ -106,6 +107,7 @@ def _progress(text: str = "") -> None:
 
 def _print_json(row: Row, target: Target) -> None:
     common: dict[str, Any] = {"target": None, "threads": row.threads, "cpu": target.cpu, "spec": row.workload.spec}
+    common["other_load"] = round(row.other_load, 3)
     metric = "gbytes_per_second" if row.memory_bound else "gflops_per_second"
     for name, times in row.times.items():
         more = {"min_seconds": times.min, "median_seconds": times.median, "rounds": times.rounds}
@@ -124,23 +126,29 @@ def _print_rows(rows: list[Row], target: Target, quickstart: bool) -> None:
     if not rows:
         return
     out.print(f"\n{escape(str(target))}")
-    out.print(_table(rows, brief=quickstart or out.width < _WIDE))
+    out.print()
+    print_table(_table(rows, brief=quickstart or out.width < _WIDE))
     for row in rows:
         for name, problem in row.wrong.items():
             err.print(f"[bold red]wrong:[/] {escape(row.case)}: {name}: {escape(problem)}", soft_wrap=True)
-    mean = geometric_mean([row.ratio for row in rows if row.ratio is not None])
-    if mean is not None and len(rows) > 1:
-        out.print(f"[bold]{mean:.2f}x[/] the speed of the better library on average (geometric mean).")
     if find_spec("torch") is None:
         out.print("torch is not installed, so its column is empty; `pip install torch` would fill it.")
+    load, mean = max(row.other_load for row in rows), geometric_mean([row.ratio for row in rows if row.ratio])
+    if load > _BUSY:
+        out.print(
+            f"[bold yellow]The machine was busy[/]: other programs took up to {load:.0%} of it. These times say little,"
+            " least of all the libraries', whose threads wait for each other. Try again when it is quiet."
+        )
+    elif mean is not None and len(rows) > 1:
+        out.print(f"On average [bold]{mean:.2f}x[/] the speed of the better library (geometric mean).")
     _explain(quickstart)
 
 
 def _explain(quickstart: bool) -> None:
     if quickstart:
         out.print(
-            "Each program was scheduled by fixed rules (no search yet), compiled with LLVM, checked against a numpy\n"
-            "reference in double precision, and timed in turns with the libraries; times are the best of all rounds.\n"
+            "Each program was scheduled by fixed rules (no search yet), compiled with LLVM, checked against a"
+            " reference in double precision, and timed in turns with the libraries. Times are the best of all rounds.\n"
         )
         hint(
             "searchlab list workloads                              [dim]what else there is[/]",
@@ -159,14 +167,16 @@ def _table(rows: list[Row], brief: bool) -> Table:
     # A contender that nobody could use has no column, except for the two that everybody expects.
     seen = {name for row in rows for name in (*row.times, *row.wrong)} | {"numpy", "torch"}
     contenders = [OURS, *(name for name in LIBRARIES if name in seen)]
-    times = [name if brief else f"{name}\n[dim]best / median[/]" for name in contenders]
-    right = (*times, "speed", "vs. better library")
-    found = table("workload", *right, right=right)
+    times = [name.replace("-", "\n") if brief else f"{name}\n[dim]best / median[/]" for name in contenders]
+    narrow = out.width < _NARROW
+    found = table(
+        "workload", *times, "speed", "", "ratio", *([] if narrow else ["to"]), right=(*times, "speed", "ratio")
+    )
     for row in rows:
-        rate = row.rate(OURS)
-        speed = "-" if rate is None else f"{three_digits(rate)} [dim]{row.unit:<7}[/]"
+        rate, best = row.rate(OURS), f"[dim]{row.best_library or '-'}[/]"
+        speed = ("-", "") if rate is None else (three_digits(rate), f"[dim]{row.unit}[/]")
         cells = [_cell(row, name, brief) for name in contenders]
-        found.add_row(escape(row.case), *cells, speed, _comparison(row))
+        found.add_row(escape(row.case), *cells, *speed, _ratio(row), *([] if narrow else [best]))
     return found
 
 
@@ -179,8 +189,10 @@ def _cell(row: Row, name: str, brief: bool) -> str:
     return duration(times.min) if brief else f"{duration(times.min)} [dim]/ {duration(times.median)}[/]"
 
 
-def _comparison(row: Row) -> str:
+def _ratio(row: Row) -> str:
     if row.ratio is None:
         return "[dim]-[/]"
+    if row.other_load > _BUSY:  # good or bad, it may be somebody else's doing
+        return f"[dim]{three_digits(row.ratio)}x ?[/]"
     color = "green" if row.ratio >= 1.0 else "yellow" if row.ratio >= 0.8 else "red"
-    return f"[{color}]{row.ratio:.2f}x[/] [dim]{row.best_library or '':<10}[/]"
+    return f"[{color}]{row.ratio:.2f}x[/]"

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from searchlab.cli.output import amount, hint, out, table
+from searchlab.cli.output import amount, hint, out, print_table, table
 
 if TYPE_CHECKING:
     from searchlab.workloads import Operator
 
 
-class Kind(str, Enum):
+class Kind(StrEnum):
     """What can be listed."""
 
     workloads = "workloads"
@@ -40,10 +40,10 @@ def _workloads() -> None:
 
     from searchlab.workloads import operators
 
-    found = table("workload", "what it computes, [dim]parameters with their defaults[/]", title="Workloads")
+    found = table("workload", "what it computes; [dim]parameters with their defaults[/]", title="Workloads")
     for name, op in operators().items():
         found.add_row(name, f"{escape(op.summary)}\n[dim]{escape(_parameters(op))}[/]")
-    out.print(found)
+    print_table(found)
 
 
 def _parameters(op: Operator) -> str:
@@ -61,7 +61,7 @@ def _networks() -> None:
         tasks = network(name)
         flops = sum(t.workload.flops * t.weight for t in tasks)
         found.add_row(name, summary, str(len(tasks)), str(sum(t.weight for t in tasks)), amount(flops, "flop"))
-    out.print(found)
+    print_table(found)
     out.print("[dim]tasks: different operators; weight: how many of them one run of the network takes[/]\n")
 
 
@@ -71,7 +71,7 @@ def _suites() -> None:
     found = table("suite", "what it is", "cases", right=("cases",), title="Suites")
     for name, summary in suites().items():
         found.add_row(name, summary, str(len(suite(name))))
-    out.print(found)
+    print_table(found)
 
 
 def _targets() -> None:
@@ -81,7 +81,7 @@ def _targets() -> None:
     for name in targets.known():
         note = " [dim](this machine)[/]" if name == "native" else ""
         found.add_row(name, f"{targets.parse(name)}{note}")
-    out.print(found)
+    print_table(found)
 
 
 _LISTS = {Kind.workloads: _workloads, Kind.networks: _networks, Kind.suites: _suites, Kind.targets: _targets}

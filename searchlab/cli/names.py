@@ -39,7 +39,8 @@ def resolve(text: str) -> Group:
     if text in suites():
         return Group("suite", text, suites()[text], tuple(Entry(case, w) for case, w in suite(text)))
     known = operators()
-    if name not in known and "=" in (rest or "="):  # with another colon it is an import path
+    is_path = rest and "=" not in rest.partition(":")[0]  # module:function, perhaps with parameters
+    if name not in known and not is_path:
         raise WorkloadError(_unknown(name, [*known, *networks(), *suites()]))
     workload = parse(text)
     return Group("workload", text, workload.operator.summary, (Entry(workload.label, workload),))
@@ -56,5 +57,5 @@ def _batch(text: str, rest: str) -> int:
 
 def _unknown(name: str, known: list[str]) -> str:
     close = difflib.get_close_matches(name, known, 3)
-    guess = f"; did you mean {' or '.join(repr(c) for c in close)}?" if close else "; "
-    return f"unknown workload '{name}'{guess} `searchlab list` shows all".replace(";  ", "; ")
+    guess = f" did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
+    return f"unknown workload '{name}';{guess} `searchlab list` shows all"

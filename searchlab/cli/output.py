@@ -21,12 +21,19 @@ err = Console(highlight=False, stderr=True, width=_WIDTH)
 
 def table(*columns: str, right: Iterable[str] = (), title: str | None = None) -> Table:
     """A table in the one style of this command; columns named in `right` hold numbers."""
-    made = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
+    made = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), title=title, title_justify="left")
+    made.title_style = "bold green"
     numbers = set(right)
     for number, name in enumerate(columns):
         style = "bold" if number == 0 else None
         made.add_column(name, justify="right" if name in numbers else "left", style=style, no_wrap=name in numbers)
     return made
+
+
+def print_table(made: Table) -> None:
+    """A table with a blank line after it."""
+    out.print(made)
+    out.print()
 
 
 def json_line(**fields: Any) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from searchlab.cli.names import Entry, Group, resolve
-from searchlab.cli.output import amount, hint, json_line, out, table
+from searchlab.cli.output import amount, hint, json_line, out, print_table, table
 from searchlab.errors import WorkloadError
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ _KEYWORDS = ("program", "layout", "buffer", "assume", "alloc", "block", "init", 
 
 def show_command(
     name: Annotated[str, typer.Argument(metavar="WORKLOAD", help="A workload, a network or a suite.")],
-    scheduled: Annotated[bool, typer.Option("--scheduled", help="Print the program after the default schedule.")] = False,
+    scheduled: Annotated[
+        bool, typer.Option("--scheduled", help="Print the program after the default schedule.")
+    ] = False,
     llvm: Annotated[bool, typer.Option("--llvm", help="Print the LLVM IR of the default schedule.")] = False,
     asm: Annotated[bool, typer.Option("--asm", help="Print the assembly of the default schedule.")] = False,
     target: Annotated[str, typer.Option(help="The machine to schedule for; see `searchlab list targets`.")] = "native",
@@ -109,10 +112,12 @@ def _print_workload(group: Group) -> None:
     out.print()
     out.print(facts)
     out.print()
+    name = escape(shlex.quote(group.name))
+    speed = f"searchlab bench {name}              [dim]its speed beside numpy and torch[/]"
     hint(
-        f"searchlab show {escape(group.name)} --scheduled   [dim]the program after the default schedule[/]",
-        f"searchlab show {escape(group.name)} --asm         [dim]its machine code[/]",
-        f"searchlab bench {escape(group.name)}              [dim]its speed beside numpy and torch[/]",
+        f"searchlab show {name} --scheduled   [dim]the program after the default schedule[/]",
+        f"searchlab show {name} --asm         [dim]its machine code[/]",
+        *([] if workload.sizes else [speed]),
     )
 
 
@@ -137,7 +142,7 @@ def _print_tasks(group: Group) -> None:
     for case, w, weight in group.entries:
         cost = (amount(w.flops, "flop"), amount(w.bytes, "B"))
         found.add_row(*([] if is_network else [case]), escape(w.label), *([str(weight)] if is_network else []), *cost)
-    out.print(found)
+    print_table(found)
     if is_network:
         flops = sum(e.workload.flops * e.weight for e in group.entries)
         runs = sum(e.weight for e in group.entries)

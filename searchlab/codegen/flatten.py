@@ -41,14 +41,15 @@ class _Flattener:
     def block(self, b: Block, put: Substitution, facts: Facts) -> Stmt:
         bound = {it.var: facts.simplify(put(e)) for it, e in zip(b.iters, b.bindings, strict=True)}
         inner = Substitution({**put.mapping, **bound})
+        condition = facts.simplify(put(b.predicate))
         if not isinstance(b.body, Store):
-            return self.visit(b.body, inner, facts)
+            body = self.visit(b.body, inner, facts)
+            return body if condition == TRUE else If(condition, body)
         store = self.store(b.body, inner, facts)
         if b.init is not None:
             init = self.store(b.init, inner, facts)
             first = all_of(bound[it.var].equals(0) for it in b.iters if it.kind == "reduce")
             store = Update(store.buffer, store.indices, store.value, init.value, facts.simplify(first))
-        condition = facts.simplify(put(b.predicate))
         return store if condition == TRUE else If(condition, store)
 
     def store(self, s: Store, put: Substitution, facts: Facts) -> Store:

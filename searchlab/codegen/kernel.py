@@ -1,9 +1,9 @@
 """Kernel: a compiled program, callable on numpy arrays and on anything that speaks dlpack.
 
-    kernel = compile(program)              # or Kernel(artifact) for object code that came from elsewhere
-    c = kernel(a, b)                       # allocates the output
-    kernel(a, b, out=c)                    # writes into the given array
-    fast = kernel.bind(B=weights)          # constant inputs are packed once, ahead of time
+kernel = compile(program)              # or Kernel(artifact) for object code that came from elsewhere
+c = kernel(a, b)                       # allocates the output
+kernel(a, b, out=c)                    # writes into the given array
+fast = kernel.bind(B=weights)          # constant inputs are packed once, ahead of time
 """
 
 from __future__ import annotations
@@ -28,7 +28,14 @@ from searchlab.targets import Target, detect
 
 Array = npt.NDArray[Any]
 _SIGNATURE = ctypes.CFUNCTYPE(
-    None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64
+    None,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_int64,
+    ctypes.c_void_p,
+    ctypes.c_int64,
 )
 
 
@@ -243,15 +250,22 @@ def _check(array: Array, buffer: Buffer, where: str, sizes: dict[str, int]) -> N
         want = known if known is not None else int(evaluate(extent, sizes))
         if want != got:
             given = ", ".join(f"{k}={v}" for k, v in sizes.items())
-            raise KernelError(f"{where} has shape {array.shape}, expected {_describe(buffer)}" + (f" with {given}" if given else ""))
+            raise KernelError(
+                f"{where} has shape {array.shape}, expected {_describe(buffer)}" + (f" with {given}" if given else "")
+            )
     if not array.flags.c_contiguous:
-        raise KernelError(f"{where} has strides {array.strides}; it must be contiguous (numpy.ascontiguousarray makes it so)")
+        raise KernelError(
+            f"{where} has strides {array.strides}; it must be contiguous (numpy.ascontiguousarray makes it so)"
+        )
     if array.ctypes.data % array.itemsize:
         raise KernelError(f"{where} does not begin at a multiple of its element size")
 
 
 def _check_overlap(a: Artifact, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-    everything = [*((b.name, x) for b, x in zip(a.inputs, inputs, strict=True)), *zip((b.name for b in a.outputs), outputs, strict=True)]
+    everything = [
+        *((b.name, x) for b, x in zip(a.inputs, inputs, strict=True)),
+        *zip((b.name for b in a.outputs), outputs, strict=True),
+    ]
     for n, y in zip((b.name for b in a.outputs), outputs, strict=True):
         for m, x in everything:
             if x is not y and np.may_share_memory(x, y):
@@ -268,9 +282,8 @@ def _aligned(count: int) -> Array:
     return _aligned_array((count,), np.dtype(np.uint8))
 
 
-def _aligned_array(shape: tuple[int, ...], dtype: Any) -> Array:
+def _aligned_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Memory that begins on a cache line."""
-    dtype = np.dtype(dtype)
     count = int(np.prod(shape)) * dtype.itemsize
     raw = np.empty(count + 64, np.uint8)
     start = -raw.ctypes.data % 64

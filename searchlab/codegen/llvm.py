@@ -1,10 +1,10 @@
-"""Plain loops as an LLVM module: loops, vector chunks, parallel bodies, buffers, and one entry point with a fixed signature.
+"""Plain loops as an LLVM module: loops, vector chunks, parallel bodies, buffers, and one entry point.
 
     void NAME(ptr arguments, ptr sizes, ptr shared, ptr private, i64 stride, ptr parallel_for, i64 threads)
 
-`arguments` holds the buffers' addresses, `sizes` the run-time sizes in order of name; `shared` and `private` are scratch
-memory, the latter `stride` bytes per thread; `parallel_for` is the pool's function.  Nothing else is needed from outside,
-so object code can be sent anywhere.
+`arguments` holds the buffers' addresses, `sizes` the run-time sizes in order of name; `shared` and `private` are
+scratch memory, the latter `stride` bytes per thread; `parallel_for` is the pool's function.  Nothing else is needed
+from outside, so object code can be sent anywhere.
 """
 
 from __future__ import annotations
@@ -75,7 +75,14 @@ class _Generator:
     def run(self) -> Code:
         names = [f"%b{n}" for n in range(len(self.lowered.parameters))]
         size_names = [f"%s{n}" for n in range(len(self.sizes))]
-        scalars = [*(f"i64 {s}" for s in size_names), "ptr %shared", "ptr %private", "i64 %stride", "ptr %pool", "i64 %threads"]
+        scalars = [
+            *(f"i64 {s}" for s in size_names),
+            "ptr %shared",
+            "ptr %private",
+            "i64 %stride",
+            "ptr %pool",
+            "i64 %threads",
+        ]
         main = Function("main", [*(f"ptr noalias nonnull {n}" for n in names), *scalars], self.module)
         places = {b.name: Place(b, n, BYTES[b.dtype]) for b, n in zip(self.lowered.parameters, names, strict=True)}
         for v, n in zip(self.sizes, size_names, strict=True):
@@ -83,10 +90,13 @@ class _Generator:
         _Body(self, main, places, inside=False).statement(self.lowered.body)
         self.module.functions.append(main.text())
         self.module.functions.append(self._entry(names, size_names))
-        return Code(self.module.text(), "kernel", self.shared.used, self.private.used, tuple(v.name for v in self.sizes))
+        return Code(
+            self.module.text(), "kernel", self.shared.used, self.private.used, tuple(v.name for v in self.sizes)
+        )
 
     def _entry(self, names: list[str], size_names: list[str]) -> str:
-        lines = ["define void @kernel(ptr %args, ptr %sizes, ptr %shared, ptr %private, i64 %stride, ptr %pool, i64 %threads) #0 {"]
+        parameters = "ptr %args, ptr %sizes, ptr %shared, ptr %private, i64 %stride, ptr %pool, i64 %threads"
+        lines = [f"define void @kernel({parameters}) #0 {{"]
         for n, name in enumerate(names):
             lines += [f"  %p{n} = getelementptr ptr, ptr %args, i64 {n}", f"  {name} = load ptr, ptr %p{n}"]
         for n, name in enumerate(size_names):
@@ -182,7 +192,9 @@ class _Body:
             terms.append(self.w.spread(self.w.write(found.term), dtype, width))
         type_ = self.w.type(dtype, width)
         while len(terms) > 1:
-            pairs = [self.w.operate(found.op, a, b, dtype, type_) for a, b in zip(terms[::2], terms[1::2], strict=False)]
+            pairs = [
+                self.w.operate(found.op, a, b, dtype, type_) for a, b in zip(terms[::2], terms[1::2], strict=False)
+            ]
             terms = pairs + terms[len(pairs) * 2 :]
         self.w.join(store.buffer, store.indices, found.op, terms[0])
         self.w.lanes = None
@@ -222,13 +234,25 @@ class _Body:
         numbers = [f"%v{n}" for n in range(len(live))]
         inner = Function(
             name,
-            [*(f"ptr noalias nonnull align {p.align} {n}" for p, n in zip(places, pointers, strict=True)),
-             *(f"i64 {n}" for n in numbers), "i64 %stride", "ptr %private", "i64 %begin", "i64 %end", "i64 %slot"],
+            [
+                *(f"ptr noalias nonnull align {p.align} {n}" for p, n in zip(places, pointers, strict=True)),
+                *(f"i64 {n}" for n in numbers),
+                "i64 %stride",
+                "ptr %private",
+                "i64 %begin",
+                "i64 %end",
+                "i64 %slot",
+            ],
             self.g.module,
         )
         inner.env = {v: form for v, form in self.f.env.items() if not form.terms}
         inner.env.update({v: Linear(0, ((n, 1),)) for v, n in zip(live, numbers, strict=True)})
-        body = _Body(self.g, inner, {p.buffer.name: Place(p.buffer, n, p.align) for p, n in zip(places, pointers, strict=True)}, inside=True)
+        body = _Body(
+            self.g,
+            inner,
+            {p.buffer.name: Place(p.buffer, n, p.align) for p, n in zip(places, pointers, strict=True)},
+            inside=True,
+        )
 
         def iterate(i: str) -> None:
             inner.env[s.var] = Linear(0, ((i, 1),))
@@ -293,7 +317,10 @@ def _trampoline(name: str, pointers: int, numbers: int) -> str:
 def _vectorizable(s: Stmt, v: Var) -> bool:
     """Whether a body can run in lanes: no control flow that differs between them, no store that all of them share."""
     if isinstance(s, Store):
-        if any(isinstance(x, Select) and _index_condition(x.condition) and v in variables(x.condition) for x in walk(s.value)):
+        if any(
+            isinstance(x, Select) and _index_condition(x.condition) and v in variables(x.condition)
+            for x in walk(s.value)
+        ):
             return False
         if any(v in variables(i) for i in s.indices):
             return True

@@ -40,12 +40,16 @@ class Lowered:
 def lower(program: Program, target: Target) -> Lowered:
     """The program as plain loops for a target; its knobs must have become numbers."""
     if program.knobs:
-        raise BuildError(f"{program.name} still has knobs: {', '.join(program.knobs)}; give them values with substitute()")
+        raise BuildError(
+            f"{program.name} still has knobs: {', '.join(program.knobs)}; give them values with substitute()"
+        )
     if program.assumptions:
         raise BuildError(f"{program.name} assumes {', '.join(f'{a!r}' for a in program.assumptions)} of run-time sizes")
     for lp in program.loops.values():
         if "." in lp.kind:
-            raise BuildError(f"{program.name}: loop '{lp.name}' is bound to {lp.kind}, which target {target.cpu} does not have")
+            raise BuildError(
+                f"{program.name}: loop '{lp.name}' is bound to {lp.kind}, which target {target.cpu} does not have"
+            )
     body = flatten(program)
     body = place_buffers(program, body)
     body = partition(body)

@@ -221,7 +221,9 @@ def _bound(c: Expr, v: Var, inner: dict[Var, Expr], facts: Facts) -> _Bound | No
         return None
     worst, best = facts.lower(rest, inner), facts.upper(rest, inner)
     if scale > 0:
-        return _Bound(c, True, floordiv(-worst + (scale - 1), _const(scale)), floordiv(-best + (scale - 1), _const(scale)))
+        return _Bound(
+            c, True, floordiv(-worst + (scale - 1), _const(scale)), floordiv(-best + (scale - 1), _const(scale))
+        )
     return _Bound(c, False, floordiv(worst, _const(-scale)) + 1, floordiv(best, _const(-scale)) + 1)
 
 

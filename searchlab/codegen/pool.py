@@ -103,6 +103,7 @@ out:
 # milliseconds. So a sleeper that is about to be called is forbidden the caller's CPU until it is awake. Both functions
 # run under the mutex of the mailbox; where moving threads is not possible they do nothing.
 _PLACE = """
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare i32 @sched_getcpu()
 declare i32 @pthread_getaffinity_np(ptr, i64, ptr)
 declare i32 @pthread_setaffinity_np(ptr, i64, ptr)
@@ -126,8 +127,7 @@ save:
   br i1 %ok, label %move, label %out
 move:
   store i32 1, ptr %away.p
-  %all = load [128 x i8], ptr %mask
-  store [128 x i8] %all, ptr %elsewhere
+  call void @llvm.memcpy.p0.p0.i64(ptr %elsewhere, ptr %mask, i64 128, i1 false)
   %index = lshr i32 %cpu, 3
   %byte = getelementptr i8, ptr %elsewhere, i32 %index
   %shift = and i32 %cpu, 7

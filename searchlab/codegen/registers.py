@@ -41,7 +41,24 @@ MOST_VECTORS = 96
 
 def place_reductions(body: Stmt, target: Target) -> Stmt:
     """The body without Updates: accumulators in registers where they fit, inits before the loops elsewhere."""
-    return _Placer(target).visit(body, (), Facts())
+    return _Placer(target).visit(_lift(body), (), Facts())
+
+
+def _lift(s: Stmt) -> Stmt:
+    """Conditions that a loop does not change are asked once, around it."""
+    if isinstance(s, Store):
+        return s
+    if isinstance(s, Seq):
+        return Seq(tuple(map(_lift, s.body)))
+    body = _lift(s.body)
+    if isinstance(s, If) and isinstance(body, If):
+        return If(all_of((s.condition, body.condition)), body.body)
+    if isinstance(s, Loop) and isinstance(body, If):
+        parts = conditions(body.condition)
+        changing = all_of(c for c in parts if s.var in variables(c))
+        fixed = all_of(c for c in parts if s.var not in variables(c))
+        return _guarded(fixed, replace(s, body=_guarded(changing, body.body)))
+    return replace(s, body=body)
 
 
 @dataclass(frozen=True)
@@ -128,10 +145,8 @@ class _Placer:
                 return False
             if x.init is not None and lp.var not in x.space and lp.var not in carried:
                 return False
-        inside = {lp.var for lp in x.loops}
-        for s in x.path:
-            if isinstance(s, If) and variables(s.condition) & x.space & inside:
-                return False
+        if any(isinstance(s, If) and variables(s.condition) & x.space for s in x.path):
+            return False  # elements that the condition excludes must not be stored
         lanewise = any(lp.kind == "vectorized" and lp.var not in x.space for lp in x.loops)
         if lanewise and (identity(x.op, x.store.value.dtype) is None):
             return False
@@ -190,7 +205,9 @@ class _Placer:
     def later(self, x: _Sum, facts: Facts) -> bool:
         """Whether a loop further inside will keep this reduction in registers, and set it there."""
         return any(
-            lp.kind in ("serial", "unrolled") and self.fits(replace(x, path=x.path[x.path.index(lp) :]), lp) and lp.var in variables(x.first)
+            lp.kind in ("serial", "unrolled")
+            and self.fits(replace(x, path=x.path[x.path.index(lp) :]), lp)
+            and lp.var in variables(x.first)
             for lp in x.loops
         )
 
@@ -223,7 +240,7 @@ def as_sum(s: Store, path: tuple[Stmt, ...]) -> _Sum | None:
     term = value.b if value.a == own else value.a if value.b == own else None
     if term is None:
         return None
-    first, init = (s.first, s.init) if isinstance(s, Update) else (FALSE, None)
+    first, init = (s.first, s.init) if isinstance(s, Update) and s.first != FALSE else (FALSE, None)
     return _Sum(s, value.op, term, first, init, path)
 
 
@@ -247,7 +264,7 @@ def _only_touched_by(loop: Loop, store: Store) -> bool:
 
 
 def _injective(x: _Sum) -> bool:
-    """Whether different iterations of the tile loops mean different elements: they move through digits of the indices."""
+    """Whether different iterations of the tile loops mean different elements: they move through digits of indices."""
     tile = {lp.var: value_of(lp.extent) or 0 for lp in x.loops if lp.var in x.space}
     seen: set[Var] = set()
     for i in x.store.indices:
@@ -284,7 +301,7 @@ def _negation(first: Expr) -> Expr:
     for c in conditions(first):
         assert isinstance(c, Compare) and c.op == "eq"
         total = total + (c.a - c.b)
-    return ZERO < total
+    return total > ZERO
 
 
 def _replace_store(s: Stmt, old: Store, new: Store) -> Stmt:
@@ -306,19 +323,17 @@ def _init_nest(x: _Sum, facts: Facts) -> Stmt | None:
     guards = []
     inside = {lp.var for lp in x.loops}
     for lp in x.loops:
-        if lp.var not in x.space and lp.var not in carried:
+        if (lp.var not in x.space and lp.var not in carried) or (lp.var in x.space and variables(lp.extent) & carried):
             return None
     for s in x.path:
-        if isinstance(s, If):
-            reduces, moves = variables(s.condition) & carried & inside, variables(s.condition) & x.space & inside
-            if reduces and moves:
+        for c in conditions(s.condition) if isinstance(s, If) else ():
+            reduces = variables(c) & carried & inside
+            if reduces and variables(c) & x.space:
                 return None
             if not reduces:
-                guards.append(s.condition)
+                guards.append(c)
         if isinstance(s, Alloc) and s.buffer.name == x.store.buffer:
             return None
     first = facts.simplify(Substitution({v: ZERO for v in carried & inside})(x.first))
     body: Stmt = _guarded(all_of([*guards]), Store(x.store.buffer, x.store.indices, x.init))
     return _guarded(first, _nest([lp for lp in x.loops if lp.var in x.space], body)) if first != FALSE else Seq(())
-
-

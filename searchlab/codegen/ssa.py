@@ -1,7 +1,7 @@
 """LLVM IR text with scopes: each loop is a scope, and index arithmetic goes to the outermost scope that can hold it.
 
-Offsets are linear forms: an integer plus integer multiples of SSA values.  Unrolled loops only change the integer, so all
-copies of a statement share one pointer per loop nest and differ by a constant that the processor adds for free.
+Offsets are linear forms: an integer plus integer multiples of SSA values.  Unrolled loops only change the integer, so
+all copies of a statement share one pointer per loop nest and differ by a constant that the processor adds for free.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from searchlab.errors import BuildError
 from searchlab.ir.expr import Binary, Const, Expr, Poly, Var
 
 TYPES = {
-    "float32": "float", "float64": "double", "int8": "i8", "uint8": "i8", "int32": "i32", "int64": "i64", "index": "i64",
-    "bool": "i1",
+    "float32": "float", "float64": "double", "int8": "i8", "uint8": "i8", "int32": "i32", "int64": "i64",
+    "index": "i64", "bool": "i1",
 }  # fmt: skip
 BYTES = {"float32": 4, "float64": 8, "int8": 1, "uint8": 1, "int32": 4, "int64": 8}
 
@@ -114,7 +114,8 @@ class Function:
         raise BuildError(f"'{e}' is no index")
 
     def _linear_poly(self, e: Poly) -> Linear:
-        const, terms = 0, {}
+        const = 0
+        terms: dict[str, int] = {}
         for monomial, coefficient in e.terms:
             product = Linear(coefficient)
             for atom in monomial:
@@ -174,7 +175,11 @@ class Function:
         for name, c in self._by_depth(form.terms):
             term = name if c == 1 else self.hoist(f"mul nsw i64 {name}, {c}", name)
             base = self.hoist(f"getelementptr inbounds {element}, ptr {base}, i64 {term}", base, term)
-        return base if not form.const else self.hoist(f"getelementptr inbounds {element}, ptr {base}, i64 {form.const}", base)
+        return (
+            base
+            if not form.const
+            else self.hoist(f"getelementptr inbounds {element}, ptr {base}, i64 {form.const}", base)
+        )
 
     def _by_depth(self, terms: tuple[tuple[str, int], ...]) -> list[tuple[str, int]]:
         return sorted(terms, key=lambda t: (self.depth.get(t[0], 0), t[0])) if len(terms) > 1 else list(terms)

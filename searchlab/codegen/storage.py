@@ -108,13 +108,15 @@ def _depth(path: Path, home: Stmt) -> int:
     return next(n for n, s in enumerate(path) if s is home) + (1 if isinstance(home, Loop) else 0)
 
 
-def _interval(buffer: Buffer, d: int, found: list[tuple[Path, tuple[Expr, ...]]], home: Stmt, outside: dict[Var, Expr]) -> tuple[Expr, Expr]:
+def _interval(
+    buffer: Buffer, d: int, found: list[tuple[Path, tuple[Expr, ...]]], home: Stmt, outside: dict[Var, Expr]
+) -> tuple[Expr, Expr]:
     """The part of one dimension that is touched in one iteration of `home`: lowest index and extent."""
     whole = buffer.shape[d]
     low: Expr | None = None
     high: Expr | None = None
     for path, indices in found:
-        inside = {lp.var: lp.extent for lp in path[_depth(path, home):] if isinstance(lp, Loop)}
+        inside = {lp.var: lp.extent for lp in path[_depth(path, home) :] if isinstance(lp, Loop)}
         facts = Facts({**outside, **inside})
         a, b = facts.simplify(facts.lower(indices[d], inside)), facts.simplify(facts.upper(indices[d], inside))
         if low is None or high is None:
@@ -141,5 +143,3 @@ def _swap(root: Stmt, old: Stmt, new: Stmt) -> Stmt:
     if isinstance(root, (Loop, If, Alloc)):
         return replace(root, body=_swap(root.body, old, new))
     return root
-
-

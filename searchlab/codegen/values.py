@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from searchlab.codegen import vecmath
-from searchlab.codegen.storage import flat_index
 from searchlab.codegen.ssa import BYTES, TYPES, Function, Linear
+from searchlab.codegen.storage import flat_index
 from searchlab.errors import BuildError
 from searchlab.ir.expr import (
     BOOL,
@@ -194,7 +194,12 @@ class Writer:
         return Value(self.f.let(f"icmp {test} {type_} {x}, {y}"), n)
 
     def select(self, e: Select) -> Value:
-        if self._moves_with_lanes(e.condition) and any(True for _ in loads(e.a)) and e.condition.dtype == BOOL and self._on_index(e.condition):
+        if (
+            self._moves_with_lanes(e.condition)
+            and any(True for _ in loads(e.a))
+            and e.condition.dtype == BOOL
+            and self._on_index(e.condition)
+        ):
             return self.lane_by_lane(e.dtype, lambda: self.write(e).text)
         condition = self.condition(e.condition)
         if condition.lanes > 1 or not self._on_index(e.condition):
@@ -268,11 +273,18 @@ class Writer:
     def _load_strided(self, e: Load, stride: int | None) -> Value:
         assert self.lanes is not None
         n = self.lanes.count
-        form = self.f.linear(self.offset(e.buffer, e.indices))
-        key = (e.buffer, form, n, stride)
+        offset = self.offset(e.buffer, e.indices)
+        form = self.f.linear(offset)
+        # where the lanes go is told by the first one's place only if the stride is known
+        where = stride if stride is not None else (offset, *((v, self.f.env[v]) for v in variables(offset)))
+        key = (e.buffer, form, n, where)
         known = self.f.loaded.get(key)
         if known is None:
-            known = self._load_pairs(e, form, n) if stride == 2 and n > 1 else self.lane_by_lane(e.type, lambda: self.load(e).text).text
+            known = (
+                self._load_pairs(e, form, n)
+                if stride == 2 and n > 1
+                else self.lane_by_lane(e.type, lambda: self.load(e).text).text
+            )
             self.f.loaded[key] = known
         return Value(known, n)
 
@@ -307,7 +319,9 @@ class Writer:
         """What is known of an address: buffers of our own begin on cache lines, everything else on elements."""
         size = BYTES[place.buffer.dtype]
         best = size * lanes if lanes & (lanes - 1) == 0 else size
-        while best > size and (place.align % best or (form.const * size) % best or any(c * size % best for _, c in form.terms)):
+        while best > size and (
+            place.align % best or (form.const * size) % best or any(c * size % best for _, c in form.terms)
+        ):
             best //= 2
         return best
 
@@ -373,7 +387,9 @@ class Writer:
         while lanes > 1:
             type_, half = self.type(dtype, lanes), lanes // 2
             low, high = (", ".join(f"i32 {start + n}" for n in range(half)) for start in (0, half))
-            a, b = (self.f.let(f"shufflevector {type_} {vector}, {type_} poison, <{half} x i32> <{m}>") for m in (low, high))
+            a, b = (
+                self.f.let(f"shufflevector {type_} {vector}, {type_} poison, <{half} x i32> <{m}>") for m in (low, high)
+            )
             narrow = f"<{half} x {TYPES[dtype]}>"
             vector, lanes = self.operate(op, a, b, dtype, narrow), half
             if half == 1:

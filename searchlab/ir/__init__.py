@@ -22,7 +22,7 @@ from searchlab.ir.rewrite import from_json, to_json
 from searchlab.ir.verify import verify
 
 __all__ = [
-    "Block", "Buffer", "Builder", "Expr", "Facts", "Iter", "Loop", "Program", "Seq", "Store", "Tensor", "Var", "call", "cast",
-    "ceildiv", "const", "from_json", "index", "interpret", "knob", "largest", "maximum", "minimum", "select", "size",
-    "smallest", "to_json", "total", "verify",
+    "Block", "Buffer", "Builder", "Expr", "Facts", "Iter", "Loop", "Program", "Seq", "Store", "Tensor", "Var", "call",
+    "cast", "ceildiv", "const", "from_json", "index", "interpret", "knob", "largest", "maximum", "minimum", "select",
+    "size", "smallest", "to_json", "total", "verify",
 ]  # fmt: skip

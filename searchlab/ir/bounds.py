@@ -194,8 +194,12 @@ class Facts:
         if self.proves(condition):
             return TRUE
         if isinstance(condition, Compare):
-            negation = {"lt": ("le", condition.b, condition.a), "le": ("lt", condition.b, condition.a)}.get(condition.op)
+            negation = {"lt": ("le", condition.b, condition.a), "le": ("lt", condition.b, condition.a)}.get(
+                condition.op
+            )
             if negation and self.proves(compare(*negation)):
+                return FALSE
+            if condition.op == "eq" and self.proves(compare("ne", condition.a, condition.b)):
                 return FALSE
         return condition
 
@@ -230,7 +234,7 @@ class Facts:
 
 
 def _shift_to_zero(e: Expr) -> Expr:
-    """Knobs and sizes are at least 1: written as 1 + x with x >= 0, nonnegative coefficients mean nonnegative values."""
+    """Knobs and sizes are at least 1: written as 1 + x with x >= 0, no negative coefficient means no negative value."""
     symbols = {v: v + 1 for v in variables(e) if v.role != "iter"}
     if not symbols or not isinstance(e, Poly):
         return e
@@ -261,4 +265,3 @@ def _join_divisions(e: Poly) -> Expr:
 def facts(extents: Ranges | None = None, assumptions: Iterable[Expr] = ()) -> Facts:
     """Facts from extents and assumptions."""
     return Facts(dict(extents or {}), tuple(assumptions))
-

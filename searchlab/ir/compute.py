@@ -1,10 +1,10 @@
 """Writing a computation: a Builder collects inputs, reduction axes and stages into a Program.
 
-    b = Builder("matmul")
-    A, B = b.input("A", (m, k)), b.input("B", (k, n))
-    r = b.axis("r", k)
-    C = b.compute("C", (m, n), lambda i, j: total(A[i, r] * B[r, j], r))
-    program = b.program(C)
+b = Builder("matmul")
+A, B = b.input("A", (m, k)), b.input("B", (k, n))
+r = b.axis("r", k)
+C = b.compute("C", (m, n), lambda i, j: total(A[i, r] * B[r, j], r))
+program = b.program(C)
 """
 
 from __future__ import annotations
@@ -117,7 +117,9 @@ class Builder:
         """A stage: the element at the function's arguments is the function's value; the arguments name the loops."""
         names = list(inspect.signature(body).parameters)
         if len(names) != len(shape):
-            raise IRError(f"{self.name}: stage '{name}' has {len(shape)} dimensions, its function takes {len(names)} indices")
+            raise IRError(
+                f"{self.name}: stage '{name}' has {len(shape)} dimensions, its function takes {len(names)} indices"
+            )
         self._new(name)
         space = [Iter(Var(n), e, "space") for n, e in zip(names, self._shape(name, shape), strict=True)]
         value = body(*(it.var for it in space))
@@ -175,13 +177,19 @@ class Builder:
     def _check(self, block: Block, value: Expr) -> None:
         known = {it.var for it in block.iters}
         if len(known) != len(block.iters):
-            raise IRError(f"{self.name}: stage '{block.name}' uses an index name twice: {[i.var.name for i in block.iters]}")
+            raise IRError(
+                f"{self.name}: stage '{block.name}' uses an index name twice: {[i.var.name for i in block.iters]}"
+            )
         for v in sorted(variables(value) - known, key=lambda v: v.name):
             if v.role == "iter":
-                raise IRError(f"{self.name}: stage '{block.name}' uses '{v}', which it neither iterates nor reduces over")
+                raise IRError(
+                    f"{self.name}: stage '{block.name}' uses '{v}', which it neither iterates nor reduces over"
+                )
         for ld in loads(value):
             if ld.buffer not in self._inputs and ld.buffer not in self._stages:
-                raise IRError(f"{self.name}: stage '{block.name}' reads '{ld.buffer}', which is no tensor of this builder")
+                raise IRError(
+                    f"{self.name}: stage '{block.name}' reads '{ld.buffer}', which is no tensor of this builder"
+                )
 
 
 def _nest(block: Block, taken: set[str]) -> Stmt:

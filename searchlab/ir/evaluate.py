@@ -11,8 +11,8 @@ from searchlab.errors import IRError
 from searchlab.ir.expr import And, Binary, Compare, Const, Expr, Poly, Var
 
 _OPS: dict[str, Any] = {
-    "floordiv": lambda a, b: a // b, "mod": lambda a, b: a % b, "min": np.minimum, "max": np.maximum, "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b, "eq": lambda a, b: a == b, "ne": lambda a, b: a != b,
+    "floordiv": lambda a, b: a // b, "mod": lambda a, b: a % b, "min": np.minimum, "max": np.maximum,
+    "lt": lambda a, b: a < b, "le": lambda a, b: a <= b, "eq": lambda a, b: a == b, "ne": lambda a, b: a != b,
 }  # fmt: skip
 
 

@@ -1,12 +1,13 @@
 """Expressions: one kind for loop indices, tile-size symbols, run-time sizes and tensor values.
 
-Index arithmetic is kept in a canonical form (a polynomial over variables and indivisible atoms such as `x // b`), so that
-equal indices are equal objects and integers fold away the moment they replace symbols.  Tensor values keep the order in
-which they were written, because floating-point arithmetic does not commute with rearrangement.
+Index arithmetic is kept in a canonical form (a polynomial over variables and indivisible atoms such as `x // b`), so
+that equal indices are equal objects and integers fold away the moment they replace symbols.  Tensor values keep the
+order in which they were written, because floating-point arithmetic does not commute with rearrangement.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Union
@@ -32,7 +33,7 @@ class Expr:
 
     def __hash__(self) -> int:
         try:
-            return self._hash  # type: ignore[attr-defined, no-any-return]
+            return self._hash  # type: ignore[attr-defined, no-any-return, unused-ignore]
         except AttributeError:
             _set(self, "_hash", hash((type(self).__name__, *self._fields())))
             return self._hash  # type: ignore[attr-defined, no-any-return]
@@ -45,7 +46,7 @@ class Expr:
             return True
         if type(self) is not type(other) or hash(self) != hash(other):
             return False
-        return self._fields() == other._fields()  # type: ignore[attr-defined, no-any-return]
+        return self._fields() == other._fields()
 
     @property
     def dtype(self) -> str:
@@ -315,7 +316,7 @@ def index(value: Like) -> Expr:
         return value
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise IRError(f"expected an integer or an index expression, got {value!r}")
-    return Const(value.__index__())
+    return Const(operator.index(value))  # type: ignore[arg-type]
 
 
 def const(value: int | float, dtype: str) -> Const:
@@ -419,7 +420,7 @@ def divide(a: Expr, b: Expr) -> tuple[Expr, Expr]:
     divisor = poly(b)
     if len(divisor) != 1:
         return (ONE, ZERO) if a == b else (ZERO, a)
-    (atoms, coefficient), = divisor.items()
+    ((atoms, coefficient),) = divisor.items()
     quotient: dict[Monomial, int] = {}
     rest: dict[Monomial, int] = {}
     for monomial, c in poly(a).items():
@@ -663,7 +664,7 @@ def substitute(e: Expr, mapping: Mapping[Var, Expr]) -> Expr:
 class Substitution:
     """Replaces variables, remembering what it has seen: programs share most of their subexpressions."""
 
-    def __init__(self, mapping: Mapping[Var, Expr]) -> None:
+    def __init__(self, mapping: Mapping[Any, Expr]) -> None:
         self.mapping = mapping
         self._memo: dict[Expr, Expr] = dict(mapping)
 

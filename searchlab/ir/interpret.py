@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from searchlab.errors import IRError
+from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import (
     TRUE,
     And,
@@ -28,8 +29,6 @@ from searchlab.ir.expr import (
     Select,
     Var,
     all_of,
-    substitute,
-    value_of,
 )
 from searchlab.ir.program import Alloc, Block, If, Loop, Program, Seq, Stmt, Store
 
@@ -38,25 +37,28 @@ _COMPARE = {"lt": "<", "le": "<=", "eq": "==", "ne": "!="}
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%"}
 
 
-def interpret(program: Program, inputs: Mapping[str, Array], sizes: Mapping[str, int] | None = None) -> dict[str, Array]:
+def interpret(
+    program: Program, inputs: Mapping[str, Array], sizes: Mapping[str, int] | None = None
+) -> dict[str, Array]:
     """The outputs of a program whose symbols are all known (run-time sizes given by `sizes`)."""
     program = program.substitute(dict(sizes)) if sizes else program
     if program.symbols:
         raise IRError(f"{program.name} still has symbols: {', '.join(v.name for v in program.symbols)}")
     arrays = {}
     for name, b in program.buffers.items():
-        shape = tuple(value_of(e) for e in b.shape)
+        shape = tuple(int(evaluate(e, {})) for e in b.shape)
         if name in program.inputs:
             arrays[name] = np.asarray(inputs[name], dtype=b.dtype)
             if arrays[name].shape != shape:
                 raise IRError(f"{program.name}: input '{name}' has shape {arrays[name].shape}, expected {shape}")
         else:
             arrays[name] = np.full(shape, 99, dtype=b.dtype)  # visible if a program reads what it never wrote
-    source = "def run(_b, _math, _cast):\n" + "".join(f"  {n} = _b[{n!r}]\n" for n in arrays) + _stmt(program.body, "  ")
+    names = "".join(f"  {n} = _b[{n!r}]\n" for n in arrays)
+    source = f"def run(_b, _math, _cast, _full):\n{names}{_stmt(program.body, '  ')}"
     scope: dict[str, Any] = {}
     exec(compile(source, f"<{program.name}>", "exec"), scope)
     with np.errstate(over="ignore"):
-        scope["run"](arrays, _FUNCTIONS, _cast)
+        scope["run"](arrays, _FUNCTIONS, _cast, np.full)
     return {name: arrays[name] for name in program.outputs}
 
 
@@ -93,7 +95,7 @@ def _stmt(s: Stmt, indent: str) -> str:
         return f"{indent}if {_expr(s.condition)}:\n{_stmt(s.body, deeper)}"
     if isinstance(s, Alloc):
         shape = f"({''.join(_expr(e) + ',' for e in s.buffer.shape)})"
-        return f"{indent}{s.buffer.name} = __import__('numpy').full({shape}, 99, '{s.buffer.dtype}')\n{_stmt(s.body, indent)}"
+        return f"{indent}{s.buffer.name} = _full({shape}, 99, '{s.buffer.dtype}')\n{_stmt(s.body, indent)}"
     return _block(s, indent)
 
 
@@ -155,5 +157,3 @@ def _const(e: Const) -> str:
     if e.type not in ("index", "float64"):
         return f"_cast({e.value!r}, '{e.type}')" if e.type != "float32" else repr(e.value)
     return repr(e.value)
-
-

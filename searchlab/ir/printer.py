@@ -123,7 +123,10 @@ def stmt_lines(s: Stmt, indent: str = "") -> Iterator[str]:
 
 
 def _block_lines(b: Block, indent: str) -> Iterator[str]:
-    bound = [(it, f"{it.var.name}<{expr_text(it.extent)} = {expr_text(x)}") for it, x in zip(b.iters, b.bindings, strict=True)]
+    bound = [
+        (it, f"{it.var.name}<{expr_text(it.extent)} = {expr_text(x)}")
+        for it, x in zip(b.iters, b.bindings, strict=True)
+    ]
     space = ", ".join(t for it, t in bound if it.kind == "space")
     reduce = ", ".join(t for it, t in bound if it.kind == "reduce")
     signature = space + (f"; {reduce}" if reduce else "")

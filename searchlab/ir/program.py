@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, Union
+from typing import Any, Literal
 
 from searchlab.errors import IRError
 from searchlab.ir.bounds import Facts
@@ -74,7 +74,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One computation: `init` runs at the first reduce iteration, `body` at every one, both only where `predicate` holds."""
+    """One computation: `init` runs at the first reduce iteration, `body` at each, both only where `predicate` holds."""
 
     name: str
     iters: tuple[Iter, ...]
@@ -112,7 +112,7 @@ class Alloc:
     body: Stmt
 
 
-Stmt = Union[Store, Seq, Loop, Block, If, Alloc]
+Stmt = Store | Seq | Loop | Block | If | Alloc
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,4 +298,3 @@ def map_expressions(s: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
     init = map_expressions(s.init, f) if s.init is not None else None
     iters = tuple(Iter(it.var, f(it.extent), it.kind) for it in s.iters)
     return Block(s.name, iters, tuple(f(b) for b in s.bindings), body, init, f(s.predicate), s.annotations)  # type: ignore[arg-type]
-

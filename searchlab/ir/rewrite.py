@@ -18,13 +18,14 @@ from searchlab.ir.program import Buffer, Layout, Program, Stmt, map_expressions
 def substitute_program(program: Program, values: Mapping[str, int]) -> Program:
     """The program with integers in place of symbols."""
     mapping = _mapping(program, values)
-    put = Substitution(mapping)  # type: ignore[arg-type]
+    put = Substitution(mapping)
     left = []
     for assumption in program.assumptions:
         now = put(assumption)
         if now == FALSE:
-            chosen = ", ".join(f"{v.name}={values[v.name]}" for v in sorted(_expr.variables(assumption), key=str)
-                               if v.name in values)
+            chosen = ", ".join(
+                f"{v.name}={values[v.name]}" for v in sorted(_expr.variables(assumption), key=str) if v.name in values
+            )
             raise ConstraintError(f"{program.name}: {chosen} breaks '{assumption}', which the schedule relies on")
         if now != TRUE:
             left.append(now)
@@ -39,7 +40,7 @@ def substitute_program(program: Program, values: Mapping[str, int]) -> Program:
 
 
 def _settle(s: Stmt, facts: Facts) -> Stmt:
-    """Conditions that the numbers decide are dropped, so that a tile that fits leaves no trace of having been a symbol."""
+    """Conditions that the numbers decide are dropped: a tile that fits leaves no trace of having been a symbol."""
     if isinstance(s, _program.Block):
         inner = facts.having({it.var: it.extent for it in s.iters})
         if s.predicate != TRUE:
@@ -58,14 +59,12 @@ def _put_buffer(buffer: Buffer, put: Substitution) -> Buffer:
 
 
 def _put_annotations(s: Stmt, put: Substitution) -> Stmt:
-    def visit(x: Stmt) -> Stmt:
-        x = _program.map_children(x, visit)  # type: ignore[assignment]
-        if getattr(x, "annotations", None):
-            new = tuple((k, put(v) if isinstance(v, Expr) else v) for k, v in x.annotations)  # type: ignore[union-attr]
-            return dataclasses.replace(x, annotations=new)  # type: ignore[call-arg]
-        return x
-
-    return visit(s)
+    new = _program.map_children(s, lambda child: _put_annotations(child, put))
+    assert new is not None
+    if isinstance(new, (_program.Loop, _program.Block)) and new.annotations:
+        notes = tuple((k, put(v) if isinstance(v, Expr) else v) for k, v in new.annotations)
+        return dataclasses.replace(new, annotations=notes)
+    return new
 
 
 def _mapping(program: Program, values: Mapping[str, int]) -> dict[Var, Expr]:
@@ -113,9 +112,9 @@ def rename_buffer(s: Stmt, old: str, new: str) -> Stmt:
 _CLASSES = {
     c.__name__: c
     for c in (
-        _expr.Const, _expr.Var, _expr.Poly, _expr.Binary, _expr.Compare, _expr.And, _expr.Select, _expr.Cast, _expr.Call,
-        _expr.Load, _program.Buffer, _program.Iter, _program.Store, _program.Seq, _program.Loop, _program.Block,
-        _program.If, _program.Alloc, _program.Layout, _program.Program,
+        _expr.Const, _expr.Var, _expr.Poly, _expr.Binary, _expr.Compare, _expr.And, _expr.Select, _expr.Cast,
+        _expr.Call, _expr.Load, _program.Buffer, _program.Iter, _program.Store, _program.Seq, _program.Loop,
+        _program.Block, _program.If, _program.Alloc, _program.Layout, _program.Program,
     )
 }  # fmt: skip
 
@@ -164,4 +163,13 @@ def from_json(text: str) -> Program:
     return program
 
 
-__all__ = ["decode", "encode", "from_json", "rename_buffer", "substitute", "substitute_program", "substitute_stmt", "to_json"]
+__all__ = [
+    "decode",
+    "encode",
+    "from_json",
+    "rename_buffer",
+    "substitute",
+    "substitute_program",
+    "substitute_stmt",
+    "to_json",
+]

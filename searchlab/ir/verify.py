@@ -14,12 +14,9 @@ from searchlab.ir.expr import BOOL, INDEX, Expr, Load, Var, variables, walk
 from searchlab.ir.program import (
     LOOP_KINDS,
     THREAD_AXES,
-    Alloc,
     Block,
-    If,
     Loop,
     Program,
-    Seq,
     Stmt,
     Store,
     children,
@@ -67,18 +64,18 @@ class _Verifier:
             self.ready |= set(written(s))
         elif isinstance(s, Store):
             self.check_store(s)
-        elif isinstance(s, (Seq, If, Alloc)):
+        else:
             for child in children(s):
                 self.visit(child, scope, loops)
-        else:
-            self.fail(f"unknown statement {type(s).__name__}")
 
     def check_loop(self, loop: Loop) -> None:
         if loop.name in self.loops:
             self.fail(f"two loops are called '{loop.name}'")
         self.loops.add(loop.name)
         if loop.kind not in LOOP_KINDS and loop.kind not in THREAD_AXES:
-            self.fail(f"loop '{loop.name}' has unknown kind '{loop.kind}'; known: {', '.join(LOOP_KINDS + THREAD_AXES)}")
+            self.fail(
+                f"loop '{loop.name}' has unknown kind '{loop.kind}'; known: {', '.join(LOOP_KINDS + THREAD_AXES)}"
+            )
 
     def check_block(self, b: Block, scope: dict[Var, str], loops: dict[Var, Loop]) -> None:
         if b.name in self.blocks:
@@ -90,7 +87,9 @@ class _Verifier:
             if it.kind == "reduce":
                 for v in variables(binding):
                     if v in loops and (loops[v].kind == "parallel" or loops[v].kind.startswith("blockIdx")):
-                        self.fail(f"block '{b.name}': reduction '{it.var}' is bound to parallel loop '{v}'; use rfactor first")
+                        self.fail(
+                            f"block '{b.name}': reduction '{it.var}' is bound to parallel loop '{v}'; use rfactor first"
+                        )
 
     def check_store(self, s: Store) -> None:
         buffer = self.program.buffers.get(s.buffer)

@@ -36,10 +36,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What the body of a primitive returns: the new program and the names of the loops, block or buffer it made."""
+    """What the body of a primitive returns: the new program and the names of the loops, block or buffer it made.
+
+    `recorded` replaces arguments in the trace that cannot be written down as they were given, such as a function.
+    """
 
     program: Program
     names: tuple[str, ...] = ()
+    recorded: tuple[tuple[str, Any], ...] = ()
 
 
 def check(condition: bool, message: str) -> None:
@@ -64,10 +68,11 @@ def primitive(function: Callable[Concatenate[Program, P], Made]) -> Callable[Con
             verify(made.program)
         except (ScheduleError, IRError) as e:
             raise ScheduleError(f"{name}: {e}") from e
-        arguments = tuple((k, _freeze(v)) for k, v in list(bound.arguments.items())[1:])
+        given = dict(list(bound.arguments.items())[1:]) | dict(made.recorded)
+        arguments = tuple((k, _freeze(v)) for k, v in given.items())
         return replace(made.program, trace=(*program.trace, Step(name, arguments, made.names)))
 
-    PRIMITIVES[name] = run  # type: ignore[assignment]
+    PRIMITIVES[name] = run
     run.__signature__ = signature.replace(return_annotation="Program")  # type: ignore[attr-defined]
     return run  # type: ignore[return-value]
 
@@ -106,7 +111,9 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> str:
     """The message for a name that does not exist, with the nearest that does."""
     names = list(known)
     near = difflib.get_close_matches(str(name), names, 1)
-    return f"there is no {kind} '{name}'" + (f" (nearest: '{near[0]}')" if near else "") + f"; known: {', '.join(names)}"
+    return (
+        f"there is no {kind} '{name}'" + (f" (nearest: '{near[0]}')" if near else "") + f"; known: {', '.join(names)}"
+    )
 
 
 def find_loop(program: Program, name: str) -> Loop:
@@ -126,7 +133,7 @@ def path_to(root: Stmt, target: Stmt) -> list[Stmt]:
     if root is target:
         return [root]
     for child in children(root):
-        if (below := path_to(child, target)) :
+        if below := path_to(child, target):
             return [root, *below]
     return []
 
@@ -167,7 +174,7 @@ def replaced(program: Program, old: Stmt, new: Stmt) -> Stmt:
 
 def rewrite_nest(s: Stmt, mapping: dict[Var, Expr], facts: Facts) -> Stmt:
     """The statement with loop variables replaced in bindings, predicates and extents, then simplified."""
-    put = Substitution(mapping)  # type: ignore[arg-type]
+    put = Substitution(mapping)
 
     def change(e: Expr) -> Expr:
         return facts.simplify(put(e)) if variables(e) & mapping.keys() else e

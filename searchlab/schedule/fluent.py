@@ -1,10 +1,10 @@
 """Schedule: the primitives as methods on a program that is replaced step by step, returning the names they made.
 
-    s = Schedule(workload.program)
-    i, j, k = s.loops("C")
-    i0, i1 = s.split(i, [None, 6], tail=True)
-    s.vectorize(j)
-    program = s.program
+s = Schedule(workload.program)
+i, j, k = s.loops("C")
+i0, i1 = s.split(i, [None, 6], tail=True)
+s.vectorize(j)
+program = s.program
 """
 
 from __future__ import annotations

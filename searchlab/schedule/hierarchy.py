@@ -7,18 +7,31 @@ from dataclasses import replace
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import ONE, TRUE, ZERO, Expr, Var, divide, from_poly, poly, variables
 from searchlab.ir.program import Block, Iter, Loop, Program
-from searchlab.schedule.core import Made, check, find_loop, fresh, is_leaf, leaves_in, path_to, primitive, replaced, swap
+from searchlab.schedule.core import (
+    Made,
+    check,
+    find_loop,
+    fresh,
+    is_leaf,
+    leaves_in,
+    path_to,
+    primitive,
+    replaced,
+    swap,
+)
 
 
 @primitive
 def blockize(program: Program, loop: str, name: str | None = None) -> Made:
     """Wrap a loop and all inside it into a block of its own.
 
-        for i_0: for i_1 in 4: S(i_0*4 + i_1)   =>   for i_0: block B(vo = i_0): for i_1 in 4: S(vo*4 + i_1)
+    for i_0: for i_1 in 4: S(i_0*4 + i_1)   =>   for i_0: block B(vo = i_0): for i_1 in 4: S(vo*4 + i_1)
     """
     lp = find_loop(program, loop)
     inside = list(leaves_in(lp))
-    check(len(inside) == 1 and is_leaf(inside[0]), f"loop '{loop}' holds {len(inside)} blocks; it must hold exactly one")
+    check(
+        len(inside) == 1 and is_leaf(inside[0]), f"loop '{loop}' holds {len(inside)} blocks; it must hold exactly one"
+    )
     b = inside[0]
     check(all(isinstance(s, Loop) for s in path_to(lp, b)[:-1]), f"loop '{loop}' holds a block of blocks")
     inner = {x.var: x.extent for x in path_to(lp, b) if isinstance(x, Loop)}

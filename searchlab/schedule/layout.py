@@ -47,7 +47,7 @@ Map = Callable[..., Sequence[Like]] | tuple[tuple[Var, ...], tuple[Expr, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _Digit:
-    """One new dimension: (x // low) % extent, where x is an old index or several fused; the leading digit has no extent."""
+    """One new dimension: (x // low) % extent, x an old index or several fused; the leading digit has no extent."""
 
     source: tuple[Var, ...]
     low: Expr
@@ -61,8 +61,8 @@ def transform_layout(program: Program, buffer: str, mapping: Map) -> Made:
         B[k, j]   =>   B[j // 16, k, j % 16]        with mapping = lambda k, j: (j // 16, k, j % 16)
 
     Each new index is an old one, or its quotient, rest, or rest of a quotient; neighbouring indices may be fused, as in
-    `lambda i, j: (i * n + j,)`.  The stage that fills the buffer then runs in the new order.  An input keeps its shape for the caller: it is packed before the kernel runs, once for a
-    constant weight that is bound to the kernel.
+    `lambda i, j: (i * n + j,)`.  The stage that fills the buffer then runs in the new order.  An input keeps its shape
+    for the caller: it is packed before the kernel runs, once for a constant weight that is bound to the kernel.
     """
     check(buffer in program.buffers, unknown("buffer", buffer, program.buffers))
     check(buffer not in program.outputs, f"'{buffer}' is an output, which keeps its shape; cache_write it first")
@@ -76,7 +76,7 @@ def transform_layout(program: Program, buffer: str, mapping: Map) -> Made:
     inverse, guard = _invert(digits, sizes, fresh_vars, buffer)
 
     def access(indices: tuple[Expr, ...], block: Block) -> tuple[Expr, ...]:
-        put = Substitution(dict(zip(olds, indices, strict=True)))  # type: ignore[arg-type]
+        put = Substitution(dict(zip(olds, indices, strict=True)))
         known = facts.having({it.var: it.extent for it in block.iters})
         return tuple(known.simplify(put(e)) for e in news)
 
@@ -91,7 +91,8 @@ def transform_layout(program: Program, buffer: str, mapping: Map) -> Made:
     if buffer in program.inputs:
         check(all(la.buffer != buffer for la in layouts), f"input '{buffer}' has been given another layout already")
         layouts = (*layouts, Layout(buffer, old, fresh_vars, inverse, guard))
-    return Made(program.with_body(body, buffers=buffers, layouts=layouts))
+    changed = program.with_body(body, buffers=buffers, layouts=layouts)
+    return Made(changed, recorded=(("mapping", (olds, news)),))
 
 
 def _evaluate(mapping: Map, rank: int, buffer: str) -> tuple[tuple[Var, ...], tuple[Expr, ...]]:
@@ -107,19 +108,14 @@ def _evaluate(mapping: Map, rank: int, buffer: str) -> tuple[tuple[Var, ...], tu
 
 
 def _digit(e: Expr, sizes: dict[Var, Expr], buffer: str) -> _Digit:
-    extent: Expr | None = None
-    inner = e
-    if isinstance(inner, Binary) and inner.op == "mod":
-        inner, extent = inner.a, inner.b
-    low: Expr = ONE
-    if isinstance(inner, Binary) and inner.op == "floordiv":
-        inner, low = inner.a, inner.b
+    inner, extent = (e.a, e.b) if isinstance(e, Binary) and e.op == "mod" else (e, None)
+    inner, low = (inner.a, inner.b) if isinstance(inner, Binary) and inner.op == "floordiv" else (inner, ONE)
     source = tuple(v for v in sizes if v in variables(inner))
     fused: Expr = ZERO
     for v in source:
         fused = fused * sizes[v] + v
-    message = f"'{e}' is no digit of an index of '{buffer}'; accepted: x, x // c, x % c, (x // c) % d, with x an index or fused ones"
-    check(bool(source) and inner == fused, message)
+    accepted = "x, x // c, x % c, (x // c) % d, with x an index or neighbouring ones fused"
+    check(bool(source) and inner == fused, f"'{e}' is no digit of an index of '{buffer}'; accepted: {accepted}")
     return _Digit(source, low, extent)
 
 
@@ -162,7 +158,10 @@ def _compose(parts: list[tuple[_Digit, Var]], whole: Expr, buffer: str) -> tuple
     while left:
         part = next((p for p in left if p[0].low == covered), None)
         names = ", ".join(v.name for v in parts[0][0].source)
-        check(part is not None, f"the mapping of '{buffer}' does not take '{names}' apart completely: no part begins at {covered}")
+        check(
+            part is not None,
+            f"the mapping of '{buffer}' does not take '{names}' apart completely: no part begins at {covered}",
+        )
         assert part is not None
         left.remove(part)
         digit, new = part
@@ -181,7 +180,10 @@ def _is_plain_copy(program: Program, b: Block) -> bool:
 
 
 def _rewrite_accesses(
-    program: Program, buffer: str, access: Callable[[tuple[Expr, ...], Block], tuple[Expr, ...]], refill: dict[str, Stmt]
+    program: Program,
+    buffer: str,
+    access: Callable[[tuple[Expr, ...], Block], tuple[Expr, ...]],
+    refill: dict[str, Stmt],
 ) -> Stmt:
     """Every access of the buffer in new indices; the stages in `refill` are exchanged as they stand."""
 
@@ -209,9 +211,11 @@ def _rewrite_accesses(
     return visit(program.body)
 
 
-def _reiterate(program: Program, b: Block, news: tuple[Var, ...], shape: tuple[Expr, ...], inverse: tuple[Expr, ...], guard: Expr) -> Stmt:
+def _reiterate(
+    program: Program, b: Block, news: tuple[Var, ...], shape: tuple[Expr, ...], inverse: tuple[Expr, ...], guard: Expr
+) -> Stmt:
     """The filling stage with one loop per new dimension; outside the old shape it stores zero."""
-    at = {v: e for v, e in zip(b.store.indices, inverse, strict=True)}
+    at = dict(zip(b.store.indices, inverse, strict=True))
     iters = tuple(Iter(Var(f"v{n}"), e) for n, e in enumerate(shape))
     to_iters = Substitution({u: it.var for u, it in zip(news, iters, strict=True)})
     put = Substitution({v: to_iters(e) for v, e in at.items()})
@@ -249,14 +253,20 @@ def pad(program: Program, block: str, multiples: Mapping[str, Like] | Sequence[t
     check(b.predicate == TRUE, f"block '{block}' has a predicate")
     check_perfect(program, b, nest, "pad")
     adds = b.store.buffer in read(b) and b.init is None
-    check(not adds, f"block '{block}' adds to '{b.store.buffer}', which another block has set; pad before decompose_reduction")
-    sizes = {it.var: ceildiv(it.extent, wanted[it.var.name]) * wanted[it.var.name] if it.var.name in wanted else it.extent
-             for it in b.iters}
+    check(
+        not adds,
+        f"block '{block}' adds to '{b.store.buffer}', which another block has set; pad before decompose_reduction",
+    )
+    sizes = {
+        it.var: ceildiv(it.extent, wanted[it.var.name]) * wanted[it.var.name] if it.var.name in wanted else it.extent
+        for it in b.iters
+    }
     grown = {it.var for it in b.iters if sizes[it.var] != it.extent}
+    recorded = (("multiples", tuple(wanted.items())),)
     if not grown:
-        return Made(program)
+        return Made(program, recorded=recorded)
     _check_padded_sum(b, grown)
-    return _padded(program, b, nest, sizes, grown)
+    return replace(_padded(program, b, nest, sizes, grown), recorded=recorded)
 
 
 def _check_padded_sum(b: Block, grown: set[Var]) -> None:
@@ -281,11 +291,16 @@ def _padded(program: Program, b: Block, nest: list[Loop], sizes: dict[Var, Expr]
         touched_dims = [i for i in ld.indices if variables(i) & grown]
         if not touched_dims:
             continue
-        check(all(isinstance(i, Var) for i in touched_dims), f"'{ld}' is not indexed by iteration variables alone, so it cannot be padded")
+        check(
+            all(isinstance(i, Var) for i in touched_dims),
+            f"'{ld}' is not indexed by iteration variables alone, so it cannot be padded",
+        )
         check(ld.buffer not in renamed, f"'{ld.buffer}' is read at several places")
         name = fresh(program, f"{ld.buffer}_pad")
-        shape = tuple(sizes[i] if isinstance(i, Var) and i in grown else s
-                      for i, s in zip(ld.indices, program.buffers[ld.buffer].shape, strict=True))
+        shape = tuple(
+            sizes[i] if isinstance(i, Var) and i in grown else s
+            for i, s in zip(ld.indices, program.buffers[ld.buffer].shape, strict=True)
+        )
         buffers[name] = replace(program.buffers[ld.buffer], name=name, shape=shape)
         stages.append(_copy(program, ld.buffer, program.buffers[ld.buffer].shape, name, shape, ld.type))
         renamed[ld.buffer] = name
@@ -295,7 +310,17 @@ def _padded(program: Program, b: Block, nest: list[Loop], sizes: dict[Var, Expr]
         name = fresh(program, f"{out}_pad")
         shape = tuple(sizes[i] for i in b.store.indices if isinstance(i, Var))
         buffers[name] = replace(program.buffers[out], name=name, shape=shape)
-        after.append(_copy(program, name, shape, out, program.buffers[out].shape, program.buffers[out].dtype, fresh(program, f"{out}_crop")))
+        after.append(
+            _copy(
+                program,
+                name,
+                shape,
+                out,
+                program.buffers[out].shape,
+                program.buffers[out].dtype,
+                fresh(program, f"{out}_crop"),
+            )
+        )
         renamed[out] = name
     inner = _with_buffers(b, renamed, sizes)
     body: Stmt = inner
@@ -316,8 +341,15 @@ def _with_buffers(b: Block, renamed: dict[str, str], sizes: dict[Var, Expr]) -> 
     return replace(b, iters=tuple(Iter(it.var, sizes[it.var], it.kind) for it in b.iters))
 
 
-def _copy(program: Program, source: str, source_shape: tuple[Expr, ...], target: str, shape: tuple[Expr, ...], dtype: str,
-          name: str | None = None) -> Stmt:
+def _copy(
+    program: Program,
+    source: str,
+    source_shape: tuple[Expr, ...],
+    target: str,
+    shape: tuple[Expr, ...],
+    dtype: str,
+    name: str | None = None,
+) -> Stmt:
     """Copies where source and target overlap, zero elsewhere in the target."""
     block = name or target
     iters = tuple(Iter(Var(f"v{n}"), e) for n, e in enumerate(shape))
@@ -329,5 +361,3 @@ def _copy(program: Program, source: str, source_shape: tuple[Expr, ...], target:
     for var, extent in reversed(loops):
         body = Loop(var, extent, body)
     return body
-
-

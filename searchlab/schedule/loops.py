@@ -11,7 +11,6 @@ from searchlab.ir.expr import ONE, TRUE, ZERO, Expr, Like, Var, all_of, ceildiv,
 from searchlab.ir.program import THREAD_AXES, Block, Loop, Program, Stmt, map_children
 from searchlab.schedule.core import (
     Made,
-    blocks_in,
     check,
     find_block,
     find_loop,
@@ -49,7 +48,9 @@ def split(
     combined: Expr = ZERO
     for var, extent in zip(fresh_vars, extents, strict=True):
         combined = combined * extent + var
-    assumptions = program.assumptions if assumption in (TRUE, *program.assumptions) else (*program.assumptions, assumption)
+    assumptions = (
+        program.assumptions if assumption in (TRUE, *program.assumptions) else (*program.assumptions, assumption)
+    )
     program = replace(program, assumptions=assumptions)
     facts = program.facts.having(dict(zip(fresh_vars, extents, strict=True)))
     body = rewrite_nest(old.body, {old.var: combined}, facts)
@@ -84,12 +85,17 @@ def _extents(loop: Loop, factors: Sequence[Like | None], tail: bool) -> tuple[li
     if None in given:
         left = ceildiv(loop.extent, product) if tail else loop.extent // product
         rest = loop.extent % product
-        check(tail or rest == ZERO or value_of(rest) is None, f"{product} does not divide {whole}; pass tail=True to round up")
+        check(
+            tail or rest == ZERO or value_of(rest) is None,
+            f"{product} does not divide {whole}; pass tail=True to round up",
+        )
         return [left if f is None else f for f in given], TRUE if tail else rest.equals(0), not tail or rest == ZERO
     same = product.equals(loop.extent)
     if tail:
-        check(product - loop.extent == ZERO or (value_of(product - loop.extent) or 0) >= 0,
-              f"factors {list(factors)} make {product}, which does not cover {whole}")
+        check(
+            product - loop.extent == ZERO or (value_of(product - loop.extent) or 0) >= 0,
+            f"factors {list(factors)} make {product}, which does not cover {whole}",
+        )
         return [f for f in given if f is not None], (loop.extent <= product), same == TRUE
     check(value_of(product - loop.extent) in (0, None), f"factors {list(factors)} make {product}, not {whole}")
     return [f for f in given if f is not None], same, True
@@ -108,7 +114,7 @@ def _guard(s: Stmt, condition: Expr) -> Stmt:
 def fuse(program: Program, *loops: str, name: str | None = None) -> Made:
     """Make one loop of several that are directly nested, outermost first.
 
-        for i in n: for j in m: S(i, j)   =>   for i_j in n*m: S(i_j // m, i_j % m)
+    for i in n: for j in m: S(i, j)   =>   for i_j in n*m: S(i_j // m, i_j % m)
     """
     check(len(loops) >= 2, "takes at least two loops")
     nest = [find_loop(program, n) for n in loops]
@@ -130,7 +136,7 @@ def fuse(program: Program, *loops: str, name: str | None = None) -> Made:
 def reorder(program: Program, *loops: str) -> Made:
     """Put loops of one nest into the given order; loops not named stay where they are.
 
-        for i: for j: S   =>   for j: for i: S
+    for i: for j: S   =>   for j: for i: S
     """
     check(len(loops) >= 2, "takes at least two loops")
     check(len(set(loops)) == len(loops), f"a loop occurs twice in {list(loops)}")
@@ -177,8 +183,10 @@ def _check_no_reduction(program: Program, loop: str, what: str) -> None:
     var = find_loop(program, loop).var
     for b in leaves_in(program.loops[loop].body):
         for it, binding in zip(b.iters, resolved_bindings(program, b), strict=True):
-            check(it.kind == "space" or var not in variables(binding),
-                  f"loop '{loop}' carries the reduction '{it.var}' of block '{b.name}', which cannot be {what}; use rfactor first")
+            check(
+                it.kind == "space" or var not in variables(binding),
+                f"loop '{loop}' carries reduction '{it.var}' of '{b.name}', which cannot be {what}; use rfactor first",
+            )
 
 
 def resolved_bindings(program: Program, block: Block) -> tuple[Expr, ...]:
@@ -188,7 +196,7 @@ def resolved_bindings(program: Program, block: Block) -> tuple[Expr, ...]:
     mapping: dict[Expr, Expr] = {}
     for s in path_to(program.body, block):
         if isinstance(s, Block):
-            put = Substitution(mapping)  # type: ignore[arg-type]
+            put = Substitution(mapping)
             found = tuple(put(e) for e in s.bindings)
             if s is block:
                 return found
@@ -200,9 +208,11 @@ def resolved_bindings(program: Program, block: Block) -> tuple[Expr, ...]:
 def vectorize(program: Program, loop: str) -> Made:
     """Run a loop's iterations in the lanes of vector registers (any extent; it is cut into the target's widths).
 
-        for j in n: S   =>   for j in n vectorized: S
+    for j in n: S   =>   for j in n vectorized: S
     """
-    inner = next((lp for lp in program.loops.values() if lp.kind == "parallel" and path_to(find_loop(program, loop), lp)), None)
+    inner = next(
+        (lp for lp in program.loops.values() if lp.kind == "parallel" and path_to(find_loop(program, loop), lp)), None
+    )
     check(inner is None, f"loop '{loop}' holds the parallel loop '{inner.name if inner else ''}'")
     return _with_kind(program, loop, "vectorized")
 
@@ -211,7 +221,7 @@ def vectorize(program: Program, loop: str) -> Made:
 def unroll(program: Program, loop: str) -> Made:
     """Write a loop out, one copy of the body per iteration.
 
-        for j in n: S   =>   for j in n unrolled: S
+    for j in n: S   =>   for j in n unrolled: S
     """
     return _with_kind(program, loop, "unrolled")
 
@@ -220,9 +230,12 @@ def unroll(program: Program, loop: str) -> Made:
 def parallel(program: Program, loop: str) -> Made:
     """Share a loop's iterations among threads; a reduction cannot be shared so.
 
-        for i in n: S   =>   for i in n parallel: S
+    for i in n: S   =>   for i in n parallel: S
     """
     _check_no_reduction(program, loop, "parallel")
+    around = path_to(program.body, find_loop(program, loop))
+    outer = [s for s in around if isinstance(s, Loop) and s.kind == "vectorized"]
+    check(not outer, f"loop '{loop}' is inside the vectorized loop {names_of(outer)}")
     return _with_kind(program, loop, "parallel")
 
 
@@ -230,7 +243,7 @@ def parallel(program: Program, loop: str) -> Made:
 def bind(program: Program, loop: str, axis: str) -> Made:
     """Let the threads of a GPU axis run a loop's iterations.
 
-        for i in n: S   =>   for i in n threadIdx.x: S
+    for i in n: S   =>   for i in n threadIdx.x: S
     """
     check(axis in THREAD_AXES, unknown("thread axis", axis, THREAD_AXES))
     if axis.startswith("blockIdx"):
@@ -244,9 +257,10 @@ def annotate(program: Program, target: str, key: str, value: Any) -> Made:
 
     `unroll_up_to` on a block unrolls the innermost loops around it as long as their extents multiply to at most that.
     """
-    check(target in program.loops or target in program.blocks, unknown("loop or block", target, [*program.loops, *program.blocks]))
+    check(
+        target in program.loops or target in program.blocks,
+        unknown("loop or block", target, [*program.loops, *program.blocks]),
+    )
     old: Loop | Block = find_loop(program, target) if target in program.loops else find_block(program, target)
     notes = (*((k, v) for k, v in old.annotations if k != key), (key, value))
     return Made(program.with_body(replaced(program, old, replace(old, annotations=notes))))
-
-

@@ -5,7 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from searchlab.errors import ScheduleError
-from searchlab.ir.expr import TRUE, Binary, Expr, Load, Substitution, Var, all_of, conditions, extreme, select, variables
+from searchlab.ir.expr import (
+    ONE,
+    TRUE,
+    Binary,
+    Expr,
+    Load,
+    Substitution,
+    Var,
+    all_of,
+    conditions,
+    extreme,
+    select,
+    variables,
+)
 from searchlab.ir.program import Block, Iter, Loop, Program, Stmt, Store, seq
 from searchlab.schedule.core import (
     Made,
@@ -21,6 +34,7 @@ from searchlab.schedule.core import (
     primitive,
     replaced,
 )
+from searchlab.schedule.loops import resolved_bindings
 
 ASSOCIATIVE = ("add", "mul", "min", "max")
 
@@ -48,7 +62,7 @@ def rfactor(program: Program, loop: str, axis: int = 0, name: str | None = None)
         =>  for i: for k: for l: C_rf[l, i] += f(i, k, l)
             for i: for l: C[i] += C_rf[l, i]
 
-    `axis` is where the new dimension goes.  The loop then carries no reduction and may be vectorised or run in parallel.
+    `axis` is where the new dimension goes.  The loop then carries no reduction and may be vectorised or parallel.
     """
     lp = find_loop(program, loop)
     block = _reduction_over(program, lp)
@@ -64,6 +78,8 @@ def rfactor(program: Program, loop: str, axis: int = 0, name: str | None = None)
     store = block.store
     check(0 <= axis <= len(store.indices), f"axis {axis} is not in 0..{len(store.indices)}")
     made = fresh(program, f"{store.buffer}_rf") if name is None else name
+    taken = made in program.buffers or made in program.blocks
+    check(made.isidentifier() and not taken, f"'{made}' is no free name for a buffer and its block")
     buffer = program.buffers[store.buffer]
     shape = (*buffer.shape[:axis], lp.extent, *buffer.shape[axis:])
     partial = _partial_block(block, nest, lp, made, axis, op, term)
@@ -77,12 +93,17 @@ def rfactor(program: Program, loop: str, axis: int = 0, name: str | None = None)
 def _reduction_over(program: Program, lp: Loop) -> Block:
     inside = list(leaves_in(lp))
     found = [b for b in inside if b.reduces and lp.var in _vars_of(b, "reduce")]
-    check(len(found) == 1, f"loop '{lp.name}' carries the reduction of {names_of(found) or 'no block'}, not of exactly one")
+    check(
+        len(found) == 1,
+        f"loop '{lp.name}' carries the reduction of {names_of(found) or 'no block'}, not of exactly one",
+    )
     return found[0]
 
 
 def _vars_of(block: Block, kind: str) -> frozenset[Var]:
-    return frozenset(v for it, e in zip(block.iters, block.bindings, strict=True) if it.kind == kind for v in variables(e))
+    return frozenset(
+        v for it, e in zip(block.iters, block.bindings, strict=True) if it.kind == kind for v in variables(e)
+    )
 
 
 def check_perfect(program: Program, block: Block, nest: list[Loop], what: str) -> None:
@@ -90,7 +111,10 @@ def check_perfect(program: Program, block: Block, nest: list[Loop], what: str) -
     path = path_to(program.body, block)
     start = path.index(nest[0])
     for s in path[start:-1]:
-        check(isinstance(s, Loop), f"'{block.name}' shares its nest with other statements; use {what} before moving stages")
+        check(
+            isinstance(s, Loop),
+            f"'{block.name}' shares its nest with other statements; use {what} before moving stages",
+        )
 
 
 def _rewrap(nest: list[Loop], body: Stmt) -> Stmt:
@@ -107,22 +131,27 @@ def _partial_block(block: Block, nest: list[Loop], lp: Loop, name: str, axis: in
     rest = [Iter(Var(f"v{x.name}"), x.extent, "reduce") for x in others]
     at_loops: dict[Var, Expr] = {lp.var: lane.var, **{x.var: it.var for x, it in zip(others, rest, strict=True)}}
     values: dict[Var, Expr] = {
-        it.var: Substitution(at_loops)(e) for it, e in zip(block.iters, block.bindings, strict=True) if it.kind == "reduce"  # type: ignore[arg-type]
+        it.var: Substitution(at_loops)(e)
+        for it, e in zip(block.iters, block.bindings, strict=True)
+        if it.kind == "reduce"
     }
-    put = Substitution(values)  # type: ignore[arg-type]
+    put = Substitution(values)
     assert block.init is not None
     identity = block.init.value
     value = put(term)
-    kept, moved = [], []
+    kept: list[Expr] = []
+    moved: list[Expr] = []
     for c in conditions(block.predicate):
         (kept if not variables(c) & set(at_loops) else moved).append(c)
     if moved:
-        # a partial result whose every term is cut off must still be set, so the condition guards the value, not the block
+        # a partial result whose every term is cut off must still be set: the condition guards the value, not the block
         where = all_of(moved)
         inner = {v: it for v, it in at_loops.items()}
         outer = {v: it.var for it, e in space for v in variables(e) if e == v}
-        check(variables(where) <= set(inner) | set(outer), f"condition '{where}' mixes loops that rfactor cannot follow")
-        value = select(Substitution({**outer, **inner})(where), value, identity)  # type: ignore[arg-type]
+        check(
+            variables(where) <= set(inner) | set(outer), f"condition '{where}' mixes loops that rfactor cannot follow"
+        )
+        value = select(Substitution({**outer, **inner})(where), value, identity)
     indices = (*block.store.indices[:axis], lane.var, *block.store.indices[axis:])
     own = Load(name, indices, block.store.value.dtype)
     return Block(
@@ -140,7 +169,7 @@ def _final_nest(program: Program, block: Block, nest: list[Loop], lp: Loop, made
     space_vars = _vars_of(block, "space")
     around = [x for x in nest if x.var in space_vars]
     renamed: dict[Var, Expr] = {x.var: Var(fresh(program, f"{block.name}_{x.name}")) for x in [*around, lp]}
-    put = Substitution(renamed)  # type: ignore[arg-type]
+    put = Substitution(renamed)
     space = [(it, put(e)) for it, e in zip(block.iters, block.bindings, strict=True) if it.kind == "space"]
     lane = Iter(Var(f"v{lp.name}"), lp.extent, "reduce")
     store = block.store
@@ -167,18 +196,27 @@ def _final_nest(program: Program, block: Block, nest: list[Loop], lp: Loop, made
 def decompose_reduction(program: Program, block: str, loop: str) -> Made:
     """Set a reduction's output before a loop instead of at its first iteration.
 
-        for k: C[i] = 0 if k == 0;  C[i] += f(k)   =>   C[i] = 0;  for k: C[i] += f(k)
+    for k: C[i] = 0 if k == 0;  C[i] += f(k)   =>   C[i] = 0;  for k: C[i] += f(k)
     """
     b = find_block(program, block)
     lp = find_loop(program, loop)
     check(is_leaf(b) and b.init is not None, f"block '{block}' has no init to take out")
     check(bool(path_to(lp, b)), f"loop '{loop}' is not around block '{block}'")
     nest = loops_around(program, block)
-    outside = nest[: nest.index(lp)]
-    open_loops = [x for x in outside if x.var in _vars_of(b, "reduce")]
-    check(not open_loops, f"loop {names_of(open_loops)} outside '{loop}' carries the reduction: the init would run again")
+    outside, within = nest[: nest.index(lp)], nest[nest.index(lp) :]
+    bound = replace(b, bindings=resolved_bindings(program, b))
+    open_loops = [x for x in outside if x.var in _vars_of(bound, "reduce")]
+    check(
+        not open_loops, f"loop {names_of(open_loops)} outside '{loop}' carries the reduction: the init would run again"
+    )
+    both = _vars_of(bound, "reduce") & _vars_of(bound, "space")
+    mixed = [x for x in within if x.var in both]
+    check(not mixed, f"loop {names_of(mixed)} carries space and reduction of '{block}' at once")
+    used = _vars_of(bound, "reduce") | _vars_of(bound, "space")
+    idle = [x for x in within if x.var not in used and x.extent != ONE]
+    check(not idle, f"loop {names_of(idle)} repeats '{block}' as a whole, which must be set anew each time")
     name = fresh(program, f"{block}_init")
-    init = init_nest(program, b, nest[nest.index(lp):], name)
+    init = init_nest(program, b, within, name)
     update = replace(b, init=None)
     body = replaced(program, lp, seq(init, replace(lp, body=_inside(lp, b, update))))
     return Made(program.with_body(body), (name,))
@@ -198,7 +236,7 @@ def init_nest(program: Program, b: Block, inner: list[Loop], name: str) -> Stmt:
     space_vars = _vars_of(b, "space")
     around = [x for x in inner if x.var in space_vars]
     renamed: dict[Var, Expr] = {x.var: Var(fresh(program, f"{name}_{x.name}")) for x in around}
-    put = Substitution(renamed)  # type: ignore[arg-type]
+    put = Substitution(renamed)
     reduce_only = _vars_of(b, "reduce") - space_vars
     kept = []
     for c in conditions(b.predicate):
@@ -207,11 +245,11 @@ def init_nest(program: Program, b: Block, inner: list[Loop], name: str) -> Stmt:
         if not variables(c) & reduce_only:
             kept.append(put(c))
     space = [(it, put(e)) for it, e in zip(b.iters, b.bindings, strict=True) if it.kind == "space"]
-    body: Stmt = Block(name, tuple(it for it, _ in space), tuple(e for _, e in space), b.init, None, all_of(kept) if kept else TRUE)
+    body: Stmt = Block(
+        name, tuple(it for it, _ in space), tuple(e for _, e in space), b.init, None, all_of(kept) if kept else TRUE
+    )
     for x in reversed(around):
         var = renamed[x.var]
         assert isinstance(var, Var)
         body = replace(x, var=var, body=body)
     return body
-
-

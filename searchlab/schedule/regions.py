@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import ZERO, Expr, Substitution, compare
+from searchlab.ir.expr import ZERO, Expr, Substitution, Var, compare
 from searchlab.ir.program import Block, Loop, Stmt, accesses, statements, stores
 from searchlab.schedule.core import path_to
 
@@ -27,12 +27,14 @@ def bindings_within(root: Stmt, block: Block) -> Substitution:
     mapping: dict[Expr, Expr] = {}
     for s in path_to(root, block):
         if isinstance(s, Block):
-            put = Substitution(mapping)  # type: ignore[arg-type]
+            put = Substitution(mapping)
             mapping.update({it.var: put(e) for it, e in zip(s.iters, s.bindings, strict=True)})
-    return Substitution(mapping)  # type: ignore[arg-type]
+    return Substitution(mapping)
 
 
-def touched(root: Loop, blocks: Iterable[Block], buffer: str, shape: tuple[Expr, ...], facts: Facts, *, writes: bool) -> Region:
+def touched(
+    root: Loop, blocks: Iterable[Block], buffer: str, shape: tuple[Expr, ...], facts: Facts, *, writes: bool
+) -> Region:
     """The part of a buffer that blocks inside `root` read (or write) in one iteration of it.
 
     Loops inside `root` are relaxed; `root` itself and the loops around it stay symbols.
@@ -41,15 +43,17 @@ def touched(root: Loop, blocks: Iterable[Block], buffer: str, shape: tuple[Expr,
     regions = []
     for block in blocks:
         put = bindings_within(root, block)
-        found = [s.indices for s in stores(block) if s.buffer == buffer] if writes else [
-            ld.indices for ld in accesses(block) if ld.buffer == buffer
-        ]
+        found = (
+            [s.indices for s in stores(block) if s.buffer == buffer]
+            if writes
+            else [ld.indices for ld in accesses(block) if ld.buffer == buffer]
+        )
         for indices in dict.fromkeys(found):
             regions.append(tuple(_interval(facts.simplify(put(i)), inside, facts) for i in indices))
     return tuple(_union([r[d] for r in regions], shape[d], facts) for d in range(len(shape)))
 
 
-def _interval(e: Expr, inside: dict[Expr, Expr] | dict, facts: Facts) -> Interval:  # type: ignore[type-arg]
+def _interval(e: Expr, inside: dict[Var, Expr], facts: Facts) -> Interval:
     low, high = facts.simplify(facts.lower(e, inside)), facts.simplify(facts.upper(e, inside))
     return Interval(low, facts.simplify(facts.reduce(high - low + 1)))
 

@@ -1,10 +1,27 @@
-"""Primitives on stages: cache_read, cache_write, compute_at, reverse_compute_at, compute_inline, reverse_compute_inline."""
+"""Primitives on stages: caching (cache_read, cache_write), moving (compute_at and its reverse), inlining."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from searchlab.ir.expr import ZERO, Expr, Load, Substitution, Var, all_of, compare, transform, variables
+from searchlab.ir.expr import (
+    ONE,
+    ZERO,
+    Expr,
+    Load,
+    Substitution,
+    Var,
+    all_of,
+    compare,
+    conditions,
+    divide,
+    from_poly,
+    poly,
+    transform,
+    variables,
+    without,
+)
 from searchlab.ir.program import (
     SCOPES,
     Block,
@@ -18,6 +35,7 @@ from searchlab.ir.program import (
     map_expressions,
     read,
     seq,
+    statements,
     written,
 )
 from searchlab.ir.rewrite import rename_buffer
@@ -40,14 +58,14 @@ from searchlab.schedule.core import (
     unknown,
 )
 from searchlab.schedule.loops import resolved_bindings
-from searchlab.schedule.regions import Interval, touched
+from searchlab.schedule.regions import Interval, bindings_within, touched
 
 
 @primitive
 def cache_read(program: Program, block: str, buffer: str, scope: str = "local", name: str | None = None) -> Made:
     """Let a block read a copy of one of its inputs; move the copy with compute_at, shape it with transform_layout.
 
-        C[i] = f(A[i])   =>   A_local[i] = A[i];  C[i] = f(A_local[i])
+    C[i] = f(A[i])   =>   A_local[i] = A[i];  C[i] = f(A_local[i])
     """
     b = _leaf(program, block)
     _check_scope(scope)
@@ -65,7 +83,9 @@ def cache_read(program: Program, block: str, buffer: str, scope: str = "local", 
 
 
 @primitive
-def cache_write(program: Program, block: str, buffer: str | None = None, scope: str = "local", name: str | None = None) -> Made:
+def cache_write(
+    program: Program, block: str, buffer: str | None = None, scope: str = "local", name: str | None = None
+) -> Made:
     """Let a block write a copy of its output, and copy that out afterwards; move the copying with reverse_compute_at.
 
         C[i] += f(i)   =>   C_local[i] += f(i);  C[i] = C_local[i]
@@ -84,7 +104,10 @@ def cache_write(program: Program, block: str, buffer: str | None = None, scope: 
     copy = _copy_nest(program, made, target, copy_name, program.buffers[target])
     body = replaced(program, b, rename_buffer(b, target, made))
     buffers = {**program.buffers, made: replace(program.buffers[target], name=made, scope=scope)}
-    return Made(program.with_body(_insert(body, _top_holding(body, block), copy, before=False), buffers=buffers), (copy_name, made))
+    return Made(
+        program.with_body(_insert(body, _top_holding(body, block), copy, before=False), buffers=buffers),
+        (copy_name, made),
+    )
 
 
 def _leaf(program: Program, name: str) -> Block:
@@ -135,9 +158,9 @@ def _insert(body: Stmt, anchor: Stmt, new: Stmt, *, before: bool) -> Stmt:
 def compute_at(program: Program, block: str, loop: str) -> Made:
     """Compute, inside a loop, just the part of a stage that the rest of the loop's body reads.
 
-        for i: P(i)                  for i_0:
-        for i_0: for i_1: C(...)  =>   for p in (needed): P(i_0*f + p)
-                                       for i_1: C(...)
+    for i: P(i)                  for i_0:
+    for i_0: for i_1: C(...)  =>   for p in (needed): P(i_0*f + p)
+                                   for i_1: C(...)
     """
     b = _leaf(program, block)
     at = find_loop(program, loop)
@@ -149,9 +172,9 @@ def compute_at(program: Program, block: str, loop: str) -> Made:
     outside = [c for c in readers if not path_to(at, c)]
     check(not outside, f"'{buffer}' is also read by {names_of(outside)}, outside loop '{loop}'")
     _check_plain_store(b)
-    _check_alone(program, b)
-    region = touched(_resolve(program, at), _same(program, at, readers), buffer, program.buffers[buffer].shape,
-                     program.facts, writes=False)
+    _check_movable(program, b)
+    root, inside = _resolve(program, at, readers)
+    region = touched(root, inside, buffer, program.buffers[buffer].shape, program.facts, writes=False)
     nest = _region_nest(program, b, dict(zip((i for i in b.store.indices if isinstance(i, Var)), region, strict=True)))
     body = swap(program.body, b, None)
     assert body is not None
@@ -162,9 +185,9 @@ def compute_at(program: Program, block: str, loop: str) -> Made:
 def reverse_compute_at(program: Program, block: str, loop: str) -> Made:
     """Run, inside a loop, a reader on just what the rest of the loop's body has produced.
 
-        for i_0: for i_1: P(...)        for i_0:
-        for i: C(i)                 =>    for i_1: P(...)
-                                          for c in (produced): C(i_0*f + c)
+    for i_0: for i_1: P(...)        for i_0:
+    for i: C(i)                 =>    for i_1: P(...)
+                                      for c in (produced): C(i_0*f + c)
     """
     b = _leaf(program, block)
     at = find_loop(program, loop)
@@ -174,16 +197,20 @@ def reverse_compute_at(program: Program, block: str, loop: str) -> Made:
     buffers = {written(p)[0] for p in makers}
     check(len(buffers) == 1, f"several inputs of '{block}' are made inside '{loop}'; move it below one of them first")
     buffer = buffers.pop()
-    _check_complete(program, at, makers)
-    _check_alone(program, b)
+    _check_complete(program, at, producers(program, buffer))
+    _check_movable(program, b)
+    _check_ready(program, b, [n for n in _inputs_of(b) if n != buffer], at)
     indices = {ld.indices for ld in _loads(b, buffer)}
     check(len(indices) == 1, f"'{block}' reads '{buffer}' at several places")
     at_indices = indices.pop()
     direct = all(isinstance(i, Var) for i in at_indices) and len(set(at_indices)) == len(at_indices)
     check(direct, f"'{block}' reads '{buffer}' at [{', '.join(map(str, at_indices))}], not one element per iteration")
-    region = touched(_resolve(program, at), _same(program, at, makers), buffer, program.buffers[buffer].shape,
-                     program.facts, writes=True)
-    nest = _region_nest(program, b, {v: r for v, r in zip(at_indices, region, strict=True) if isinstance(v, Var)})
+    root, inside = _resolve(program, at, makers)
+    region = touched(root, inside, buffer, program.buffers[buffer].shape, program.facts, writes=True)
+    for maker in inside:
+        _check_exact(root, maker, b.name)
+    intervals = {v: r for v, r in zip(at_indices, region, strict=True) if isinstance(v, Var)}
+    nest = _region_nest(program, b, intervals, _outer_conditions(root, inside[-1]))
     body = swap(program.body, b, None)
     assert body is not None
     return Made(program.with_body(_place(body, loop, nest, b, before=False)))
@@ -195,43 +222,110 @@ def _loads(b: Block, buffer: str) -> list[Load]:
     return [ld for ld in accesses(b) if ld.buffer == buffer]
 
 
-def _resolve(program: Program, at: Loop) -> Loop:
-    """The loop with the variables of the blocks around it replaced by loop variables."""
+def _resolve(program: Program, at: Loop, blocks: list[Block]) -> tuple[Loop, list[Block]]:
+    """The loop, and blocks inside it, with the variables of the blocks around it replaced by loop variables."""
     mapping: dict[Expr, Expr] = {}
     for s in path_to(program.body, at):
         if isinstance(s, Block):
             mapping.update({it.var: e for it, e in zip(s.iters, resolved_bindings(program, s), strict=True)})
-    return map_expressions(at, Substitution(mapping)) if mapping else at  # type: ignore[arg-type, return-value]
-
-
-def _same(program: Program, at: Loop, blocks: list[Block]) -> list[Block]:
+    if not mapping:
+        return at, blocks
+    root = map_expressions(at, Substitution(mapping))  # type: ignore[arg-type]
+    assert isinstance(root, Loop)
     names = {b.name for b in blocks}
-    return [b for b in leaves_in(_resolve(program, at)) if b.name in names] if _resolve(program, at) is not at else blocks
+    return root, [b for b in leaves_in(root) if b.name in names]
 
 
 def _check_plain_store(b: Block) -> None:
     indices = b.store.indices
     space = {it.var for it in b.iters if it.kind == "space"}
     plain = all(i in space for i in indices) and len(set(indices)) == len(indices) == len(space)
-    check(plain, f"block '{b.name}' does not store one element per iteration: {b.store.buffer}[{', '.join(map(str, indices))}]")
+    check(
+        plain,
+        f"block '{b.name}' does not store one element per iteration: {b.store.buffer}[{', '.join(map(str, indices))}]",
+    )
 
 
-def _check_alone(program: Program, b: Block) -> None:
-    """A moved stage leaves its old nest, which must hold nothing else that depends on the way it was nested."""
-    check(not any(isinstance(s, Block) for s in path_to(program.body, b)[:-1]), f"block '{b.name}' is inside another block")
+def _check_movable(program: Program, b: Block) -> None:
+    """A stage leaves its old nest as a whole, and must leave nothing behind that was moved there for it."""
+    path = path_to(program.body, b)
+    check(not any(isinstance(s, Block) for s in path[:-1]), f"block '{b.name}' is inside another block")
+    _check_only_writer(program, b)
+    nest = [s for s in path if isinstance(s, Loop)]
+    feeding = [x for x in leaves_in(nest[0]) if x is not b and set(written(x)) & set(_inputs_of(b))] if nest else []
+    message = f"{names_of(feeding)} in the nest of '{b.name}' makes what it reads there; move '{b.name}' before that"
+    check(not feeding, message)
+
+
+def _check_only_writer(program: Program, b: Block) -> None:
+    others = [p for p in producers(program, b.store.buffer) if p.name != b.name]
+    message = f"'{b.store.buffer}' is written by {names_of(others)} too; move stages before decompose_reduction"
+    check(not others, message)
 
 
 def _check_complete(program: Program, at: Loop, makers: list[Block]) -> None:
+    """All that is written in one iteration of the loop has its final value at the iteration's end."""
     around = {s.var for s in path_to(program.body, at) if isinstance(s, Loop)}
+    last = makers[-1]
+    check(bool(path_to(at, last)), f"'{last.name}' still adds to '{last.store.buffer}' after loop '{at.name}'")
     for p in makers:
         for it, binding in zip(p.iters, resolved_bindings(program, p), strict=True):
             open_loops = sorted(v.name for v in variables(binding) & around) if it.kind == "reduce" else []
-            check(not open_loops, f"'{p.name}' is not finished inside loop '{at.name}': loop {names_of(open_loops)} still adds to it")
+            message = f"'{p.name}' is not finished inside loop '{at.name}': loop {names_of(open_loops)} still adds to it"
+            check(not open_loops, message)
 
 
-def _region_nest(program: Program, b: Block, region: dict[Var, Interval]) -> Stmt:
+def _check_ready(program: Program, b: Block, inputs: list[str], at: Stmt) -> None:
+    """Buffers that are filled bit by bit in the loops around a place are not complete there."""
+    around = [s for s in path_to(program.body, at) if isinstance(s, Loop)]
+    for n in inputs:
+        late = [p for p in producers(program, n) if around and path_to(around[0], p)]
+        check(not late, f"'{n}', which '{b.name}' reads too, is made by {names_of(late)} in the same nest")
+
+
+def _check_exact(root: Loop, maker: Block, reader: str) -> None:
+    """One iteration of a loop writes a dense tile, apart from those of the others: the reader runs on exactly that."""
+    inner = {lp.var: lp.extent for lp in statements(root.body) if isinstance(lp, Loop)}
+    put = bindings_within(root, maker)
+    for i in map(put, maker.store.indices):
+        message = f"one iteration of loop '{root.name}' does not write a tile of its own: '{maker.store.buffer}' at '{i}'"
+        check(_is_tile(i, inner), f"{message}; '{reader}' is accepted where the inner loops of splits are all inside")
+
+
+def _is_tile(e: Expr, inner: dict[Var, Expr]) -> bool:
+    """Whether the inner loops move through the last digits of an index, through all of them and nothing else."""
+    scales: dict[Var, Expr] = {}
+    outside = []
+    for monomial, c in poly(e).items():
+        mine = [a for a in monomial if variables(a) & inner.keys()]
+        if not mine:
+            outside.append((monomial, c))
+        elif len(mine) == 1 and isinstance(mine[0], Var) and mine[0] not in scales:
+            scales[mine[0]] = from_poly({without(monomial, (mine[0],)) or (): c})
+        elif any(inner[v] != ONE for a in mine for v in variables(a) & inner.keys()):
+            return False
+    tile: Expr = ONE
+    left = {v: scale for v, scale in scales.items() if inner[v] != ONE}
+    while left:
+        v = next((v for v, scale in left.items() if scale == tile), None)
+        if v is None:
+            return False
+        del left[v]
+        tile = tile * inner[v]
+    return all(divide(from_poly({m: c}), tile)[1] == ZERO for m, c in outside if m)
+
+
+def _outer_conditions(root: Loop, maker: Block) -> list[Expr]:
+    """Where a whole iteration of a loop writes nothing: conditions that its inner loops do not change."""
+    inner = {lp.var for lp in statements(root.body) if isinstance(lp, Loop)}
+    put = bindings_within(root, maker)
+    found = [put(c) for s in path_to(root, maker) if isinstance(s, Block) for c in conditions(s.predicate)]
+    return [c for c in found if not variables(c) & inner]
+
+
+def _region_nest(program: Program, b: Block, region: dict[Var, Interval], where: Sequence[Expr] = ()) -> Stmt:
     """Loops that run a block over a region; iteration variables without an interval run over their whole domain."""
-    loops, bindings, guards, extents = [], [], [], {}
+    loops, bindings, guards, extents = [], [], list(where), {}
     for it in b.iters:
         interval = region.get(it.var, Interval(ZERO, it.extent))
         var = Var(fresh(program, f"{b.name}_{it.var.name[1:] or it.var.name}"))
@@ -249,8 +343,6 @@ def _region_nest(program: Program, b: Block, region: dict[Var, Interval]) -> Stm
 
 def _place(body: Stmt, loop: str, nest: Stmt, b: Block, *, before: bool) -> Stmt:
     """Puts a nest into a loop's body: just before its first reader, or just after its last maker."""
-    from searchlab.ir.program import statements
-
     at = next(s for s in statements(body) if isinstance(s, Loop) and s.name == loop)
     parts = list(at.body.body if isinstance(at.body, Seq) else (at.body,))
     if before:
@@ -275,21 +367,21 @@ def _place(body: Stmt, loop: str, nest: Stmt, b: Block, *, before: bool) -> Stmt
 def compute_inline(program: Program, block: str) -> Made:
     """Replace every read of a stage by its definition, and drop the stage.
 
-        P[i] = f(i);  C[i] = g(P[i])   =>   C[i] = g(f(i))
+    P[i] = f(i);  C[i] = g(P[i])   =>   C[i] = g(f(i))
     """
     b = _leaf(program, block)
     buffer = b.store.buffer
     check(buffer not in program.outputs, f"'{buffer}' is an output of the program")
     check(not b.reduces and b.init is None, f"block '{block}' is a reduction")
-    check(len(producers(program, buffer)) == 1, f"'{buffer}' is written by several blocks")
     _check_plain_store(b)
+    _check_movable(program, b)
     body = swap(program.body, b, None)
     check(body is not None, f"nothing reads '{buffer}'")
     assert body is not None
 
     def inline(e: Expr) -> Expr | None:
         if isinstance(e, Load) and e.buffer == buffer:
-            return Substitution(dict(zip(b.store.indices, e.indices, strict=True)))(b.store.value)  # type: ignore[arg-type]
+            return Substitution(dict(zip(b.store.indices, e.indices, strict=True)))(b.store.value)
         return None
 
     body = map_expressions(body, lambda e: transform(e, inline))
@@ -301,35 +393,46 @@ def compute_inline(program: Program, block: str) -> Made:
 def reverse_compute_inline(program: Program, block: str) -> Made:
     """Apply an elementwise reader at the moment its input is produced, and drop the input.
 
-        P[i] = f(i);  C[i] = g(P[i])   =>   C[i] = g(f(i))        (in the loops of P)
+    P[i] = f(i);  C[i] = g(P[i])   =>   C[i] = g(f(i))        (in the loops of P)
     """
     b = _leaf(program, block)
     check(not b.reduces, f"block '{block}' is a reduction")
     _check_plain_store(b)
+    _check_movable(program, b)
     made_inside = [n for n in _inputs_of(b) if n not in program.inputs]
     fitting = [n for n in made_inside if len(consumers(program, n)) == 1 and n not in program.outputs]
-    check(len(fitting) == 1, f"'{block}' must be the only reader of exactly one intermediate buffer; it reads {names_of(made_inside) or 'none'}")
+    check(
+        len(fitting) == 1,
+        f"'{block}' must be the only reader of exactly one stage; it reads {names_of(made_inside) or 'none'}",
+    )
     buffer = fitting[0]
     makers = producers(program, buffer)
     check(len(makers) == 1, f"'{buffer}' is written by several blocks")
     maker = makers[0]
-    check(not maker.reduces, f"'{maker.name}' is a reduction: its values are not final when stored; use reverse_compute_at")
+    check(
+        not maker.reduces,
+        f"'{maker.name}' is a reduction: its values are not final when stored; use reverse_compute_at",
+    )
     indices = {ld.indices for ld in _loads(b, buffer)}
     check(len(indices) == 1, f"'{block}' reads '{buffer}' at several places")
     at = indices.pop()
-    check(all(isinstance(i, Var) for i in at) and set(at) == {it.var for it in b.iters},
-          f"'{block}' does not read '{buffer}' one element per iteration")
+    extents: dict[Expr, Expr] = {it.var: it.extent for it in b.iters}
+    direct = set(at) == extents.keys() and len(set(at)) == len(at)
+    check(direct, f"'{block}' does not read '{buffer}' one element per iteration")
+    whole = tuple(extents[i] for i in at) == program.buffers[buffer].shape
+    check(whole, f"'{block}' reads only a part of '{buffer}'; accepted: readers of all of it")
     mapping = dict(zip(at, maker.store.indices, strict=True))
     store = b.store
 
     def fill(e: Expr) -> Expr | None:
         return maker.store.value if isinstance(e, Load) and e.buffer == buffer else None
 
-    value = transform(Substitution(mapping)(store.value), fill)  # type: ignore[arg-type]
-    new = replace(maker, body=Store(store.buffer, tuple(Substitution(mapping)(i) for i in store.indices), value))  # type: ignore[arg-type]
+    value = transform(Substitution(mapping)(store.value), fill)
+    new = replace(maker, body=Store(store.buffer, tuple(Substitution(mapping)(i) for i in store.indices), value))
     early = [n for n in _inputs_of(b) if n != buffer and n in made_inside]
-    for n in early:
-        check(_before(program, producers(program, n)[0], maker), f"'{n}', which '{block}' reads too, is made after '{buffer}'")
+    _check_ready(program, b, early, maker)
+    for p in (p for n in early for p in producers(program, n)):
+        check(_before(program, p, maker), f"'{p.store.buffer}', which '{block}' reads too, is made after '{buffer}'")
     body = swap(replaced(program, maker, new), b, None)
     assert body is not None
     return Made(program.with_body(body, buffers={n: x for n, x in program.buffers.items() if n != buffer}))
@@ -338,5 +441,3 @@ def reverse_compute_inline(program: Program, block: str) -> Made:
 def _before(program: Program, first: Block, second: Block) -> bool:
     order = list(program.blocks)
     return order.index(first.name) < order.index(second.name)
-
-

@@ -1,0 +1,106 @@
+"""The default schedule of every operator compiles to code that is right, on one thread and on two."""
+
+import pytest
+
+from searchlab.codegen.kernel import compile
+from searchlab.defaults import default_schedule
+from searchlab.targets import Target, detect, parse
+from searchlab.workloads import operators, workload
+from searchlab.workloads import parse as parse_workload
+
+CASES = """
+matmul:m=33,n=150,k=19
+matmul:m=1,n=7,k=130
+matmul:m=37,n=64,k=40,dtype=float64
+matmul:m=20,n=70,k=33,dtype=int8
+batch_matmul:batch=3,m=17,n=80,k=9
+batch_matmul:batch=1,m=64,n=5,k=31
+dense:m=19,n=131,k=23,activation=gelu
+dense:m=8,n=64,k=16,bias=false
+dense:m=7,n=40,k=12,dtype=uint8
+transpose_batch_matmul:batch=1,seq=33,heads=3,dim=16
+transpose_batch_matmul:batch=2,seq=5,heads=2,dim=7
+conv1d:n=2,ci=5,co=37,w=50,k=3,stride=2,padding=1
+conv1d:ci=8,co=8,w=33,k=5,dilation=2,groups=2,padding=4
+conv2d:n=2,ci=19,co=35,h=13,w=17,k=3,padding=1
+conv2d:ci=8,co=64,h=9,w=9,k=1,stride=2
+conv2d:ci=12,co=24,h=11,w=10,k=3,dilation=2,padding=2,groups=4
+conv2d:ci=3,co=20,h=15,w=14,k=7,stride=2,padding=3,then=bn,add,relu
+conv2d:ci=6,co=33,h=9,w=8,k=3,padding=1,dtype=int8
+conv3d:ci=3,co=18,d=5,h=9,w=11,k=3,padding=1
+conv3d:ci=4,co=6,d=4,h=5,w=6,k=2,stride=2,groups=2
+depthwise_conv2d:n=2,c=5,h=21,w=33,padding=1
+depthwise_conv2d:c=7,h=14,w=15,stride=2,padding=1,then=bn,relu6
+conv2d_bn_relu:ci=17,co=34,h=12,w=20,padding=1
+conv2d_bn_relu:n=2,ci=3,co=5,h=8,w=7,k=5,stride=2,padding=2
+conv2d_transpose:ci=9,co=18,h=7,w=8
+conv2d_transpose:n=2,ci=4,co=3,h=5,w=6,k=3,stride=1,padding=1
+capsule_conv2d:ci=5,co=17,h=6,w=7,padding=1
+capsule_conv2d:n=2,ci=2,co=3,h=5,w=5,stride=2,padding=1,capsule=2
+softmax:rows=9,cols=200
+softmax:rows=33,cols=7,dtype=float64
+layer_norm:rows=11,cols=130
+layer_norm:rows=1,cols=33,dtype=float64
+l2_norm:batch=3,rows=17,cols=65
+l2_norm:batch=1,rows=64,cols=64
+max_pool2d:n=2,c=3,h=19,w=37,padding=1
+max_pool2d:c=5,h=8,w=8,k=2
+avg_pool2d:c=3,h=19,w=37,padding=1
+avg_pool2d:n=2,c=2,h=9,w=8,k=3,stride=1
+global_avg_pool2d:n=2,c=33,h=7,w=7
+global_avg_pool2d:c=3,h=16,w=16
+elementwise:rows=19,cols=77,ops=add,relu,sigmoid,mul,tanh
+elementwise:rows=1,cols=300,ops=exp,abs,gelu
+reduce:shape=13x70x9,axis=1,op=mean
+reduce:shape=40x50,axis=0,op=max
+reduce:shape=300,op=sum
+reduce:shape=6x130,axis=-1,op=min,dtype=int8
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("spec", CASES)
+def test_default_schedule_is_right(spec: str, threads: int) -> None:
+    w = parse_workload(spec)
+    target = detect().with_threads(min(threads, detect().cores))
+    kernel = compile(default_schedule(w.program, target), target)
+    inputs = w.inputs(seed=7)
+    assert w.check(kernel(*inputs.values()), inputs) is None
+
+
+def test_every_operator_has_two_shapes() -> None:
+    named = [spec.partition(":")[0] for spec in CASES]
+    assert {name for name in operators() if named.count(name) < 2} == set()
+
+
+@pytest.mark.parametrize("spec", ["matmul:m=19,n=150,k=33", "conv2d:ci=9,co=37,h=12,w=13,k=3,padding=1", "dense:m=9,n=70,k=12"])
+def test_weights_are_packed_ahead(spec: str) -> None:
+    w = parse_workload(spec)
+    target = detect().with_threads(1)
+    program = default_schedule(w.program, target, w.weights)
+    assert {la.buffer for la in program.layouts} <= set(w.weights) and program.layouts
+    inputs = w.inputs(seed=1)
+    kernel = compile(program, target).bind(**{n: inputs[n] for n in w.weights})
+    assert w.check(kernel(*(x for n, x in inputs.items() if n not in w.weights)), inputs) is None
+
+
+@pytest.mark.parametrize("spec", ["matmul", "dense", "softmax", "layer_norm", "elementwise"])
+def test_run_time_sizes(spec: str) -> None:
+    extents = {"matmul": "mn", "dense": "m", "softmax": ["rows", "cols"], "layer_norm": ["rows"], "elementwise": ["rows", "cols"]}
+    w = workload(spec, **{name: "?" for name in extents[spec]})
+    target = detect().with_threads(1)
+    kernel = compile(default_schedule(w.program, target), target)
+    for size in (1, 3, 16, 37, 100):
+        inputs = w.inputs(seed=size, **{name: size for name in extents[spec]})
+        assert w.check(kernel(*inputs.values()), inputs) is None, f"wrong at {size}"
+
+
+@pytest.mark.parametrize("name", ["x86-64-v2", "x86-64-v3"])
+def test_narrower_machines(name: str) -> None:
+    if detect().arch != "x86_64" or detect().vector_bits < parse(name).vector_bits:
+        pytest.skip("this machine cannot run such code")
+    target: Target = parse(name)
+    for spec in ("matmul:m=13,n=45,k=9", "conv2d:ci=4,co=19,h=9,w=10,k=3,padding=1", "softmax:rows=5,cols=77"):
+        w = parse_workload(spec)
+        inputs = w.inputs(seed=2)
+        assert w.check(compile(default_schedule(w.program, target), target)(*inputs.values()), inputs) is None
