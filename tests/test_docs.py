@@ -1,6 +1,9 @@
-"""Every Python snippet of the documentation runs, in order, in one namespace per page."""
+"""Every Python snippet of the documentation runs: all of a page in order, in a process of its own."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,14 +13,20 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    snippets = SNIPPET.findall(page.read_text())
-    monkeypatch.chdir(tmp_path)
-    namespace: dict[str, object] = {"__name__": "snippet"}
-    for number, code in enumerate(snippets):
-        exec(compile(code, f"{page.name}, snippet {number}", "exec"), namespace)
+def snippets(page: Path) -> list[str]:
+    return SNIPPET.findall(page.read_text())
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if snippets(p)], ids=lambda p: p.name)
+def test_snippets_run(page: Path, tmp_path: Path) -> None:
+    script = tmp_path / f"{page.stem}.py"
+    script.write_text("\n".join(snippets(page)))
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_there_are_snippets() -> None:
-    assert sum(len(SNIPPET.findall(p.read_text())) for p in PAGES) >= 8
+    assert sum(len(snippets(p)) for p in PAGES) >= 8
