@@ -77,7 +77,8 @@ def test_the_libraries_are_right(spec: str) -> None:
 
 
 def test_every_operator_is_covered() -> None:
-    assert {spec.partition(":")[0] for spec in SPECS} == set(operators())
+    ours = {name for name, op in operators().items() if op.path.startswith("searchlab.")}  # not those other tests add
+    assert {spec.partition(":")[0] for spec in SPECS} == ours
 
 
 def test_convolutions_also_run_with_channels_last() -> None:

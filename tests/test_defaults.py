@@ -70,7 +70,8 @@ def test_default_schedule_is_right(spec: str, threads: int) -> None:
 
 def test_every_operator_has_two_shapes() -> None:
     named = [spec.partition(":")[0] for spec in CASES]
-    assert {name for name in operators() if named.count(name) < 2} == set()
+    ours = [name for name, op in operators().items() if op.path.startswith("searchlab.")]  # not those other tests add
+    assert len(ours) >= 19 and all(named.count(name) >= 2 for name in ours)
 
 
 @pytest.mark.parametrize("spec", ["matmul:m=19,n=150,k=33", "conv2d:ci=9,co=37,h=12,w=13,k=3,padding=1", "dense:m=9,n=70,k=12"])
