@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks import schedules
 from benchmarks.peak import peak_flops
-from searchlab.bench import libraries, race, threads
+from searchlab.bench import OtherLoad, libraries, race, threads
 from searchlab.codegen.kernel import Kernel, build, compile
 from searchlab.ir import Program, knob
 from searchlab.schedule import Schedule
@@ -77,7 +77,8 @@ def measure(case: Case, machine: Target, seconds: float) -> Iterator[dict[str, A
         target = machine.with_threads(count)
         with threads(count):
             contenders = {"searchlab": _prepared(case, workload, inputs, target), **libraries(workload, inputs)}
-            times = race(contenders, seconds)
+            with OtherLoad() as others:
+                times = race(contenders, seconds)
         ours = times["searchlab"].min
         rivals = {n: t.min for n, t in times.items() if n in ("numpy", "torch")}
         row = {
@@ -86,6 +87,7 @@ def measure(case: Case, machine: Target, seconds: float) -> Iterator[dict[str, A
             "value": round(min(rivals.values()) / ours, 3),
             "target": goal,
         }
+        row["other_load"] = round(others.share, 2)
         row["percent_of_peak"] = round(100 * workload.flops / ours / (peak_flops(target) * count), 1)
         row |= {f"{n}_ms": [round(1e3 * t.min, 4), round(1e3 * t.median, 4)] for n, t in times.items()}
         yield row
@@ -134,6 +136,22 @@ def compile_time() -> dict[str, Any]:
     }
 
 
+def parallel_overhead() -> dict[str, Any]:
+    """What sharing a loop of two short iterations costs: a call on two threads beside the same call on one."""
+    runs = {}
+    for count in (1, 2):
+        target = detect().with_threads(count)
+        workload = parse("elementwise:rows=2,cols=64,ops=add")
+        s = Schedule(workload.program)
+        row, column = s.loops("Y")
+        s.vectorize(column)
+        s.parallel(row)
+        runs[str(count)] = compile(s.program, target).prepare(*workload.inputs(seed=0).values())[0]
+    times = race(runs, 0.5)
+    microseconds = 1e6 * (times["2"].median - times["1"].median)
+    return {"case": "parallel", "metric": "overhead_us", "value": round(microseconds, 2), "target": 10}
+
+
 def _seconds(command: list[str]) -> float:
     best = float("inf")
     for _ in range(5):
@@ -165,6 +183,8 @@ def rows(only: str | None, machine: Target, seconds: float) -> Iterator[dict[str
             yield from measure(case, machine, seconds)
     if only in (None, "compile"):
         yield compile_time()
+    if only in (None, "parallel") and machine.cores > 1:
+        yield parallel_overhead()
     for row in start_up() if only in (None, "import", "help") else ():
         if only in (None, row["case"]):
             yield row
@@ -178,12 +198,13 @@ def _line(row: dict[str, Any]) -> str:
     if "percent_of_peak" not in row:
         return head
     times = "  ".join(f"{k[:-3]} {v[0]:.3f}/{v[1]:.3f}" for k, v in row.items() if k.endswith("_ms"))
-    return f"{head}  {row['percent_of_peak']:5.1f} % of peak   {times}"
+    busy = f"   (others used {row['other_load']:.0%} of the cores)" if row["other_load"] > 0.1 else ""
+    return f"{head}  {row['percent_of_peak']:5.1f} % of peak   {times}{busy}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    names = [*(c.name for c in CASES), "compile", "import", "help"]
+    names = [*(c.name for c in CASES), "compile", "parallel", "import", "help"]
     parser.add_argument("--json", action="store_true", help="one JSON object per row")
     parser.add_argument("--only", choices=names, metavar="CASE", help=f"one of: {', '.join(names)}")
     parser.add_argument("--seconds", type=float, default=2.0, help="how long each race lasts at least")

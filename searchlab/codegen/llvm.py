@@ -17,7 +17,21 @@ from searchlab.codegen.registers import REGISTER, as_sum
 from searchlab.codegen.ssa import BYTES, TYPES, Function, Linear, Module
 from searchlab.codegen.values import Lanes, Place, Writer
 from searchlab.errors import BuildError
-from searchlab.ir.expr import INDEX, ZERO, Compare, Expr, Select, Var, ceildiv, index, loads, value_of, variables, walk
+from searchlab.ir.expr import (
+    INDEX,
+    ZERO,
+    Compare,
+    Expr,
+    Select,
+    Var,
+    ceildiv,
+    index,
+    loads,
+    poly,
+    value_of,
+    variables,
+    walk,
+)
 from searchlab.ir.program import Alloc, Buffer, If, Loop, Seq, Stmt, Store, children
 from searchlab.targets import Target
 
@@ -227,7 +241,8 @@ class _Body:
         name = f"body{self.g.bodies}"
         self.g.bodies += 1
         places = [p for p in self.w.places.values() if touches(s.body, p.buffer.name)]
-        live = {v: form for v, form in self.f.env.items() if form.terms and v != s.var}
+        used = {v for e in expressions(s.body) for v in variables(e)} - {s.var}
+        live = {v: form for v, form in self.f.env.items() if form.terms and v in used}
         ints = [*(self.f.value(form) for form in live.values()), "%stride"]
         self._call_pool(name, s, [p.pointer for p in places], ints)
         pointers = [f"%b{n}" for n in range(len(places))]
@@ -285,11 +300,10 @@ class _Body:
         else:
             pointer = self._scratch(buffer)
         outer = self.w.places.get(buffer.name)
-        self.w.places[buffer.name] = Place(buffer, pointer, 64)
-        self.w._offsets.clear()
+        self.w.put(Place(buffer, pointer, 64))
         self.statement(s.body)
         if outer is not None:
-            self.w.places[buffer.name] = outer
+            self.w.put(outer)
 
     def _scratch(self, buffer: Buffer) -> str:
         offset = (self.g.private if self.inside else self.g.shared).place(buffer)
@@ -323,7 +337,9 @@ def _vectorizable(s: Stmt, v: Var) -> bool:
         ):
             return False
         if any(v in variables(i) for i in s.indices):
-            return True
+            # what is added to an element must not come from several lanes at once
+            apart = all((v,) in poly(i) for i in s.indices if v in variables(i))
+            return apart or all(ld.buffer != s.buffer for ld in loads(s.value))
         found = as_sum(s, (s,))
         return found is not None and all(ld.buffer != s.buffer for ld in loads(found.term))
     if isinstance(s, If) and v in variables(s.condition):

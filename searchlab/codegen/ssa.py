@@ -203,8 +203,7 @@ class Function:
         scope = Scope()
         self.scopes.append(scope)
         self.depth[i] = len(self.scopes) - 1
-        self.start(head)
-        scope.lines.pop()
+        self.label, self.loaded = head, {}
         body(i)
         self.line(f"br label %{latch}")
         self.scopes.pop()

@@ -73,6 +73,11 @@ class Writer:
         self.lanes: Lanes | None = None
         self._offsets: dict[tuple[str, tuple[Expr, ...]], Expr] = {}
 
+    def put(self, place: Place) -> None:
+        """Says where a buffer lives from now on."""
+        self.places[place.buffer.name] = place
+        self._offsets.clear()
+
     # --- types and constants ------------------------------------------------------------------------------------------
 
     def type(self, dtype: str, lanes: int) -> str:

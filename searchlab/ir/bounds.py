@@ -97,7 +97,9 @@ class Facts:
         return e
 
     def _extreme_product(self, monomial: Monomial, over: Ranges, up: bool) -> Expr:
-        """Atoms are never negative, so a product is extreme where each of its atoms is."""
+        """Of atoms that are never negative a product is extreme where each of them is; others cannot be told."""
+        if len(monomial) > 1 and not all(map(self._natural, monomial)):
+            return from_poly({monomial: 1})
         product: Expr = ONE
         for atom in monomial:
             product = product * self._extreme(atom, over, up)
@@ -112,7 +114,7 @@ class Facts:
             if not up:
                 return ZERO
             top = self._extreme(e.a, over, True)
-            return top if self.proves(compare("lt", top, e.b)) else e.b - 1
+            return top if self.nonnegative(e.a) and self.proves(compare("lt", top, e.b)) else e.b - 1
         if e.op in ("min", "max"):
             return extreme(e.op, self._extreme(e.a, over, up), self._extreme(e.b, over, up))
         return e
@@ -141,7 +143,16 @@ class Facts:
         known = value_of(low)
         if known is not None:
             return known >= 0
-        return all(c >= 0 for c in poly(_shift_to_zero(low)).values())
+        terms = poly(_shift_to_zero(low))
+        return all(c >= 0 for c in terms.values()) and all(self._natural(atom) for m in terms for atom in m)
+
+    def _natural(self, atom: Expr) -> bool:
+        """Whether an atom is never negative: variables and rests are not, the others where their operands are not."""
+        if not isinstance(atom, Binary) or atom.op == "mod":
+            return True
+        if atom.op == "max":
+            return self.nonnegative(atom.a) or self.nonnegative(atom.b)
+        return self.nonnegative(atom.a) and (atom.op == "floordiv" or self.nonnegative(atom.b))
 
     def reduce(self, e: Expr) -> Expr:
         """`e` with assumed products replaced (t0*t1 becomes 512) and b*(x//b) replaced by x where b divides x."""

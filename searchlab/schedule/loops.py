@@ -145,6 +145,7 @@ def reorder(program: Program, *loops: str) -> Made:
     order = iter(wanted)
     new: list[Loop] = [next(order) if any(lp is w for w in wanted) else lp for lp in chain]
     _check_extents(new)
+    _check_first(program, chain, new)
     body = chain[-1].body
     for lp in reversed(new):
         body = replace(lp, body=body)
@@ -171,6 +172,19 @@ def _check_extents(nest: list[Loop]) -> None:
         for other in nest:
             check(other.var not in late or other is lp, f"the extent of '{lp.name}' depends on '{other.name}'")
         seen.add(lp.var)
+
+
+def _check_first(program: Program, old: list[Loop], new: list[Loop]) -> None:
+    """A loop that moves through space and reduction at once meets the beginning of each sum only in its own order."""
+    for b in leaves_in(old[0]):
+        if b.init is None:
+            continue
+        bound = list(zip(b.iters, resolved_bindings(program, b), strict=True))
+        space = {v for it, e in bound if it.kind == "space" for v in variables(e)}
+        reduce = {v for it, e in bound if it.kind == "reduce" for v in variables(e)}
+        both = [lp for lp in old if lp.var in space & reduce]
+        same = [lp.var for lp in old if lp.var in reduce] == [lp.var for lp in new if lp.var in reduce]
+        check(same or not both, f"loop {names_of(both)} carries space and reduction of '{b.name}' at once")
 
 
 def _with_kind(program: Program, loop: str, kind: str) -> Made:

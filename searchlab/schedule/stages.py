@@ -205,8 +205,12 @@ def reverse_compute_at(program: Program, block: str, loop: str) -> Made:
     at_indices = indices.pop()
     direct = all(isinstance(i, Var) for i in at_indices) and len(set(at_indices)) == len(at_indices)
     check(direct, f"'{block}' reads '{buffer}' at [{', '.join(map(str, at_indices))}], not one element per iteration")
+    shape = program.buffers[buffer].shape
+    extents: dict[Expr, Expr] = {it.var: it.extent for it in b.iters}
+    longer = [i for i, e in zip(at_indices, shape, strict=True) if not program.facts.proves(extents[i] <= e)]
+    check(not longer, f"'{block}' runs over more than '{buffer}' has (along {names_of(longer)})")
     root, inside = _resolve(program, at, makers)
-    region = touched(root, inside, buffer, program.buffers[buffer].shape, program.facts, writes=True)
+    region = touched(root, inside, buffer, shape, program.facts, writes=True)
     for maker in inside:
         _check_exact(root, maker, b.name)
     intervals = {v: r for v, r in zip(at_indices, region, strict=True) if isinstance(v, Var)}
@@ -271,7 +275,9 @@ def _check_complete(program: Program, at: Loop, makers: list[Block]) -> None:
     for p in makers:
         for it, binding in zip(p.iters, resolved_bindings(program, p), strict=True):
             open_loops = sorted(v.name for v in variables(binding) & around) if it.kind == "reduce" else []
-            message = f"'{p.name}' is not finished inside loop '{at.name}': loop {names_of(open_loops)} still adds to it"
+            message = (
+                f"'{p.name}' is not finished inside loop '{at.name}': loop {names_of(open_loops)} still adds to it"
+            )
             check(not open_loops, message)
 
 
@@ -288,7 +294,9 @@ def _check_exact(root: Loop, maker: Block, reader: str) -> None:
     inner = {lp.var: lp.extent for lp in statements(root.body) if isinstance(lp, Loop)}
     put = bindings_within(root, maker)
     for i in map(put, maker.store.indices):
-        message = f"one iteration of loop '{root.name}' does not write a tile of its own: '{maker.store.buffer}' at '{i}'"
+        message = (
+            f"one iteration of loop '{root.name}' does not write a tile of its own: '{maker.store.buffer}' at '{i}'"
+        )
         check(_is_tile(i, inner), f"{message}; '{reader}' is accepted where the inner loops of splits are all inside")
 
 
