@@ -146,10 +146,13 @@ def _tile(s: Schedule, plan: _Plan, target: Target, weights: Sequence[str]) -> N
         outer, home = _order_by_channels(s, around, j0, i0, reduce, i1, j1)
     s.unroll(i1)
     s.vectorize(j1)
-    if panels in s.program.blocks and contiguous:
-        s.compute_at(panels, home)
     if panels in s.program.blocks:
-        s.vectorize(s.loops(panels)[-1])
+        if contiguous:
+            s.compute_at(panels, home)
+        *packing, lanes = s.loops(panels)
+        s.vectorize(lanes)
+        if not contiguous:
+            _parallelize(s, packing, target)
     if contiguous:
         _finish_consumers(s, plan.block, i0)
     else:
@@ -280,8 +283,9 @@ def _row_by_row(s: Schedule, target: Target) -> None:
 
 def _vector_space(b: Block) -> bool:
     """Whether neighbouring outputs come from neighbouring inputs, so that the last space axis can run in lanes."""
-    space = _space(b)
-    return bool(space) and any(variables(ld.indices[-1]) & {space[-1]} for ld in _operands(b) if ld.indices)
+    space, reduce = _space(b), [it.var for it in b.iters if it.kind == "reduce"]
+    walked = [ld for ld in _operands(b) if ld.indices and (not reduce or any(_moves(ld, r) for r in reduce))]
+    return bool(space) and any(space[-1] in variables(ld.indices[-1]) for ld in walked)
 
 
 def _plain(s: Schedule, name: str, target: Target, inside: bool = False) -> None:

@@ -74,7 +74,9 @@ def test_every_operator_has_two_shapes() -> None:
     assert len(ours) >= 19 and all(named.count(name) >= 2 for name in ours)
 
 
-@pytest.mark.parametrize("spec", ["matmul:m=19,n=150,k=33", "conv2d:ci=9,co=37,h=12,w=13,k=3,padding=1", "dense:m=9,n=70,k=12"])
+@pytest.mark.parametrize(
+    "spec", ["matmul:m=19,n=150,k=33", "conv2d:ci=9,co=37,h=12,w=13,k=3,padding=1", "dense:m=9,n=70,k=12"]
+)
 def test_weights_are_packed_ahead(spec: str) -> None:
     w = parse_workload(spec)
     target = detect().with_threads(1)
@@ -85,14 +87,16 @@ def test_weights_are_packed_ahead(spec: str) -> None:
     assert w.check(kernel(*(x for n, x in inputs.items() if n not in w.weights)), inputs) is None
 
 
-@pytest.mark.parametrize("spec", ["matmul", "dense", "softmax", "layer_norm", "elementwise"])
-def test_run_time_sizes(spec: str) -> None:
-    extents = {"matmul": "mn", "dense": "m", "softmax": ["rows", "cols"], "layer_norm": ["rows"], "elementwise": ["rows", "cols"]}
-    w = workload(spec, **{name: "?" for name in extents[spec]})
+@pytest.mark.parametrize(
+    ("name", "extents"),
+    [("matmul", "mn"), ("dense", "m"), ("softmax", ["rows", "cols"]), ("layer_norm", ["rows"]), ("elementwise", ["cols"])],
+)
+def test_run_time_sizes(name: str, extents: list[str]) -> None:
+    w = workload(name, **{extent: "?" for extent in extents})
     target = detect().with_threads(1)
     kernel = compile(default_schedule(w.program, target), target)
     for size in (1, 3, 16, 37, 100):
-        inputs = w.inputs(seed=size, **{name: size for name in extents[spec]})
+        inputs = w.inputs(seed=size, **{extent: size for extent in extents})
         assert w.check(kernel(*inputs.values()), inputs) is None, f"wrong at {size}"
 
 

@@ -37,6 +37,8 @@ from searchlab.ir.program import Alloc, If, Loop, Seq, Stmt, Store, children, se
 
 # the most copies of innermost statements a cut may lead to; beyond it conditions stay, and compile time stays bounded
 LIMIT = 3000
+# the longest expression a cut may be at: bounds cut at other bounds grow without end, and cost more than conditions
+LONGEST = 32
 
 
 def partition(body: Stmt) -> Stmt:
@@ -206,6 +208,8 @@ def _worthwhile(loop: Loop, segments: list[_Segment]) -> bool:
     if loop.kind == "unrolled" and not constant:
         return False
     if len(segments) == 1 and not segments[0].known:
+        return False
+    if any(sum(1 for _ in walk(e)) > LONGEST for x in segments for e in (x.low, x.high)):
         return False
     copies = len(segments) if loop.kind != "unrolled" else value_of(loop.extent) or 1
     return _weight(loop.body) * copies <= LIMIT

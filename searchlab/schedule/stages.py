@@ -234,7 +234,7 @@ def _resolve(program: Program, at: Loop, blocks: list[Block]) -> tuple[Loop, lis
             mapping.update({it.var: e for it, e in zip(s.iters, resolved_bindings(program, s), strict=True)})
     if not mapping:
         return at, blocks
-    root = map_expressions(at, Substitution(mapping))  # type: ignore[arg-type]
+    root = map_expressions(at, Substitution(mapping))
     assert isinstance(root, Loop)
     names = {b.name for b in blocks}
     return root, [b for b in leaves_in(root) if b.name in names]
