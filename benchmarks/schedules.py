@@ -107,7 +107,8 @@ def _fill(s: Schedule, stage: str) -> None:
 def conv2d_1x1(program: Program, target: Target) -> Program:
     """1x1 convolution: a matmul of weights and pixels, the pixels of all rows in one axis, packed into panels."""
     s = Schedule(program)
-    mr, nr = _register_tile(target)
+    lanes = target.lanes("float32")
+    mr, nr = (8, 3 * lanes) if target.vector_registers >= 32 else (6, 2 * lanes)
     n, co, h, w, ci, kh, kw = s.loops("Y")
     width, depth = (int(program.loops[x].extent.value) for x in (w, ci))  # type: ignore[attr-defined]
     panels = s.cache_read("Y", "X")
@@ -115,11 +116,13 @@ def conv2d_1x1(program: Program, target: Target) -> Program:
     s.transform_layout(panels, lambda n, c, p: (n, p // nr, c, p % nr))
     pixels = s.fuse(h, w)
     i0, i1 = s.split(co, [None, mr], tail=True)
-    blocks = min(_columns_in_cache(target, depth, nr) // nr, _share(s, pixels, nr, target))
+    blocks = max(1, min(_columns_in_cache(target, 2 * depth, nr) // nr, _share(s, pixels, nr, target)))
     j0, j1, j2 = s.split(pixels, [None, blocks, nr], tail=True)
     s.reorder(n, j0, i0, j1, ci, kh, kw, i1, j2)
     s.compute_at(panels, j0)
-    s.vectorize(s.loops(panels)[-1])
+    *_, panel, channel, pixel = s.loops(panels)
+    s.reorder(channel, panel)  # reads whole rows of pixels, and spreads them over the panels
+    s.vectorize(pixel)
     s.unroll(i1)
     s.vectorize(j2)
     s.parallel(s.fuse(n, j0))
