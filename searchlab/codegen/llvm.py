@@ -242,7 +242,7 @@ class _Body:
         self.g.bodies += 1
         places = [p for p in self.w.places.values() if touches(s.body, p.buffer.name)]
         used = {v for e in expressions(s.body) for v in variables(e)} - {s.var}
-        live = {v: form for v, form in self.f.env.items() if form.terms and v in used}
+        live = {v: form for v, form in self.f.env.items() if form.terms and (v in used or v.role == "size")}
         ints = [*(self.f.value(form) for form in live.values()), "%stride"]
         self._call_pool(name, s, [p.pointer for p in places], ints)
         pointers = [f"%b{n}" for n in range(len(places))]

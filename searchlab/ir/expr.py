@@ -27,6 +27,19 @@ Like = Union["Expr", int, float]
 _set = object.__setattr__
 
 
+_GETTERS: dict[str, Callable[[Any], tuple[Any, ...]]] = {}
+
+
+def _getter(cls: type) -> Callable[[Any], tuple[Any, ...]]:
+    """A fast way to all fields of a node at once."""
+    found = _GETTERS.get(cls.__name__)
+    if found is None:
+        names = tuple(cls.__dataclass_fields__)  # type: ignore[attr-defined]
+        get = operator.attrgetter(*names)
+        found = _GETTERS[cls.__name__] = get if len(names) > 1 else lambda node: (get(node),)
+    return found
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Expr:
     """Base of all expressions: immutable, hashable, compared by structure."""
@@ -39,7 +52,7 @@ class Expr:
             return self._hash  # type: ignore[attr-defined, no-any-return]
 
     def _fields(self) -> tuple[Any, ...]:
-        raise NotImplementedError
+        return _getter(type(self))(self)
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -135,9 +148,6 @@ class Const(_Node):
     value: int | float
     type: str = INDEX
 
-    def _fields(self) -> tuple[Any, ...]:
-        return (self.value, self.type)
-
     @property
     def dtype(self) -> str:
         return self.type
@@ -150,9 +160,6 @@ class Var(_Node):
     name: str
     role: Role = "iter"
 
-    def _fields(self) -> tuple[Any, ...]:
-        return (self.name, self.role)
-
     @property
     def dtype(self) -> str:
         return INDEX
@@ -163,9 +170,6 @@ class Poly(_Node):
     """A sum of integer multiples of products of atoms: the canonical form of index arithmetic."""
 
     terms: tuple[tuple[Monomial, int], ...]
-
-    def _fields(self) -> tuple[Any, ...]:
-        return (self.terms,)
 
     @property
     def dtype(self) -> str:
@@ -183,9 +187,6 @@ class Binary(_Node):
     a: Expr
     b: Expr
 
-    def _fields(self) -> tuple[Any, ...]:
-        return (self.op, self.a, self.b)
-
     @property
     def dtype(self) -> str:
         return self.a.dtype
@@ -202,9 +203,6 @@ class Compare(_Node):
     a: Expr
     b: Expr
 
-    def _fields(self) -> tuple[Any, ...]:
-        return (self.op, self.a, self.b)
-
     @property
     def dtype(self) -> str:
         return BOOL
@@ -218,9 +216,6 @@ class And(_Node):
     """All of several conditions."""
 
     args: tuple[Expr, ...]
-
-    def _fields(self) -> tuple[Any, ...]:
-        return (self.args,)
 
     @property
     def dtype(self) -> str:
@@ -238,9 +233,6 @@ class Select(_Node):
     a: Expr
     b: Expr
 
-    def _fields(self) -> tuple[Any, ...]:
-        return (self.condition, self.a, self.b)
-
     @property
     def dtype(self) -> str:
         return self.a.dtype
@@ -255,9 +247,6 @@ class Cast(_Node):
 
     type: str
     a: Expr
-
-    def _fields(self) -> tuple[Any, ...]:
-        return (self.type, self.a)
 
     @property
     def dtype(self) -> str:
@@ -274,9 +263,6 @@ class Call(_Node):
     function: str
     args: tuple[Expr, ...]
 
-    def _fields(self) -> tuple[Any, ...]:
-        return (self.function, self.args)
-
     @property
     def dtype(self) -> str:
         return self.args[0].dtype
@@ -292,9 +278,6 @@ class Load(_Node):
     buffer: str
     indices: tuple[Expr, ...]
     type: str
-
-    def _fields(self) -> tuple[Any, ...]:
-        return (self.buffer, self.indices, self.type)
 
     @property
     def dtype(self) -> str:

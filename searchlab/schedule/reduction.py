@@ -106,6 +106,11 @@ def _vars_of(block: Block, kind: str) -> frozenset[Var]:
     )
 
 
+def _iters(e: Expr) -> set[Var]:
+    """The loop variables of an expression, without the symbols."""
+    return {v for v in variables(e) if v.role == "iter"}
+
+
 def check_perfect(program: Program, block: Block, nest: list[Loop], what: str) -> None:
     """Refuses a block that is not alone in its nest, which `what` would exchange as a whole."""
     path = path_to(program.body, block)
@@ -149,7 +154,7 @@ def _partial_block(block: Block, nest: list[Loop], lp: Loop, name: str, axis: in
         inner = {v: it for v, it in at_loops.items()}
         outer = {v: it.var for it, e in space for v in variables(e) if e == v}
         check(
-            variables(where) <= set(inner) | set(outer), f"condition '{where}' mixes loops that rfactor cannot follow"
+            _iters(where) <= set(inner) | set(outer), f"condition '{where}' mixes loops that rfactor cannot follow"
         )
         value = select(Substitution({**outer, **inner})(where), value, identity)
     indices = (*block.store.indices[:axis], lane.var, *block.store.indices[axis:])
@@ -176,7 +181,7 @@ def _final_nest(program: Program, block: Block, nest: list[Loop], lp: Loop, made
     indices = (*store.indices[:axis], lane.var, *store.indices[axis:])
     own = Load(store.buffer, store.indices, store.value.dtype)
     value = _combine(op, own, Load(made, indices, store.value.dtype))
-    predicate = all_of(put(c) for c in conditions(block.predicate) if variables(c) <= space_vars)
+    predicate = all_of(put(c) for c in conditions(block.predicate) if _iters(c) <= space_vars)
     body: Stmt = Block(
         block.name,
         (*(it for it, _ in space), lane),
