@@ -1,18 +1,18 @@
 """Plain loops executed in Python with every access checked: inside its buffer, written before it is read, and no race.
 
-The code generator's passes up to LLVM are tested with this: what comes out of it is either right or an error that says where.
+The code generator's passes up to LLVM are tested with this: the result is right, or an error says where it is not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from searchlab.codegen.kernel import pack
 from searchlab.codegen.lower import Lowered
-from searchlab.ir.expr import And, Binary, Call, Cast, Compare, Const, Expr, Load, Poly, Select, Var
+from searchlab.ir.expr import FLOATS, And, Binary, Call, Cast, Compare, Const, Expr, Load, Poly, Select, Var
 from searchlab.ir.interpret import _FUNCTIONS
 from searchlab.ir.program import Alloc, If, Loop, Program, Seq, Stmt, Store
 
@@ -25,22 +25,28 @@ class AccessError(AssertionError):
 
 
 class Unset:
-    """An element that was never written: it may be copied (padding is), but not computed with."""
+    """What was computed from an element that was never written: right in padding, never in an output."""
+
+    __array_ufunc__ = None  # numpy's scalars leave arithmetic to this class
 
     def __init__(self, place: str) -> None:
         self.place = place
 
-    def fail(self, *_: object, **__: object) -> Any:
-        raise AccessError(f"{self.place} is read before it is written")
+    def same(self, *_: object) -> Unset:
+        return self
 
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = fail
-    __lt__ = __gt__ = __le__ = __ge__ = __array__ = __bool__ = fail
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = same
+
+
+def _apply(function: Callable[..., Any], *args: Any) -> Any:
+    return next((a for a in args if isinstance(a, Unset)), None) or function(*args)
 
 
 class Memory:
     """A buffer that knows which elements were written, and by which iterations of the parallel loop that runs."""
 
-    def __init__(self, name: str, data: np.ndarray, world: World, *, written: bool) -> None:
+    def __init__(self, name: str, data: np.ndarray, world: World, *, written: bool, output: bool = False) -> None:
+        self.output = output
         self.name, self.data, self.world = name, data, world
         self.ready = np.full(data.shape, written)
         self.born = world.regions
@@ -74,6 +80,8 @@ class Memory:
         self.ready[at] = not isinstance(value, Unset)
         if self.ready[at]:
             self.data[at] = value
+        elif self.output:
+            raise AccessError(f"{self.name}{list(at)} is computed from {value.place}, which was never written")
 
 
 class World:
@@ -114,16 +122,16 @@ def run_checked(
                 data = pack(layouts[b.name], b, data, sizes)
             memory[b.name] = Memory(b.name, data, world, written=True)
         else:
-            shape = tuple(int(eval(_expr(e), {}, dict(sizes or {}))) for e in b.shape)
-            memory[b.name] = Memory(b.name, np.zeros(shape, b.dtype), world, written=False)
-    source = "def run(_b, _w, _math, _cast):\n"
+            shape = tuple(int(eval(_expr(e), {}, {f"_size_{n}": v for n, v in (sizes or {}).items()})) for e in b.shape)
+            memory[b.name] = Memory(b.name, np.zeros(shape, b.dtype), world, written=False, output=True)
+    source = "def run(_b, _w, _apply, _math, _cast):\n"
     source += "".join(f"  {n} = _b[{n!r}]\n" for n in memory)
-    source += "".join(f"  {n} = {v}\n" for n, v in (sizes or {}).items())
+    source += "".join(f"  _size_{n} = {v}\n" for n, v in (sizes or {}).items())
     source += _stmt(lowered.body, "  ") + "  return\n"
     scope: dict[str, Any] = {}
     exec(compile(source, f"<{lowered.name}>", "exec"), scope)
     with np.errstate(all="ignore"):
-        scope["run"](memory, world, _FUNCTIONS, lambda x, d: np.array(x).astype(d)[()])
+        scope["run"](memory, world, _apply, _FUNCTIONS, lambda x, d: np.array(x).astype(d)[()])
     outputs = {}
     for name in lowered.outputs:
         if not memory[name].ready.all():
@@ -161,12 +169,12 @@ def _expr(e: Expr) -> str:
     if isinstance(e, Const):
         return _const(e)
     if isinstance(e, Var):
-        return e.name
+        return e.name if e.role == "iter" else f"_size_{e.name}"  # a loop and a size may have one name
     if isinstance(e, Poly):
         return "(" + " + ".join("*".join([str(c), *map(_expr, m)]) for m, c in e.terms) + ")"
     if isinstance(e, Binary):
         if e.op in ("min", "max"):
-            return f"{e.op}({_expr(e.a)}, {_expr(e.b)})"
+            return f"_apply({e.op}, {_expr(e.a)}, {_expr(e.b)})"
         return f"({_expr(e.a)} {_ARITHMETIC[e.op]} {_expr(e.b)})"
     if isinstance(e, Compare):
         return f"({_expr(e.a)} {_COMPARE[e.op]} {_expr(e.b)})"
@@ -175,9 +183,9 @@ def _expr(e: Expr) -> str:
     if isinstance(e, Select):
         return f"({_expr(e.a)} if {_expr(e.condition)} else {_expr(e.b)})"
     if isinstance(e, Cast):
-        return f"_cast({_expr(e.a)}, '{e.type}')"
+        return f"_apply(_cast, {_expr(e.a)}, '{e.type}')"
     if isinstance(e, Call):
-        return f"_math['{e.function}']({', '.join(map(_expr, e.args))})"
+        return f"_apply(_math['{e.function}'], {', '.join(map(_expr, e.args))})"
     assert isinstance(e, Load), type(e).__name__
     return f"{_name(e.buffer)}[{_indices(e.indices)}]"
 
@@ -187,4 +195,5 @@ def _const(e: Const) -> str:
         return str(bool(e.value))
     if e.type == "index":
         return str(e.value)
-    return f"_cast(float('{e.value}'), '{e.type}')" if e.type in ("float32", "float64") else f"_cast({e.value}, '{e.type}')"
+    value = f"float('{e.value}')" if e.type in FLOATS else str(e.value)
+    return f"_cast({value}, '{e.type}')"

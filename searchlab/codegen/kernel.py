@@ -22,7 +22,7 @@ from searchlab.codegen.llvm import generate
 from searchlab.codegen.lower import Lowered, lower
 from searchlab.errors import KernelError
 from searchlab.ir.evaluate import evaluate
-from searchlab.ir.expr import Expr, Var, value_of
+from searchlab.ir.expr import Const, Expr, Var, variables
 from searchlab.ir.program import Buffer, Layout, Program
 from searchlab.targets import Target, detect
 
@@ -85,12 +85,15 @@ def compile(program: Program, target: Target | None = None) -> Kernel:
 class Kernel:
     """A compiled program, loaded into this process."""
 
-    def __init__(self, artifact: Artifact, constants: Mapping[str, Array] | None = None) -> None:
+    def __init__(
+        self, artifact: Artifact, constants: Mapping[str, Array] | None = None, sizes: Mapping[str, int] | None = None
+    ) -> None:
         self.artifact = artifact
         self._object = jit.LoadedObject(artifact.code, artifact.target)
         self._call = _SIGNATURE(self._object.address(artifact.entry))
         self._layouts = {la.buffer: la for la in artifact.layouts}
         self._constants = dict(constants or {})
+        self._sizes = dict(sizes or {})  # run-time sizes that the constants have settled
         self._scratch: list[tuple[tuple[int, int], Array]] = []
 
     def __repr__(self) -> str:
@@ -123,12 +126,12 @@ class Kernel:
     def bind(self, **constants: Any) -> Kernel:
         """The kernel with constant inputs fixed: they are packed now, and left out of later calls."""
         known = {b.name: b for b in self.artifact.inputs}
-        packed = dict(self._constants)
+        packed, sizes = dict(self._constants), dict(self._sizes)
         for name, array in constants.items():
             if name not in known:
                 raise KernelError(f"{self.artifact.name} has no input '{name}'; inputs: {', '.join(known)}")
-            packed[name] = self._accept(known[name], array, {})
-        return Kernel(self.artifact, packed)
+            packed[name] = self._accept(known[name], array, sizes)
+        return Kernel(self.artifact, packed, sizes)
 
     def __call__(self, *arrays: Any, out: Any = None) -> Any:
         """The outputs: one array, or a tuple of several."""
@@ -146,17 +149,17 @@ class Kernel:
         if len(arrays) != len(given):
             names = ", ".join(_describe(b) for b in given)
             raise KernelError(f"{a.name} takes {len(given)} inputs ({names}), got {len(arrays)}")
-        sizes: dict[str, int] = {}
+        sizes = dict(self._sizes)
         accepted = dict(self._constants)
-        for b, x in zip(given, arrays, strict=True):
+        # first the inputs whose shapes are plain sizes: others may be expressions of those
+        order = sorted(zip(given, arrays, strict=True), key=lambda pair: not _is_plain(pair[0]))
+        for b, x in order:
             accepted[b.name] = self._accept(b, x, sizes)
         outputs = self._outputs(out, sizes)
         values = [accepted[b.name] for b in a.inputs]
         _check_overlap(a, values, outputs)
         pointers = (ctypes.c_void_p * (len(values) + len(outputs)))(*(x.ctypes.data for x in (*values, *outputs)))
-        missing = [s for s in a.sizes if s not in sizes]
-        if missing:
-            raise KernelError(f"{a.name}: the inputs do not determine {', '.join(missing)}")
+        self._check_known(sizes)
         numbers = (ctypes.c_int64 * max(1, len(a.sizes)))(*(sizes[s] for s in a.sizes))
         return self._runner(pointers, numbers, sizes, (values, outputs)), tuple(outputs)
 
@@ -191,9 +194,15 @@ class Kernel:
         _check(array, expected, f"{self.artifact.name}: input '{buffer.name}'", sizes)
         return array if layout is None else pack(layout, buffer, array, sizes)
 
+    def _check_known(self, sizes: Mapping[str, int]) -> None:
+        missing = [s for s in self.artifact.sizes if s not in sizes]
+        if missing:
+            raise KernelError(f"{self.artifact.name}: the inputs do not determine {', '.join(missing)}")
+
     def _outputs(self, out: Any, sizes: dict[str, int]) -> list[Array]:
         a = self.artifact
         if out is None:
+            self._check_known(sizes)
             return [np.empty(tuple(int(evaluate(e, sizes)) for e in b.shape), b.dtype) for b in a.outputs]
         given = list(out) if isinstance(out, (tuple, list)) else [out]
         if len(given) != len(a.outputs):
@@ -214,7 +223,7 @@ def pack(layout: Layout, buffer: Buffer, array: Array, sizes: Mapping[str, int] 
     shape = tuple(int(evaluate(e, sizes or {})) for e in buffer.shape)
     grid = np.ix_(*(np.arange(n) for n in shape))
     env = {v.name: g for v, g in zip(layout.iters, grid, strict=True)}
-    indices = [evaluate(e, env) for e in layout.source]
+    indices = [evaluate(e, {**env, **(sizes or {})}) for e in layout.source]
     inside = [np.minimum(i, n - 1) for i, n in zip(indices, array.shape, strict=True)]
     packed = _aligned_array(shape, array.dtype)
     packed[...] = np.broadcast_to(array[tuple(np.broadcast_arrays(*inside))], shape) if inside else array
@@ -246,8 +255,10 @@ def _check(array: Array, buffer: Buffer, where: str, sizes: dict[str, int]) -> N
                 raise KernelError(f"{where} has shape {array.shape}; {extent.name} must be at least 1")
             sizes[extent.name] = got
     for extent, got in zip(buffer.shape, array.shape, strict=True):
-        known = value_of(extent)
-        want = known if known is not None else int(evaluate(extent, sizes))
+        missing = sorted(v.name for v in variables(extent) if v.name not in sizes)
+        if missing:
+            raise KernelError(f"{where} has shape {_describe(buffer)}, but no input determines {', '.join(missing)}")
+        want = int(evaluate(extent, sizes))
         if want != got:
             given = ", ".join(f"{k}={v}" for k, v in sizes.items())
             raise KernelError(
@@ -268,10 +279,12 @@ def _check_overlap(a: Artifact, inputs: Sequence[Array], outputs: Sequence[Array
     ]
     for n, y in zip((b.name for b in a.outputs), outputs, strict=True):
         for m, x in everything:
-            if x is not y and np.may_share_memory(x, y):
-                raise KernelError(f"{a.name}: output '{n}' overlaps '{m}' in memory")
-    if len({id(y) for y in outputs}) != len(outputs):
-        raise KernelError(f"{a.name}: one array is given for several outputs")
+            if m != n and np.may_share_memory(x, y):
+                raise KernelError(f"{a.name}: output '{n}' overlaps '{m}' in memory; they must be apart")
+
+
+def _is_plain(b: Buffer) -> bool:
+    return all(isinstance(e, (Const, Var)) for e in b.shape)
 
 
 def _describe(b: Buffer) -> str:

@@ -38,7 +38,7 @@ from searchlab.ir.program import Alloc, If, Loop, Seq, Stmt, Store, children, se
 # the most copies of innermost statements a cut may lead to; beyond it conditions stay, and compile time stays bounded
 LIMIT = 3000
 # the longest expression a cut may be at: bounds cut at other bounds grow without end, and cost more than conditions
-LONGEST = 32
+LONGEST = 24
 
 
 def partition(body: Stmt) -> Stmt:

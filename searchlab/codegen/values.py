@@ -389,6 +389,8 @@ class Writer:
 
     def _reduce(self, op: str, vector: str, dtype: str, lanes: int) -> str:
         """Halves are combined until one lane is left: the shortest chain there is."""
+        if dtype not in FLOATS and lanes > 1:
+            return self._reduce_integers(op, vector, dtype, lanes)
         while lanes > 1:
             type_, half = self.type(dtype, lanes), lanes // 2
             low, high = (", ".join(f"i32 {start + n}" for n in range(half)) for start in (0, half))
@@ -400,6 +402,14 @@ class Writer:
             if half == 1:
                 vector = self.f.let(f"extractelement {narrow} {vector}, i64 0")
         return vector
+
+    def _reduce_integers(self, op: str, vector: str, dtype: str, lanes: int) -> str:
+        """By LLVM's own reduction: of halves of byte products, LLVM 22 makes a dot product of the first four only."""
+        type_, element = self.type(dtype, lanes), TYPES[dtype]
+        name = op if op in ("add", "mul") else f"{'u' if dtype == 'uint8' else 's'}{op}"
+        function = f"@llvm.vector.reduce.{name}.{_suffix(dtype, type_)}"
+        self.f.declare(f"declare {element} {function}({type_})")
+        return self.f.let(f"call {element} {function}({type_} {vector})")
 
 
 def _suffix(dtype: str, type_: str) -> str:

@@ -84,6 +84,7 @@ def program_text(p: Program) -> str:
     inputs = ", ".join(buffer_text(p.buffers[n]) for n in p.inputs)
     outputs = ", ".join(buffer_text(p.buffers[n]) for n in p.outputs)
     lines = [f"program {p.name}({inputs}) -> {outputs}:"]
+    lines += [f"  size {name}" for name in p.sizes]
     for la in p.layouts:
         source = ", ".join(map(expr_text, la.source))
         where = "" if la.predicate == TRUE else f" where {expr_text(la.predicate)}"

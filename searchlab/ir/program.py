@@ -169,6 +169,9 @@ class Program:
         found: set[Var] = set()
         for e in expressions(self.body):
             found |= variables(e)
+        for s in statements(self.body):
+            for _, note in getattr(s, "annotations", ()):
+                found |= variables(note) if isinstance(note, Expr) else frozenset()
         for b in self.buffers.values():
             for extent in b.shape:
                 found |= variables(extent)

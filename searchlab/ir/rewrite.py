@@ -30,10 +30,7 @@ def substitute_program(program: Program, values: Mapping[str, int]) -> Program:
         if now != TRUE:
             left.append(now)
     buffers = {n: dataclasses.replace(b, shape=tuple(put(e) for e in b.shape)) for n, b in program.buffers.items()}
-    layouts = tuple(
-        Layout(la.buffer, _put_buffer(la.original, put), la.iters, tuple(put(e) for e in la.source), put(la.predicate))
-        for la in program.layouts
-    )
+    layouts = tuple(_put_layout(la, buffers[la.buffer], put) for la in program.layouts)
     body = map_expressions(_put_annotations(program.body, put), put)
     new = dataclasses.replace(program, body=body, buffers=buffers, assumptions=tuple(left), layouts=layouts)
     return dataclasses.replace(new, body=_settle(new.body, new.facts))
@@ -43,15 +40,24 @@ def _settle(s: Stmt, facts: Facts) -> Stmt:
     """Conditions that the numbers decide are dropped: a tile that fits leaves no trace of having been a symbol."""
     if isinstance(s, _program.Block):
         inner = facts.having({it.var: it.extent for it in s.iters})
-        if s.predicate != TRUE:
-            s = dataclasses.replace(s, predicate=facts.simplify(s.predicate))
+        bindings = tuple(facts.simplify(e) for e in s.bindings)
+        s = dataclasses.replace(s, bindings=bindings, predicate=facts.simplify(s.predicate))
         if isinstance(s.body, _program.Store):
-            value = inner.simplify(s.body.value)
-            indices = tuple(inner.simplify(i) for i in s.body.indices)
-            return dataclasses.replace(s, body=dataclasses.replace(s.body, value=value, indices=indices))
+            init = None if s.init is None else _settle_store(s.init, inner)
+            return dataclasses.replace(s, body=_settle_store(s.body, inner), init=init)
     new = _program.map_children(s, lambda child: _settle(child, facts))
     assert new is not None
     return new
+
+
+def _settle_store(s: _program.Store, facts: Facts) -> _program.Store:
+    return _program.Store(s.buffer, tuple(facts.simplify(i) for i in s.indices), facts.simplify(s.value))
+
+
+def _put_layout(la: Layout, buffer: Buffer, put: Substitution) -> Layout:
+    facts = Facts(dict(zip(la.iters, buffer.shape, strict=True)))
+    source = tuple(facts.simplify(put(e)) for e in la.source)
+    return Layout(la.buffer, _put_buffer(la.original, put), la.iters, source, facts.simplify(put(la.predicate)))
 
 
 def _put_buffer(buffer: Buffer, put: Substitution) -> Buffer:
@@ -71,10 +77,6 @@ def _mapping(program: Program, values: Mapping[str, int]) -> dict[Var, Expr]:
     known = {v.name: v for v in program.symbols}
     for a in program.assumptions:
         known.update({v.name: v for v in _expr.variables(a)})
-    for s in _program.statements(program.body):
-        for _, note in getattr(s, "annotations", ()):
-            if isinstance(note, Expr):
-                known.update({v.name: v for v in _expr.variables(note)})
     mapping: dict[Var, Expr] = {}
     for name, number in values.items():
         if name not in known:
@@ -130,6 +132,8 @@ def encode(value: Any) -> Any:
         return {k: encode(v) for k, v in value.items()}
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
+    if hasattr(value, "__index__"):
+        return value.__index__()  # an integer of numpy
     raise IRError(f"{value!r} cannot be written as JSON")
 
 

@@ -42,6 +42,8 @@ class _Verifier:
         for name in (*p.inputs, *p.outputs):
             if name not in p.buffers:
                 self.fail(f"parameter '{name}' is not a buffer")
+            if (*p.inputs, *p.outputs).count(name) > 1:
+                self.fail(f"parameter '{name}' is named twice")
         self.ready = set(p.inputs)
         self.visit(p.body, {}, {})
         for name in p.outputs:
@@ -83,6 +85,8 @@ class _Verifier:
         self.blocks.add(b.name)
         if len(b.iters) != len(b.bindings):
             self.fail(f"block '{b.name}' has {len(b.iters)} iteration variables and {len(b.bindings)} bindings")
+        if b.init is not None:
+            self.check_store(b.init)
         for it, binding in zip(b.iters, b.bindings, strict=True):
             if it.kind == "reduce":
                 for v in variables(binding):

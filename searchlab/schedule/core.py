@@ -96,11 +96,15 @@ def replay(program: Program, trace: str) -> Program:
     except (ValueError, AttributeError, TypeError, IRError) as e:
         raise TraceError(f"not a trace: {e}") from e
     for number, (name, arguments) in enumerate(steps):
-        if name not in PRIMITIVES:
+        if not isinstance(name, str) or name not in PRIMITIVES:
             raise TraceError(f"step {number}: unknown primitive '{name}'; known: {', '.join(sorted(PRIMITIVES))}")
-        rest = [p.name for p in inspect.signature(PRIMITIVES[name]).parameters.values() if p.kind is p.VAR_POSITIONAL]
-        many = [x for n in rest for x in arguments.pop(n, ())]
-        program = PRIMITIVES[name](program, *many, **arguments)
+        parameters = inspect.signature(PRIMITIVES[name]).parameters.values()
+        rest = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
+        try:
+            many = [x for n in rest for x in arguments.pop(n, ())]
+            program = PRIMITIVES[name](program, *many, **arguments)
+        except TypeError as e:  # a trace may come from anywhere, and hold anything
+            raise TraceError(f"step {number}: {name} does not take such arguments: {e}") from e
     return program
 
 

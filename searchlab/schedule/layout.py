@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from searchlab.errors import ScheduleError
+from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import (
     ONE,
     TRUE,
@@ -73,7 +74,7 @@ def transform_layout(program: Program, buffer: str, mapping: Map) -> Made:
     facts = program.facts.having(sizes)
     shape = tuple(_extent(d, sizes) for d in digits)
     fresh_vars = tuple(Var(f"u{n}") for n in range(len(digits)))
-    inverse, guard = _invert(digits, sizes, fresh_vars, buffer)
+    inverse, guard = _invert(digits, sizes, fresh_vars, buffer, facts)
 
     def access(indices: tuple[Expr, ...], block: Block) -> tuple[Expr, ...]:
         put = Substitution(dict(zip(olds, indices, strict=True)))
@@ -108,6 +109,8 @@ def _evaluate(mapping: Map, rank: int, buffer: str) -> tuple[tuple[Var, ...], tu
 
 
 def _digit(e: Expr, sizes: dict[Var, Expr], buffer: str) -> _Digit:
+    if e == ZERO:  # what is left of x % 1
+        return _Digit((), ONE, ONE)
     inner, extent = (e.a, e.b) if isinstance(e, Binary) and e.op == "mod" else (e, None)
     inner, low = (inner.a, inner.b) if isinstance(inner, Binary) and inner.op == "floordiv" else (inner, ONE)
     source = tuple(v for v in sizes if v in variables(inner))
@@ -131,7 +134,7 @@ def _extent(d: _Digit, sizes: dict[Var, Expr]) -> Expr:
 
 
 def _invert(
-    digits: list[_Digit], sizes: dict[Var, Expr], news: tuple[Var, ...], buffer: str
+    digits: list[_Digit], sizes: dict[Var, Expr], news: tuple[Var, ...], buffer: str, facts: Facts
 ) -> tuple[tuple[Expr, ...], Expr]:
     """Old indices from new ones, and where they fall inside the old shape."""
     found: dict[Var, Expr] = {}
@@ -139,6 +142,9 @@ def _invert(
     for source in dict.fromkeys(d.source for d in digits):
         parts = [(d, n) for d, n in zip(digits, news, strict=True) if d.source == source]
         total, covered = _compose(parts, _whole(source, sizes), buffer)
+        enough = any(d.extent is None for d, _ in parts) or facts.proves(_whole(source, sizes) <= covered)
+        names = ", ".join(v.name for v in source)
+        check(enough, f"the mapping of '{buffer}' loses '{names}' from {covered} on; add '{names} // {covered}'")
         if covered != _whole(source, sizes):
             guards.append(total < _whole(source, sizes))
         for v in reversed(source):

@@ -77,7 +77,8 @@ def _extents(loop: Loop, factors: Sequence[Like | None], tail: bool) -> tuple[li
     check(sum(f is None for f in factors) <= 1, f"more than one factor is None in {list(factors)}")
     given = [None if f is None else index(f) for f in factors]
     for f in given:
-        check(f is None or (value_of(f) or 1) >= 1, f"factor {f} of loop '{loop.name}' is below 1")
+        known = None if f is None else value_of(f)
+        check(known is None or known >= 1, f"factor {f} of loop '{loop.name}' is below 1")
     product: Expr = ONE
     for f in given:
         product = product if f is None else product * f

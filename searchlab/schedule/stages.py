@@ -404,7 +404,7 @@ def reverse_compute_inline(program: Program, block: str) -> Made:
     P[i] = f(i);  C[i] = g(P[i])   =>   C[i] = g(f(i))        (in the loops of P)
     """
     b = _leaf(program, block)
-    check(not b.reduces, f"block '{block}' is a reduction")
+    check(not b.reduces and b.init is None, f"block '{block}' is a reduction")
     _check_plain_store(b)
     _check_movable(program, b)
     made_inside = [n for n in _inputs_of(b) if n not in program.inputs]
@@ -418,7 +418,7 @@ def reverse_compute_inline(program: Program, block: str) -> Made:
     check(len(makers) == 1, f"'{buffer}' is written by several blocks")
     maker = makers[0]
     check(
-        not maker.reduces,
+        not maker.reduces and maker.init is None,
         f"'{maker.name}' is a reduction: its values are not final when stored; use reverse_compute_at",
     )
     indices = {ld.indices for ld in _loads(b, buffer)}
