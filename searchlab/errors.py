@@ -35,3 +35,7 @@ class TargetError(SearchLabError, ValueError):
 
 class TraceError(SearchLabError):
     """A recorded schedule cannot be read or replayed."""
+
+
+class MeasureError(SearchLabError):
+    """Candidates cannot be measured: no worker starts, or the cores are not to be had."""
