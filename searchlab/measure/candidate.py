@@ -1,163 +1,131 @@
-"""What is done to one candidate inside its own process: build; load, check against the reference, time."""
+"""What is done to candidates inside a process that may die of them: build; load, check against the reference, time."""
 
 from __future__ import annotations
 
+import copy
+import gc
+import pickle
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
-
-import numpy as np
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 from searchlab.codegen.kernel import Artifact, Kernel, build, pack
-from searchlab.errors import BuildError, ConstraintError, KernelError, MeasureError, SearchLabError
-from searchlab.ir.expr import value_of
+from searchlab.errors import BuildError, ConstraintError, MeasureError, SearchLabError
+from searchlab.measure.child import Ask
+from searchlab.measure.data import Arrays, Data
 from searchlab.measure.fault import Board
 from searchlab.measure.guard import Array, Guarded, aligned, mark, memory_limit, same
 from searchlab.measure.job import Job, Outcome, Status
 from searchlab.measure.timing import Sampler
-from searchlab.workloads import Workload
-
-Arrays = Mapping[str, Array]
 
 
 @dataclass(frozen=True)
-class Data:
-    """The inputs of a workload and what its outputs should be; `guarded` holds the inputs again, between guard pages."""
+class RunTask:
+    """A pickled job with object code, and when (of time.monotonic) its process will be killed."""
 
-    workload: Workload
-    inputs: Arrays
-    expected: Arrays | None
-    guarded: Mapping[str, Guarded]
-
-    @staticmethod
-    def of(workload: Workload, inputs: Arrays, expected: Arrays | None) -> Data:
-        placed = {n: aligned(x.shape, x.dtype) for n, x in inputs.items()}
-        for name, x in inputs.items():
-            placed[name][...] = x
-        checked = inputs if expected is not None else {}
-        return Data(workload, placed, expected, {n: Guarded.of(f"input '{n}'", x) for n, x in checked.items()})
-
-    @cached_property
-    def nbytes(self) -> int:
-        copies = 2 if self.guarded else 1
-        return copies * sum(x.nbytes for x in self.inputs.values()) + sum(x.nbytes for x in (self.expected or {}).values())
-
-    @property
-    def outputs(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        """Shape and dtype of every output."""
-        buffers = self.workload.program.buffers
-        return {n: (tuple(_number(e) for e in buffers[n].shape), buffers[n].dtype) for n in self.workload.program.outputs}
+    job: bytes
+    deadline: float
 
 
-def make_data(workload: Workload, seed: int, check: bool) -> tuple[Arrays, Arrays | None]:
-    """Inputs and, if they are wanted, the outputs that belong to them."""
-    inputs = {n: np.ascontiguousarray(x) for n, x in workload.inputs(seed).items()}
-    return inputs, workload.reference(inputs) if check else None
+@dataclass(frozen=True)
+class Checked:
+    """A candidate has run once, for `seconds`; `wrong` says what its process found wrong itself."""
+
+    seconds: float
+    wrong: str | None
 
 
-def build_candidate(job: Job, board: Board) -> Artifact | Outcome:
-    """The object code of the job's program."""
-    assert job.program is not None
-    board.enter("building")
-    board.expect(job.limits.memory_bytes)
-    try:
-        with memory_limit(job.limits.memory_bytes):
-            return build(job.program, job.target)
-    except Exception as error:
-        return Outcome(job.id, _status(error, "build"), error=_text(error))
+class BuildBench:
+    """Builds programs."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def work(self, task: bytes, ask: Ask) -> Artifact | Outcome:
+        """The object code of a pickled job's program."""
+        self._board.enter("building")
+        job: Job = pickle.loads(task)
+        assert job.program is not None
+        try:
+            with _limited(job, self._board):
+                return build(job.program, job.target)
+        except Exception as error:
+            return failed(job, error, "build")
 
 
-def run_candidate(job: Job, artifact: Artifact, data: Data, board: Board, deadline: float) -> Outcome:
-    """Checks and times object code; `deadline` (of time.monotonic) is when this process will be killed."""
-    board.expect(job.limits.memory_bytes)
-    try:
-        return _Candidate(job, artifact, data, board).run(deadline)
-    except Exception as error:
-        return Outcome(job.id, _status(error, "run"), error=_text(error))
+class RunBench:
+    """Checks and times kernels of one workload.
 
+    The arrays that are timed are the same for all of them, so that none is better off by its place in memory.
+    """
 
-class _Candidate:
-    def __init__(self, job: Job, artifact: Artifact, data: Data, board: Board) -> None:
-        self.job, self.artifact, self.data, self.board = job, artifact, data, board
-        self.memory = job.limits.memory_bytes
-        self.checked: dict[str, Array] = {}
-        _check_names(artifact, data)
+    def __init__(self, data: Data, board: Board) -> None:
+        self._data, self._board = data, board
+        self._outputs = {n: aligned(*form) for n, form in data.forms.items()}
 
-    def run(self, deadline: float) -> Outcome:
-        self.board.enter("loading")
-        self.packed = self._pack()
-        begin, took = time.perf_counter(), None
-        if self.job.protocol.check:
-            took, wrong = self._check()
-            if wrong is not None:
-                return Outcome(self.job.id, "wrong", error=wrong, check_s=time.perf_counter() - begin)
-        return replace(self._time(deadline, took), check_s=self._seconds_between(begin))
+    def work(self, task: RunTask, ask: Ask) -> Outcome:
+        """The outcome of a pickled job that has object code."""
+        self._board.enter("loading")
+        job: Job = pickle.loads(task.job)
+        try:
+            with _limited(job, self._board):
+                return self._measure(job, ask, task.deadline)
+        except Exception as error:
+            return failed(job, error, "run")
 
-    def _seconds_between(self, begin: float) -> float:
-        return self.began_timing - begin
+    def _measure(self, job: Job, ask: Ask, deadline: float) -> Outcome:
+        assert job.artifact is not None
+        _check_names(job.artifact, self._data)
+        kernel = _PackedKernel(job.artifact)
+        packed = self._pack(job.artifact)
+        took = None
+        if job.protocol.check:
+            checked = self._check(kernel, packed)
+            deadline += ask(checked)
+            took = checked.seconds
+        return self._time(job, kernel, packed, deadline, took)
 
-    def _pack(self) -> dict[str, Array]:
+    def _pack(self, artifact: Artifact) -> dict[str, Array]:
         """Inputs that the schedule stores in another layout; with run-time sizes the kernel packs them itself."""
-        if self.artifact.sizes:
+        if artifact.sizes:
             return {}
-        buffers = {b.name: b for b in self.artifact.inputs}
-        return {
-            la.buffer: pack(la, buffers[la.buffer], self.data.inputs[la.buffer])
-            for la in self.artifact.layouts
-            if la.buffer in buffers
-        }
+        buffers = {b.name: b for b in artifact.inputs}
+        layouts = [la for la in artifact.layouts if la.buffer in buffers]
+        return {la.buffer: pack(la, buffers[la.buffer], self._data.inputs[la.buffer]) for la in layouts}
 
-    def _prepare(self, inputs: Arrays, packed: Arrays, outputs: Arrays) -> Callable[[], None]:
-        kernel = Kernel(self.artifact, packed)
-        given = [inputs[b.name] for b in self.artifact.inputs if b.name not in packed]
-        run, _ = kernel.prepare(*given, out=[outputs[b.name] for b in self.artifact.outputs])
-        return run
-
-    # --- is it right --------------------------------------------------------------------------------------------------
-
-    def _check(self) -> tuple[float, str | None]:
-        """How long one run took, and what is wrong with it."""
-        packed = {n: Guarded.of(f"packed input '{n}'", x) for n, x in self.packed.items()}
-        outputs = {n: Guarded(f"output '{n}'", *form) for n, form in self.data.outputs.items()}
-        self.checked = {n: mark(g.array) for n, g in outputs.items()}
-        inputs = {n: g for n, g in self.data.guarded.items() if n not in packed}
-        run = self._prepare(_arrays(inputs), _arrays(packed), self.checked)
-        everything = [*inputs.values(), *packed.values(), *outputs.values()]
-        self.board.guard([g.region for g in everything])
-        self.board.enter("checking")
+    def _check(self, kernel: _PackedKernel, packed: Arrays) -> Checked:
+        """One run between guard pages."""
+        ours = {n: Guarded.of(f"packed input '{n}'", x) for n, x in packed.items()}
+        inputs, outputs = self._data.guarded, self._data.outputs
+        run = kernel.ready(_arrays(inputs), _arrays(ours), _arrays(outputs))
+        self._board.guard([g.region for g in (*inputs.values(), *ours.values(), *outputs.values())])
+        self._board.enter("checking")
         begin = time.perf_counter()
-        with memory_limit(self.memory):
-            run()
+        run()
         took = time.perf_counter() - begin
-        for g in everything:
-            if not g.intact:
-                return took, f"it writes before the beginning of {g.region.name}"
-        for name, g in (*inputs.items(), *packed.items()):
-            if not same(g.array, self.packed.get(name, self.data.inputs[name])):
-                return took, f"it changes its {g.region.name}"
-        return took, self._compare(self.checked)
+        wrong = [g.damage(packed[n]) for n, g in ours.items()]
+        return Checked(took, next((w for w in wrong if w is not None), None))
 
-    def _compare(self, outputs: Arrays) -> str | None:
-        return self.data.workload.check(outputs, self.data.inputs, self.data.expected)
-
-    # --- how fast is it -----------------------------------------------------------------------------------------------
-
-    def _time(self, deadline: float, guess_s: float | None) -> Outcome:
-        outputs = {n: aligned(*form) for n, form in self.data.outputs.items()}
-        run = self._prepare(self.data.inputs, self.packed, outputs)
-        self.began_timing = time.perf_counter()
-        self.board.enter("timing")
-        with memory_limit(self.memory):
-            sampler = Sampler(run, self.job.protocol, self.artifact.target, deadline)
-            found = sampler.take(self.job.best_s, guess_s)
-        spent = time.perf_counter() - self.began_timing
+    def _time(
+        self, job: Job, kernel: _PackedKernel, packed: Arrays, deadline: float, guess_s: float | None
+    ) -> Outcome:
+        begin = time.perf_counter()
+        for array in self._outputs.values():
+            mark(array)
+        run = kernel.ready(self._data.inputs, packed, self._outputs)
+        self._board.enter("timing")
+        with _no_collection():
+            sampler = Sampler(run, job.protocol, kernel.artifact.target, deadline)
+            found = sampler.take(job.best_s, guess_s)
+        spent = time.perf_counter() - begin
         # One run may be right and the next one wrong, for example if threads race; equal bytes need no second look.
-        wrong = next((self._compare(outputs) for n, x in self.checked.items() if not same(x, outputs[n])), None)
-        if wrong is not None:
-            return Outcome(self.job.id, "wrong", error=f"right once, then {wrong}", run_s=spent)
+        if any(not same(g.array, self._outputs[n]) for n, g in self._data.outputs.items()):
+            wrong = self._data.compare(self._outputs)
+            if wrong is not None:
+                return Outcome(job.id, "wrong", error=f"right once, then {wrong}", run_s=spent)
         return Outcome(
-            self.job.id,
+            job.id,
             "ok",
             found.times,
             number=found.number,
@@ -167,39 +135,56 @@ class _Candidate:
         )
 
 
+class _PackedKernel(Kernel):
+    """A kernel that can be given packed inputs several times without loading its code again."""
+
+    def ready(self, inputs: Arrays, packed: Arrays, outputs: Arrays) -> Callable[[], None]:
+        """A function that runs the kernel on these arrays, of which `packed` are in the layout that the code expects."""
+        other = copy.copy(self)
+        other._constants, other._scratch = dict(packed), []
+        given = [inputs[b.name] for b in self.artifact.inputs if b.name not in packed]
+        run, _ = other.prepare(*given, out=[outputs[b.name] for b in self.artifact.outputs])
+        return run
+
+
+def failed(job: Job, error: Exception, otherwise: Status) -> Outcome:
+    """The outcome of an exception; `otherwise` is for those that do not tell what kind of failure they are."""
+    status = otherwise
+    text = str(error) if isinstance(error, SearchLabError) else f"{type(error).__name__}: {error}"
+    if isinstance(error, MemoryError):
+        status, text = "oom", f"memory_bytes: {error or 'an allocation failed'}"
+    elif isinstance(error, ConstraintError):
+        status = "constraints"
+    elif isinstance(error, BuildError):
+        status = "build"
+    return Outcome(job.id, status, error=text)
+
+
+@contextmanager
+def _limited(job: Job, board: Board) -> Iterator[None]:
+    board.expect(job.limits.memory_bytes)
+    with memory_limit(job.limits.memory_bytes):
+        yield
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 def _check_names(artifact: Artifact, data: Data) -> None:
     for what, got, want in (
         ("inputs", [b.name for b in artifact.inputs], list(data.inputs)),
-        ("outputs", [b.name for b in artifact.outputs], list(data.outputs)),
+        ("outputs", [b.name for b in artifact.outputs], list(data.forms)),
     ):
         if set(got) != set(want):
-            label = data.workload.label
+            label = data.key.workload.label
             raise MeasureError(f"{label} has the {what} {', '.join(want)}, the candidate has {', '.join(got)}")
 
 
 def _arrays(guarded: Mapping[str, Guarded]) -> dict[str, Array]:
     return {n: g.array for n, g in guarded.items()}
-
-
-def _number(extent: object) -> int:
-    found = value_of(extent)  # type: ignore[arg-type]
-    if found is None:
-        raise MeasureError(f"the size {extent} is not fixed; measure the workload at some sizes (workload.at)")
-    return found
-
-
-def _status(error: Exception, otherwise: Status) -> Status:
-    if isinstance(error, MemoryError):
-        return "oom"
-    if isinstance(error, ConstraintError):
-        return "constraints"
-    if isinstance(error, BuildError):
-        return "build"
-    return otherwise
-
-
-def _text(error: Exception) -> str:
-    if isinstance(error, MemoryError):
-        return f"memory_bytes: {error}" if str(error) else "memory_bytes: the memory limit was reached"
-    expected = isinstance(error, SearchLabError) and not isinstance(error, KernelError)
-    return str(error) if expected else f"{type(error).__name__}: {error}"

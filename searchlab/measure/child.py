@@ -1,15 +1,14 @@
-"""Functions run in forked children: whatever happens to the child, its parent learns about it and goes on."""
+"""Forked children that do work which may kill them: whatever happens to one, its parent learns about it and goes on."""
 
 from __future__ import annotations
 
 import ctypes
 import fcntl
-import gc
 import math
 import os
-import pickle
 import select
 import signal
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,11 +17,13 @@ from typing import Any, Literal
 from searchlab.measure.fault import Board, Fault
 from searchlab.measure.wire import CANCEL, Channel
 
+Ask = Callable[[Any], Any]
+Work = Callable[[Any, Ask], Any]
+How = Literal["value", "raised", "refused", "signal", "exit", "timeout", "cancelled"]
+
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
-_PIPE_SIZE = 1031  # F_SETPIPE_SZ
-_PIPE_BYTES = 1 << 20
 _TURN_S = 1.0  # how often a parent makes sure that its own host still lives
-_OUTPUT_BYTES = 400
+_SAID_BYTES = 400
 
 
 class HostGone(Exception):
@@ -30,8 +31,30 @@ class HostGone(Exception):
 
 
 @dataclass(frozen=True)
+class Question:
+    """Something a child wants its parent to look at before it goes on."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the parent thinks of it: go on, with a value, or not, for a reason."""
+
+    value: Any = None
+    refused: Any = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a task gave."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
 class Raised:
-    """An exception that left the function, in words."""
+    """An exception that left a task, in words."""
 
     kind: str
     message: str
@@ -42,167 +65,212 @@ class Raised:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a child ended: with a value (or an exception), by a signal or exit code, too late, or cancelled."""
+    """How a task ended: with a value or an exception, refused, by a signal or exit code, too late, or cancelled."""
 
-    how: Literal["value", "raised", "signal", "exit", "timeout", "cancelled"]
+    how: How
     value: Any
     seconds: float
     fault: Fault
-    output: str
+    said: str
 
     @property
     def crash(self) -> str:
-        """What to tell people about a child that was killed or left without an answer."""
+        """What to tell people about a child that was killed or went away."""
         if self.how == "signal":
-            text = f"killed by {signal.Signals(self.value).name} (signal {self.value}) while {self.fault.phase}"
-            parts = [text, self.fault.where()]
+            parts = [f"killed by {_signal_name(self.value)} while {self.fault.phase}", self.fault.where()]
         else:
-            parts = [f"exited with code {self.value} while {self.fault.phase}"]
-        return "; ".join(p for p in (*parts, self.output) if p)
+            parts = [f"its process left with code {self.value} while {self.fault.phase}"]
+        return "; ".join(p for p in (*parts, self.said) if p)
 
 
-class Forks:
-    """Runs functions in children of this process, which must have a single thread, while watching its own host."""
+class Host:
+    """The process that this one works for: what it sends, and whether it is still there."""
 
-    def __init__(self, channel: Channel, host: int) -> None:
-        self.board = Board()
-        self._channel, self._host, self._self = channel, host, os.getpid()
-        self._output = os.memfd_create("output")
-        self._libc = ctypes.CDLL(None)
+    def __init__(self, channel: Channel, pid: int) -> None:
+        self.channel, self.pid = channel, pid
 
     def receive(self) -> Any:
-        """The next message of the host, waiting for it; raises HostGone when there will be none."""
+        """Its next message, waiting for it; raises HostGone when there will be none."""
         poller = select.poll()
-        poller.register(self._channel, select.POLLIN)
+        poller.register(self.channel, select.POLLIN)
         while True:
             try:
-                message = self._channel.receive()
+                message = self.channel.receive()
             except EOFError:
                 raise HostGone from None
             if message is not None:
                 return message
-            if os.getppid() != self._host:
-                raise HostGone
+            self.check()
             poller.poll(_TURN_S * 1000)
 
-    def call(self, function: Callable[[], Any], limit_s: float) -> Ended:
-        """What became of `function()` in a child that has `limit_s` seconds."""
-        self.board.clear()
-        os.ftruncate(self._output, 0)
-        start = time.monotonic()
-        reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:
-            self._live(function, reading, writing)
-        os.close(writing)
-        try:
-            found = self._await(child, reading, start + limit_s)
-        finally:
-            os.close(reading)
-        how, value = found
-        return Ended(how, value, time.monotonic() - start, self.board.read(), self._said())
+    def check(self) -> None:
+        """Raises HostGone if it died; a fork of it may have kept the connection open."""
+        if os.getppid() != self.pid:
+            raise HostGone
 
-    # --- the parent ---------------------------------------------------------------------------------------------------
-
-    def _await(self, child: int, reading: int, deadline: float) -> tuple[Any, Any]:
+    def cancels(self) -> bool:
+        """Whether it has just sent that it is not interested any more."""
         try:
-            data = self._collect(reading, deadline)
-            status = None if isinstance(data, str) else _reap(child, deadline)
-        except BaseException:
-            _kill(child)
-            raise
-        if isinstance(data, str) or status is None:
-            _kill(child)
-            return (data if isinstance(data, str) else "timeout"), None
-        code = os.waitstatus_to_exitcode(status)
-        if code < 0:
-            return "signal", -code
-        try:
-            value = pickle.loads(data)
-        except Exception:
-            return "exit", code
-        return ("raised" if isinstance(value, Raised) else "value"), value
-
-    def _collect(self, reading: int, deadline: float) -> bytearray | str:
-        """All that the child wrote until it closed its end, or why that cannot be waited for."""
-        data = bytearray()
-        poller = select.poll()
-        poller.register(reading, select.POLLIN)
-        poller.register(self._channel, select.POLLIN)
-        while (left := deadline - time.monotonic()) > 0:
-            ready = dict(poller.poll(math.ceil(min(left, _TURN_S) * 1000)))
-            if self._channel.fileno() in ready and self._cancelled():
-                return "cancelled"
-            if reading in ready:
-                piece = os.read(reading, _PIPE_BYTES)
-                if not piece:
-                    return data
-                data += piece
-            elif os.getppid() != self._host:
-                raise HostGone
-        return "timeout"
-
-    def _cancelled(self) -> bool:
-        try:
-            return self._channel.receive() == CANCEL
+            return bool(self.channel.receive() == CANCEL)
         except EOFError:
             raise HostGone from None
 
-    def _said(self) -> str:
-        size = os.fstat(self._output).st_size
-        text = os.pread(self._output, _OUTPUT_BYTES, max(0, size - _OUTPUT_BYTES)).decode(errors="replace")
+
+class Child:
+    """A fork of this process, which must have a single thread, that works through tasks one after the other.
+
+    `make()` is called in the child and gives the function that does tasks; it may `ask(value)` the parent something.
+    """
+
+    def __init__(self, make: Callable[[], Work], host: Host, board: Board) -> None:
+        self.tasks = 0
+        self._host, self._board = host, board
+        self._said = os.memfd_create("said")
+        fcntl.fcntl(self._said, fcntl.F_SETFL, os.O_APPEND)
+        parent = os.getpid()
+        ours, theirs = socket.socketpair()
+        self._pid = os.fork()
+        if self._pid == 0:
+            ours.close()
+            self._live(make, Channel(theirs), parent)
+        theirs.close()
+        self._channel = Channel(ours)
+
+    def call(self, task: Any, limit_s: float, review: Callable[[Any], Answer] | None = None) -> Ended:
+        """What becomes of a task that has `limit_s` seconds; after anything but a value or exception the child is gone.
+
+        `review` answers what the child asks; the time that takes is not the child's.
+        """
+        self.tasks += 1
+        self._board.clear()
+        os.ftruncate(self._said, 0)
+        start = time.monotonic()
+        dialogue = _Dialogue(self._channel, review, start + limit_s)
+        try:
+            found = self._converse(task, dialogue)
+        except BaseException:
+            self.end()
+            raise
+        how, value = found if found is not None else self._gone(dialogue.deadline)
+        said = self._last_words() if how in ("signal", "exit") else ""
+        ended = Ended(how, value, time.monotonic() - start, self._board.read(), said)
+        if how not in ("value", "raised"):
+            self.end()
+        return ended
+
+    def end(self) -> None:
+        """Kills the child if it still lives."""
+        if self._pid:
+            try:
+                os.kill(self._pid, signal.SIGKILL)
+                os.waitpid(self._pid, 0)
+            except (ProcessLookupError, ChildProcessError):  # it has ended and was reaped
+                pass
+            self._pid = 0
+            self._channel.close()
+            os.close(self._said)
+
+    # --- the parent's side --------------------------------------------------------------------------------------------
+
+    def _converse(self, task: Any, dialogue: _Dialogue) -> tuple[How, Any] | None:
+        """How the task ends, as far as the child or the clock can tell; None if the child fell silent."""
+        try:
+            self._channel.send(task)
+        except OSError:
+            return None
+        poller = select.poll()
+        poller.register(self._channel, select.POLLIN)
+        poller.register(self._host.channel, select.POLLIN)
+        while (left := dialogue.deadline - time.monotonic()) > 0:
+            ready = dict(poller.poll(math.ceil(min(left, _TURN_S) * 1000)))
+            if self._host.channel.fileno() in ready and self._host.cancels():
+                return "cancelled", None
+            if self._channel.fileno() in ready:
+                try:
+                    found = dialogue.hear()
+                except Exception:  # the end of file, or rubbish that a wild write has made of a message
+                    return None
+                if found is not None:
+                    return found
+            else:
+                self._host.check()
+        return "timeout", None
+
+    def _gone(self, deadline: float) -> tuple[How, Any]:
+        """What ended a child that is silent."""
+        while True:
+            found, status = os.waitpid(self._pid, os.WNOHANG)
+            if found:
+                code = os.waitstatus_to_exitcode(status)
+                return ("signal", -code) if code < 0 else ("exit", code)
+            if time.monotonic() > deadline:
+                return "timeout", None
+            time.sleep(100e-6)
+
+    def _last_words(self) -> str:
+        size = os.fstat(self._said).st_size
+        text = os.pread(self._said, _SAID_BYTES, max(0, size - _SAID_BYTES)).decode(errors="replace")
         return " ".join(text.split())
 
-    # --- the child ----------------------------------------------------------------------------------------------------
+    # --- the child's side ---------------------------------------------------------------------------------------------
 
-    def _live(self, function: Callable[[], Any], reading: int, writing: int) -> None:
-        """Never returns: the code of the parent around the fork must not run twice."""
+    def _live(self, make: Callable[[], Work], channel: Channel, parent: int) -> None:
+        """Never returns: what the parent does after the fork must not be done twice."""
         try:
-            self._libc.prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
-            if os.getppid() != self._self:  # the parent died before it could take this child along
+            libc = ctypes.CDLL(None)
+            libc.prctl(_DIE_WITH_PARENT, int(signal.SIGKILL), 0, 0, 0)
+            if os.getppid() != parent:  # it died before it could take this child along
                 os._exit(1)
-            os.close(reading)
-            self._channel.close()
-            os.dup2(self._output, 1)
-            os.dup2(self._output, 2)
-            gc.disable()
-            self.board.install()
-            data = _outcome(function)
-            self.board.enter("answering")
-            _write(writing, data)
+            self._host.channel.close()
+            os.dup2(self._said, 1)
+            os.dup2(self._said, 2)
+            self._board.install()
+            work = make()
+            while True:
+                channel.send(self._do(work, channel, channel.wait()))
         finally:
             os._exit(0)
 
+    def _do(self, work: Work, channel: Channel, task: Any) -> Result | Raised:
+        def ask(value: Any) -> Any:
+            channel.send(Question(value))
+            return channel.wait()
 
-def _outcome(function: Callable[[], Any]) -> bytes:
+        try:
+            return Result(work(task, ask))
+        except EOFError:  # the parent is gone
+            os._exit(1)
+        except BaseException as error:
+            return Raised(type(error).__name__, str(error))
+
+
+@dataclass
+class _Dialogue:
+    """What the parent of a child knows while it listens to it."""
+
+    channel: Channel
+    review: Callable[[Any], Answer] | None
+    deadline: float
+
+    def hear(self) -> tuple[How, Any] | None:
+        """Takes what the child says; how its task ends if it says that."""
+        message = self.channel.receive()
+        if isinstance(message, Question):
+            begin = time.monotonic()
+            answer = self.review(message.value) if self.review is not None else Answer()
+            if answer.refused is not None:
+                return "refused", answer.refused
+            self.channel.send(answer.value)
+            self.deadline += time.monotonic() - begin
+        elif isinstance(message, Result):
+            return "value", message.value
+        elif isinstance(message, Raised):
+            return "raised", message
+        return None
+
+
+def _signal_name(number: int) -> str:
     try:
-        return pickle.dumps(function(), protocol=pickle.HIGHEST_PROTOCOL)
-    except BaseException as error:
-        return pickle.dumps(Raised(type(error).__name__, str(error)))
-
-
-def _write(file: int, data: bytes) -> None:
-    if len(data) > _PIPE_BYTES:
-        fcntl.fcntl(file, _PIPE_SIZE, _PIPE_BYTES)
-    view = memoryview(data)
-    while view:
-        view = view[os.write(file, view) :]
-
-
-def _reap(child: int, deadline: float) -> int | None:
-    """The status of a child that is about to end, or None if it does not."""
-    while True:
-        found, status = os.waitpid(child, os.WNOHANG)
-        if found:
-            return status
-        if time.monotonic() > deadline:
-            return None
-        time.sleep(100e-6)
-
-
-def _kill(child: int) -> None:
-    try:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    except (ProcessLookupError, ChildProcessError):  # it has ended and was reaped
-        pass
+        return f"{signal.Signals(number).name} (signal {number})"
+    except ValueError:
+        return f"signal {number}"

@@ -1,4 +1,4 @@
-"""What a child can still say when it is killed: a page it shares with its parent, and a signal handler that writes there.
+"""What a child can still say when it is killed: a page shared with its parent, and a signal handler that writes there.
 
 The handler notes which address was touched and whether memory had run out.  It is made of LLVM IR, since nothing in
 Python may run in the middle of a fault; when it returns, the fault happens again and kills the process as it should.

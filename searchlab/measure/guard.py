@@ -42,8 +42,9 @@ class Region:
 class Guarded:
     """An array that ends where a forbidden page begins; another one lies before it.
 
-    An access behind the end faults at once.  The gap between the first forbidden page and the array is less than a page;
-    it is filled with marks, so that a write into it shows afterwards.
+    An access behind the end faults at once.  The gap between the first forbidden page and the array is less than a
+    page; it is filled with marks, so that a write into it shows afterwards.  The memory is shared with children that
+    are forked later: what they write, their parent can look at.
     """
 
     def __init__(self, name: str, shape: Sequence[int], dtype: str | np.dtype[Any]) -> None:
@@ -51,7 +52,7 @@ class Guarded:
         size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
         page = mmap.PAGESIZE
         room = -(-size // page) * page
-        memory = mmap.mmap(-1, room + 2 * page, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory = mmap.mmap(-1, room + 2 * page, flags=mmap.MAP_SHARED | mmap.MAP_ANONYMOUS)
         base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         whole = np.frombuffer(memory, np.uint8)
         _protect(base, page)
@@ -68,10 +69,19 @@ class Guarded:
         made.array[...] = values
         return made
 
-    @property
-    def intact(self) -> bool:
-        """Whether nothing was written into the gap before the array."""
-        return bool((self._gap == _MARK).all())
+    def damage(self, values: Array | None = None) -> str | None:
+        """What was written where nothing may be written: before the array, or into it if it should hold `values`.
+
+        Damage is repaired, so that the array can be used again.
+        """
+        found = None
+        if values is not None and not same(self.array, values):
+            self.array[...] = values
+            found = f"it changes its {self.region.name}"
+        if not (self._gap == _MARK).all():
+            self._gap[...] = _MARK
+            found = f"it writes before the beginning of {self.region.name}"
+        return found
 
 
 def aligned(shape: Sequence[int], dtype: str | np.dtype[Any]) -> Array:

@@ -1,4 +1,4 @@
-"""Timing a function by a protocol: warm-up, samples long enough for the clock, and an early end for what is hopeless."""
+"""Timing a function by a protocol: warm-up, samples long enough for the clock, an early end for what is hopeless."""
 
 from __future__ import annotations
 

@@ -3,29 +3,52 @@
 from __future__ import annotations
 
 import pickle
+import select
 import socket
 import struct
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from searchlab.codegen.kernel import Artifact
-from searchlab.measure.job import Outcome
+from searchlab.measure.data import DataKey
+from searchlab.measure.job import Job, Limits, Outcome
 
 Kind = Literal["build", "run"]
 READY = "ready"
 CANCEL = "cancel"
+PREPARE_S = 300.0  # for the inputs and the reference of a workload, which are no candidate's fault
 
 _HEADER = struct.Struct("<Q")
 _PIECE = 1 << 18
 
 
 @dataclass(frozen=True)
+class Head:
+    """What a server must know of a job; the rest it only hands on."""
+
+    data: DataKey
+    limits: Limits
+    threads: int
+    built: bool
+
+
+@dataclass(frozen=True)
 class Request:
-    """What a server should do.  The job stays pickled, so that one that cannot be read fails alone."""
+    """What a server should do; the cores are those to do it on.
+
+    Head and job are pickled: a job that cannot be read (that imports the module of its operator) fails alone.
+    """
 
     kind: Kind
+    head: bytes
     job: bytes
     cores: tuple[int, ...]
+
+    @staticmethod
+    def of(kind: Kind, job: Job, cores: tuple[int, ...]) -> Request:
+        data = DataKey(job.workload, job.seed, job.protocol.check)
+        head = Head(data, job.limits, job.target.threads, job.artifact is not None)
+        return Request(kind, dumps(head), dumps(job), cores)
 
 
 @dataclass(frozen=True)
@@ -35,6 +58,10 @@ class Reply:
     result: Artifact | Outcome | None
     build_s: float = 0.0
     resident: int = 0
+
+
+def dumps(value: Any) -> bytes:
+    return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
 
 
 class Channel:
@@ -49,7 +76,7 @@ class Channel:
 
     def send(self, value: Any) -> None:
         """Sends a value; raises OSError if nobody listens any more."""
-        data = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+        data = dumps(value)
         self._socket.sendall(_HEADER.pack(len(data)) + data)
 
     def receive(self) -> Any:
@@ -67,6 +94,12 @@ class Channel:
             if not piece:
                 raise EOFError
             self._received += piece
+
+    def wait(self) -> Any:
+        """The next value, however long it takes."""
+        while (value := self.receive()) is None:
+            select.select([self], [], [])
+        return value
 
     def _take(self) -> Any:
         if len(self._received) < _HEADER.size:

@@ -10,7 +10,6 @@ several threads at once.
 from __future__ import annotations
 
 import os
-import pickle
 import select
 import signal
 import socket
@@ -28,9 +27,8 @@ from typing import IO, Self
 from searchlab.codegen.kernel import Artifact
 from searchlab.errors import MeasureError
 from searchlab.measure.job import Job, Outcome
-from searchlab.measure.wire import CANCEL, READY, Channel, Kind, Reply, Request
+from searchlab.measure.wire import CANCEL, PREPARE_S, READY, Channel, Kind, Reply, Request
 
-PREPARE_S = 300.0  # for the inputs and the reference of a workload, which are no candidate's fault
 _BOOT_S = 60.0
 _BOOTS = 3
 _GRACE_S = 10.0  # the server enforces limits itself; only one that hangs is late by this much
@@ -44,7 +42,8 @@ class Worker:
 
     The server is started at once, in the background, pinned to `cores` (no cores: not pinned), and replaced when it
     dies, after `recycle_jobs` jobs, or when it holds more than `recycle_bytes`.  A job whose server dies is tried again
-    on a fresh one; after `attempts` times it is given up as quarantined.
+    on a fresh one; after `attempts` times it is given up as quarantined.  `reuse` is how many candidates a child may
+    measure as long as none fails; with 1 each gets a new one, which costs some milliseconds.
     """
 
     def __init__(
@@ -53,12 +52,13 @@ class Worker:
         cores: Sequence[int] = (),
         *,
         attempts: int = 3,
+        reuse: int = 100,
         recycle_jobs: int = 10_000,
         recycle_bytes: int = 4 << 30,
     ) -> None:
         self.name = name
         self.cores = tuple(cores)
-        self._attempts = attempts
+        self._attempts, self._reuse = attempts, reuse
         self._recycle = (recycle_jobs, recycle_bytes)
         self._server: _Server | None = None
         self._job: Job | None = None
@@ -142,7 +142,7 @@ class Worker:
             )
         if cores is not None:
             self.cores = tuple(cores)
-        self._request = Request(kind, pickle.dumps(job, protocol=pickle.HIGHEST_PROTOCOL), self.cores)
+        self._request = Request.of(kind, job, self.cores)
         self._job, self._tried = job, 1
         self._send()
 
@@ -187,7 +187,7 @@ class Worker:
     # --- the server ---------------------------------------------------------------------------------------------------
 
     def _boot(self) -> None:
-        self._server = _Server(self.cores)
+        self._server = _Server(self.cores, self._reuse)
         self._served = 0
         self._set_deadline()
 
@@ -268,13 +268,14 @@ class Worker:
 class _Server:
     """The process, the connection to it, and what it wrote to stderr."""
 
-    def __init__(self, cores: tuple[int, ...]) -> None:
+    def __init__(self, cores: tuple[int, ...], reuse: int) -> None:
         ours, theirs = socket.socketpair()
         self.ready = False
         self.channel = Channel(ours)
         self.stderr: IO[bytes] = tempfile.TemporaryFile()
         pin = f"os.sched_setaffinity(0, {set(cores)}); " if cores else ""
-        code = f"import os; {pin}from searchlab.measure.server import main; main({theirs.fileno()}, {os.getpid()})"
+        call = f"main({theirs.fileno()}, {os.getpid()}, {reuse})"
+        code = f"import os; {pin}from searchlab.measure.server import main; {call}"
         path = os.pathsep.join(p or os.getcwd() for p in sys.path)
         with theirs:
             self.process = subprocess.Popen(
