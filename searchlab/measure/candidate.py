@@ -139,7 +139,7 @@ class _PackedKernel(Kernel):
     """A kernel that can be given packed inputs several times without loading its code again."""
 
     def ready(self, inputs: Arrays, packed: Arrays, outputs: Arrays) -> Callable[[], None]:
-        """A function that runs the kernel on these arrays, of which `packed` are in the layout that the code expects."""
+        """A function that runs the kernel on these arrays; those in `packed` have the layout that the code expects."""
         other = copy.copy(self)
         other._constants, other._scratch = dict(packed), []
         given = [inputs[b.name] for b in self.artifact.inputs if b.name not in packed]

@@ -15,19 +15,20 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import IO, Self
+from typing import Self
 
 from searchlab.codegen.kernel import Artifact
 from searchlab.errors import MeasureError
 from searchlab.measure.job import Job, Outcome
 from searchlab.measure.wire import CANCEL, PREPARE_S, READY, Channel, Kind, Reply, Request
+
+__all__ = ["PREPARE_S", "Worker", "wait"]
 
 _BOOT_S = 60.0
 _BOOTS = 3
@@ -165,12 +166,12 @@ class Worker:
         """Stops the job that is under way, if any, and forgets it."""
         if self._job is None:
             return
+        self._tried = self._attempts  # should its server die now, it is not tried again
+        until = time.monotonic() + _CANCEL_S
         try:
-            until = time.monotonic() + _CANCEL_S
             if self._server is not None and self._server.ready:
-                self._attempts_left_out()
                 self._server.channel.send(CANCEL)
-                while self.busy and time.monotonic() < until and self._server is not None:
+                while self.busy and time.monotonic() < until:
                     wait([self], 0.1)
                     self.poll()
         except OSError:
@@ -178,11 +179,7 @@ class Worker:
         finally:
             if self.busy:
                 self._drop()
-            self._job = None
-
-    def _attempts_left_out(self) -> None:
-        # nobody waits for this job any more: should its server die now, it is not tried again
-        self._tried = self._attempts
+            self._job = self._request = None
 
     # --- the server ---------------------------------------------------------------------------------------------------
 
@@ -221,20 +218,19 @@ class Worker:
             self._boot_failed("died")
         self._drop()
 
-    def _finished(self, reply: Reply) -> Reply | None:
-        job, self._job, self._request = self._job, None, None
+    def _finished(self, reply: Reply) -> Reply:
+        if isinstance(reply.result, Outcome):
+            reply = replace(reply, result=replace(self._signed(reply.result), build_s=reply.build_s))
+        self._job = self._request = None
         self._served += 1
         if self._served >= self._recycle[0] or reply.resident > self._recycle[1]:
             self._drop()
             self._boot()
-        if job is None:
-            return None
-        if isinstance(reply.result, Outcome):
-            signed = replace(
-                reply.result, id=job.id, worker=self.name, cores=self.cores, attempts=self._tried, build_s=reply.build_s
-            )
-            return replace(reply, result=signed)
         return reply
+
+    def _signed(self, outcome: Outcome) -> Outcome:
+        assert self._job is not None
+        return replace(outcome, id=self._job.id, worker=self.name, cores=self.cores, attempts=self._tried)
 
     def _lost(self, how: str) -> Reply | None:
         """The server is gone; the job is tried again on another one unless that happened too often."""
@@ -248,9 +244,10 @@ class Worker:
             return None
         if was_ready and self._tried >= self._attempts:
             self._boot()
-            job, tried, self._job, self._request = self._job, self._tried, None, None
-            error = f"given up: its worker was lost {tried} times; the last time {reason}"
-            return Reply(Outcome(job.id, "quarantined", error=error, worker=self.name, cores=self.cores, attempts=tried))
+            error = f"given up: its worker was lost {self._tried} times; the last time {reason}"
+            outcome = self._signed(Outcome(self._job.id, "quarantined", error=error))
+            self._job = self._request = None
+            return Reply(outcome)
         self._tried += was_ready
         self._send()
         return None
@@ -272,7 +269,7 @@ class _Server:
         ours, theirs = socket.socketpair()
         self.ready = False
         self.channel = Channel(ours)
-        self.stderr: IO[bytes] = tempfile.TemporaryFile()
+        self.stderr = os.memfd_create("stderr")
         pin = f"os.sched_setaffinity(0, {set(cores)}); " if cores else ""
         call = f"main({theirs.fileno()}, {os.getpid()}, {reuse})"
         code = f"import os; {pin}from searchlab.measure.server import main; {call}"
@@ -301,14 +298,13 @@ class _Server:
             how = f"was killed by {signal.Signals(-code).name}"
         elif code:
             how = f"exited with code {code}"
-        self.stderr.seek(0)
-        lines = self.stderr.read().decode(errors="replace").strip().splitlines()
+        lines = os.pread(self.stderr, 1 << 16, 0).decode(errors="replace").strip().splitlines()
         return f"the server process {how}" + (f": {lines[-1]}" if lines else "")
 
 
-def _kill(process: subprocess.Popen[bytes], channel: Channel, stderr: IO[bytes], owner: int) -> None:
+def _kill(process: subprocess.Popen[bytes], channel: Channel, stderr: int, owner: int) -> None:
     channel.close()
-    stderr.close()
+    os.close(stderr)
     if os.getpid() != owner:  # a fork of the host has no say over the host's servers
         return
     if process.poll() is None:
