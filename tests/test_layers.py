@@ -32,6 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "search": {"errors", "ir", "schedule", "analysis", "registry"},
     "strategies": {"errors", "search"},
     "measure": {"errors", "ir", "search", "codegen", "workloads", "targets"},
+    "doctor": {"errors", "codegen", "measure", "targets", "workloads"},
 }
 ALLOWED["testing"] = set(ALLOWED)
 ALLOWED["lab"] = set(ALLOWED) - {"testing"}
