@@ -35,3 +35,11 @@ class TargetError(SearchLabError, ValueError):
 
 class TraceError(SearchLabError):
     """A recorded schedule cannot be read or replayed."""
+
+
+class RecordError(SearchLabError):
+    """Measurements cannot be stored, or a file of them cannot be read."""
+
+
+class MeasureError(SearchLabError):
+    """Candidates cannot be measured: no worker starts, or the cores are not to be had."""

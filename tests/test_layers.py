@@ -31,7 +31,8 @@ ALLOWED: dict[str, set[str]] = {
     "bench": {"errors", "ir", "codegen", "defaults", "targets", "workloads"},
     "search": {"errors", "ir", "schedule", "analysis", "registry"},
     "strategies": {"errors", "search"},
-    "measure": {"errors", "search", "codegen", "workloads", "targets"},
+    "measure": {"errors", "ir", "search", "codegen", "workloads", "targets"},
+    "doctor": {"errors", "codegen", "measure", "targets", "workloads"},
 }
 ALLOWED["testing"] = set(ALLOWED)
 ALLOWED["lab"] = set(ALLOWED) - {"testing"}

@@ -1,0 +1,68 @@
+"""`searchlab doctor`: what this machine is like for measuring."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from searchlab.cli.output import hint, json_line, out, print_table, table
+
+if TYPE_CHECKING:
+    from searchlab.doctor import Check
+
+_MARKS = {
+    "ok": "[green]ok[/]",
+    "note": "[dim]note[/]",
+    "warning": "[bold yellow]warning[/]",
+    "problem": "[bold red]problem[/]",
+}
+
+
+def doctor_command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+) -> None:
+    """Look over this machine: cores, clock, memory, libraries, and what would disturb measurements.
+
+    Exit code 1 if something makes measuring impossible.
+    """
+    from searchlab.doctor import examine, summary
+
+    checks = list(examine())
+    found = summary(checks)
+    if as_json:
+        for check in checks:
+            json_line(**check.to_dict())
+        json_line(group="summary", name="summary", **found)
+    else:
+        _print(checks)
+    if not found["can_measure"]:
+        raise typer.Exit(1)
+
+
+def _print(checks: list[Check]) -> None:
+    from rich.markup import escape
+
+    rows = table("", "", "", "")
+    rows.show_header = False
+    last = checks[0].group if checks else ""
+    for check in checks:
+        if check.group != last:
+            rows.add_section()
+        last = check.group
+        value = escape(check.value) + (f"\n[dim]{escape(check.advice)}[/]" if check.advice else "")
+        rows.add_row(check.name, _MARKS[check.state], value)
+    out.print()
+    print_table(rows)
+    _print_verdict(checks)
+
+
+def _print_verdict(checks: list[Check]) -> None:
+    names = {state: [c.name for c in checks if c.state == state] for state in ("warning", "problem")}
+    if names["problem"]:
+        out.print(f"[bold red]Nothing can be measured here[/] before this is solved: {', '.join(names['problem'])}.")
+    elif names["warning"]:
+        out.print(f"Measuring works, but look at: [bold yellow]{', '.join(names['warning'])}[/].")
+    else:
+        out.print("[green]Ready to measure.[/]")
+    hint("searchlab noise   [dim]how far two measurements of the same kernel differ here[/]")

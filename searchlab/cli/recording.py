@@ -1,0 +1,203 @@
+"""`searchlab records`: what is in files of measurements, and other formats into and out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from searchlab.cli.output import duration, err, json_line, out, print_table, table
+from searchlab.errors import RecordError
+
+if TYPE_CHECKING:
+    from searchlab.lab.records import Record, Store
+
+app = typer.Typer(no_args_is_help=True, help="Look into, convert and merge files of measurements.")
+
+
+class Format(StrEnum):
+    """Formats other than our own."""
+
+    t4 = "t4"
+    csv = "csv"
+
+
+class Task(NamedTuple):
+    """What a file holds of one task."""
+
+    file: Path
+    task: str
+    label: str
+    statuses: dict[str, int]
+    best: Record | None
+
+
+_Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
+_Out = Annotated[Path, typer.Option("--output", "-o", help="The file to write.")]
+
+
+@app.command("stats")
+def stats_command(
+    paths: Annotated[list[Path], typer.Argument(metavar="FILE", help="Files of records.")], as_json: _Json = False
+) -> None:
+    """Count the records of each task, by what became of them, with the best time."""
+    stores = [_existing(path) for path in paths]
+    found = [task for store in stores for task in _tasks(store)]
+    skipped = {str(store.path): len(store.skipped) for store in stores}
+    if as_json:
+        for one in found:
+            json_line(**_fields(one))
+        for file, lines in skipped.items():
+            json_line(case=file, metric="skipped_lines", value=lines, target=None)
+    else:
+        _print_tasks(found, len(stores) > 1)
+        for file, lines in skipped.items():
+            if lines:
+                err.print(f"{file}: {lines} broken lines were skipped", markup=False, soft_wrap=True)
+
+
+@app.command("export")
+def export_command(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="The file of records.")],
+    to: Annotated[Format, typer.Option("--to", help="The format to write.")],
+    output: _Out,
+    task: Annotated[str | None, typer.Option(help="Only this task, by its key or its label.")] = None,
+    as_json: _Json = False,
+) -> None:
+    """Write records in another format: T4, which auto-tuners exchange, or CSV."""
+    store = _existing(path)
+    keys = _keys(store, task)
+    if to is Format.t4 and len(keys) > 1:
+        err.print(f"{path} holds {len(keys)} tasks, T4 files one; --task chooses", markup=False, soft_wrap=True)
+    count = _export(store, keys[0] if task else None, to, output)
+    _report(as_json, count, f"{count} records written to {output}", case=str(output), metric="records")
+
+
+@app.command("import")
+def import_command(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="A file in the other format.")],
+    source: Annotated[Format, typer.Option("--from", help="The format to read.")],
+    output: _Out,
+    task: Annotated[str, typer.Option(help="What was tuned, where a T4 file does not say; its name by default.")] = "",
+    as_json: _Json = False,
+) -> None:
+    """Read records from another format and append those that are new to a file of records."""
+    from searchlab.lab.records import Store, add_new, t4, tables
+
+    records = t4.read(path, task) if source is Format.t4 else tables.read(path)
+    done = add_new(Store(output), list(records))  # all are read before any is written
+    _report_merged(as_json, done.added, done.known, output)
+
+
+@app.command("merge")
+def merge_command(
+    paths: Annotated[list[Path], typer.Argument(metavar="FILE", help="Files of records.")],
+    output: _Out,
+    as_json: _Json = False,
+) -> None:
+    """Append the records of several files to one, each record once."""
+    from searchlab.lab.records import Store, merge
+
+    done = merge(Store(output), [_existing(path) for path in paths])
+    _report_merged(as_json, done.added, done.known, output)
+
+
+# --- reading and writing ----------------------------------------------------------------------------------------------
+
+
+def _existing(path: Path) -> Store:
+    from searchlab.lab.records import Store
+
+    if not path.is_file():
+        raise RecordError(f"{path}: there is no such file")
+    return Store(path)
+
+
+def _tasks(store: Store) -> Iterator[Task]:
+    index = store.index
+    for key in index.tasks:
+        best = store.best(key)
+        one = best or next(store.records(key), None)
+        label = (one.label or one.workload) if one else ""
+        yield Task(store.path, key, label or key, index.by_status(key), best)
+
+
+def _keys(store: Store, task: str | None) -> list[str]:
+    if task is None or task in store.index.tasks:
+        return [task] if task else store.index.tasks
+    known = {one.label: one.task for one in _tasks(store)}
+    if task not in known:
+        raise RecordError(f"{store.path}: no task '{task}'; it holds {', '.join(known) or 'none'}")
+    return [known[task]]
+
+
+def _export(store: Store, key: str | None, to: Format, output: Path) -> int:
+    from searchlab.lab.records import t4, tables
+
+    if output.exists() and output.samefile(store.path):
+        raise RecordError(f"{output}: this is the file to be read")
+    # Whoever reads the output while it is written sees the old one, or none.
+    partial = output.with_name(f"{output.name}.partial")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("w", encoding="utf-8", errors="surrogatepass", newline="") as file:
+            if to is Format.t4:
+                count = t4.write(store.records(key), file)
+            else:
+                count = tables.write(lambda: store.records(key), file)
+        partial.replace(output)
+    except OSError as e:
+        raise RecordError(f"{output}: cannot write: {e.strerror or e}") from e
+    finally:
+        with suppress(OSError):
+            partial.unlink()
+    return count
+
+
+# --- printing ---------------------------------------------------------------------------------------------------------
+
+
+def _fields(one: Task) -> dict[str, Any]:
+    return {
+        "case": one.label,
+        "metric": "best_seconds",
+        "value": one.best.seconds if one.best else None,
+        "target": None,
+        "file": str(one.file),
+        "task": one.task,
+        "records": sum(one.statuses.values()),
+        "statuses": one.statuses,
+        "best": one.best.id if one.best else None,
+        "program": one.best.program if one.best else None,
+        "knobs": one.best.knobs if one.best else None,
+    }
+
+
+def _print_tasks(found: list[Task], several: bool) -> None:
+    from rich.markup import escape
+
+    right = ("records", "ok", "best")
+    made = table("task", *(["file"] if several else []), *right, "failures", right=right)
+    for one in found:
+        failures = ", ".join(f"{n} {status}" for status, n in sorted(one.statuses.items()) if status != "ok")
+        best = duration(one.best.seconds) if one.best else "-"
+        counts = (str(sum(one.statuses.values())), str(one.statuses.get("ok", 0)), best)
+        file = [escape(str(one.file))] if several else []
+        made.add_row(escape(one.label), *file, *counts, escape(failures))
+    print_table(made)
+
+
+def _report_merged(as_json: bool, added: int, known: int, output: Path) -> None:
+    text = f"{added} records added to {output}" + (f", {known} were there already" if known else "")
+    _report(as_json, added, text, case=str(output), metric="records_added", known=known)
+
+
+def _report(as_json: bool, value: int, text: str, case: str, metric: str, **more: Any) -> None:
+    if as_json:
+        json_line(case=case, metric=metric, value=value, target=None, **more)
+    else:
+        out.print(text, markup=False, soft_wrap=True)

@@ -1,0 +1,344 @@
+"""What this machine is like for measuring: a list of checks, each with advice where something can be done.
+
+Nothing heavy is imported: whether a library is there is asked of Python's package data.  Files of the system are read
+below `root`, so that a test can make up a machine.
+"""
+
+from __future__ import annotations
+
+import ctypes.util
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+State = Literal["ok", "note", "warning", "problem"]
+
+_ROOT = Path("/")
+_GIB = 1 << 30
+_BUSY = 0.1  # the share of the machine that others may take before times are called into question
+_LOOK_S = 0.3
+_SLOW_CLOCK_S = 1e-6
+_GOOD_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the report; a warning means that times suffer, a problem that nothing can be measured."""
+
+    group: str
+    name: str
+    state: State
+    value: str
+    advice: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        return asdict(self)
+
+
+def examine(root: Path = _ROOT) -> Iterator[Check]:
+    """All checks, as they are made; the one of the load takes a moment."""
+    for group, checks in _CHECKS.items():
+        for name, check in checks.items():
+            state, value, advice = _guarded(check, root)
+            yield Check(group, name, state, value, advice)
+
+
+Found = tuple[State, str, str]
+
+
+def _guarded(check: Callable[[Path], Found], root: Path) -> Found:
+    """A check that fails is a finding, not the end of the report: people run this when something is broken."""
+    try:
+        return check(root)
+    except Exception as error:
+        return "warning", "unknown", f"This could not be found out: {type(error).__name__}: {error}."
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return None
+
+
+# --- machine ----------------------------------------------------------------------------------------------------------
+
+
+def _processor(root: Path) -> Found:
+    info = _text(root / "proc/cpuinfo") or ""
+    names = [line.partition(":")[2].strip() for line in info.splitlines() if line.startswith("model name")]
+    return "ok", names[0] if names else os.uname().machine, ""
+
+
+def _cores(root: Path) -> Found:
+    total, allowed = os.cpu_count() or 1, sorted(os.sched_getaffinity(0))
+    value = f"{len(allowed)} of {total} usable ({', '.join(map(str, _ranges(allowed)))})"
+    if len(allowed) == 1:
+        return "warning", value, "Compiling, searching and timing disturb each other on one core; use two or more."
+    if _text(root / "sys/devices/system/cpu/smt/active") == "1":
+        return "note", value, "Hyper-threading is on: two kernels on one physical core slow each other down."
+    return "ok", value, ""
+
+
+def _ranges(numbers: list[int]) -> Iterator[str]:
+    first = 0
+    for at in range(1, len(numbers) + 1):
+        if at == len(numbers) or numbers[at] != numbers[at - 1] + 1:
+            yield str(numbers[first]) if at - first == 1 else f"{numbers[first]}-{numbers[at - 1]}"
+            first = at
+
+
+def _caches(root: Path) -> Found:
+    from searchlab.targets import detect
+
+    target = detect()
+    value = ", ".join(f"L{n} {size >> 10} KiB" for n, size in enumerate((target.l1, target.l2, target.l3), 1))
+    if not any((root / "sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        return "note", value, "The system hides its caches; cautious sizes are assumed."
+    return "ok", f"{value} per core", ""
+
+
+def _governor(root: Path) -> Found:
+    found = {_text(path) for path in (root / "sys/devices/system/cpu").glob("cpu*/cpufreq/scaling_governor")} - {None}
+    if not found:
+        return "note", "not visible", "The clock speed is up to the host; `searchlab noise` shows how steady it is."
+    value = ", ".join(sorted(str(name) for name in found))
+    if found != {"performance"}:
+        advice = "Clock speeds follow the load; set it with `cpupower frequency-set -g performance`."
+        return "warning", value, advice
+    return "ok", value, ""
+
+
+def _turbo(root: Path) -> Found:
+    switch, boost = (_text(root / "sys/devices/system/cpu" / p) for p in ("intel_pstate/no_turbo", "cpufreq/boost"))
+    if switch is None and boost is None:
+        return "note", "not visible", "Whether the clock may rise above its nominal speed cannot be seen from here."
+    if switch == "0" or boost == "1":
+        return "note", "on", "The speed depends on heat and on how many cores work; switch it off for steady figures."
+    return "ok", "off", ""
+
+
+def _virtual(root: Path) -> Found:
+    product = " ".join(
+        filter(None, (_text(root / "sys/class/dmi/id" / name) for name in ("sys_vendor", "product_name")))
+    )
+    words = set((_text(root / "proc/cpuinfo") or "").split())
+    kinds = ["virtual machine"] if "hypervisor" in words else []
+    cgroup = _text(root / "proc/1/cgroup") or ""
+    inside = any(word in cgroup for word in ("docker", "kubepods", "containerd", "lxc"))
+    if inside or any((root / name).exists() for name in (".dockerenv", "run/.containerenv")):
+        kinds.append("container")
+    if not kinds:
+        return "ok", product or "none seen", ""
+    value = ", ".join(kinds) + (f" ({product})" if product else "")
+    return "note", value, "Neighbours that cannot be seen from here may share its cores and caches."
+
+
+def _clock(root: Path) -> Found:
+    source = _text(root / "sys/devices/system/clocksource/clocksource0/current_clocksource") or "unknown"
+    tick = _tick()
+    value = f"{tick * 1e9:.0f} ns between readings, source {source}"
+    if tick > _SLOW_CLOCK_S:
+        return "warning", value, "Reading the clock is slow; take longer samples (min_repeat_ms)."
+    if source != "unknown" and source not in _GOOD_CLOCKS:
+        return "note", value, "This clock source is unusual; the processor's own counter is quicker to read."
+    return "ok", value, ""
+
+
+def _tick() -> float:
+    """The smallest difference between two readings of the clock that timing uses."""
+    least = float("inf")
+    for _ in range(2000):
+        first = time.perf_counter_ns()
+        second = time.perf_counter_ns()
+        if second > first:
+            least = min(least, (second - first) * 1e-9)
+    return least
+
+
+# --- what disturbs ----------------------------------------------------------------------------------------------------
+
+
+def _load(root: Path) -> Found:
+    import psutil
+
+    first = psutil.cpu_times()
+    time.sleep(_LOOK_S)
+    spent = {name: after - before for name, before, after in zip(first._fields, first, psutil.cpu_times(), strict=True)}
+    total = sum(spent.values()) or 1.0
+    idle = spent["idle"] + spent.get("iowait", 0.0)
+    busy, steal = 1.0 - idle / total, spent.get("steal", 0.0) / total
+    value = f"{busy:.0%} busy now, load {os.getloadavg()[0]:.2f} on {os.cpu_count()} cores"
+    if steal > 0.01:
+        return "warning", f"{value}, {steal:.0%} stolen", "The host gives your cores to others; measure elsewhere."
+    if busy > _BUSY:
+        advice = "Other programs are at work: times will be noisy, most of all those of kernels with several threads."
+        return "warning", value, advice
+    return "ok", value, ""
+
+
+def _lock(root: Path) -> Found:
+    held = lock_holders()
+    if held:
+        return "warning", "; ".join(held), "Another searchlab process is timing; yours will wait for its turn."
+    return "ok", "nobody is measuring", ""
+
+
+def lock_holders() -> list[str]:
+    """Who measures on which of this process's cores; found out by taking each lock for a moment."""
+    from searchlab.errors import MeasureError
+    from searchlab.measure.lock import CoreLock
+
+    held = []
+    for core in sorted(os.sched_getaffinity(0)):
+        try:
+            with CoreLock([core], timeout_s=0.0):
+                pass
+        except MeasureError as error:  # "waited ... for cores: process 7 measures on core 0"
+            held.append(str(error).rpartition(": ")[2])
+    return held
+
+
+# --- resources --------------------------------------------------------------------------------------------------------
+
+
+def _memory(root: Path) -> Found:
+    import psutil
+
+    memory = psutil.virtual_memory()
+    limit = memory_limit(root)
+    value = f"{memory.available / _GIB:.1f} of {memory.total / _GIB:.1f} GiB available"
+    if limit is not None:
+        value += f", limited to {limit / _GIB:.1f} GiB by the container"
+    if min(memory.available, limit or memory.available) < 2 * _GIB:
+        return "warning", value, "Large workloads and their references may not fit; close something."
+    return "ok", value, ""
+
+
+def memory_limit(root: Path) -> int | None:
+    """The memory that control groups allow this process, if they limit it (both versions of them are tried)."""
+    own = [line.split(":", 2) for line in (_text(root / "proc/self/cgroup") or "").splitlines()]
+    places = [("", "memory.max")]
+    places += [(path, "memory.max") for _, kinds, path in own if not kinds]
+    places += [(f"/memory{path}", "memory.limit_in_bytes") for _, kinds, path in own if "memory" in kinds.split(",")]
+    places.append(("/memory", "memory.limit_in_bytes"))
+    found = [_text(root / f"sys/fs/cgroup{path}" / name) for path, name in places]
+    # Version 1 writes "no limit" as a number near the largest one.
+    limits = [int(text) for text in found if text and text.isdecimal() and int(text) < 1 << 60]
+    return min(limits, default=None)
+
+
+def _disk(root: Path) -> Found:
+    free = shutil.disk_usage(Path.cwd()).free
+    value = f"{free / _GIB:.1f} GiB free in {Path.cwd()}"
+    if free < _GIB:
+        return "warning", value, "Records and logs are written here; make room."
+    return "ok", value, ""
+
+
+# --- software ---------------------------------------------------------------------------------------------------------
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "unknown version"
+
+
+def _llvm(root: Path) -> Found:
+    if find_spec("llvmlite") is None:
+        return "problem", "not installed", "Nothing can be compiled without it: `pip install llvmlite`."
+    try:
+        import llvmlite.binding as llvm
+
+        version = ".".join(map(str, llvm.llvm_version_info))
+    except Exception as error:
+        return "problem", f"llvmlite {_version('llvmlite')} is broken", f"{error}; install it again."
+    return "ok", f"LLVM {version} by llvmlite {_version('llvmlite')}", ""
+
+
+def _vectors(root: Path) -> Found:
+    from searchlab.targets import detect
+
+    target = detect()
+    features = target.enabled_features()
+    shown = [f for f in ("avx2", "fma", "avx512f", "avx512vl", "avx512_bf16", "amx-tile", "neon") if f in features]
+    value = f"{target.vector_registers} x {target.vector_bits} bits on {target.cpu} ({', '.join(shown) or 'basic'})"
+    if target.arch == "x86_64" and target.vector_bits < 256:
+        return "warning", value, "Without AVX, results say little about other machines; a container may hide it."
+    return "ok", value, ""
+
+
+def _kernel(root: Path) -> Found:
+    """Compiles, runs and checks something small: the one check that everything else is for."""
+    try:
+        from searchlab.codegen.kernel import compile
+        from searchlab.workloads import workload
+
+        start = time.perf_counter()
+        small = workload("matmul", m=8, n=8, k=8)
+        inputs = small.inputs(seed=0)
+        wrong = small.check(compile(small.program)(*inputs.values()), inputs)
+    except Exception as error:
+        return "problem", "failed", f"{type(error).__name__}: {error}; nothing can be measured before this works."
+    if wrong is not None:
+        return "problem", "wrong result", f"{wrong}; code for this processor cannot be trusted."
+    return "ok", f"compiled, ran and was right in {(time.perf_counter() - start) * 1e3:.0f} ms", ""
+
+
+def _package(module: str, packages: tuple[str, ...], extra: str, purpose: str) -> Callable[[Path], Found]:
+    def check(root: Path) -> Found:
+        if find_spec(module) is None:
+            return "note", "not installed", f"`pip install 'searchlab[{extra}]'` adds {purpose}."
+        versions = [v for name in packages if (v := _version(name)) != "unknown version"]
+        return "ok", versions[0] if versions else "unknown version", ""
+
+    return check
+
+
+def _cuda(root: Path) -> Found:
+    driver = _text(root / "proc/driver/nvidia/version")
+    library, tool = ctypes.util.find_library("cuda"), shutil.which("nvidia-smi")
+    if driver is None and library is None and tool is None:
+        return "note", "no driver found", "Only the processor can be measured here."
+    if find_spec("pycuda") is None:
+        return "note", "driver found, no pycuda", "`pip install 'searchlab[cuda]'` lets kernels run on the GPU."
+    return "ok", f"driver found, pycuda {_version('pycuda')}", ""
+
+
+_CHECKS: dict[str, dict[str, Callable[[Path], Found]]] = {
+    "machine": {
+        "processor": _processor,
+        "cores": _cores,
+        "vectors": _vectors,
+        "caches": _caches,
+        "governor": _governor,
+        "turbo": _turbo,
+        "virtualisation": _virtual,
+        "clock": _clock,
+    },
+    "disturbance": {"load": _load, "core lock": _lock},
+    "resources": {"memory": _memory, "disk": _disk},
+    "software": {
+        "llvm": _llvm,
+        "kernel": _kernel,
+        "ray": _package("ray", ("ray",), "ray", "measuring on several machines"),
+        "torch": _package("torch", ("torch",), "torch", "a library to compare with, and learned models"),
+        "xgboost": _package("xgboost", ("xgboost-cpu", "xgboost"), "models", "cost models of boosted trees"),
+        "optuna": _package("optuna", ("optuna",), "bayesian", "Optuna's samplers as strategies"),
+        "cuda": _cuda,
+    },
+}
+
+
+def summary(checks: list[Check]) -> dict[str, Any]:
+    """How many checks ended in each state, and whether anything can be measured at all."""
+    counts = {state: sum(check.state == state for check in checks) for state in ("ok", "note", "warning", "problem")}
+    return {**counts, "can_measure": counts["problem"] == 0}

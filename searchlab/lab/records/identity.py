@@ -1,0 +1,76 @@
+"""What makes two measurements the same: the program, its inputs, the machine, the compiler and how it was timed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import cache, lru_cache
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from searchlab.lab.records.text import digest
+
+if TYPE_CHECKING:
+    from searchlab.measure.job import Job
+    from searchlab.targets import Target
+
+
+def reuse_key(
+    program: str, task: str, seed: int, target: str, toolchain: Mapping[str, Any], protocol: Mapping[str, Any]
+) -> str:
+    """Sixteen hex digits; measurements whose keys are equal may stand for each other."""
+    return digest([program, task, seed, target, toolchain, protocol])
+
+
+def job_key(job: Job) -> str:
+    """The key under which a measurement of this job is found."""
+    target, protocol = fingerprint(job.target), asdict(job.protocol)
+    return reuse_key(program_hash(job), job.workload.key, job.seed, target, toolchain(), protocol)
+
+
+def program_hash(job: Job) -> str:
+    """The hash of the program that a job measures, whether it was built before or not."""
+    if job.program is not None:
+        return job.program.hash
+    assert job.artifact is not None  # a job has one of them
+    return job.artifact.program.hash
+
+
+@lru_cache(maxsize=64)
+def fingerprint(target: Target) -> str:
+    """The target's fingerprint, which takes longer to compute than to remember."""
+    return target.fingerprint()
+
+
+@cache
+def toolchain() -> dict[str, str]:
+    """Versions of all that turns a program into machine code.
+
+    Versions of searchlab alone would let a changed code generator pass for the old one, so its sources are hashed too.
+    """
+    import llvmlite.binding as llvm
+
+    return {
+        "searchlab": version("searchlab"),
+        "codegen": _sources(Path(__file__).parents[2] / "codegen"),
+        "llvm": ".".join(map(str, llvm.llvm_version_info)),
+        "llvmlite": version("llvmlite"),
+        "numpy": version("numpy"),
+    }
+
+
+def version(package: str) -> str:
+    """The version of an installed package."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:  # run from a checkout that is not installed
+        return "0+unknown"
+
+
+def _sources(package: Path) -> str:
+    found = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        found.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return found.hexdigest()[:12]

@@ -1,0 +1,251 @@
+"""A file of records: append-only JSON lines that any number of processes write, and queries over them.
+
+Nothing that `append` took is lost when a process dies or the disk is full; what cannot be read is skipped and named.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from searchlab.errors import RecordError
+from searchlab.lab.records import files
+from searchlab.lab.records.identity import job_key
+from searchlab.lab.records.index import Index
+from searchlab.lab.records.lines import START, SchemaError, decode, encode, head
+from searchlab.lab.records.record import Record
+
+if TYPE_CHECKING:
+    from searchlab.measure.job import Job, Limits, Outcome
+
+_log = logging.getLogger(__name__)
+_BATCH = 1 << 20
+
+
+class Store:
+    """The records in a file; a file that does not exist is an empty store.
+
+        store = Store("runs/first/records.jsonl")
+        store.append(record)
+        store.best("matmul-0123456789ab").seconds
+
+    `fsync` makes records survive a crash of the machine, not only of the process; it costs milliseconds per record.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], fsync: bool = False) -> None:
+        self.path = Path(path)
+        self.fsync = fsync
+        self._appender = files.Appender(self.path, _keep, fsync)
+        self._file: tuple[int, int]
+        self._end: int  # how far the index has read
+        self._number: int  # lines up to there
+        self._forget()
+
+    def __repr__(self) -> str:
+        return f"Store({str(self.path)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Store, (str(self.path), self.fsync)
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def append(self, record: Record) -> None:
+        """Writes one record; when this returns, it is in the file."""
+        self._appender.write(encode(record))
+
+    def extend(self, records: Iterable[Record]) -> int:
+        """Writes many records in large pieces, and returns how many."""
+        written, batch, size = 0, [], 0
+        for record in records:
+            line = encode(record)
+            batch.append(line)
+            size += len(line)
+            if size >= _BATCH:
+                self._appender.write(b"".join(batch))
+                written, batch, size = written + len(batch), [], 0
+        if batch:
+            self._appender.write(b"".join(batch))
+        return written + len(batch)
+
+    def close(self) -> None:
+        """Closes the file; the next append opens it again."""
+        self._appender.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Record]:
+        """All records that can be read, in order."""
+        found = files.snapshot(self.path)
+        for line, number, _ in self._lines(0, found.st_size if found else 0, 0):
+            if (record := self._decoded(line, number, _log.warning)) is not None:
+                yield record
+
+    def ids(self) -> Iterator[str]:
+        """The ids of all records, without reading them whole."""
+        found = files.snapshot(self.path)
+        for line, number, _ in self._lines(0, found.st_size if found else 0, 0):
+            if (values := head(line)) is not None:
+                yield values[0].decode("ascii")
+            elif (record := self._decoded(line, number, _log.debug)) is not None:
+                yield record.id
+
+    def __len__(self) -> int:
+        return self.index.count()
+
+    @property
+    def index(self) -> Index:
+        """The index, with everything that is in the file now."""
+        found = files.snapshot(self.path)
+        if found is None or (found.st_dev, found.st_ino) != self._file or found.st_size < self._end:
+            self._forget()
+        if found is not None and found.st_size > self._end:
+            self._file = (found.st_dev, found.st_ino)
+            self._scan(found.st_size)
+        return self._index
+
+    @property
+    def skipped(self) -> dict[int, str]:
+        """The numbers of the lines that could not be read, with the reasons."""
+        self.index  # noqa: B018
+        return dict(self._skipped)
+
+    def records(self, task: str | None = None, status: str | None = None) -> Iterator[Record]:
+        """The records of a task, a status, both or all, in order."""
+        index = self.index
+        return self._at(index, index.rows(task, status))
+
+    def best(self, task: str | None = None) -> Record | None:
+        """The fastest record."""
+        index = self.index
+        while (row := index.best(task)) is not None:
+            for record in self._at(index, [row]):
+                return record
+        return None
+
+    def top(self, k: int, task: str | None = None) -> list[Record]:
+        """The k fastest records, the fastest first."""
+        index = self.index
+        return list(self._at(index, index.top(k, task)))
+
+    def count(self, task: str | None = None, status: str | None = None) -> int:
+        """How many records there are of a task, a status, both or any."""
+        return self.index.count(task, status)
+
+    # --- reuse --------------------------------------------------------------------------------------------------------
+
+    def lookup(self, key: str, limits: Limits | None = None, best_s: float | None = None) -> Record | None:
+        """A record that may stand for a new measurement with this key (see `job_key`), or None.
+
+        Times come before failures, newer records before older ones; see `Record.reusable` for what cannot be reused.
+        """
+        index, failure = self.index, None
+        for record in self._at(index, index.with_key(key)):
+            if record.key == key and record.reusable(limits, best_s):
+                if record.ok:
+                    return record
+                failure = failure or record
+        return failure
+
+    def reuse(self, job: Job) -> Outcome | None:
+        """The outcome of a job that was measured before, or None."""
+        found = self.lookup(job_key(job), job.limits, job.best_s)
+        return None if found is None else found.outcome(job.id)
+
+    # --- lines --------------------------------------------------------------------------------------------------------
+
+    def _forget(self) -> None:
+        self._index = Index()
+        self._file = (0, 0)
+        self._end = 0
+        self._number = 0
+        self._skipped: dict[int, str] = {}
+        self._torn = (-1, -1)
+
+    def _scan(self, end: int) -> None:
+        add, number, offset, line = self._index.add, self._number, self._end, b""
+        try:
+            for line, number, offset in self._lines(self._end, end, self._number):
+                found = head(line)
+                if found is not None:
+                    _, key, task, status, seconds = found
+                    add(offset, key, task, status, math.inf if seconds == b"null" else float(seconds))
+                elif (record := self._decoded(line, number, self._skip)) is not None:
+                    key, task, status = (_bytes(text) for text in (record.key, record.task, record.status))
+                    add(offset, key, task, status, record.seconds)
+        except BaseException:
+            self._forget()  # half an index would give wrong answers
+            raise
+        self._end = offset + len(line)
+        # The end that an unfinished line is still to get is no line of its own.
+        self._number = number - 1 if line and not line.endswith(b"\n") else number
+
+    def _lines(self, start: int, end: int, number: int) -> Iterator[tuple[bytes, int, int]]:
+        """Lines with their numbers and offsets; a torn last line is left out."""
+        offset = start
+        for line in files.lines(self.path, start, end):
+            number += 1
+            if not line.endswith(b"\n") and not _keep(line):
+                if self._torn != (offset, end):
+                    self._torn = (offset, end)
+                    _log.warning("%s:%d: the last line is torn and left out", self.path, number)
+                return
+            yield line, number, offset
+            offset += len(line)
+
+    def _decoded(self, line: bytes, number: int, skip: Callable[..., None]) -> Record | None:
+        if line.isspace():
+            return None
+        try:
+            return decode(line)
+        except SchemaError as e:
+            raise SchemaError(f"{self.path}:{number}: {e}") from None
+        except RecordError as e:
+            skip("%s:%d: skipped a broken line: %s", self.path, number, e)
+            return None
+
+    def _skip(self, message: str, path: Path, number: int, reason: RecordError) -> None:
+        _log.warning(message, path, number, reason)
+        self._skipped[number] = str(reason)
+
+    def _at(self, index: Index, rows: Iterable[int]) -> Iterator[Record]:
+        if not len(index):
+            return
+        try:
+            with self.path.open("rb") as file:
+                for row in rows:
+                    offset = index.offsets[row]
+                    file.seek(offset)
+                    try:
+                        yield decode(file.readline())
+                    except RecordError as e:  # somebody changed the file under us
+                        _log.warning("%s: skipped a broken line at byte %d: %s", self.path, offset, e)
+                        index.drop(row)
+        except OSError as e:
+            raise RecordError(f"{self.path}: cannot read: {e.strerror}") from e
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _keep(tail: bytes) -> bool:
+    """Whether an unfinished last line stays: a whole record that lacks only its end, or something not ours to drop."""
+    if not tail.startswith(START) and not START.startswith(tail):
+        return True
+    try:
+        decode(tail)
+    except SchemaError:
+        return True
+    except RecordError:
+        return False
+    return True

@@ -1,0 +1,78 @@
+"""Values as standard JSON: what may stand in a record, and how it is written.
+
+Infinity and NaN are no JSON, so numbers that may be such are written as text, which `float` reads back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from searchlab.errors import RecordError
+
+_encoder = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+_SCALARS = frozenset({type(None), bool, int, str})
+_sorting = json.JSONEncoder(separators=(",", ":"), allow_nan=False, sort_keys=True)
+
+
+def dumps(value: Any) -> str:
+    """Compact JSON in ASCII, on one line whatever the texts in it hold."""
+    return _encoder.encode(value)
+
+
+def digest(value: Any) -> str:
+    """Sixteen hex digits that name a JSON value, the same in every process."""
+    return hashlib.blake2b(_sorting.encode(value).encode(), digest_size=8).hexdigest()
+
+
+def loads(text: str | bytes) -> Any:
+    """The value of a JSON text; raises ValueError for anything else, NaN and Infinity included."""
+    try:
+        return _decoder.decode(text if isinstance(text, str) else text.decode())
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def number(value: float) -> float | str:
+    """A number as JSON can write it."""
+    return value if math.isfinite(value) else str(value)
+
+
+def plain(value: Any, where: str) -> Any:
+    """The value with lists as tuples and numpy's scalars as Python's, so that it is equal to what is read back."""
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    # The usual kinds are told apart without a call each: this runs over every knob of every record.
+    if kind is dict:
+        return {
+            k if type(k) is str else _name(k, where): v if type(v) in _SCALARS else plain(v, where)
+            for k, v in value.items()
+        }
+    if kind is list or kind is tuple:
+        return tuple([v if type(v) in _SCALARS else plain(v, where) for v in value])
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise RecordError(f"{where}: {value} cannot be written as JSON; use text or leave it out")
+        return float(value)
+    if isinstance(value, list | tuple | Mapping):
+        return plain(dict(value) if isinstance(value, Mapping) else tuple(value), where)
+    if hasattr(value, "tolist"):  # numpy's arrays and scalars, without importing numpy
+        return plain(value.tolist(), where)
+    raise RecordError(f"{where}: {type(value).__name__} is no JSON value")
+
+
+def _name(key: Any, where: str) -> str:
+    if not isinstance(key, str):
+        raise RecordError(f"{where}: names must be text, not {key!r}")
+    return str(key)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no standard JSON")
+
+
+_decoder = json.JSONDecoder(parse_constant=_no_constant)

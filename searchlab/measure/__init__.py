@@ -1,0 +1,10 @@
+"""Measuring candidates: jobs in, outcomes out; local processes, Ray and recorded tables behind one interface."""
+
+from searchlab.measure.job import FAILURES, Job, Limits, Measurer, Outcome, Protocol, Status
+from searchlab.measure.local import LocalMeasurer
+from searchlab.measure.lock import CoreLock
+from searchlab.measure.worker import Worker
+
+__all__ = [
+    "FAILURES", "CoreLock", "Job", "Limits", "LocalMeasurer", "Measurer", "Outcome", "Protocol", "Status", "Worker",
+]  # fmt: skip

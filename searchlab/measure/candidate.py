@@ -1,0 +1,190 @@
+"""What is done to candidates inside a process that may die of them: build; load, check against the reference, time."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from searchlab.codegen.kernel import Artifact, Kernel, build, pack
+from searchlab.errors import BuildError, ConstraintError, MeasureError, SearchLabError
+from searchlab.measure.child import Ask
+from searchlab.measure.data import Arrays, Data
+from searchlab.measure.fault import Board
+from searchlab.measure.guard import Array, Guarded, aligned, mark, memory_limit, same
+from searchlab.measure.job import Job, Outcome, Status
+from searchlab.measure.timing import Sampler
+
+
+@dataclass(frozen=True)
+class RunTask:
+    """A pickled job with object code, and when (of time.monotonic) its process will be killed."""
+
+    job: bytes
+    deadline: float
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A candidate has run once, for `seconds`; `wrong` says what its process found wrong itself."""
+
+    seconds: float
+    wrong: str | None
+
+
+class BuildBench:
+    """Builds programs."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def work(self, task: bytes, ask: Ask) -> Artifact | Outcome:
+        """The object code of a pickled job's program."""
+        self._board.enter("building")
+        job: Job = pickle.loads(task)
+        assert job.program is not None
+        try:
+            with _limited(job, self._board):
+                return build(job.program, job.target)
+        except Exception as error:
+            return failed(job, error, "build")
+
+
+class RunBench:
+    """Checks and times kernels of one workload.
+
+    The arrays that are timed are the same for all of them, so that none is better off by its place in memory.
+    """
+
+    def __init__(self, data: Data, board: Board) -> None:
+        self._data, self._board = data, board
+        self._outputs = {n: aligned(*form) for n, form in data.forms.items()}
+
+    def work(self, task: RunTask, ask: Ask) -> Outcome:
+        """The outcome of a pickled job that has object code."""
+        self._board.enter("loading")
+        job: Job = pickle.loads(task.job)
+        try:
+            with _limited(job, self._board):
+                return self._measure(job, ask, task.deadline)
+        except Exception as error:
+            return failed(job, error, "run")
+
+    def _measure(self, job: Job, ask: Ask, deadline: float) -> Outcome:
+        assert job.artifact is not None
+        _check_names(job.artifact, self._data)
+        kernel = _PackedKernel(job.artifact)
+        packed = self._pack(job.artifact)
+        took = None
+        if job.protocol.check:
+            checked = self._check(kernel, packed)
+            deadline += ask(checked)
+            took = checked.seconds
+        return self._time(job, kernel, packed, deadline, took)
+
+    def _pack(self, artifact: Artifact) -> dict[str, Array]:
+        """Inputs that the schedule stores in another layout; with run-time sizes the kernel packs them itself."""
+        if artifact.sizes:
+            return {}
+        buffers = {b.name: b for b in artifact.inputs}
+        layouts = [la for la in artifact.layouts if la.buffer in buffers]
+        return {la.buffer: pack(la, buffers[la.buffer], self._data.inputs[la.buffer]) for la in layouts}
+
+    def _check(self, kernel: _PackedKernel, packed: Arrays) -> Checked:
+        """One run between guard pages."""
+        ours = {n: Guarded.of(f"packed input '{n}'", x) for n, x in packed.items()}
+        inputs, outputs = self._data.guarded, self._data.outputs
+        run = kernel.ready(_arrays(inputs), _arrays(ours), _arrays(outputs))
+        self._board.guard([g.region for g in (*inputs.values(), *ours.values(), *outputs.values())])
+        self._board.enter("checking")
+        begin = time.perf_counter()
+        run()
+        took = time.perf_counter() - begin
+        wrong = [g.damage(packed[n]) for n, g in ours.items()]
+        return Checked(took, next((w for w in wrong if w is not None), None))
+
+    def _time(
+        self, job: Job, kernel: _PackedKernel, packed: Arrays, deadline: float, guess_s: float | None
+    ) -> Outcome:
+        begin = time.perf_counter()
+        for array in self._outputs.values():
+            mark(array)
+        run = kernel.ready(self._data.inputs, packed, self._outputs)
+        self._board.enter("timing")
+        with _no_collection():
+            sampler = Sampler(run, job.protocol, kernel.artifact.target, deadline)
+            found = sampler.take(job.best_s, guess_s)
+        spent = time.perf_counter() - begin
+        # One run may be right and the next one wrong, for example if threads race; equal bytes need no second look.
+        if any(not same(g.array, self._outputs[n]) for n, g in self._data.outputs.items()):
+            wrong = self._data.compare(self._outputs)
+            if wrong is not None:
+                return Outcome(job.id, "wrong", error=f"right once, then {wrong}", run_s=spent)
+        return Outcome(
+            job.id,
+            "ok",
+            found.times,
+            number=found.number,
+            run_s=spent,
+            stopped_early=found.stopped_early,
+            notes=found.notes,
+        )
+
+
+class _PackedKernel(Kernel):
+    """A kernel that can be given packed inputs several times without loading its code again."""
+
+    def ready(self, inputs: Arrays, packed: Arrays, outputs: Arrays) -> Callable[[], None]:
+        """A function that runs the kernel on these arrays; those in `packed` have the layout that the code expects."""
+        other = copy.copy(self)
+        other._constants, other._scratch = dict(packed), []
+        given = [inputs[b.name] for b in self.artifact.inputs if b.name not in packed]
+        run, _ = other.prepare(*given, out=[outputs[b.name] for b in self.artifact.outputs])
+        return run
+
+
+def failed(job: Job, error: Exception, otherwise: Status) -> Outcome:
+    """The outcome of an exception; `otherwise` is for those that do not tell what kind of failure they are."""
+    status = otherwise
+    text = str(error) if isinstance(error, SearchLabError) else f"{type(error).__name__}: {error}"
+    if isinstance(error, MemoryError):
+        status, text = "oom", f"memory_bytes: {error or 'an allocation failed'}"
+    elif isinstance(error, ConstraintError):
+        status = "constraints"
+    elif isinstance(error, BuildError):
+        status = "build"
+    return Outcome(job.id, status, error=text)
+
+
+@contextmanager
+def _limited(job: Job, board: Board) -> Iterator[None]:
+    board.expect(job.limits.memory_bytes)
+    with memory_limit(job.limits.memory_bytes):
+        yield
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _check_names(artifact: Artifact, data: Data) -> None:
+    for what, got, want in (
+        ("inputs", [b.name for b in artifact.inputs], list(data.inputs)),
+        ("outputs", [b.name for b in artifact.outputs], list(data.forms)),
+    ):
+        if set(got) != set(want):
+            label = data.key.workload.label
+            raise MeasureError(f"{label} has the {what} {', '.join(want)}, the candidate has {', '.join(got)}")
+
+
+def _arrays(guarded: Mapping[str, Guarded]) -> dict[str, Array]:
+    return {n: g.array for n, g in guarded.items()}

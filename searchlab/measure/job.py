@@ -1,0 +1,121 @@
+"""What is measured and what comes back: plain values that go to any worker, on this machine or another.
+
+A failure is a value, not an exception: one candidate that crashes costs that candidate and nothing else.
+"""
+
+from __future__ import annotations
+
+import statistics
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Literal, Self
+
+from searchlab.codegen.kernel import Artifact
+from searchlab.ir.program import Program
+from searchlab.targets import Target
+from searchlab.workloads import Workload
+
+Status = Literal["ok", "build", "run", "crash", "timeout", "wrong", "oom", "constraints", "quarantined"]
+FAILURES: tuple[Status, ...] = ("build", "run", "crash", "timeout", "wrong", "oom", "constraints", "quarantined")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long building, running and waiting may take, and how much memory a candidate may use beyond its inputs."""
+
+    build_s: float = 20.0
+    run_s: float = 10.0
+    queue_s: float | None = None
+    memory_bytes: int | None = 4 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """How a candidate is timed: `repeats` samples, each of as many runs as last `min_repeat_ms` together.
+
+    `cache` is "warm" (runs follow each other) or "cold" (caches are emptied before every run).  A candidate whose first
+    run is `early_stop` times slower than the best so far is not repeated.
+    """
+
+    warmup: int = 1
+    repeats: int = 5
+    min_repeat_ms: float = 5.0
+    cache: Literal["warm", "cold"] = "warm"
+    check: bool = True
+    early_stop: float | None = 5.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """One candidate to be measured: a program to build, or object code that was built elsewhere."""
+
+    id: str
+    workload: Workload
+    target: Target
+    program: Program | None = None
+    artifact: Artifact | None = None
+    seed: int = 0
+    limits: Limits = Limits()
+    protocol: Protocol = Protocol()
+    best_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.program is None) == (self.artifact is None):
+            raise ValueError(f"job '{self.id}' takes a program or an artifact, exactly one of them")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What measuring a job gave: all repeats in seconds per run, or a failure class with a message.
+
+    build_s, check_s and run_s are the seconds the phases took, queue_s the seconds the job waited; `number` is how many
+    runs a repeat had; `stopped_early` says that the first run was so slow that it was not repeated.
+    """
+
+    id: str
+    status: Status
+    times: tuple[float, ...] = ()
+    error: str = ""
+    number: int = 0
+    build_s: float = 0.0
+    check_s: float = 0.0
+    run_s: float = 0.0
+    queue_s: float = 0.0
+    worker: str = ""
+    cores: tuple[int, ...] = ()
+    attempts: int = 1
+    stopped_early: bool = False
+    notes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "ok"
+
+    @property
+    def seconds(self) -> float:
+        """The figure that searches minimise: the median repeat, infinite for a failure."""
+        return statistics.median(self.times) if self.ok and self.times else float("inf")
+
+
+class Measurer(ABC):
+    """Measures jobs and answers as they finish; local processes, a Ray cluster and recorded tables are the same to use.
+
+        with LocalMeasurer() as measurer:
+            for outcome in measurer.measure(jobs):
+                ...
+    """
+
+    @abstractmethod
+    def measure(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        """One outcome per job, in the order in which they finish."""
+
+    def close(self) -> None:
+        """Ends all workers."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,299 @@
+"""LocalMeasurer: measures on this machine, in worker processes with cores of their own.
+
+    with LocalMeasurer() as measurer:
+        for outcome in measurer.measure(jobs):
+            ...
+
+While a core times a candidate, nothing is compiled on it.  If the kernels leave a core free, builders use it and work
+ahead; if they take all cores, phases of building and timing alternate.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from searchlab.codegen.kernel import Artifact
+from searchlab.errors import MeasureError
+from searchlab.measure.job import Job, Measurer, Outcome
+from searchlab.measure.lock import CoreLock
+from searchlab.measure.wire import Reply
+from searchlab.measure.worker import Worker, wait
+
+_MOST_BUILDERS = 4
+_TURN_S = 1.0
+
+
+@dataclass
+class _Batch:
+    """The jobs of one call of `measure`."""
+
+    threads: int
+    left: int = 0
+    done: deque[Outcome] = field(default_factory=deque)
+
+
+@dataclass
+class _Ticket:
+    """A job on its way: how long it waited in queues, and since when it waits in the present one."""
+
+    job: Job
+    batch: _Batch
+    since: float
+    waited: float = 0.0
+    build_s: float = 0.0
+    attempts: int = 1
+
+
+class LocalMeasurer(Measurer):
+    """Measures jobs in local processes.
+
+    workers      how many candidates are timed at the same time, each on as many cores as its target has threads.  One
+                 by default: caches and memory are shared, so that candidates which run side by side slow each other
+    builders     how many are built at the same time; by default as many as there are cores left, at most 4
+    cores        which cores to use; by default all that this process may use
+    run_ahead    how many built candidates may wait for their turn
+    lock         whether to keep other searchlab processes from measuring on these cores; `lock_timeout_s` is how long
+                 to wait for one that does, and `on_wait` is told about it
+    attempts     how often a job is tried whose worker dies
+    reuse        how many candidates one process measures as long as none fails (see Worker), and when workers are
+                 replaced: after `recycle_jobs` jobs, or beyond `recycle_bytes` of memory
+    """
+
+    def __init__(
+        self,
+        workers: int | None = None,
+        builders: int | None = None,
+        cores: Sequence[int] | None = None,
+        *,
+        run_ahead: int = 8,
+        lock: bool = True,
+        lock_timeout_s: float | None = None,
+        on_wait: Callable[[str], None] | None = None,
+        attempts: int = 3,
+        reuse: int = 100,
+        recycle_jobs: int = 10_000,
+        recycle_bytes: int = 4 << 30,
+    ) -> None:
+        self._usable = tuple(sorted(os.sched_getaffinity(0)) if cores is None else cores)
+        self._workers, self._wanted_builders = workers or 1, builders
+        self._run_ahead = max(1, run_ahead)
+        self._locking, self._lock_timeout_s, self._on_wait = lock, lock_timeout_s, on_wait
+        self._options = {
+            "attempts": attempts, "reuse": reuse, "recycle_jobs": recycle_jobs, "recycle_bytes": recycle_bytes
+        }  # fmt: skip
+        self._lock: CoreLock | None = None
+        self._cores = self._usable  # those that are ours now
+        self._batches: list[_Batch] = []
+        self._waiting: deque[_Ticket] = deque()
+        self._built: deque[_Ticket] = deque()
+        self._running: dict[Worker, _Ticket] = {}
+        self._building = True  # the phase, if building and timing have to take turns
+        self._closed = False
+        # Starting takes some tenths of a second, which the caller may use to find out what to measure.
+        self._runners = [self._worker("run", i, self._usable[i : i + 1]) for i in range(self._workers)]
+        self._builders = [self._worker("build", 0, self._usable[-1:])] if builders != 0 else []
+
+    # --- the interface ------------------------------------------------------------------------------------------------
+
+    def measure(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        """One outcome per job, in the order in which they finish; closing the iterator stops what is under way."""
+        if not jobs:
+            return
+        batch = self._submit(jobs)
+        try:
+            while batch.left or batch.done:
+                while batch.done:
+                    yield batch.done.popleft()
+                if batch.left:
+                    self._step()
+        finally:
+            self._abandon(batch)
+
+    def close(self) -> None:
+        """Ends all workers and what they run."""
+        self._closed = True
+        for batch in list(self._batches):
+            self._abandon(batch)
+        for worker in (*self._runners, *self._builders):
+            worker.close()
+
+    # --- coming and going ---------------------------------------------------------------------------------------------
+
+    def _submit(self, jobs: Sequence[Job]) -> _Batch:
+        if self._closed:
+            raise MeasureError("this measurer is closed")
+        batch = _Batch(max(job.target.threads for job in jobs), len(jobs))
+        need = self._workers * batch.threads
+        if need > len(self._usable):
+            raise MeasureError(
+                f"{self._workers} worker{'s' * (self._workers > 1)} with {batch.threads} threads need {need} cores,"
+                f" this process may use {len(self._usable)}"
+            )
+        self._reserve(need + self._builder_count(batch.threads, len(self._usable)))
+        self._batches.append(batch)
+        now = time.monotonic()
+        for job in jobs:
+            (self._waiting if job.artifact is None else self._built).append(_Ticket(job, batch, now))
+        while self._waiting and len(self._builders) < self._builder_count(self._threads, len(self._cores)):
+            cores = self._build_cores
+            self._builders.append(self._worker("build", i := len(self._builders), (cores[i % len(cores)],)))
+        return batch
+
+    def _reserve(self, count: int) -> None:
+        if self._batches or not self._locking:
+            return
+        count = min(count, len(self._usable))
+        lock = CoreLock(self._usable, count, timeout_s=self._lock_timeout_s, on_wait=self._on_wait)
+        self._cores = lock.acquire()
+        self._lock = lock
+
+    def _abandon(self, batch: _Batch) -> None:
+        if batch not in self._batches:
+            return
+        self._batches.remove(batch)
+        for queue in (self._waiting, self._built):
+            for ticket in [t for t in queue if t.batch is batch]:
+                queue.remove(ticket)
+        for worker in [w for w, ticket in self._running.items() if ticket.batch is batch]:
+            del self._running[worker]
+            worker.cancel()
+        if not self._batches and self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _worker(self, role: str, number: int, cores: Sequence[int]) -> Worker:
+        return Worker(f"{role}{number}", cores, **self._options)
+
+    # --- who works where ----------------------------------------------------------------------------------------------
+
+    @property
+    def _threads(self) -> int:
+        return max((b.threads for b in self._batches), default=1)
+
+    @property
+    def _apart(self) -> bool:
+        """Whether there are cores that never time."""
+        return len(self._cores) > self._workers * self._threads
+
+    @property
+    def _build_cores(self) -> tuple[int, ...]:
+        return self._cores[self._workers * self._threads :] if self._apart else self._cores
+
+    def _builder_count(self, threads: int, cores: int) -> int:
+        left = cores - self._workers * threads
+        most = min(left if left > 0 else cores, _MOST_BUILDERS)
+        return most if self._wanted_builders is None else max(1, min(self._wanted_builders, most))
+
+    def _busy_cores(self) -> set[int]:
+        """Cores on which something is under way; a worker that starts is at work as well."""
+        busy = [w for w in (*self._runners, *self._builders) if w.busy or not w.ready]
+        return {core for worker in busy for core in worker.cores}
+
+    # --- the loop -----------------------------------------------------------------------------------------------------
+
+    def _step(self) -> None:
+        """Starts what can be started, waits for something to end, and takes note of it."""
+        with _away_from(self._cores[: self._workers * self._threads] if self._apart else ()):
+            self._expire()
+            self._change_phase()
+            self._start_runs()
+            self._start_builds()
+            watched = [w for w in (*self._runners, *self._builders) if w.busy or not w.ready]
+            wait(watched, min([_TURN_S, *self._patience()]))
+            for worker in watched:
+                reply = worker.poll()
+                if reply is not None and worker in self._running:
+                    self._finished(worker, self._running.pop(worker), reply)
+
+    def _change_phase(self) -> None:
+        building = sum(w.busy for w in self._builders)
+        if not self._waiting or len(self._built) + building >= self._run_ahead:
+            self._building = False
+        elif not self._built and not any(w.busy for w in self._runners):
+            self._building = True
+
+    def _start_runs(self) -> None:
+        if self._building and not self._apart:
+            return
+        for i, worker in enumerate(self._runners):
+            if not self._built:
+                return
+            count = self._built[0].job.target.threads
+            cores = self._cores[i * self._threads :][:count]
+            if worker.ready and not worker.busy and not self._busy_cores().intersection(cores):
+                ticket = self._begin(self._built.popleft())
+                worker.start("run", ticket.job, cores)
+                self._running[worker] = ticket
+
+    def _start_builds(self) -> None:
+        if not self._building and not self._apart:
+            return
+        for worker in self._builders:
+            room = self._run_ahead - len(self._built) - sum(w.busy for w in self._builders)
+            free = [c for c in self._build_cores if c not in self._busy_cores()]
+            if not (self._waiting and room > 0 and free):
+                return
+            if worker.ready and not worker.busy:
+                core = worker.cores[0] if worker.cores[0] in free else free[0]
+                ticket = self._begin(self._waiting.popleft())
+                worker.start("build", ticket.job, (core,))
+                self._running[worker] = ticket
+
+    @staticmethod
+    def _begin(ticket: _Ticket) -> _Ticket:
+        ticket.waited += time.monotonic() - ticket.since
+        return ticket
+
+    def _finished(self, worker: Worker, ticket: _Ticket, reply: Reply) -> None:
+        result = reply.result
+        if isinstance(result, Artifact):
+            ticket.job = replace(ticket.job, program=None, artifact=result)
+            ticket.build_s, ticket.since = reply.build_s, time.monotonic()
+            self._built.append(ticket)
+        elif result is not None:
+            self._complete(ticket, result)
+
+    def _complete(self, ticket: _Ticket, outcome: Outcome) -> None:
+        ticket.batch.left -= 1
+        build_s = ticket.build_s + outcome.build_s
+        ticket.batch.done.append(replace(outcome, build_s=build_s, queue_s=ticket.waited))
+
+    # --- patience -----------------------------------------------------------------------------------------------------
+
+    def _limited(self) -> list[tuple[_Ticket, float]]:
+        """The tickets that may not wait for ever, and when their patience ends."""
+        limits = [(t, t.job.limits.queue_s) for t in (*self._waiting, *self._built)]
+        return [(t, t.since + limit - t.waited) for t, limit in limits if limit is not None]
+
+    def _patience(self) -> list[float]:
+        now = time.monotonic()
+        return [max(0.0, end - now) + 0.001 for _, end in self._limited()]
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        for ticket, end in self._limited():
+            if now >= end:
+                (self._waiting if ticket.job.artifact is None else self._built).remove(ticket)
+                self._begin(ticket)
+                error = f"queue_s: waited longer than {ticket.job.limits.queue_s:g} s for its turn"
+                self._complete(ticket, Outcome(ticket.job.id, "timeout", error=error))
+
+
+@contextmanager
+def _away_from(cores: Sequence[int]) -> Iterator[None]:
+    """Keeps this thread off cores that time, while no code of the caller runs."""
+    before = os.sched_getaffinity(0)
+    elsewhere = before.difference(cores)
+    if not elsewhere or elsewhere == before:
+        yield
+        return
+    os.sched_setaffinity(0, elsewhere)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

@@ -1,0 +1,291 @@
+"""How far two measurements of the same kernel differ on this machine (A/A tests), and how steady rankings are.
+
+Visits sample one kernel in short slices; each visit is a job, built and loaded anew.  From the same slices every
+protocol can be judged afterwards: a repeat is some slices in a row, a trial some repeats, and two trials differ.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import ceil
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from searchlab.errors import MeasureError
+from searchlab.measure.job import Job, Measurer, Outcome
+
+Floats = npt.NDArray[np.float64]
+Estimator = Literal["median", "min"]
+
+REPEATS = (3, 5, 9, 15)
+MIN_REPEAT_MS = (1.0, 5.0, 20.0)
+GOAL = 0.02
+SLICE_MS = 1.0
+_PROBE_SLICES = 5
+_RUN_S = 300.0  # a visit lasts far longer than a trial
+_DISTURBED = 1.1  # a slice slower than this many times a fast one was disturbed
+_PARTS = 5
+_FEW = 20  # pairs below which a p95 is luck
+_NEAR = 1.25
+_ESTIMATE: dict[Estimator, Callable[[Floats], Floats]] = {
+    "median": lambda repeats: np.median(repeats, axis=1),
+    "min": lambda repeats: repeats.min(axis=1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """Slices of one kernel in a row, in seconds per run.
+
+    `slice_s` is how long a slice takes, `overhead_s` what the visit took besides, `preempted` the number of slices that
+    the kernel had to share with another program, as far as the worker saw it.
+    """
+
+    times: tuple[float, ...]
+    slice_s: float
+    overhead_s: float = 0.0
+    preempted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """Relative differences of two measurements of the same thing: typical, and exceeded by one pair in twenty."""
+
+    median: float
+    p95: float
+    pairs: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolNoise:
+    """The noise floor of one protocol in three situations, and the seconds of timing that a trial takes.
+
+    `turns`: repeats of the two alternate.  `sequence`: one directly after the other.  `apart`: as other jobs at other
+    moments, which is what a search compares.
+    """
+
+    repeats: int
+    min_repeat_ms: float
+    estimator: Estimator
+    timing_s: float
+    turns: Floor
+    sequence: Floor
+    apart: Floor
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """All protocols, and what the machine did meanwhile.
+
+    `drift` is how far the typical times of the fifths of the run lie apart.  `preempted` is the share of slices that
+    met another program on their core; `disturbed` that of those 10 % slower than fast ones, for whatever reason.
+    `overhead_s` is what a trial costs besides timing: building, loading, starting a process.
+    """
+
+    protocols: tuple[ProtocolNoise, ...]
+    drift: float
+    preempted: float
+    disturbed: float
+    run_s: float
+    slice_s: float
+    overhead_s: float
+    visits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The cheapest protocol that reaches the goal (`reached`), or else the cheapest of those that come closest."""
+
+    protocol: ProtocolNoise
+    reached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Real candidates ranked again and again: how well two rankings agree, averaged over all pairs of rounds.
+
+    `regret` is how much slower the best of one round is than the best of all rounds together; `gap` is how far the
+    second is behind the first, and `seconds` holds the medians over all rounds.
+    """
+
+    seconds: tuple[float, ...]
+    tau: float
+    same_best: float
+    regret: float
+    gap: float
+    rounds: int
+
+
+# --- sampling ---------------------------------------------------------------------------------------------------------
+
+
+def sample(measurer: Measurer, job: Job, seconds: float, least: int = 4) -> Iterator[Visit]:
+    """Visits to the job's kernel until the time is up, but at least a few; a first, short one checks its results."""
+    until = time.monotonic() + seconds
+    slices = visit_slices(_visit(measurer, job, 0, _PROBE_SLICES).slice_s)
+    number = 1
+    while number <= least or time.monotonic() < until:
+        yield _visit(measurer, job, number, slices)
+        number += 1
+
+
+def visit_slices(slice_s: float) -> int:
+    """How many slices hold two trials of the longest protocol, with some to spare: slices of a visit may be shorter."""
+    return ceil(2 * max(REPEATS) * 1.3 * _per_repeat(max(MIN_REPEAT_MS), slice_s))
+
+
+def _visit(measurer: Measurer, job: Job, number: int, slices: int) -> Visit:
+    protocol = replace(job.protocol, repeats=slices, min_repeat_ms=SLICE_MS, check=number == 0, early_stop=None)
+    limits = replace(job.limits, run_s=max(job.limits.run_s, _RUN_S))
+    visit = replace(job, id=f"{job.id}:{number}", protocol=protocol, limits=limits, best_s=None)
+    start = time.monotonic()
+    (outcome,) = measurer.measure([visit])
+    if not outcome.ok:
+        raise MeasureError(f"{job.workload.label} cannot be measured: {outcome.status}: {outcome.error}")
+    return to_visit(outcome, time.monotonic() - start)
+
+
+def to_visit(outcome: Outcome, elapsed_s: float) -> Visit:
+    """The slices of an outcome; what is left of the elapsed time is overhead."""
+    number = max(1, outcome.number)
+    slice_s = float(np.median(outcome.times)) * number
+    overhead_s = max(0.0, elapsed_s - sum(outcome.times) * number)
+    preempted = outcome.notes.get("preempted", "0").split()[0]  # "3 of 600"
+    return Visit(outcome.times, slice_s, overhead_s, int(preempted))
+
+
+# --- judging protocols ------------------------------------------------------------------------------------------------
+
+
+def judge(visits: Sequence[Visit]) -> Noise:
+    """What the visits say about every protocol."""
+    if len(visits) < 2:
+        raise ValueError("noise takes two visits or more")
+    streams = [np.asarray(v.times) for v in visits]
+    protocols = tuple(
+        judge_protocol(visits, repeats, ms, estimator)
+        for estimator in _ESTIMATE
+        for ms in MIN_REPEAT_MS
+        for repeats in REPEATS
+    )
+    everything = np.concatenate(streams)
+    return Noise(
+        protocols,
+        drift(streams),
+        sum(v.preempted for v in visits) / len(everything),
+        disturbed(everything),
+        float(np.median(everything)),
+        float(np.median([v.slice_s for v in visits])),
+        float(np.median([v.overhead_s for v in visits])),
+        len(visits),
+    )
+
+
+def judge_protocol(visits: Sequence[Visit], repeats: int, min_repeat_ms: float, estimator: Estimator) -> ProtocolNoise:
+    """The differences of trials under one protocol."""
+    estimate = _ESTIMATE[estimator]
+    # Every visit finds out by itself how many slices a repeat needs, as a trial does.
+    counts = [_per_repeat(min_repeat_ms, v.slice_s) for v in visits]
+    rows = [repeats_of(np.asarray(v.times), count) for v, count in zip(visits, counts, strict=True)]
+    trials = [estimate(cut(row, repeats)) for row in rows]
+    pairs = [cut(row, 2 * repeats) for row in rows]
+    turns = [relative(estimate(p[:, 0::2]), estimate(p[:, 1::2])) for p in pairs]
+    sequence = [relative(estimate(p[:, :repeats]), estimate(p[:, repeats:])) for p in pairs]
+    apart = [relative(a, b) for a, b in zip(trials, trials[1:], strict=False)]
+    floors = (floor(np.concatenate(found)) for found in (turns, sequence, apart))
+    repeat_s = float(np.median([count * v.slice_s for v, count in zip(visits, counts, strict=True)]))
+    return ProtocolNoise(repeats, min_repeat_ms, estimator, repeats * repeat_s, *floors)
+
+
+def _per_repeat(min_repeat_ms: float, slice_s: float) -> int:
+    # Slices last a little longer than asked for, so a nominal 5 ms is 5 of them and not 4.9, rounded up again.
+    return max(1, round(min_repeat_ms * 1e-3 / slice_s))
+
+
+def repeats_of(stream: Floats, per_repeat: int) -> Floats:
+    """Slices in a row joined into repeats: the time of a repeat is the mean of its slices."""
+    return np.asarray(cut(stream, per_repeat).mean(axis=1))
+
+
+def cut(values: Floats, length: int) -> Floats:
+    """The values in rows of that length; what does not fill a row is left out."""
+    rows = len(values) // length
+    return values[: rows * length].reshape(rows, length)
+
+
+def relative(a: Floats, b: Floats) -> Floats:
+    """How far pairs of values differ, relative to their mean; the longer list is cut to the shorter one."""
+    count = min(len(a), len(b))
+    a, b = a[:count], b[:count]
+    return np.asarray(2.0 * np.abs(a - b) / (a + b))
+
+
+def floor(differences: Floats) -> Floor:
+    """The typical and the 95th difference; infinite if there was no pair, so that nothing unknown looks good."""
+    if not len(differences):
+        return Floor(float("inf"), float("inf"), 0)
+    median, p95 = np.quantile(differences, [0.5, 0.95])
+    return Floor(float(median), float(p95), len(differences))
+
+
+def drift(streams: Sequence[Floats]) -> float:
+    """How far the typical times of the parts of the run lie apart, relative to the fastest part."""
+    medians = np.array([float(np.median(stream)) for stream in streams])
+    parts = [float(np.median(part)) for part in np.array_split(medians, min(_PARTS, len(medians)))]
+    return max(parts) / min(parts) - 1.0
+
+
+def disturbed(times: Floats) -> float:
+    """The share of slices that took clearly longer than fast ones; the fastest decile says what is fast."""
+    return float(np.mean(times > _DISTURBED * np.quantile(times, 0.1)))
+
+
+def choose(noise: Noise, goal: float = GOAL, estimator: Estimator = "median") -> Choice:
+    """The cheapest protocol whose p95 between trials apart is within the goal, or near the lowest p95."""
+    known = [p for p in noise.protocols if p.estimator == estimator]
+    known = [p for p in known if p.apart.pairs >= _FEW] or known
+    lowest = min(p.apart.p95 for p in known)
+    reached = lowest <= goal
+    good = [p for p in known if p.apart.p95 <= (goal if reached else _NEAR * lowest)]
+    return Choice(min(good, key=lambda p: (p.timing_s, p.apart.p95)), reached)
+
+
+# --- rankings ---------------------------------------------------------------------------------------------------------
+
+
+def rank_again(measurer: Measurer, jobs: Sequence[Job], seconds: float, least: int = 4) -> Floats:
+    """The figures of candidates, one row per round, until the time is up; each round measures them in sequence."""
+    until = time.monotonic() + seconds
+    rows: list[list[float]] = []
+    while len(rows) < least or time.monotonic() < until:
+        turn = [replace(j, id=f"{j.id}:{len(rows)}", protocol=replace(j.protocol, check=not rows)) for j in jobs]
+        found = {outcome.id: outcome for outcome in measurer.measure(turn)}
+        if bad := next((outcome for outcome in found.values() if not outcome.ok), None):
+            raise MeasureError(f"candidate '{bad.id}' cannot be measured: {bad.status}: {bad.error}")
+        rows.append([found[job.id].seconds for job in turn])
+    return np.array(rows)
+
+
+def judge_ranking(figures: Floats) -> Ranking:
+    """How well the rounds (rows) agree about the candidates (columns)."""
+    if len(figures) < 2:
+        raise ValueError("rankings are compared: that takes two rounds or more")
+    medians = np.median(figures, axis=0)
+    best = figures.argmin(axis=1)
+    pairs = list(combinations(range(len(figures)), 2))
+    tau = float(np.mean([kendall(figures[a], figures[b]) for a, b in pairs]))
+    same = float(np.mean([best[a] == best[b] for a, b in pairs]))
+    regret = float(np.mean(medians[best]) / medians.min() - 1.0)
+    first, second = np.sort(medians)[:2]
+    return Ranking(tuple(medians.tolist()), tau, same, regret, float(second / first - 1.0), len(figures))
+
+
+def kendall(a: Floats, b: Floats) -> float:
+    """Kendall's tau: 1 for the same order, -1 for the opposite one; ties count nothing."""
+    first, second = np.triu_indices(len(a), 1)
+    return float(np.mean(np.sign(a[first] - a[second]) * np.sign(b[first] - b[second])))

@@ -1,0 +1,246 @@
+"""The process behind a Worker: it holds inputs and references, and lets children build, run and time candidates.
+
+It has one thread, imports nothing heavy and runs no candidate's code itself, so it outlives all of them.  It ends when
+its host closes the connection or dies.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import resource
+import signal
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from searchlab.codegen.kernel import Artifact
+from searchlab.codegen.pool import parallel_for_address
+from searchlab.measure.candidate import BuildBench, Checked, RunBench, RunTask
+from searchlab.measure.child import Answer, Child, Ended, Host, HostGone, Work
+from searchlab.measure.data import Data, DataKey, Kept, make_data
+from searchlab.measure.fault import Board
+from searchlab.measure.guard import resident_bytes
+from searchlab.measure.job import Job, Limits, Outcome, Status
+from searchlab.measure.wire import CANCEL, PREPARE_S, READY, Channel, Head, Reply, Request, dumps
+
+_SPARE_S = 0.05  # a child stops repeating this long before it would be killed
+# What a child's earlier candidates might have brought about; time-outs are not, and would cost too much to repeat.
+_DOUBTFUL: tuple[Status, ...] = ("run", "crash", "wrong", "oom")
+
+
+def main(connection: int, host: int, reuse: int) -> None:
+    """Serves the process `host` until it has no more requests; a child measures up to `reuse` candidates."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    channel = Channel(socket.socket(fileno=connection))
+    server = Server(Host(channel, host), reuse)
+    gc.collect()
+    gc.freeze()  # what exists now need not be looked at, and so not be copied, by children
+    with suppress(HostGone, OSError):
+        channel.send(READY)
+        server.serve()
+    server.end()
+
+
+class Server:
+    """Answers requests one after the other.
+
+    Children are used again as long as all goes well.  What fails in a used child is tried again in a fresh one, so that
+    no candidate pays for what another has done to their process.
+    """
+
+    def __init__(self, host: Host, reuse: int) -> None:
+        self._host = host
+        self._board = Board()
+        self._cores: tuple[int, ...] = ()
+        self._kept = Kept()
+        self._builder = _Lane(self._fork, reuse)
+        self._runner = _Lane(self._fork, reuse)
+
+    def serve(self) -> None:
+        """Until the host is gone, which raises HostGone."""
+        while True:
+            message = self._host.receive()
+            if message != CANCEL:  # one that comes now is too late: what it meant is done
+                self._host.channel.send(self._answer(message))
+
+    def end(self) -> None:
+        self._builder.end()
+        self._runner.end()
+
+    def _fork(self, make: Callable[[], Work]) -> Child:
+        return Child(make, self._host, self._board)
+
+    def _answer(self, request: Request) -> Reply:
+        self._pin(request.cores)
+        try:
+            head: Head = pickle.loads(request.head)
+            if head.built:
+                return _reply(self._run(head, request.job))
+            built, build_s = self._build(head, request.job)
+            if request.kind == "build" or not isinstance(built, Artifact):
+                return _reply(built, build_s)
+            job: Job = pickle.loads(request.job)
+            return _reply(self._run(head, dumps(replace(job, program=None, artifact=built))), build_s)
+        except (HostGone, OSError):
+            raise
+        except Exception as error:  # a job cannot be read, or a workload is not what it should be
+            status: Status = "build" if request.kind == "build" else "run"
+            return _reply(Outcome("", status, error=f"{type(error).__name__}: {error}"))
+
+    def _pin(self, cores: tuple[int, ...]) -> None:
+        if cores and cores != self._cores:
+            os.sched_setaffinity(0, cores)
+            self._cores = cores
+            self.end()  # threads that children have started would stay where they are
+
+    # --- building -----------------------------------------------------------------------------------------------------
+
+    def _build(self, head: Head, job: bytes) -> tuple[Artifact | Outcome | None, float]:
+        ended = self._builder.call(lambda: BuildBench(self._board).work, None, lambda: job, head.limits.build_s)
+        if ended.how == "value":
+            return ended.value, ended.seconds
+        return _failure(ended, head.limits, building=True), ended.seconds
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    def _run(self, head: Head, job: bytes) -> Outcome | None:
+        begin = time.monotonic()
+        data = self._data(head.data)
+        if not isinstance(data, Data):
+            return data
+        limit = head.limits.run_s
+        review = _Review(data)
+
+        def task() -> RunTask:
+            data.expect()
+            return RunTask(job, time.monotonic() + limit - _SPARE_S)
+
+        if head.threads > 1:
+            parallel_for_address(1)  # loads the pool for all children; its threads start in the children
+        prepared_s = time.monotonic() - begin
+        ended = self._runner.call(lambda: RunBench(data, self._board).work, data, task, limit, review)
+        found = _outcome(ended, head.limits)
+        return found and replace(found, check_s=review.seconds + prepared_s)
+
+    def _data(self, key: DataKey) -> Data | Outcome | None:
+        kept = self._kept.get(key)
+        if isinstance(kept, Data):
+            return kept
+        if isinstance(kept, str):
+            return Outcome("", "run", error=kept)
+        child = self._fork(lambda: lambda task, ask: make_data(task))
+        ended = child.call(key, PREPARE_S)
+        child.end()
+        if ended.how == "value":
+            data = Data.of(key, *ended.value)
+            self._kept.put(data)
+            return data
+        if ended.how == "cancelled":
+            return None
+        late = f"they took more than {PREPARE_S:g} s"
+        why = {"raised": str(ended.value), "timeout": late}.get(ended.how) or ended.crash
+        message = f"inputs and reference of {key.workload.label}: {why}"
+        self._kept.refuse(key, message)
+        return Outcome("", "run", error=message)
+
+
+class _Lane:
+    """One child at a time, and when it is to be replaced."""
+
+    def __init__(self, fork: Callable[[Callable[[], Work]], Child], reuse: int) -> None:
+        self._fork, self._reuse = fork, reuse
+        self._child: Child | None = None
+        self._about: object = None
+
+    def call(
+        self,
+        make: Callable[[], Work],
+        about: object,
+        task: Callable[[], Any],
+        limit_s: float,
+        review: Callable[[Any], Answer] | None = None,
+    ) -> Ended:
+        """What becomes of a task; `about` is what the child was made for, known by identity."""
+        if self._child is not None and (self._about is not about or self._child.tasks >= self._reuse):
+            self.end()
+        used = self._child is not None
+        ended = self._try(make, about, task, limit_s, review)
+        return self._try(make, about, task, limit_s, review) if used and _doubtful(ended) else ended
+
+    def _try(
+        self,
+        make: Callable[[], Work],
+        about: object,
+        task: Callable[[], Any],
+        limit_s: float,
+        review: Callable[[Any], Answer] | None,
+    ) -> Ended:
+        if self._child is None:
+            self._child, self._about = self._fork(make), about
+        ended = self._child.call(task(), limit_s, review)
+        if ended.how != "value" or _doubtful(ended):
+            self.end()
+        return ended
+
+    def end(self) -> None:
+        if self._child is not None:
+            self._child.end()
+        self._child = self._about = None
+
+
+class _Review:
+    """Judges what a candidate has written before it is timed, and adds up what checking took."""
+
+    def __init__(self, data: Data) -> None:
+        self.seconds = 0.0
+        self._data = data
+
+    def __call__(self, checked: Checked) -> Answer:
+        begin = time.monotonic()
+        wrong = checked.wrong or self._data.damage()
+        wrong = wrong or self._data.compare({n: g.array for n, g in self._data.outputs.items()})
+        spent = time.monotonic() - begin
+        self.seconds += checked.seconds + spent
+        return Answer(spent, refused=wrong)
+
+
+def _doubtful(ended: Ended) -> bool:
+    if ended.how == "value":
+        return isinstance(ended.value, Outcome) and ended.value.status in _DOUBTFUL
+    return ended.how not in ("timeout", "cancelled")
+
+
+def _outcome(ended: Ended, limits: Limits) -> Outcome | None:
+    """The outcome of a run; None if it was told to stop."""
+    if ended.how == "value":
+        found: Outcome = ended.value
+        return found
+    if ended.how == "refused":
+        return Outcome("", "wrong", error=ended.value)
+    return _failure(ended, limits, building=False)
+
+
+def _failure(ended: Ended, limits: Limits, *, building: bool) -> Outcome | None:
+    """The outcome of a child that gave none; None if it was told to stop."""
+    failed: Status = "build" if building else "crash"
+    error = ended.crash
+    if ended.how == "cancelled":
+        return None
+    if ended.how == "timeout":
+        limit, seconds = ("build_s", limits.build_s) if building else ("run_s", limits.run_s)
+        failed, error = "timeout", f"{limit}: killed after {seconds:g} s while {ended.fault.phase}"
+    elif ended.how == "raised":
+        failed, error = "build" if building else "run", str(ended.value)
+    elif ended.fault.out_of_memory:
+        failed, error = "oom", f"memory_bytes: nothing left of {limits.memory_bytes}; {ended.crash}"
+    return Outcome("", failed, error=error, run_s=0.0 if building else ended.seconds)
+
+
+def _reply(result: Artifact | Outcome | None, build_s: float = 0.0) -> Reply:
+    return Reply(result, build_s, resident_bytes())

@@ -1,0 +1,398 @@
+"""Tables of recorded measurements, and where they come from.
+
+`load` reads what searchlab recorded itself (shipped with it, or written by `save`), folders of converted GPU tables
+with an index.json, and result files in the T4 format of the auto-tuning community.  All of them become a `Table`.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import json
+import lzma
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, cast, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from searchlab.measure.job import Outcome, Status
+from searchlab.search import Knob, RecordedSpace, Sketch, SpaceError, category, menu
+from searchlab.search.knob import Floats
+from searchlab.search.recorded import Coverage
+
+FORMAT = "searchlab-recorded"
+_FLOAT = "%.7g"
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """The raw run times of every row, in seconds; rows have different numbers of them."""
+
+    flat: Floats
+    first: npt.NDArray[np.int64]
+
+    @staticmethod
+    def of(rows: Iterable[Sequence[float]]) -> Runs:
+        lists = [list(r) for r in rows]
+        first = np.cumsum([0, *(len(r) for r in lists)])
+        return Runs(np.array([x for r in lists for x in r], dtype=np.float64), first.astype(np.int64))
+
+    def __getitem__(self, row: int) -> Floats:
+        return self.flat[self.first[row] : self.first[row + 1]]
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """What was measured for every row of a recorded space, and what measuring it cost; all times in seconds.
+
+    `seconds` is the figure that searches minimise, infinite where the row failed.  A row costs its build (`build_s`),
+    the check of its result (`check_s`), all its timed runs (`run_s`) and what went on around them (`overhead_s`).
+    """
+
+    space: RecordedSpace
+    status: tuple[Status, ...]
+    seconds: Floats
+    build_s: Floats
+    check_s: Floats
+    run_s: Floats
+    overhead_s: Floats
+    errors: tuple[str, ...] = ()
+    about: Mapping[str, Any] = field(default_factory=dict)
+    read_runs: Callable[[], Runs] | None = None
+
+    def __post_init__(self) -> None:
+        rows = self.space.size.valid
+        for name in ("status", "seconds", "build_s", "check_s", "run_s", "overhead_s"):
+            if len(getattr(self, name)) != rows:
+                raise SpaceError(f"table '{self.name}': {len(getattr(self, name))} entries of {name} for {rows} rows")
+        unknown = set(self.status) - set(get_args(Status))
+        if unknown:
+            raise SpaceError(f"table '{self.name}': unknown status {', '.join(sorted(unknown))}")
+
+    def __len__(self) -> int:
+        return len(self.status)
+
+    def __repr__(self) -> str:
+        return f"<table {self.name}: {len(self)} rows, {int(self.ok.sum())} ok, best {self.best:.6g} s>"
+
+    @property
+    def name(self) -> str:
+        return self.space.name
+
+    @cached_property
+    def ok(self) -> npt.NDArray[np.bool_]:
+        return np.array([s == "ok" for s in self.status])
+
+    @property
+    def cost_s(self) -> Floats:
+        """What measuring each row takes."""
+        return self.build_s + self.check_s + self.run_s + self.overhead_s
+
+    @cached_property
+    def best(self) -> float:
+        return float(self.seconds.min(initial=np.inf))
+
+    @cached_property
+    def median(self) -> float:
+        """The median of the rows that did not fail."""
+        return float(np.median(self.seconds[self.ok])) if self.ok.any() else float("inf")
+
+    @cached_property
+    def runs(self) -> Runs | None:
+        """The raw runs, read when they are first asked for; None if they were not recorded."""
+        return self.read_runs() if self.read_runs is not None else None
+
+
+def load(source: str | Path) -> Table:
+    """The table that a name or a path leads to.
+
+    A name is one that comes with searchlab (`shipped`); a path leads to a header written by `save`, to a T4 file, or to
+    a table in a folder with an index.json, as in `gpu-replay/gemm@RTX_3090`.
+    """
+    text = str(source)
+    if text in shipped():
+        return load_recorded(Path(str(_SHIPPED / f"{text}.json")))
+    path = Path(source)
+    if (path.parent / "index.json").is_file() and path.name != "index.json":
+        return load_indexed(path.parent, path.name.removesuffix(".csv.xz"))
+    if not path.is_file():
+        raise SpaceError(f"there is no recorded table '{text}'; shipped: {', '.join(shipped()) or 'none'}")
+    data = _read_json(path)
+    return load_recorded(path) if data.get("format") == FORMAT else load_t4(path)
+
+
+# --- converted GPU tables ---------------------------------------------------------------------------------------------
+
+_INDEXED_STATUS: dict[str, Status] = {"ok": "ok", "compile_error": "build", "runtime_error": "run"}
+
+
+def indexed_names(folder: str | Path) -> list[str]:
+    """The tables in a folder with an index.json."""
+    return [f["file"].removesuffix(".csv.xz") for f in _read_json(Path(folder) / "index.json")["files"]]
+
+
+def load_indexed(folder: str | Path, name: str, categories: Collection[str] = ()) -> Table:
+    """A table of a folder with an index.json; parameters named in `categories` have no order."""
+    folder = Path(folder)
+    found = [f for f in _read_json(folder / "index.json")["files"] if f["file"] == f"{name}.csv.xz"]
+    if not found:
+        raise SpaceError(f"{folder} has no table '{name}'; it has: {', '.join(indexed_names(folder))}")
+    entry = found[0]
+    rows = _read_csv(folder / entry["file"], entry.get("sha256"))
+    knobs = [_parameter(n, values, n in categories) for n, values in entry["params"].items()]
+    options = np.stack([k.find((int(r[k.name]),) for r in rows) for k in knobs], axis=1).astype(np.int32)
+    space = RecordedSpace.of(knobs, options, name, coverage=entry["kind"])
+    seconds = _column(rows, "time_ms", 1e-3, np.inf)
+    return Table(
+        space,
+        tuple(_INDEXED_STATUS[r["status"]] for r in rows),
+        seconds,
+        _column(rows, "compile_ms", 1e-3),
+        _column(rows, "verify_ms", 1e-3),
+        # the recorded time is the mean of the runs, so this is their sum; the peers' simulations charge the same
+        _column(rows, "n_runs") * np.where(np.isfinite(seconds), seconds, 0),
+        _column(rows, "framework_ms", 1e-3),
+        about={k: v for k, v in entry.items() if k not in ("params", "status")},
+        read_runs=partial(_read_runs, folder / entry["runs_file"], entry.get("runs_sha256")),
+    )
+
+
+def _read_runs(path: Path, checksum: str | None) -> Runs:
+    lines = _checked(path, checksum).decode().split("\n")
+    return Runs.of([float(x) * 1e-3 for x in line.split()] for line in lines)
+
+
+def _parameter(name: str, values: Sequence[Any], unordered: bool) -> Knob:
+    return category(name, values) if unordered else menu(name, values)
+
+
+# --- T4 ---------------------------------------------------------------------------------------------------------------
+
+_T4_STATUS: dict[str, Status] = {
+    "correct": "ok", "compile": "build", "runtime": "run", "correctness": "wrong", "timeout": "timeout",
+    "constraints": "constraints",
+}  # fmt: skip
+# the hub's own converter writes "miliseconds"
+_UNITS = {
+    "s": 1.0, "seconds": 1.0, "ms": 1e-3, "milliseconds": 1e-3, "miliseconds": 1e-3,
+    "us": 1e-6, "microseconds": 1e-6, "ns": 1e-9, "nanoseconds": 1e-9,
+}  # fmt: skip
+
+
+def load_t4(
+    path: str | Path, objective: str | None = None, coverage: Coverage = "pool", categories: Collection[str] = ()
+) -> Table:
+    """A result file in the T4 format (.json, also .gz or .xz).
+
+    Results that say 'constraints' are illegal configurations, not rows; of a configuration met twice the first counts.
+    T4 does not say whether a file holds every legal configuration: pass coverage="exhaustive" if it does.
+    """
+    path = Path(path)
+    data = _read_json(path)
+    if not isinstance(data.get("results"), list):
+        raise SpaceError(f"{path}: no T4 file: it has no list of results")
+    unit = _unit(path, (data.get("metadata") or {}).get("timeunit", "milliseconds"))
+    kept: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+    for r in data["results"]:
+        if r["invalidity"] != "constraints":
+            kept.setdefault(tuple(r["configuration"].values()), r)
+    if not kept:
+        raise SpaceError(f"{path}: it holds no legal configuration")
+    results = list(kept.values())
+    knobs, constants = _t4_knobs(path, [r["configuration"] for r in results], categories)
+    options = np.stack([k.find((_plain(r["configuration"][k.name]),) for r in results) for k in knobs], axis=1)
+    name = path.name.partition(".json")[0]
+    return Table(
+        RecordedSpace.of(knobs, options.astype(np.int32), name, coverage=coverage),
+        tuple(_T4_STATUS[r["invalidity"]] for r in results),
+        np.array([_t4_seconds(path, r, objective, unit) for r in results]),
+        np.array([_t4_time(r, "compilation", "compilation_time") * unit for r in results]),
+        np.array([_t4_time(r, "validation") * unit for r in results]),
+        np.array([sum(_t4_runs(r)) * unit or _t4_time(r, "benchmark") * unit for r in results]),
+        np.array([_t4_time(r, "framework") * unit for r in results]),
+        about={**(data.get("metadata") or {}), "constants": constants, "source": str(path)},
+        read_runs=partial(Runs.of, [[x * unit for x in _t4_runs(r)] for r in results]),
+    )
+
+
+def _t4_knobs(
+    path: Path, configurations: Sequence[Mapping[str, Any]], categories: Collection[str]
+) -> tuple[list[Knob], dict[str, Any]]:
+    """Parameters that take several values become knobs: numbers in their order, words as categories."""
+    knobs, constants = [], {}
+    for name in configurations[0]:
+        try:
+            values = list(dict.fromkeys(_plain(c[name]) for c in configurations))
+        except KeyError:
+            raise SpaceError(f"{path}: not every configuration has '{name}'") from None
+        words = any(isinstance(v, str) for v in values)
+        if len(values) == 1:
+            constants[name] = values[0]
+        else:
+            knobs.append(_parameter(name, values if words else sorted(values), words or name in categories))
+    if not knobs:
+        raise SpaceError(f"{path}: no parameter takes more than one value")
+    return knobs, constants
+
+
+def _plain(value: Any) -> Any:
+    return int(value) if isinstance(value, bool) else value
+
+
+def _t4_seconds(path: Path, result: Mapping[str, Any], objective: str | None, unit: float) -> float:
+    if result["invalidity"] != "correct":
+        return float("inf")
+    wanted = objective or (result.get("objectives") or ["time"])[0]
+    for m in result.get("measurements") or []:
+        if m["name"] == wanted:
+            own = m.get("unit") or ""
+            if not own and not wanted.startswith("time"):
+                break
+            return float(m["value"]) * (_unit(path, own) if own else unit)
+    names = [m["name"] for m in result.get("measurements") or []]
+    raise SpaceError(f"{path}: '{wanted}' is not measured as a time; name another objective of {', '.join(names)}")
+
+
+def _t4_time(result: Mapping[str, Any], *names: str) -> float:
+    return next((float(result["times"][n]) for n in names if result["times"].get(n) is not None), 0.0)
+
+
+def _t4_runs(result: Mapping[str, Any]) -> list[float]:
+    return [float(x) for x in result["times"].get("runtimes") or []]
+
+
+def _unit(path: Path, name: str) -> float:
+    if name not in _UNITS:
+        raise SpaceError(f"{path}: unknown unit of time '{name}'; known: {', '.join(_UNITS)}")
+    return _UNITS[name]
+
+
+# --- recorded by searchlab --------------------------------------------------------------------------------------------
+
+_SHIPPED = files("searchlab") / "data" / "recorded"
+
+
+def shipped() -> list[str]:
+    """Names of the recorded spaces that come with searchlab."""
+    if not _SHIPPED.is_dir():
+        return []
+    return sorted(f.name.removesuffix(".json") for f in _SHIPPED.iterdir() if f.name.endswith(".json"))
+
+
+def load_recorded(header: str | Path) -> Table:
+    """A table that `save` wrote."""
+    header = Path(header)
+    about = _read_json(header)
+    if about.get("format") != FORMAT or about.get("format_version") != 1:
+        raise SpaceError(f"{header}: no recorded space of searchlab in format 1")
+    rows = _read_csv(header.parent / about["file"], about["sha256"])
+    several = len(about["sketches"]) > 1
+    sketches = []
+    for s in about["sketches"]:
+        knobs = tuple(Knob.from_json(k) for k in s["knobs"])
+        own = [r for r in rows if not several or r["sketch"] == s["name"]]
+        sketches.append(Sketch(s["name"], knobs, rows=np.stack([_by_label(k, own) for k in knobs], axis=1)))
+    space = RecordedSpace(sketches, about["name"], about["version"], about["coverage"])
+    return Table(
+        space,
+        tuple(cast(Status, r["status"]) for r in rows),
+        _column(rows, "seconds", missing=np.inf),
+        _column(rows, "build_s"),
+        _column(rows, "check_s"),
+        _column(rows, "run_s"),
+        _column(rows, "overhead_s"),
+        tuple(r["error"] for r in rows),
+        {k: v for k, v in about.items() if k != "sketches"},
+        partial(Runs.of, [[float(x) for x in r["times"].split()] for r in rows]),
+    )
+
+
+def _by_label(knob: Knob, rows: Sequence[Mapping[str, str]]) -> npt.NDArray[np.int32]:
+    numbers = {knob.label(n): n for n in range(len(knob))}
+    return np.array([numbers[r[knob.name]] for r in rows], dtype=np.int32)
+
+
+def save(
+    folder: str | Path,
+    space: RecordedSpace,
+    outcomes: Sequence[Outcome],
+    about: Mapping[str, Any],
+    overhead_s: Sequence[float] | None = None,
+) -> Path:
+    """Writes a recorded space with one outcome per row as <name>.csv.xz with a header <name>.json; returns the header.
+
+    `about` says how it was recorded: machine, toolchain, date, protocol.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    raw = _csv_bytes(space, outcomes, overhead_s or [0.0] * len(outcomes))
+    data = folder / f"{space.name}.csv.xz"
+    data.write_bytes(raw)
+    header = {
+        "format": FORMAT, "format_version": 1, "name": space.name, "version": space.version, "coverage": space.coverage,
+        "file": data.name, "rows": len(outcomes), "sha256": hashlib.sha256(raw).hexdigest(), **about,
+        "sketches": [{"name": s.name, "knobs": [k.to_json() for k in s.knobs]} for s in space.sketches],
+    }  # fmt: skip
+    path = folder / f"{space.name}.json"
+    path.write_text(json.dumps(header) + "\n", encoding="utf-8")
+    return path
+
+
+def _csv_bytes(space: RecordedSpace, outcomes: Sequence[Outcome], overhead_s: Sequence[float]) -> bytes:
+    points = space.points()
+    knobs = list(dict.fromkeys(k.name for s in space.sketches for k in s.knobs))
+    measured = ["status", "seconds", "build_s", "check_s", "run_s", "overhead_s", "times", "error"]
+    text = io.StringIO()
+    out = csv.DictWriter(text, ["sketch", *knobs, *measured], restval="", lineterminator="\n")
+    out.writeheader()
+    for point, o, overhead in zip(points.rows(), outcomes, overhead_s, strict=True):
+        sketch = space.sketches[point[0]]
+        row: dict[str, Any] = {"sketch": sketch.name}
+        row |= {k.name: k.label(n) for k, n in zip(sketch.knobs, point[1:], strict=True)}
+        row |= {"status": o.status, "seconds": _FLOAT % o.seconds if o.ok else "", "error": o.error}
+        row |= {"build_s": _FLOAT % o.build_s, "check_s": _FLOAT % o.check_s, "run_s": _FLOAT % o.run_s}
+        row |= {"overhead_s": _FLOAT % overhead, "times": " ".join(_FLOAT % t for t in o.times)}
+        out.writerow(row)
+    return lzma.compress(text.getvalue().encode(), preset=9)
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def _bytes(path: Path) -> bytes:
+    raw = path.read_bytes()
+    return lzma.decompress(raw) if path.suffix == ".xz" else gzip.decompress(raw) if path.suffix == ".gz" else raw
+
+
+def _checked(path: Path, checksum: str | None) -> bytes:
+    """What a file holds, once it is known to be the file that was meant."""
+    if not path.is_file():
+        raise SpaceError(f"{path} is missing")
+    if checksum is not None and hashlib.sha256(path.read_bytes()).hexdigest() != checksum:
+        raise SpaceError(f"{path} is damaged: its checksum differs from the one in the index")
+    return _bytes(path)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(_bytes(path))
+    except (OSError, ValueError, lzma.LZMAError) as e:
+        raise SpaceError(f"{path} cannot be read: {e}") from e
+    if not isinstance(data, dict):
+        raise SpaceError(f"{path} holds no table")
+    return data
+
+
+def _read_csv(path: Path, checksum: str | None) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(_checked(path, checksum).decode())))
+
+
+def _column(rows: Sequence[Mapping[str, str]], name: str, scale: float = 1.0, missing: float = 0.0) -> Floats:
+    return np.array([float(r[name]) * scale if r[name] else missing for r in rows])

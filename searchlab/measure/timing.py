@@ -1,0 +1,140 @@
+"""Timing a function by a protocol: warm-up, samples long enough for the clock, an early end for what is hopeless."""
+
+from __future__ import annotations
+
+import math
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from searchlab.measure.job import Protocol
+from searchlab.targets import Target
+
+Run = Callable[[], None]
+
+# Page faults and cold caches cannot make a run of this length several times slower than it is.
+_LONG_S = 0.01
+# Emptying the caches takes milliseconds, so a cold sample has few runs, however short they are.
+_COLD_RUNS = 8
+_PREEMPTED_SHARE, _PREEMPTED_S = 0.01, 20e-6
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Seconds per run of each sample, and how many runs a sample had."""
+
+    times: tuple[float, ...]
+    number: int
+    stopped_early: bool = False
+    notes: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Sample:
+    seconds: float  # of all runs together
+    elapsed: float  # with what was done between them
+    preempted: bool
+
+
+class Sampler:
+    """Takes samples of one function until the protocol is fulfilled or `deadline` (of time.monotonic) is near."""
+
+    def __init__(self, run: Run, protocol: Protocol, target: Target, deadline: float = math.inf) -> None:
+        self._run, self._protocol, self._deadline = run, protocol, deadline
+        self._alone = target.threads == 1
+        self._evict = evictor(target) if protocol.cache == "cold" else None
+
+    def take(self, best_s: float | None = None, guess_s: float | None = None) -> Samples:
+        """All samples; `best_s` is the time of the best candidate so far, `guess_s` what an earlier run took."""
+        p = self._protocol
+        hopeless = best_s * p.early_stop if best_s is not None and p.early_stop is not None else math.inf
+        if not (guess_s is not None and guess_s > max(hopeless, _LONG_S)):
+            self._warm_up(hopeless)
+        first = self._sample(1)
+        if _LONG_S > first.seconds > hopeless:  # so short a run may have met something else's
+            first = min((first, self._sample(1), self._sample(1)), key=lambda s: s.seconds)
+        if first.seconds > hopeless:
+            return Samples((first.seconds,), 1, stopped_early=True, notes=_notes([first], p, stopped=True))
+        return self._repeat(first)
+
+    def _warm_up(self, hopeless: float) -> None:
+        for _ in range(self._protocol.warmup):
+            if self._sample(1).seconds > max(hopeless, _LONG_S):
+                return
+
+    def _repeat(self, first: _Sample) -> Samples:
+        number, sample = self._calibrate(first)
+        samples = [sample]
+        while len(samples) < self._protocol.repeats:
+            if time.monotonic() + 1.2 * samples[-1].elapsed > self._deadline:
+                break
+            samples.append(self._sample(number))
+        return Samples(tuple(s.seconds / number for s in samples), number, notes=_notes(samples, self._protocol))
+
+    def _calibrate(self, sample: _Sample) -> tuple[int, _Sample]:
+        """How many runs make a sample long enough, and the first such sample."""
+        need = self._protocol.min_repeat_ms / 1000
+        number = 1
+        most = _COLD_RUNS if self._evict else 1 << 30
+        while sample.seconds < need and number < most:
+            # the first estimates are too pessimistic, the last ones should not have to be corrected
+            wanted = math.ceil(1.1 * need / max(sample.seconds / number, 1e-9))
+            number = min(most, max(number + 1, min(wanted, number * 100)))
+            sample = self._sample(number)
+        return number, sample
+
+    def _sample(self, number: int) -> _Sample:
+        if self._evict is not None:
+            return self._cold_sample(number, self._evict)
+        run = self._run
+        before = self._interruptions()
+        start = time.perf_counter()
+        for _ in range(number):
+            run()
+        seconds = time.perf_counter() - start
+        return _Sample(seconds, seconds, self._disturbed(before, seconds))
+
+    def _cold_sample(self, number: int, evict: Run) -> _Sample:
+        begin, seconds, disturbed = time.perf_counter(), 0.0, False
+        for _ in range(number):
+            evict()
+            before = self._interruptions()
+            start = time.perf_counter()
+            self._run()
+            lasted = time.perf_counter() - start
+            seconds += lasted
+            disturbed = disturbed or self._disturbed(before, lasted)
+        return _Sample(seconds, time.perf_counter() - begin, disturbed)
+
+    def _interruptions(self) -> float:
+        # A thread that works alone is always running; one that waits for others is not, so there switches are counted.
+        return time.thread_time() if self._alone else resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+
+    def _disturbed(self, before: float, seconds: float) -> bool:
+        found = self._interruptions() - before
+        return seconds - found > _PREEMPTED_SHARE * seconds + _PREEMPTED_S if self._alone else found > 0
+
+
+def evictor(target: Target) -> Run:
+    """A function that leaves nothing of what was used before in the caches."""
+    # the cache sizes of a target are shares of one core
+    size = min(max(4 * target.l3 * target.cores, 32 << 20), 256 << 20)
+    memory = np.ones(size // 8, np.int64)
+
+    def evict() -> None:
+        np.add(memory, 1, out=memory)
+
+    return evict
+
+
+def _notes(samples: list[_Sample], protocol: Protocol, stopped: bool = False) -> dict[str, str]:
+    notes = {}
+    preempted = sum(s.preempted for s in samples)
+    if preempted:
+        notes["preempted"] = f"{preempted} of {len(samples)}"
+    if len(samples) < protocol.repeats and not stopped:
+        notes["repeats"] = f"{len(samples)} of {protocol.repeats}: run_s leaves no time for more"
+    return notes

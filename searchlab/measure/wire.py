@@ -1,0 +1,115 @@
+"""Messages between a worker and its server: pickled values with their length in front, over a socket."""
+
+from __future__ import annotations
+
+import pickle
+import select
+import socket
+import struct
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from searchlab.codegen.kernel import Artifact
+from searchlab.measure.data import DataKey
+from searchlab.measure.job import Job, Limits, Outcome
+
+Kind = Literal["build", "run"]
+READY = "ready"
+CANCEL = "cancel"
+PREPARE_S = 300.0  # for the inputs and the reference of a workload, which are no candidate's fault
+
+_HEADER = struct.Struct("<Q")
+_PIECE = 1 << 18
+
+
+@dataclass(frozen=True)
+class Head:
+    """What a server must know of a job; the rest it only hands on."""
+
+    data: DataKey
+    limits: Limits
+    threads: int
+    built: bool
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a server should do; the cores are those to do it on.
+
+    Head and job are pickled: a job that cannot be read (that imports the module of its operator) fails alone.
+    """
+
+    kind: Kind
+    head: bytes
+    job: bytes
+    cores: tuple[int, ...]
+
+    @staticmethod
+    def of(kind: Kind, job: Job, cores: tuple[int, ...]) -> Request:
+        data = DataKey(job.workload, job.seed, job.protocol.check)
+        head = Head(data, job.limits, job.target.threads, job.artifact is not None)
+        return Request(kind, dumps(head), dumps(job), cores)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came of a request; None says that it was cancelled.  `resident` is the memory the server occupies now."""
+
+    result: Artifact | Outcome | None
+    build_s: float = 0.0
+    resident: int = 0
+
+
+def dumps(value: Any) -> bytes:
+    return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+class Channel:
+    """One end of a connection that carries Python values."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
+        self._received = bytearray()
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def send(self, value: Any) -> None:
+        """Sends a value; raises OSError if nobody listens any more."""
+        data = dumps(value)
+        self._socket.sendall(_HEADER.pack(len(data)) + data)
+
+    def receive(self) -> Any:
+        """The next value, or None if it is not there yet (None is never sent); raises EOFError at the end."""
+        while True:
+            value = self._take()
+            if value is not None:
+                return value
+            try:
+                piece = self._socket.recv(_PIECE, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return None
+            except OSError as error:
+                raise EOFError(str(error)) from None
+            if not piece:
+                raise EOFError
+            self._received += piece
+
+    def wait(self) -> Any:
+        """The next value, however long it takes."""
+        while (value := self.receive()) is None:
+            select.select([self], [], [])
+        return value
+
+    def _take(self) -> Any:
+        if len(self._received) < _HEADER.size:
+            return None
+        end = _HEADER.size + _HEADER.unpack_from(self._received)[0]
+        if len(self._received) < end:
+            return None
+        data = bytes(self._received[_HEADER.size : end])
+        del self._received[:end]
+        return pickle.loads(data)
+
+    def close(self) -> None:
+        self._socket.close()

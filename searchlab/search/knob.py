@@ -1,0 +1,230 @@
+"""Knobs: what a search may choose, as tables of integers.
+
+A knob lists its options; one option gives one integer for each of its symbols.  How options relate is part of the knob:
+which of them are neighbours, and how they look to a surrogate model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from searchlab.search.errors import SpaceError
+
+Kind = Literal["split", "menu", "category"]
+Label = int | float | str
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Keys = npt.NDArray[np.uint64]
+
+MOST_OPTIONS = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class Knob:
+    """One choice: `options` is a matrix with a row for every option and a column for every symbol.
+
+    A `split` holds factorisations, a `menu` values in their order, a `category` values without order.  `labels` say
+    what options mean where integers do not, such as words or fractions; then the integers only number them.
+    """
+
+    name: str
+    kind: Kind
+    symbols: tuple[str, ...]
+    options: Ints
+    labels: tuple[Label, ...] = ()
+
+    def __post_init__(self) -> None:
+        table = np.array(self.options, dtype=np.int64)
+        if self.kind not in get_args(Kind):
+            raise SpaceError(f"knob '{self.name}': unknown kind '{self.kind}'; known: {', '.join(get_args(Kind))}")
+        if table.ndim != 2 or table.shape[1] != len(self.symbols):
+            raise SpaceError(f"knob '{self.name}': {table.shape} integers for the symbols {', '.join(self.symbols)}")
+        if not len(table):
+            raise SpaceError(f"knob '{self.name}' has no options")
+        if len(np.unique(table, axis=0)) != len(table):
+            raise SpaceError(f"knob '{self.name}' lists an option twice")
+        if self.labels and len(self.labels) != len(table):
+            raise SpaceError(f"knob '{self.name}' has {len(table)} options and {len(self.labels)} labels")
+        table.setflags(write=False)
+        object.__setattr__(self, "options", table)
+
+    def __len__(self) -> int:
+        return len(self.options)
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.name}: {len(self)} options of {', '.join(self.symbols)}>"
+
+    def label(self, option: int) -> str:
+        """An option for people: `64`, `16x8x4`, `nearest`."""
+        return str(self.labels[option]) if self.labels else "x".join(str(v) for v in self.options[option])
+
+    def find(self, rows: Iterable[Sequence[Any]]) -> Ints:
+        """The options with these values (labels, if there are any), one row per option; -1 for what is not listed."""
+        return np.array([self._numbers.get(tuple(row), -1) for row in rows], dtype=np.int64)
+
+    @cached_property
+    def _numbers(self) -> dict[tuple[Any, ...], int]:
+        rows = [(x,) for x in self.labels] if self.labels else [tuple(row) for row in self.options.tolist()]
+        return {row: n for n, row in enumerate(rows)}
+
+    # --- neighbours ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def neighbours(self) -> tuple[Ints, Ints]:
+        """Which options lie next to which: those of option o are `flat[first[o]:first[o + 1]]`.
+
+        A prime factor moved from one slot of a split to another; the option before and after in a menu; any other
+        option of a category.  The relation is symmetric.
+        """
+        count = len(self)
+        here = np.arange(count)
+        if self.kind == "split":
+            start, end = _factor_moves(self.options)
+        elif self.kind == "menu":
+            start, end = np.concatenate([here[:-1], here[1:]]), np.concatenate([here[1:], here[:-1]])
+        else:
+            start = np.repeat(here, count - 1)
+            end = (start + 1 + np.tile(np.arange(count - 1), count)) % count
+        order = np.lexsort((end, start))
+        first = np.concatenate([[0], np.cumsum(np.bincount(start, minlength=count))])
+        return first.astype(np.int64), end[order].astype(np.int64)
+
+    # --- for models and records ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of `encoding`."""
+        if self.kind == "category":
+            return tuple(f"{self.name}={self.label(n)}" for n in range(len(self)))
+        return self.symbols
+
+    @cached_property
+    def encoding(self) -> Floats:
+        """Every option as a surrogate model sees it: logarithms of what is ordered, one-hot what is not."""
+        if self.kind == "category":
+            return np.eye(len(self))
+        numeric = self.labels and not any(isinstance(x, str) for x in self.labels)
+        table = np.array([[x] for x in self.labels], dtype=np.float64) if numeric else self.options.astype(np.float64)
+        lowest = table.min()
+        if lowest < 0:
+            return table
+        return np.log2(table if lowest > 0 else table + 1)
+
+    @cached_property
+    def hashes(self) -> Keys:
+        """A number for every option that depends on its values only, so that options may be added later."""
+        texts = (f"{self.name}={self.label(n)}" for n in range(len(self)))
+        return np.array([hash_text(t) for t in texts], dtype=np.uint64)
+
+    def to_json(self) -> dict[str, Any]:
+        """The knob as plain data."""
+        data: dict[str, Any] = {"name": self.name, "kind": self.kind, "symbols": list(self.symbols)}
+        data["options"] = self.options.tolist()
+        return data | ({"labels": list(self.labels)} if self.labels else {})
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Knob:
+        """The knob that `to_json` wrote."""
+        table = np.array(data["options"], dtype=np.int64)
+        return Knob(data["name"], data["kind"], tuple(data["symbols"]), table, tuple(data.get("labels", ())))
+
+
+def hash_text(text: str) -> int:
+    """64 bits that are the same in every process."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+# --- making knobs -----------------------------------------------------------------------------------------------------
+
+
+def split_knob(
+    name: str, extent: int, parts: int, max_inner: int | None = None, symbols: Sequence[str] | None = None
+) -> Knob:
+    """All ways to write `extent` as a product of `parts` factors, in order; the last is at most `max_inner`.
+
+    The symbols are name0, name1, ... unless they are given.
+    """
+    if extent < 1 or parts < 1:
+        raise SpaceError(f"knob '{name}': cannot split {extent} into {parts} parts")
+    count = math.prod(math.comb(e + parts - 1, parts - 1) for e in factorize(extent).values())
+    if count > MOST_OPTIONS:
+        raise SpaceError(f"knob '{name}': {count} ways to split {extent} into {parts} parts are too many to be listed")
+    table = np.ones((1, parts), dtype=np.int64)
+    for prime, exponent in factorize(extent).items():
+        powers = prime ** _compositions(exponent, parts)
+        table = (table[:, None, :] * powers[None, :, :]).reshape(-1, parts)
+    if max_inner is not None:
+        table = table[table[:, -1] <= max_inner]
+    table = table[np.lexsort(table.T[::-1])]
+    return Knob(name, "split", tuple(symbols or (f"{name}{n}" for n in range(parts))), table)
+
+
+def menu(name: str, values: Sequence[Label], symbol: str | None = None) -> Knob:
+    """A choice among values that have an order, given in that order."""
+    return _listed(name, "menu", values, symbol)
+
+
+def category(name: str, values: Sequence[Label], symbol: str | None = None) -> Knob:
+    """A choice among values that have no order."""
+    return _listed(name, "category", values, symbol)
+
+
+def _listed(name: str, kind: Kind, values: Sequence[Label], symbol: str | None) -> Knob:
+    plain = all(isinstance(v, (int, np.integer)) and not isinstance(v, bool) for v in values)
+    if not plain and len(set(values)) != len(values):
+        raise SpaceError(f"knob '{name}' lists an option twice")
+    table = np.array(values if plain else range(len(values)), dtype=np.int64).reshape(-1, 1)
+    return Knob(name, kind, (symbol or name,), table, () if plain else tuple(values))
+
+
+def factorize(number: int) -> dict[int, int]:
+    """The prime factors of a number with their exponents."""
+    found: dict[int, int] = {}
+    prime = 2
+    while prime * prime <= number:
+        while number % prime == 0:
+            found[prime] = found.get(prime, 0) + 1
+            number //= prime
+        prime += 1
+    return found | ({number: 1} if number > 1 else {})
+
+
+def _compositions(total: int, parts: int) -> Ints:
+    """All rows of `parts` numbers >= 0 with that sum: the gaps between bars among stars."""
+    bars = np.array(list(itertools.combinations(range(total + parts - 1), parts - 1)), dtype=np.int64)
+    bars = bars.reshape(math.comb(total + parts - 1, parts - 1), parts - 1)
+    edges = np.pad(bars, ((0, 0), (1, 1)), constant_values=-1)
+    edges[:, -1] = total + parts - 1
+    return np.diff(edges, axis=1) - 1
+
+
+def _factor_moves(options: Ints) -> tuple[Ints, Ints]:
+    """Pairs of splits of which one becomes the other when a prime factor moves from one slot to another."""
+    values, ranks = np.unique(options, return_inverse=True)
+    strides = len(values) ** np.arange(options.shape[1], dtype=np.int64)
+    codes = ranks.reshape(options.shape) @ strides
+    order = np.argsort(codes)
+    starts, ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for prime in factorize(int(options[0].prod())):
+        for give, take in itertools.permutations(range(options.shape[1]), 2):
+            rows = np.flatnonzero(options[:, give] % prime == 0)
+            moved = options[rows]
+            moved[:, give] //= prime
+            moved[:, take] *= prime
+            rank = np.minimum(np.searchsorted(values, moved), len(values) - 1)
+            code = rank @ strides
+            at = order[np.minimum(np.searchsorted(codes, code, sorter=order), len(codes) - 1)]
+            # a limit on the innermost factor leaves some moves without an end
+            known = (values[rank] == moved).all(axis=1) & (codes[at] == code)
+            starts.append(rows[known])
+            ends.append(at[known])
+    return np.concatenate(starts), np.concatenate(ends)

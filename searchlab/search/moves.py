@@ -1,0 +1,89 @@
+"""Moves in a sketch: mutation, crossover and neighbourhoods of whole populations, all inside the valid points."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from searchlab.search.knob import Ints
+from searchlab.search.points import Options
+from searchlab.search.sketch import Sketch
+
+_ROUNDS = 6  # tries at random before the changes of what is left are listed one by one
+_CHUNK = 512  # points whose changes are listed together
+
+
+def mutate(sketch: Sketch, options: Options, rng: np.random.Generator, local: float) -> Options:
+    """Every row with one knob changed; a row that no single change keeps valid comes back as it was."""
+    result = options.copy()
+    left = np.arange(len(options))
+    for _ in range(_ROUNDS):
+        tried = _change_one(sketch, options[left], rng, local)
+        good = sketch.valid(tried)
+        result[left[good]] = tried[good]
+        left = left[~good]
+        if not len(left):
+            return result
+    for start in range(0, len(left), _CHUNK):
+        rows = left[start : start + _CHUNK]
+        owner, changed = one_knob_changes(sketch, options[rows], adjacent=False)
+        chosen = _one_each(owner, rng)
+        result[rows[owner[chosen]]] = changed[chosen]
+    return result
+
+
+def _change_one(sketch: Sketch, options: Options, rng: np.random.Generator, local: float) -> Options:
+    """Rows with a random knob set to a neighbouring option (a share `local` of them) or to any other."""
+    live = np.flatnonzero(sketch.sizes > 1)
+    if not len(live) or not len(options):
+        return options
+    count, moves = len(options), sketch.moves
+    rows = np.arange(count)
+    knob = live[rng.integers(len(live), size=count)]
+    old, size = options[rows, knob], sketch.sizes[knob]
+    draw = rng.random(count)
+    anywhere = (old + 1 + (draw * (size - 1)).astype(np.int64)) % size
+    at = moves.base[knob] + old
+    degree = moves.degree[at]
+    near = moves.flat[np.where(degree > 0, moves.first[at] + (draw * degree).astype(np.int64), 0)]
+    changed = options.copy()
+    changed[rows, knob] = np.where((rng.random(count) < local) & (degree > 0), near, anywhere)
+    return changed
+
+
+def one_knob_changes(sketch: Sketch, options: Options, adjacent: bool) -> tuple[Ints, Options]:
+    """All valid rows that differ in one knob, by a neighbouring option or any, each with the number of its origin."""
+    owners, changes = [], []
+    moves = sketch.moves
+    for k, size in enumerate(sketch.sizes.tolist()):
+        old = options[:, k]
+        at = moves.base[k] + old
+        degree = moves.degree[at] if adjacent else np.full(len(old), size - 1)
+        owner = np.repeat(np.arange(len(old)), degree)
+        place = np.arange(len(owner)) - np.repeat(np.cumsum(degree) - degree, degree)
+        changed = options[owner]
+        changed[:, k] = moves.flat[moves.first[at][owner] + place] if adjacent else (old[owner] + 1 + place) % size
+        owners.append(owner)
+        changes.append(changed)
+    owner, changed = np.concatenate(owners), np.concatenate(changes)
+    good = sketch.valid(changed)
+    return owner[good], changed[good]
+
+
+def _one_each(owner: Ints, rng: np.random.Generator) -> Ints:
+    """The position of one entry of each owner, each of its entries equally likely."""
+    order = np.lexsort((rng.random(len(owner)), owner))
+    return order[np.flatnonzero(np.diff(owner[order], prepend=-1))]
+
+
+def crossover(sketch: Sketch, a: Options, b: Options, rng: np.random.Generator) -> Options:
+    """Rows that take each knob from either parent; where no try is valid, the first parent comes back."""
+    result = a.copy()
+    left = np.arange(len(a))
+    for _ in range(_ROUNDS):
+        if not len(left):
+            break
+        child = np.where(rng.random((len(left), a.shape[1]), dtype=np.float32) < 0.5, a[left], b[left])
+        good = sketch.valid(child)
+        result[left[good]] = child[good]
+        left = left[~good]
+    return result

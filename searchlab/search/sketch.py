@@ -1,0 +1,196 @@
+"""Sketch: one structure of a program, with the knobs whose integers complete it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from searchlab.ir.expr import BOOL, Expr, variables
+from searchlab.ir.program import Program, statements
+from searchlab.search.errors import SpaceError
+from searchlab.search.knob import Floats, Ints, Keys, Knob, hash_text
+from searchlab.search.parts import Free, Listed, Mask, Part, parts_of
+from searchlab.search.points import Options
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """The neighbours of all options of all knobs in flat arrays; option o of knob k is number `base[k] + o`."""
+
+    base: Ints
+    first: Ints
+    degree: Ints
+    flat: Options
+
+
+@dataclass(frozen=True, eq=False)
+class Sketch:
+    """A program with symbols, the knobs that give them integers, and the conditions these must meet.
+
+    What the schedule assumed about knobs (that a tile divides an extent, say) counts as a condition by itself.  Where
+    `rows` are given, one option per knob each, they are the valid points: a table of measurements has no program.
+    """
+
+    name: str
+    knobs: tuple[Knob, ...]
+    constraints: tuple[Expr, ...] = ()
+    program: Program | None = None
+    rows: Options | None = None
+
+    def __post_init__(self) -> None:
+        _refuse_repeats(self.name, "knob", (k.name for k in self.knobs))
+        _refuse_repeats(self.name, "symbol", self.symbols)
+        if not self.knobs:
+            raise SpaceError(f"sketch '{self.name}' has no knobs")
+        for c in self.constraints:
+            if c.dtype != BOOL:
+                raise SpaceError(f"sketch '{self.name}': '{c}' is no condition")
+            for v in variables(c):
+                if v.name not in self.symbols:
+                    known = ", ".join(self.symbols)
+                    raise SpaceError(f"sketch '{self.name}': no knob gives '{v.name}' in '{c}'; symbols: {known}")
+        if self.program is not None:
+            missing = [s for s in self.program.knobs if s not in self.symbols]
+            if missing:
+                raise SpaceError(f"sketch '{self.name}': no knob gives {', '.join(missing)} of the program")
+
+    @cached_property
+    def symbols(self) -> tuple[str, ...]:
+        """All symbols, in the order of the knobs."""
+        return tuple(s for k in self.knobs for s in k.symbols)
+
+    @cached_property
+    def conditions(self) -> tuple[Expr, ...]:
+        """The constraints, and what the program assumes about knobs."""
+        assumed = self.program.assumptions if self.program is not None else ()
+        known = set(self.symbols)
+        return (*self.constraints, *(a for a in assumed if {v.name for v in variables(a)} <= known))
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """What the sketch is a product of."""
+        if self.rows is None:
+            return parts_of(self.knobs, self.conditions)
+        rows = np.asarray(self.rows, dtype=np.int32)
+        if rows.ndim != 2 or rows.shape[1] != len(self.knobs) or not self.in_range(rows).all():
+            raise SpaceError(f"sketch '{self.name}': its rows are not one option for each of {len(self.knobs)} knobs")
+        return (Listed(range(len(self.knobs)), self.knobs, rows),)
+
+    # --- size ---------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """The number of options of every knob."""
+        return np.array([len(k) for k in self.knobs])
+
+    @cached_property
+    def cartesian(self) -> int:
+        return math.prod(len(k) for k in self.knobs)
+
+    @cached_property
+    def count(self) -> int:
+        """How many valid points there are (estimated, unless `exact`)."""
+        return math.prod(p.count for p in self.parts)
+
+    @cached_property
+    def exact(self) -> bool:
+        return all(p.exact for p in self.parts) or any(p.exact and p.count == 0 for p in self.parts)
+
+    # --- points: rows of one option per knob --------------------------------------------------------------------------
+
+    def in_range(self, options: Options) -> Mask:
+        return np.asarray(((options >= 0) & (options < self.sizes)).all(axis=1))
+
+    def valid(self, options: Options) -> Mask:
+        """Which rows, all in range, meet the conditions."""
+        result = np.ones(len(options), np.bool_)
+        for part in self._bound:
+            result &= part.contains(_columns(options, part))
+        return result
+
+    @cached_property
+    def _bound(self) -> tuple[Part, ...]:
+        return tuple(p for p in self.parts if not isinstance(p, Free))
+
+    def draw(self, n: int, rng: np.random.Generator) -> Options:
+        """n valid rows, each equally likely; fewer if a part is too hard to draw from."""
+        drawn = [part.draw(n, rng) for part in self.parts]
+        found = np.empty((min(len(d) for d in drawn), len(self.knobs)), np.int32)
+        for part, d in zip(self.parts, drawn, strict=True):
+            found[:, part.at] = d[: len(found)]
+        return found
+
+    def all(self) -> Options:
+        """Every valid row; only for sketches that can be listed."""
+        rest = np.arange(self.count)
+        found = np.empty((self.count, len(self.knobs)), np.int32)
+        for part in reversed(self.parts):
+            rest, here = np.divmod(rest, max(part.count, 1))
+            found[:, part.at] = part.at_position(here)
+        return found
+
+    def values(self, options: Options) -> dict[str, Ints]:
+        """The integers of all symbols."""
+        chosen = (k.options[options[:, n]] for n, k in enumerate(self.knobs))
+        return dict(zip(self.symbols, (c for table in chosen for c in table.T), strict=True))
+
+    def encode(self, options: Options) -> Floats:
+        """What a surrogate model sees, side by side for all knobs."""
+        return np.concatenate([k.encoding[options[:, n]] for n, k in enumerate(self.knobs)], axis=1)
+
+    def keys(self, options: Options) -> Keys:
+        """64 bits for every row that depend on names and values only."""
+        # each option of each knob has bits of its own; their exclusive or is the row's
+        result = np.full(len(options), hash_text(f"sketch {self.name}"), np.uint64)
+        for n, k in enumerate(self.knobs):
+            result ^= k.hashes[options[:, n]]
+        return result
+
+    @cached_property
+    def moves(self) -> Moves:
+        """The neighbours of all options."""
+        pairs = [k.neighbours for k in self.knobs]
+        starts = np.concatenate([[0], np.cumsum([len(flat) for _, flat in pairs])])
+        first = np.concatenate([f[:-1] + s for (f, _), s in zip(pairs, starts[:-1], strict=True)])
+        degree = np.concatenate([np.diff(f) for f, _ in pairs])
+        base = np.concatenate([[0], np.cumsum(self.sizes)])
+        flat = np.concatenate([*(flat for _, flat in pairs), [0]])  # never empty: where there is no move, none is taken
+        return Moves(base, first, degree, flat.astype(np.int32))
+
+    def substitute(self, values: dict[str, int]) -> Program:
+        """The program with integers in place of knobs."""
+        if self.program is None:
+            raise SpaceError(f"sketch '{self.name}' has no program: its points are recorded, not built")
+        return self.program.substitute({s: v for s, v in values.items() if s in self._used})
+
+    @cached_property
+    def _used(self) -> frozenset[str]:
+        """Symbols that the program knows: the outermost factor of a split, say, is often left to the schedule."""
+        assert self.program is not None
+        found = {*self.program.knobs, *(v.name for a in self.program.assumptions for v in variables(a))}
+        for s in statements(self.program.body):
+            for _, note in getattr(s, "annotations", ()):
+                if isinstance(note, Expr):
+                    found |= {v.name for v in variables(note)}
+        return frozenset(found)
+
+
+def _columns(options: Options, part: Part) -> Options:
+    """The columns of a part; a view where they are all."""
+    if len(part.at) == options.shape[1]:
+        return options
+    columns: npt.NDArray[np.int32] = options[:, part.at]
+    return columns
+
+
+def _refuse_repeats(sketch: str, what: str, names: Sequence[str] | Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise SpaceError(f"sketch '{sketch}' has two {what}s '{name}'")
+        seen.add(name)

@@ -1,0 +1,326 @@
+"""Space: a few sketches and all that searches do with their points, on whole populations at once.
+
+Validity is decided in one place and meets samples, mutants, children and neighbours alike.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from searchlab.ir.program import Program
+from searchlab.search import moves
+from searchlab.search.errors import SpaceError
+from searchlab.search.knob import Floats, Ints, Keys
+from searchlab.search.parts import MOST_LISTED, Mask
+from searchlab.search.points import Options, Points
+from searchlab.search.sketch import Sketch
+
+_ROUNDS = 16  # draws for points that were not seen before, when the space cannot be listed
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How many points a space has: all combinations of options, and the valid ones among them, counted or estimated."""
+
+    cartesian: int
+    valid: int
+    exact: bool
+
+    @property
+    def share(self) -> float:
+        return self.valid / self.cartesian
+
+    def __str__(self) -> str:
+        return f"{'' if self.exact else 'about '}{self.valid} of {self.cartesian}"
+
+
+class Sample(NamedTuple):
+    """Points that were not seen before; when there are fewer than asked for, `reason` says why."""
+
+    points: Points
+    reason: str = ""
+
+    @property
+    def exhausted(self) -> bool:
+        return bool(self.reason)
+
+
+class Space:
+    """Sketches with their knobs; points are rows of integers, and everything works on batches of them.
+
+    `version` changes when points of the same values are no longer the same programs.
+    """
+
+    def __init__(self, sketches: Sequence[Sketch], name: str = "space", version: str = "1") -> None:
+        self.sketches = tuple(sketches)
+        self.name = name
+        self.version = version
+        if not self.sketches:
+            raise SpaceError(f"space '{name}' has no sketches")
+        if len({s.name for s in self.sketches}) != len(self.sketches):
+            raise SpaceError(f"space '{name}': two sketches have the same name")
+        self.width = max(len(s.knobs) for s in self.sketches)
+
+    def __repr__(self) -> str:
+        return f"<space {self.name}: {len(self.sketches)} sketches, {self.size} points valid>"
+
+    @cached_property
+    def size(self) -> Size:
+        exact = all(s.exact for s in self.sketches)
+        return Size(sum(s.cartesian for s in self.sketches), sum(s.count for s in self.sketches), exact)
+
+    @cached_property
+    def hash(self) -> str:
+        """A short name for exactly this space, the same in every process."""
+        h = hashlib.blake2b(f"{self.name} {self.version}".encode(), digest_size=8)
+        for s in self.sketches:
+            program = s.program.hash if s.program is not None else ""
+            h.update(f"{s.name} {program} {s.conditions}".encode())
+            for k in s.knobs:
+                h.update(f"{k.name} {k.kind} {k.symbols} {k.labels}".encode() + k.options.tobytes())
+            if s.rows is not None:
+                h.update(np.ascontiguousarray(s.rows, dtype=np.int32).tobytes())
+        return h.hexdigest()
+
+    # --- drawing ------------------------------------------------------------------------------------------------------
+
+    def sample(self, n: int, rng: np.random.Generator) -> Points:
+        """n valid points, drawn independently, each equally likely.
+
+        Across sketches that is exact where their sizes are; an estimated size weighs its sketch.
+        """
+        found = self._draw(n, rng)
+        if len(found) < n:
+            raise SpaceError(self._no_more(n, len(found)))
+        return found
+
+    def sample_new(self, n: int, rng: np.random.Generator, seen: Keys | Collection[int] = ()) -> Sample:
+        """n different valid points whose keys are not among `seen`, each set of them equally likely.
+
+        Fewer come back, with a reason, when there are no more or none are found in a bounded number of draws.
+        """
+        known = seen.astype(np.uint64) if isinstance(seen, np.ndarray) else np.fromiter(seen, np.uint64, len(seen))
+        if self._listable and self.size.valid <= max(1 << 13, 4 * (n + len(known))):
+            return self._rest(n, rng, known)
+        found = Points.empty(self.width)
+        for _ in range(_ROUNDS):
+            asked = n + n // 2 + 16
+            more = self._draw(asked, rng)
+            drawn = Points.concat([found, more])
+            keys = self.key(drawn)
+            first = np.sort(np.unique(keys, return_index=True)[1])
+            found = drawn[first[~np.isin(keys[first], known)]][:n]
+            if len(found) == n:
+                return Sample(found)
+            if len(more) < asked:  # the draw gave up, and would again
+                break
+        return self._rest(n, rng, known) if self._listable else Sample(found, self._no_more(n, len(found)))
+
+    def _rest(self, n: int, rng: np.random.Generator, known: Keys) -> Sample:
+        left = np.flatnonzero(~np.isin(self._all_keys, known))
+        chosen = self._all[rng.permutation(left)[:n]]
+        if len(chosen) == n:
+            return Sample(chosen)
+        return Sample(chosen, f"space '{self.name}' is exhausted: {len(left)} of its {len(self._all)} points were left")
+
+    def _draw(self, n: int, rng: np.random.Generator) -> Points:
+        """Up to n valid points."""
+        weights = np.array([float(s.count) for s in self.sketches])
+        if not weights.sum():
+            # estimated sizes of zero are no proof: whatever is not known to be empty is tried
+            weights = np.array([0.0 if s.exact else 1.0 for s in self.sketches])
+            if not weights.sum():
+                return Points.empty(self.width)
+        chosen = np.zeros(n, np.int32)
+        if len(self.sketches) > 1:
+            chosen = rng.choice(len(weights), size=n, p=weights / weights.sum()).astype(np.int32)
+        options = np.full((n, self.width), -1, np.int32)
+        keep = np.ones(n, np.bool_)
+        for s, sketch in enumerate(self.sketches):
+            rows = np.flatnonzero(chosen == s)
+            drawn = sketch.draw(len(rows), rng)
+            options[rows[: len(drawn)], : len(sketch.knobs)] = drawn
+            keep[rows[len(drawn) :]] = False
+        return Points(chosen, options) if keep.all() else Points(chosen, options)[keep]
+
+    def _no_more(self, wanted: int, found: int) -> str:
+        empty = [s for s in self.sketches if s.exact and not s.count]
+        if len(empty) == len(self.sketches):
+            blamed = sorted({str(c) for s in empty for c in s.conditions})
+            cause = f": nothing meets {', '.join(blamed)}" if blamed else ""
+            return f"space '{self.name}' has no valid point{cause}"
+        return f"space '{self.name}': {found} of {wanted} points found in a bounded number of draws ({self.size} valid)"
+
+    # --- listing ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _listable(self) -> bool:
+        return self.size.exact and self.size.valid <= MOST_LISTED
+
+    def enumerate(self) -> Points:
+        """All valid points, in the order of their index; only for spaces small enough."""
+        if not self._listable:
+            raise SpaceError(f"space '{self.name}' is too large to be listed: {self.size} points")
+        return self._all
+
+    @cached_property
+    def _all(self) -> Points:
+        found = [self._points(s, sketch.all()) for s, sketch in enumerate(self.sketches)]
+        points = Points.concat(found)
+        return points[np.argsort(np.array(self.index(points)), kind="stable")] if len(points) else points
+
+    @cached_property
+    def _all_keys(self) -> Keys:
+        return self.key(self._all)
+
+    def index(self, points: Points) -> list[int]:
+        """Every point as one integer below `size.cartesian`: its place among all combinations, valid or not."""
+        # Python's integers where 64 bits do not suffice
+        dtype = np.int64 if self.size.cartesian < 1 << 62 else object
+        result = np.zeros(len(points), dtype)
+        start = 0
+        for s, sketch in enumerate(self.sketches):
+            rows = points.sketch == s
+            code = np.zeros(int(rows.sum()), dtype)
+            for n, size in enumerate(sketch.sizes.tolist()):
+                code = code * size + points.options[rows, n].astype(dtype)
+            result[rows] = code + start
+            start += sketch.cartesian
+        return [int(i) for i in result]
+
+    def at(self, indices: Sequence[int]) -> Points:
+        """The points with these indices."""
+        rows = []
+        for i in indices:
+            if not 0 <= i < self.size.cartesian:
+                raise SpaceError(f"space '{self.name}' has no index {i}: it has {self.size.cartesian} combinations")
+            s = 0
+            while i >= self.sketches[s].cartesian:
+                i -= self.sketches[s].cartesian
+                s += 1
+            row = []
+            for size in reversed(self.sketches[s].sizes.tolist()):
+                i, option = divmod(i, size)
+                row.append(option)
+            rows.append([s, *reversed(row)])
+        return Points.of(rows, self.width)
+
+    # --- moving -------------------------------------------------------------------------------------------------------
+
+    def mutate(self, points: Points, rng: np.random.Generator, local: float = 0.5) -> Points:
+        """Every point with one knob changed: a share `local` to a neighbouring option, the rest to any other.
+
+        All are valid; a point that no single change keeps valid comes back as it was.
+        """
+        options = points.options.copy()
+        for _, sketch, rows, own in self._by_sketch(points):
+            options[rows, : len(sketch.knobs)] = moves.mutate(sketch, own, rng, local)
+        return Points(points.sketch, options)
+
+    def crossover(self, a: Points, b: Points, rng: np.random.Generator) -> Points:
+        """Children that take each knob from either parent; the first parent, if the two differ in structure."""
+        if len(a) != len(b):
+            raise SpaceError(f"crossover of {len(a)} points with {len(b)}")
+        options = a.options.copy()
+        for s, sketch, rows, own in self._by_sketch(a):
+            same = b.sketch[rows] == s
+            other = np.where(same[:, None], b.options[rows, : len(sketch.knobs)], own)
+            options[rows, : len(sketch.knobs)] = moves.crossover(sketch, own, other, rng)
+        return Points(a.sketch, options)
+
+    def neighbours(self, point: Points, adjacent: bool = True) -> Points:
+        """All valid points that differ from this one in one knob: by a neighbouring option, or by any."""
+        ((s, sketch, _, own),) = self._by_sketch(self._one(point))
+        return self._points(s, moves.one_knob_changes(sketch, own, adjacent)[1])
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def valid(self, points: Points) -> Mask:
+        """Which points exist and meet all conditions."""
+        result = np.zeros(len(points), np.bool_)
+        if points.width != self.width:
+            return result
+        for s, sketch in enumerate(self.sketches):
+            rows = np.flatnonzero(points.sketch == s)
+            own = points.options[rows, : len(sketch.knobs)]
+            fits = sketch.in_range(own) & (points.options[rows, len(sketch.knobs) :] == -1).all(axis=1)
+            result[rows[fits]] = sketch.valid(own[fits])
+        return result
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of `encode`; sketches share the columns of symbols that they share."""
+        kinds = [f"sketch={s.name}" for s in self.sketches] if len(self.sketches) > 1 else []
+        return tuple(dict.fromkeys([*kinds, *(c for s in self.sketches for k in s.knobs for c in k.columns)]))
+
+    def encode(self, points: Points) -> Floats:
+        """A row of numbers per point for surrogate models: logarithms of ordered values, one-hot categories.
+
+        What a sketch does not have is zero.
+        """
+        if len(self.sketches) == 1:
+            return self.sketches[0].encode(points.options)
+        place = {c: n for n, c in enumerate(self.columns)}
+        result = np.zeros((len(points), len(place)))
+        for s, sketch, rows, own in self._by_sketch(points):
+            result[rows, s] = 1
+            at = np.array([place[c] for k in sketch.knobs for c in k.columns])
+            result[np.arange(len(points))[rows][:, None], at] = sketch.encode(own)
+        return result
+
+    def key(self, points: Points) -> Keys:
+        """64 bits that stand for each point in records: the same in every process, and when options are added."""
+        result = np.zeros(len(points), np.uint64)
+        for _, sketch, rows, own in self._by_sketch(points):
+            result[rows] = sketch.keys(own)
+        return result
+
+    def values(self, points: Points) -> dict[str, Ints]:
+        """The integers of all symbols; -1 for symbols that a point's sketch does not have."""
+        names = dict.fromkeys(s for sketch in self.sketches for s in sketch.symbols)
+        result = {s: np.full(len(points), -1, np.int64) for s in names}
+        for _, sketch, rows, own in self._by_sketch(points):
+            for s, v in sketch.values(own).items():
+                result[s][rows] = v
+        return result
+
+    def program(self, point: Points) -> Program:
+        """The program of a point: integers in place of symbols, ready to be built."""
+        ((_, sketch, _, own),) = self._by_sketch(self._one(point))
+        return sketch.substitute({s: int(v[0]) for s, v in sketch.values(own).items()})
+
+    def text(self, point: Points) -> str:
+        """A point for people: `packed(i=64x4, j=2x128, unroll=4)`."""
+        ((_, sketch, _, own),) = self._by_sketch(self._one(point))
+        chosen = (f"{k.name}={k.label(o)}" for k, o in zip(sketch.knobs, own[0].tolist(), strict=True))
+        return f"{sketch.name}({', '.join(chosen)})"
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _by_sketch(self, points: Points) -> Iterator[tuple[int, Sketch, Any, Options]]:
+        """For each sketch that occurs: its number, itself, the rows it has and their options."""
+        if points.width != self.width:
+            raise SpaceError(f"space '{self.name}' has points of {self.width} options, not {points.width}")
+        for s, sketch in enumerate(self.sketches):
+            if len(self.sketches) == 1:
+                yield s, sketch, slice(None), points.options
+                continue
+            rows = np.flatnonzero(points.sketch == s)
+            if len(rows):
+                yield s, sketch, rows, points.options[rows, : len(sketch.knobs)]
+
+    def _points(self, s: int, options: Options) -> Points:
+        padded = np.full((len(options), self.width), -1, np.int32)
+        padded[:, : options.shape[1]] = options
+        return Points(np.full(len(options), s, np.int32), padded)
+
+    def _one(self, point: Points) -> Points:
+        if len(point) != 1 or not self.valid(point).all():
+            raise SpaceError(f"space '{self.name}': expected one valid point, got {point.rows()}")
+        return point
