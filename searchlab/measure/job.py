@@ -111,11 +111,13 @@ class Measurer(ABC):
     def measure(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
         """One outcome per job, in the order in which they finish."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  # a recorded table has nothing to end
         """Ends all workers."""
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()

@@ -247,6 +247,22 @@ def test_nested_tails_compile_in_bounded_time():
     assert w.check(compile(program, ONE)(inputs["X"], inputs["W"]), inputs) is None
 
 
+def test_llvm_survives_a_fused_loop_of_a_run_time_size():
+    """LLVM's newgvn did not: it failed an assertion."""
+    w = parse("conv2d:ci=?,co=3,h=?,w=5,k=3,stride=2,padding=1")
+    s = Schedule(w.program)
+    s.compute_at("P", "kh")
+    s.fuse("Y_n", "Y_c", "Y_h")
+    s.vectorize("P_w")
+    s.split("kw", [None, 4], tail=True)
+    s.cache_read("P", "X")
+    s.split("ci", [None, 7], tail=True)
+    s.split("P_c", [2, 1], tail=True)
+    s.decompose_reduction("Y", "Y_n_Y_c_Y_h")
+    inputs = w.inputs(ci=3, h=4)
+    assert w.check(compile(s.program, ONE)(inputs["X"], inputs["W"]), inputs) is None
+
+
 # --- refusals, and the checker itself ---------------------------------------------------------------------------------
 
 
