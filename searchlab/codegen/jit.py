@@ -16,8 +16,8 @@ from typing import Any
 from searchlab.errors import BuildError
 from searchlab.targets import Target, detect
 
-# Loops, vectors and unrolling are decided before IR is emitted, so only clean-up is left for LLVM.  (Not newgvn: it finds
-# next to nothing more, and in LLVM 22 fails an assertion on some kernels, which ends the process.)
+# Loops, vectors and unrolling are decided before IR is emitted, so only clean-up is left for LLVM. (Not newgvn: it
+# finds next to nothing more, and in LLVM 22 fails an assertion on some kernels, which ends the process.)
 PIPELINE: tuple[str, ...] = ("sroa", "instcombine", "simplifycfg")
 
 # Our names are those of LLVM's `opt`; "O1" to "O3" stand alone and mean LLVM's default pipelines.

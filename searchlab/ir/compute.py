@@ -195,15 +195,19 @@ class Builder:
 def _nest(block: Block, taken: set[str]) -> Stmt:
     """Loops around a stage; a loop name that an earlier stage has gets the stage's name in front."""
     loops: list[tuple[Var, Expr]] = []
-    renamed: dict[Var, Expr] = {}
+    renamed: dict[Var, Var] = {}
     for it in block.iters:
         name = it.var.name if it.var.name not in taken else f"{block.name}_{it.var.name}"
         while name in taken:
             name += "_"
         taken.add(name)
         loops.append((Var(name), it.extent))
-        renamed[it.var] = Var(f"v{it.var.name}")
-    iters = tuple(Iter(Var(f"v{it.var.name}"), it.extent, it.kind) for it in block.iters)
+    for it in block.iters:
+        inner = f"v{it.var.name}"
+        while inner in taken or Var(inner) in renamed.values():  # a loop may be called `vi` beside one called `i`
+            inner = f"v{inner}"
+        renamed[it.var] = Var(inner)
+    iters = tuple(Iter(renamed[it.var], it.extent, it.kind) for it in block.iters)
 
     def put(s: Store) -> Store:
         return Store(s.buffer, tuple(substitute(i, renamed) for i in s.indices), substitute(s.value, renamed))

@@ -490,3 +490,11 @@ def test_iterations_of_a_block_know_their_kind() -> None:
     assert [(it.kind, str(it.extent)) for it in C.iters] == [("space", "4"), ("space", "6"), ("reduce", "5")]
     assert C.reduces and not two_stages().blocks["P"].reduces
     assert isinstance(C.iters[0], Iter)
+
+
+def test_loops_may_be_called_like_block_variables() -> None:
+    b = Builder("names")
+    A = b.input("A", (3, 4))
+    Y = b.compute("Y", (3, 4), lambda i, vi: A[i, vi] + 1.0)
+    data = np.arange(12, dtype="float32").reshape(3, 4)
+    assert np.array_equal(interpret(b.program(Y), {"A": data})["Y"], data + 1)
