@@ -107,9 +107,7 @@ class RunBench:
         wrong = [g.damage(packed[n]) for n, g in ours.items()]
         return Checked(took, next((w for w in wrong if w is not None), None))
 
-    def _time(
-        self, job: Job, kernel: _PackedKernel, packed: Arrays, deadline: float, guess_s: float | None
-    ) -> Outcome:
+    def _time(self, job: Job, kernel: _PackedKernel, packed: Arrays, deadline: float, guess_s: float | None) -> Outcome:
         begin = time.perf_counter()
         for array in self._outputs.values():
             mark(array)
@@ -152,7 +150,7 @@ def failed(job: Job, error: Exception, otherwise: Status) -> Outcome:
     status = otherwise
     text = str(error) if isinstance(error, SearchLabError) else f"{type(error).__name__}: {error}"
     if isinstance(error, MemoryError):
-        status, text = "oom", f"memory_bytes: {error or 'an allocation failed'}"
+        status, text = "oom", f"memory_bytes: {str(error) or 'an allocation failed'}"
     elif isinstance(error, ConstraintError):
         status = "constraints"
     elif isinstance(error, BuildError):
