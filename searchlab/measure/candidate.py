@@ -17,7 +17,7 @@ from searchlab.measure.data import Arrays, Data
 from searchlab.measure.fault import Board
 from searchlab.measure.guard import Array, Guarded, aligned, mark, memory_limit, same
 from searchlab.measure.job import Job, Outcome, Status
-from searchlab.measure.timing import Sampler
+from searchlab.measure.timing import Sampler, evictor
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,14 @@ class RunBench:
     def __init__(self, data: Data, board: Board) -> None:
         self._data, self._board = data, board
         self._outputs = {n: aligned(*form) for n, form in data.forms.items()}
+        self._evict: Callable[[], None] | None = None
 
     def work(self, task: RunTask, ask: Ask) -> Outcome:
         """The outcome of a pickled job that has object code."""
         self._board.enter("loading")
         job: Job = pickle.loads(task.job)
+        if job.protocol.cache == "cold" and self._evict is None:  # its memory is not the candidate's
+            self._evict = evictor(job.target)
         try:
             with _limited(job, self._board):
                 return self._measure(job, ask, task.deadline)
@@ -114,7 +117,8 @@ class RunBench:
         run = kernel.ready(self._data.inputs, packed, self._outputs)
         self._board.enter("timing")
         with _no_collection():
-            sampler = Sampler(run, job.protocol, kernel.artifact.target, deadline)
+            evict = self._evict if job.protocol.cache == "cold" else None
+            sampler = Sampler(run, job.protocol, kernel.artifact.target.threads, deadline, evict)
             found = sampler.take(job.best_s, guess_s)
         spent = time.perf_counter() - begin
         # One run may be right and the next one wrong, for example if threads race; equal bytes need no second look.

@@ -220,6 +220,7 @@ class Worker:
         self._drop()
 
     def _finished(self, reply: Reply) -> Reply:
+        reply = replace(reply, attempts=self._tried)
         if isinstance(reply.result, Outcome):
             reply = replace(reply, result=replace(self._signed(reply.result), build_s=reply.build_s))
         self._job = self._request = None
@@ -248,7 +249,7 @@ class Worker:
             error = f"given up: its worker was lost {self._tried} times; the last time {reason}"
             outcome = self._signed(Outcome(self._job.id, "quarantined", error=error))
             self._job = self._request = None
-            return Reply(outcome)
+            return Reply(outcome, attempts=self._tried)
         self._tried += was_ready
         self._send()
         return None
