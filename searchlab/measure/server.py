@@ -26,6 +26,7 @@ from searchlab.measure.data import Data, DataKey, Kept, make_data
 from searchlab.measure.fault import Board
 from searchlab.measure.guard import oom_kills, resident_bytes
 from searchlab.measure.job import Job, Limits, Outcome, Status
+from searchlab.measure.runs import repeater
 from searchlab.measure.wire import CANCEL, PREPARE_S, READY, Channel, Head, Reply, Request, dumps
 
 _SPARE_S = 0.05  # a child stops repeating this long before it would be killed
@@ -61,6 +62,7 @@ class Server:
     def __init__(self, host: Host, reuse: int, most_bytes: int) -> None:
         self._host = host
         self._board = Board()
+        repeater()  # so that children need not load it
         self._cores: tuple[int, ...] = ()
         self._kept = Kept()
         self._oom_kills = oom_kills()

@@ -13,7 +13,8 @@ import numpy as np
 from searchlab.measure.job import Protocol
 from searchlab.targets import Target
 
-Run = Callable[[], None]
+Runs = Callable[[int], None]
+Evict = Callable[[], None]
 
 # Page faults and cold caches cannot make a run of this length several times slower than it is.
 _LONG_S = 0.01
@@ -43,18 +44,18 @@ class _Sample:
 class Sampler:
     """Takes samples of one function until the protocol is fulfilled or `deadline` (of time.monotonic) is near.
 
-    `threads` is how many the function uses; `evict`, if given, is called before every run.
+    `runs(n)` runs it n times; `threads` is how many it uses; `evict`, if given, is called before every run.
     """
 
     def __init__(
         self,
-        run: Run,
+        runs: Runs,
         protocol: Protocol,
         threads: int = 1,
         deadline: float = math.inf,
-        evict: Run | None = None,
+        evict: Evict | None = None,
     ) -> None:
-        self._run, self._protocol, self._deadline, self._evict = run, protocol, deadline, evict
+        self._runs, self._protocol, self._deadline, self._evict = runs, protocol, deadline, evict
         self._alone = threads == 1
 
     def take(self, best_s: float | None = None, guess_s: float | None = None) -> Samples:
@@ -104,21 +105,19 @@ class Sampler:
     def _sample(self, number: int) -> _Sample:
         if self._evict is not None:
             return self._cold_sample(number, self._evict)
-        run = self._run
         before = self._interruptions()
         start = time.perf_counter()
-        for _ in range(number):
-            run()
+        self._runs(number)
         seconds = time.perf_counter() - start
         return _Sample(seconds, seconds, self._disturbed(before, seconds))
 
-    def _cold_sample(self, number: int, evict: Run) -> _Sample:
+    def _cold_sample(self, number: int, evict: Evict) -> _Sample:
         begin, seconds, disturbed = time.perf_counter(), 0.0, False
         for _ in range(number):
             evict()
             before = self._interruptions()
             start = time.perf_counter()
-            self._run()
+            self._runs(1)
             lasted = time.perf_counter() - start
             seconds += lasted
             disturbed = disturbed or self._disturbed(before, lasted)
@@ -133,7 +132,7 @@ class Sampler:
         return seconds - found > _PREEMPTED_SHARE * seconds + _PREEMPTED_S if self._alone else found > 0
 
 
-def evictor(target: Target) -> Run:
+def evictor(target: Target) -> Evict:
     """A function that leaves nothing of what was used before in the caches."""
     # the cache sizes of a target are shares of one core
     size = min(max(4 * target.l3 * target.cores, 32 << 20), 256 << 20)

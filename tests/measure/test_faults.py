@@ -101,7 +101,6 @@ store i64 %after, ptr @calls
 call void @relu(ptr %arguments, float %scale)
 ret void"""
 DEVOUR = "%got = call ptr @malloc(i64 1048576)\nstore volatile i8 1, ptr %got"
-NOTHING = "store volatile i8 0, ptr %shared"
 SIZE = 4 * COUNT
 
 # name: body, status, what the message says
@@ -118,6 +117,7 @@ BAD: dict[str, tuple[str, str, str]] = {
     "read past the end": (touch("%x", SIZE, write=False), "crash", "it touched 0 bytes past the end of input"),
     "before the beginning": (touch("%y", -4, write=True), "wrong", "it writes before the beginning of output"),
     "far before": (touch("%y", -5000, write=True), "crash", "bytes before the beginning of output"),
+    "scratch": (touch("%shared", 0, write=True), "crash", "it touched 0 bytes past the end of scratch memory"),
     "writes its input": (touch("%x", 0, write=True), "wrong", "it changes its input"),
     "nothing": ("ret void", "wrong", "72 of 72 elements"),
     "halved": ("call void @relu(ptr %arguments, float 0.5)\nret void", "wrong", "differs from the reference"),

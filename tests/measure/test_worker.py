@@ -248,9 +248,10 @@ class Clocked:
         for name in ("perf_counter", "thread_time", "monotonic"):
             monkeypatch.setattr(f"searchlab.measure.timing.time.{name}", lambda: self.now)
 
-    def __call__(self) -> None:
-        self.now += self.seconds[min(self.calls, len(self.seconds) - 1)]
-        self.calls += 1
+    def __call__(self, count: int) -> None:
+        for _ in range(count):
+            self.now += self.seconds[min(self.calls, len(self.seconds) - 1)]
+            self.calls += 1
 
 
 def test_samples_last_long_enough(monkeypatch: pytest.MonkeyPatch) -> None:
