@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import gc
 import pickle
 import time
@@ -10,14 +9,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from searchlab.codegen.kernel import Artifact, Kernel, build, pack
+from searchlab.codegen.kernel import Artifact, build, pack
 from searchlab.errors import BuildError, ConstraintError, MeasureError, SearchLabError
 from searchlab.measure.child import Ask
 from searchlab.measure.data import Arrays, Data
 from searchlab.measure.fault import Board
 from searchlab.measure.guard import Array, Guarded, aligned, mark, memory_limit, same
 from searchlab.measure.job import Job, Outcome, Status
-from searchlab.measure.timing import Sampler
+from searchlab.measure.runs import MeasuredKernel
+from searchlab.measure.timing import Sampler, evictor
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,14 @@ class RunBench:
     def __init__(self, data: Data, board: Board) -> None:
         self._data, self._board = data, board
         self._outputs = {n: aligned(*form) for n, form in data.forms.items()}
+        self._evict: Callable[[], None] | None = None
 
     def work(self, task: RunTask, ask: Ask) -> Outcome:
         """The outcome of a pickled job that has object code."""
         self._board.enter("loading")
         job: Job = pickle.loads(task.job)
+        if job.protocol.cache == "cold" and self._evict is None:  # its memory is not the candidate's
+            self._evict = evictor(job.target)
         try:
             with _limited(job, self._board):
                 return self._measure(job, ask, task.deadline)
@@ -77,7 +80,7 @@ class RunBench:
     def _measure(self, job: Job, ask: Ask, deadline: float) -> Outcome:
         assert job.artifact is not None
         _check_names(job.artifact, self._data)
-        kernel = _PackedKernel(job.artifact)
+        kernel = MeasuredKernel(job.artifact)
         packed = self._pack(job.artifact)
         took = None
         if job.protocol.check:
@@ -94,29 +97,31 @@ class RunBench:
         layouts = [la for la in artifact.layouts if la.buffer in buffers]
         return {la.buffer: pack(la, buffers[la.buffer], self._data.inputs[la.buffer]) for la in layouts}
 
-    def _check(self, kernel: _PackedKernel, packed: Arrays) -> Checked:
+    def _check(self, kernel: MeasuredKernel, packed: Arrays) -> Checked:
         """One run between guard pages."""
         ours = {n: Guarded.of(f"packed input '{n}'", x) for n, x in packed.items()}
         inputs, outputs = self._data.guarded, self._data.outputs
-        run = kernel.ready(_arrays(inputs), _arrays(ours), _arrays(outputs))
-        self._board.guard([g.region for g in (*inputs.values(), *ours.values(), *outputs.values())])
+        scratch: list[Guarded] = []
+        run = kernel.ready(_arrays(inputs), _arrays(ours), _arrays(outputs), lambda n: _guarded_scratch(n, scratch))
+        self._board.guard([g.region for g in (*inputs.values(), *ours.values(), *outputs.values(), *scratch)])
         self._board.enter("checking")
         begin = time.perf_counter()
         run()
         took = time.perf_counter() - begin
-        wrong = [g.damage(packed[n]) for n, g in ours.items()]
+        wrong = [*(g.damage(packed[n]) for n, g in ours.items()), *(g.damage() for g in scratch)]
         return Checked(took, next((w for w in wrong if w is not None), None))
 
     def _time(
-        self, job: Job, kernel: _PackedKernel, packed: Arrays, deadline: float, guess_s: float | None
+        self, job: Job, kernel: MeasuredKernel, packed: Arrays, deadline: float, guess_s: float | None
     ) -> Outcome:
         begin = time.perf_counter()
         for array in self._outputs.values():
             mark(array)
-        run = kernel.ready(self._data.inputs, packed, self._outputs)
+        run = kernel.ready(self._data.inputs, packed, self._outputs, _aligned_scratch)
         self._board.enter("timing")
         with _no_collection():
-            sampler = Sampler(run, job.protocol, kernel.artifact.target, deadline)
+            evict = self._evict if job.protocol.cache == "cold" else None
+            sampler = Sampler(run, job.protocol, kernel.artifact.target.threads, deadline, evict)
             found = sampler.take(job.best_s, guess_s)
         spent = time.perf_counter() - begin
         # One run may be right and the next one wrong, for example if threads race; equal bytes need no second look.
@@ -135,24 +140,12 @@ class RunBench:
         )
 
 
-class _PackedKernel(Kernel):
-    """A kernel that can be given packed inputs several times without loading its code again."""
-
-    def ready(self, inputs: Arrays, packed: Arrays, outputs: Arrays) -> Callable[[], None]:
-        """A function that runs the kernel on these arrays; those in `packed` have the layout that the code expects."""
-        other = copy.copy(self)
-        other._constants, other._scratch = dict(packed), []
-        given = [inputs[b.name] for b in self.artifact.inputs if b.name not in packed]
-        run, _ = other.prepare(*given, out=[outputs[b.name] for b in self.artifact.outputs])
-        return run
-
-
 def failed(job: Job, error: Exception, otherwise: Status) -> Outcome:
     """The outcome of an exception; `otherwise` is for those that do not tell what kind of failure they are."""
     status = otherwise
     text = str(error) if isinstance(error, SearchLabError) else f"{type(error).__name__}: {error}"
     if isinstance(error, MemoryError):
-        status, text = "oom", f"memory_bytes: {error or 'an allocation failed'}"
+        status, text = "oom", f"memory_bytes: {str(error) or 'an allocation failed'}"
     elif isinstance(error, ConstraintError):
         status = "constraints"
     elif isinstance(error, BuildError):
@@ -184,6 +177,19 @@ def _check_names(artifact: Artifact, data: Data) -> None:
         if set(got) != set(want):
             label = data.key.workload.label
             raise MeasureError(f"{label} has the {what} {', '.join(want)}, the candidate has {', '.join(got)}")
+
+
+def _guarded_scratch(count: int, made: list[Guarded]) -> tuple[int, object]:
+    """Scratch memory between guard pages; all ones, which as a float is NaN, so that nobody relies on what is there."""
+    scratch = Guarded("scratch memory", (count,), "uint8")
+    scratch.array[...] = 0xFF
+    made.append(scratch)
+    return scratch.region.start, scratch
+
+
+def _aligned_scratch(count: int) -> tuple[int, object]:
+    scratch = aligned((count,), "uint8")
+    return scratch.ctypes.data, scratch
 
 
 def _arrays(guarded: Mapping[str, Guarded]) -> dict[str, Array]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from searchlab.measure.fault import Board, Fault
+from searchlab.measure.guard import resident_bytes
 from searchlab.measure.wire import CANCEL, Channel
 
 Ask = Callable[[Any], Any]
@@ -157,6 +158,11 @@ class Child:
         if how not in ("value", "raised"):
             self.end()
         return ended
+
+    @property
+    def resident_bytes(self) -> int:
+        """The memory that the child occupies."""
+        return resident_bytes(self._pid)
 
     def end(self) -> None:
         """Kills the child if it still lives."""

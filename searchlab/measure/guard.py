@@ -124,16 +124,28 @@ def memory_limit(more: int | None) -> Iterator[None]:
 
 def mapped_bytes() -> int:
     """The size of this process's address space."""
-    return _statm(0)
+    return _pages("self", 0) * mmap.PAGESIZE
 
 
-def resident_bytes() -> int:
-    """The memory this process occupies."""
-    return _statm(1)
+def resident_bytes(pid: int | None = None) -> int:
+    """The memory that a process, this one by default, occupies; 0 if there is no such process."""
+    return _pages(pid or "self", 1) * mmap.PAGESIZE
 
 
-def _statm(field: int) -> int:
-    return int(Path("/proc/self/statm").read_text().split()[field]) * mmap.PAGESIZE
+def oom_kills() -> int:
+    """How many processes the system has killed for lack of memory since it was started."""
+    try:
+        lines = Path("/proc/vmstat").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+
+
+def _pages(process: int | str, field: int) -> int:
+    try:
+        return int(Path(f"/proc/{process}/statm").read_text().split()[field])
+    except OSError:
+        return 0
 
 
 def _protect(address: int, size: int) -> None:

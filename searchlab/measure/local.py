@@ -39,14 +39,17 @@ class _Batch:
 
 @dataclass
 class _Ticket:
-    """A job on its way: how long it waited in queues, and since when it waits in the present one."""
+    """A job on its way: how long it waited in queues, and since when it waits in the present one.
+
+    `lost` is how many workers it has lost so far.
+    """
 
     job: Job
     batch: _Batch
     since: float
     waited: float = 0.0
     build_s: float = 0.0
-    attempts: int = 1
+    lost: int = 0
 
 
 class LocalMeasurer(Measurer):
@@ -253,15 +256,15 @@ class LocalMeasurer(Measurer):
         result = reply.result
         if isinstance(result, Artifact):
             ticket.job = replace(ticket.job, program=None, artifact=result)
-            ticket.build_s, ticket.since = reply.build_s, time.monotonic()
+            ticket.build_s, ticket.since, ticket.lost = reply.build_s, time.monotonic(), reply.attempts - 1
             self._built.append(ticket)
         elif result is not None:
             self._complete(ticket, result)
 
     def _complete(self, ticket: _Ticket, outcome: Outcome) -> None:
         ticket.batch.left -= 1
-        build_s = ticket.build_s + outcome.build_s
-        ticket.batch.done.append(replace(outcome, build_s=build_s, queue_s=ticket.waited))
+        build_s, attempts = ticket.build_s + outcome.build_s, ticket.lost + outcome.attempts
+        ticket.batch.done.append(replace(outcome, build_s=build_s, queue_s=ticket.waited, attempts=attempts))
 
     # --- patience -----------------------------------------------------------------------------------------------------
 

@@ -24,8 +24,9 @@ from searchlab.measure.candidate import BuildBench, Checked, RunBench, RunTask
 from searchlab.measure.child import Answer, Child, Ended, Host, HostGone, Work
 from searchlab.measure.data import Data, DataKey, Kept, make_data
 from searchlab.measure.fault import Board
-from searchlab.measure.guard import resident_bytes
+from searchlab.measure.guard import oom_kills, resident_bytes
 from searchlab.measure.job import Job, Limits, Outcome, Status
+from searchlab.measure.runs import repeater
 from searchlab.measure.wire import CANCEL, PREPARE_S, READY, Channel, Head, Reply, Request, dumps
 
 _SPARE_S = 0.05  # a child stops repeating this long before it would be killed
@@ -33,18 +34,22 @@ _SPARE_S = 0.05  # a child stops repeating this long before it would be killed
 _DOUBTFUL: tuple[Status, ...] = ("run", "crash", "wrong", "oom")
 
 
-def main(connection: int, host: int, reuse: int) -> None:
-    """Serves the process `host` until it has no more requests; a child measures up to `reuse` candidates."""
+def main(connection: int, host: int, reuse: int, most_bytes: int) -> None:
+    """Serves the process `host` until it has no more requests.
+
+    A child measures up to `reuse` candidates, as long as it occupies no more than `most_bytes`.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     channel = Channel(socket.socket(fileno=connection))
-    server = Server(Host(channel, host), reuse)
+    server = Server(Host(channel, host), reuse, most_bytes)
     gc.collect()
     gc.freeze()  # what exists now need not be looked at, and so not be copied, by children
     with suppress(HostGone, OSError):
         channel.send(READY)
         server.serve()
     server.end()
+    os._exit(0)  # there is nothing to tidy up, and the host waits
 
 
 class Server:
@@ -54,13 +59,15 @@ class Server:
     no candidate pays for what another has done to their process.
     """
 
-    def __init__(self, host: Host, reuse: int) -> None:
+    def __init__(self, host: Host, reuse: int, most_bytes: int) -> None:
         self._host = host
         self._board = Board()
+        repeater()  # so that children need not load it
         self._cores: tuple[int, ...] = ()
         self._kept = Kept()
-        self._builder = _Lane(self._fork, reuse)
-        self._runner = _Lane(self._fork, reuse)
+        self._oom_kills = oom_kills()
+        self._builder = _Lane(self._fork, reuse, most_bytes)
+        self._runner = _Lane(self._fork, reuse, most_bytes)
 
     def serve(self) -> None:
         """Until the host is gone, which raises HostGone."""
@@ -105,7 +112,7 @@ class Server:
         ended = self._builder.call(lambda: BuildBench(self._board).work, None, lambda: job, head.limits.build_s)
         if ended.how == "value":
             return ended.value, ended.seconds
-        return _failure(ended, head.limits, building=True), ended.seconds
+        return self._failure(ended, head.limits, building=True), ended.seconds
 
     # --- running ------------------------------------------------------------------------------------------------------
 
@@ -125,7 +132,7 @@ class Server:
             parallel_for_address(1)  # loads the pool for all children; its threads start in the children
         prepared_s = time.monotonic() - begin
         ended = self._runner.call(lambda: RunBench(data, self._board).work, data, task, limit, review)
-        found = _outcome(ended, head.limits)
+        found = self._outcome(ended, head.limits)
         return found and replace(found, check_s=review.seconds + prepared_s)
 
     def _data(self, key: DataKey) -> Data | Outcome | None:
@@ -149,12 +156,44 @@ class Server:
         self._kept.refuse(key, message)
         return Outcome("", "run", error=message)
 
+    # --- how it went --------------------------------------------------------------------------------------------------
+
+    def _outcome(self, ended: Ended, limits: Limits) -> Outcome | None:
+        """The outcome of a run; None if it was told to stop."""
+        if ended.how == "value":
+            found: Outcome = ended.value
+            return found
+        if ended.how == "refused":
+            return Outcome("", "wrong", error=ended.value)
+        return self._failure(ended, limits, building=False)
+
+    def _failure(self, ended: Ended, limits: Limits, *, building: bool) -> Outcome | None:
+        """The outcome of a child that gave none; None if it was told to stop."""
+        failed: Status = "build" if building else "crash"
+        error = ended.crash
+        if ended.how == "cancelled":
+            return None
+        if ended.how == "timeout":
+            limit, seconds = ("build_s", limits.build_s) if building else ("run_s", limits.run_s)
+            failed, error = "timeout", f"{limit}: killed after {seconds:g} s while {ended.fault.phase}"
+        elif ended.how == "raised":
+            failed, error = "build" if building else "run", str(ended.value)
+        elif ended.fault.out_of_memory:
+            failed, error = "oom", f"memory_bytes: nothing left of {limits.memory_bytes}; {ended.crash}"
+        elif self._killed_by_system(ended):
+            failed, error = "oom", f"killed while {ended.fault.phase}: the system ran out of memory"
+        return Outcome("", failed, error=error, run_s=0.0 if building else ended.seconds)
+
+    def _killed_by_system(self, ended: Ended) -> bool:
+        before, self._oom_kills = self._oom_kills, oom_kills()
+        return ended.how == "signal" and ended.value == signal.SIGKILL and self._oom_kills > before
+
 
 class _Lane:
     """One child at a time, and when it is to be replaced."""
 
-    def __init__(self, fork: Callable[[Callable[[], Work]], Child], reuse: int) -> None:
-        self._fork, self._reuse = fork, reuse
+    def __init__(self, fork: Callable[[Callable[[], Work]], Child], reuse: int, most_bytes: int) -> None:
+        self._fork, self._reuse, self._most_bytes = fork, reuse, most_bytes
         self._child: Child | None = None
         self._about: object = None
 
@@ -167,11 +206,14 @@ class _Lane:
         review: Callable[[Any], Answer] | None = None,
     ) -> Ended:
         """What becomes of a task; `about` is what the child was made for, known by identity."""
-        if self._child is not None and (self._about is not about or self._child.tasks >= self._reuse):
+        if self._child is not None and self._worn_out(self._child, about):
             self.end()
         used = self._child is not None
         ended = self._try(make, about, task, limit_s, review)
         return self._try(make, about, task, limit_s, review) if used and _doubtful(ended) else ended
+
+    def _worn_out(self, child: Child, about: object) -> bool:
+        return self._about is not about or child.tasks >= self._reuse or child.resident_bytes > self._most_bytes
 
     def _try(
         self,
@@ -214,32 +256,6 @@ def _doubtful(ended: Ended) -> bool:
     if ended.how == "value":
         return isinstance(ended.value, Outcome) and ended.value.status in _DOUBTFUL
     return ended.how not in ("timeout", "cancelled")
-
-
-def _outcome(ended: Ended, limits: Limits) -> Outcome | None:
-    """The outcome of a run; None if it was told to stop."""
-    if ended.how == "value":
-        found: Outcome = ended.value
-        return found
-    if ended.how == "refused":
-        return Outcome("", "wrong", error=ended.value)
-    return _failure(ended, limits, building=False)
-
-
-def _failure(ended: Ended, limits: Limits, *, building: bool) -> Outcome | None:
-    """The outcome of a child that gave none; None if it was told to stop."""
-    failed: Status = "build" if building else "crash"
-    error = ended.crash
-    if ended.how == "cancelled":
-        return None
-    if ended.how == "timeout":
-        limit, seconds = ("build_s", limits.build_s) if building else ("run_s", limits.run_s)
-        failed, error = "timeout", f"{limit}: killed after {seconds:g} s while {ended.fault.phase}"
-    elif ended.how == "raised":
-        failed, error = "build" if building else "run", str(ended.value)
-    elif ended.fault.out_of_memory:
-        failed, error = "oom", f"memory_bytes: nothing left of {limits.memory_bytes}; {ended.crash}"
-    return Outcome("", failed, error=error, run_s=0.0 if building else ended.seconds)
 
 
 def _reply(result: Artifact | Outcome | None, build_s: float = 0.0) -> Reply:

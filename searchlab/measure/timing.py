@@ -13,12 +13,14 @@ import numpy as np
 from searchlab.measure.job import Protocol
 from searchlab.targets import Target
 
-Run = Callable[[], None]
+Runs = Callable[[int], None]
+Evict = Callable[[], None]
 
 # Page faults and cold caches cannot make a run of this length several times slower than it is.
 _LONG_S = 0.01
 # Emptying the caches takes milliseconds, so a cold sample has few runs, however short they are.
 _COLD_RUNS = 8
+_CORRECTIONS = 8
 _PREEMPTED_SHARE, _PREEMPTED_S = 0.01, 20e-6
 
 
@@ -40,12 +42,21 @@ class _Sample:
 
 
 class Sampler:
-    """Takes samples of one function until the protocol is fulfilled or `deadline` (of time.monotonic) is near."""
+    """Takes samples of one function until the protocol is fulfilled or `deadline` (of time.monotonic) is near.
 
-    def __init__(self, run: Run, protocol: Protocol, target: Target, deadline: float = math.inf) -> None:
-        self._run, self._protocol, self._deadline = run, protocol, deadline
-        self._alone = target.threads == 1
-        self._evict = evictor(target) if protocol.cache == "cold" else None
+    `runs(n)` runs it n times; `threads` is how many it uses; `evict`, if given, is called before every run.
+    """
+
+    def __init__(
+        self,
+        runs: Runs,
+        protocol: Protocol,
+        threads: int = 1,
+        deadline: float = math.inf,
+        evict: Evict | None = None,
+    ) -> None:
+        self._runs, self._protocol, self._deadline, self._evict = runs, protocol, deadline, evict
+        self._alone = threads == 1
 
     def take(self, best_s: float | None = None, guess_s: float | None = None) -> Samples:
         """All samples; `best_s` is the time of the best candidate so far, `guess_s` what an earlier run took."""
@@ -65,45 +76,48 @@ class Sampler:
             if self._sample(1).seconds > max(hopeless, _LONG_S):
                 return
 
-    def _repeat(self, first: _Sample) -> Samples:
-        number, sample = self._calibrate(first)
-        samples = [sample]
-        while len(samples) < self._protocol.repeats:
-            if time.monotonic() + 1.2 * samples[-1].elapsed > self._deadline:
-                break
-            samples.append(self._sample(number))
-        return Samples(tuple(s.seconds / number for s in samples), number, notes=_notes(samples, self._protocol))
+    def _repeat(self, sample: _Sample) -> Samples:
+        """Samples that all last long enough.
 
-    def _calibrate(self, sample: _Sample) -> tuple[int, _Sample]:
-        """How many runs make a sample long enough, and the first such sample."""
-        need = self._protocol.min_repeat_ms / 1000
-        number = 1
-        most = _COLD_RUNS if self._evict else 1 << 30
-        while sample.seconds < need and number < most:
-            # the first estimates are too pessimistic, the last ones should not have to be corrected
-            wanted = math.ceil(1.1 * need / max(sample.seconds / number, 1e-9))
-            number = min(most, max(number + 1, min(wanted, number * 100)))
+        One that does not shows that earlier ones were disturbed (a first run always is), so it begins anew with more
+        runs per sample.
+        """
+        p = self._protocol
+        need = p.min_repeat_ms / 1000
+        number, corrections, samples = 1, 0, list[_Sample]()
+        while True:
+            if sample.seconds >= need or corrections == _CORRECTIONS or (self._evict and number == _COLD_RUNS):
+                samples.append(sample)
+            else:
+                number, corrections, samples = self._more(number, sample.seconds, need), corrections + 1, []
+            late = time.monotonic() + 1.2 * sample.elapsed > self._deadline
+            if len(samples) >= p.repeats or (samples and late):
+                return Samples(tuple(s.seconds / number for s in samples), number, notes=_notes(samples, p))
             sample = self._sample(number)
-        return number, sample
+
+    def _more(self, number: int, seconds: float, need: float) -> int:
+        """How many runs last longer than `need` if `number` of them lasted `seconds`."""
+        wanted = math.ceil(1.2 * need / max(seconds / number, 1e-9))
+        # a first estimate may be far off, but too many runs cannot be taken back
+        more = max(number + 1, min(wanted, 100 * number))
+        return min(more, _COLD_RUNS) if self._evict else more
 
     def _sample(self, number: int) -> _Sample:
         if self._evict is not None:
             return self._cold_sample(number, self._evict)
-        run = self._run
         before = self._interruptions()
         start = time.perf_counter()
-        for _ in range(number):
-            run()
+        self._runs(number)
         seconds = time.perf_counter() - start
         return _Sample(seconds, seconds, self._disturbed(before, seconds))
 
-    def _cold_sample(self, number: int, evict: Run) -> _Sample:
+    def _cold_sample(self, number: int, evict: Evict) -> _Sample:
         begin, seconds, disturbed = time.perf_counter(), 0.0, False
         for _ in range(number):
             evict()
             before = self._interruptions()
             start = time.perf_counter()
-            self._run()
+            self._runs(1)
             lasted = time.perf_counter() - start
             seconds += lasted
             disturbed = disturbed or self._disturbed(before, lasted)
@@ -118,7 +132,7 @@ class Sampler:
         return seconds - found > _PREEMPTED_SHARE * seconds + _PREEMPTED_S if self._alone else found > 0
 
 
-def evictor(target: Target) -> Run:
+def evictor(target: Target) -> Evict:
     """A function that leaves nothing of what was used before in the caches."""
     # the cache sizes of a target are shares of one core
     size = min(max(4 * target.l3 * target.cores, 32 << 20), 256 << 20)

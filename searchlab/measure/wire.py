@@ -53,11 +53,15 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """What came of a request; None says that it was cancelled.  `resident` is the memory the server occupies now."""
+    """What came of a request; None says that it was cancelled.
+
+    `resident` is the memory the server occupies now, `attempts` on how many servers the request was tried.
+    """
 
     result: Artifact | Outcome | None
     build_s: float = 0.0
     resident: int = 0
+    attempts: int = 1
 
 
 def dumps(value: Any) -> bytes:

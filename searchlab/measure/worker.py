@@ -34,6 +34,7 @@ _BOOT_S = 60.0
 _BOOTS = 3
 _GRACE_S = 10.0  # the server enforces limits itself; only one that hangs is late by this much
 _CANCEL_S = 2.0
+_END_S = 1.0
 # A server is forked for every candidate: threads of a library would not survive that.
 _ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL")}
 
@@ -43,8 +44,8 @@ class Worker:
 
     The server is started at once, in the background, pinned to `cores` (no cores: not pinned), and replaced when it
     dies, after `recycle_jobs` jobs, or when it holds more than `recycle_bytes`.  A job whose server dies is tried again
-    on a fresh one; after `attempts` times it is given up as quarantined.  `reuse` is how many candidates a child may
-    measure as long as none fails; with 1 each gets a new one, which costs some milliseconds.
+    on a fresh one; after `attempts` times it is given up as quarantined.  `reuse` is how many candidates a child of the
+    server may measure as long as none fails; with 1 each gets a new one, which costs some milliseconds.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class Worker:
             raise MeasureError(f"{self.name} is busy with job '{self._job.id if self._job else ''}'")
         if job.workload.operator.path.startswith("__main__:"):
             raise MeasureError(
-                f"{job.workload.label}: worker processes cannot import an operator that is defined in a script or"
+                f"{job.workload.name}: worker processes cannot import an operator that is defined in a script or"
                 " notebook; move it to a module"
             )
         if cores is not None:
@@ -184,7 +185,7 @@ class Worker:
     # --- the server ---------------------------------------------------------------------------------------------------
 
     def _boot(self) -> None:
-        self._server = _Server(self.cores, self._reuse)
+        self._server = _Server(self.cores, self._reuse, self._recycle[1])
         self._served = 0
         self._set_deadline()
 
@@ -219,6 +220,7 @@ class Worker:
         self._drop()
 
     def _finished(self, reply: Reply) -> Reply:
+        reply = replace(reply, attempts=self._tried)
         if isinstance(reply.result, Outcome):
             reply = replace(reply, result=replace(self._signed(reply.result), build_s=reply.build_s))
         self._job = self._request = None
@@ -247,7 +249,7 @@ class Worker:
             error = f"given up: its worker was lost {self._tried} times; the last time {reason}"
             outcome = self._signed(Outcome(self._job.id, "quarantined", error=error))
             self._job = self._request = None
-            return Reply(outcome)
+            return Reply(outcome, attempts=self._tried)
         self._tried += was_ready
         self._send()
         return None
@@ -265,18 +267,18 @@ class Worker:
 class _Server:
     """The process, the connection to it, and what it wrote to stderr."""
 
-    def __init__(self, cores: tuple[int, ...], reuse: int) -> None:
+    def __init__(self, cores: tuple[int, ...], reuse: int, most_bytes: int) -> None:
         ours, theirs = socket.socketpair()
         self.ready = False
         self.channel = Channel(ours)
         self.stderr = os.memfd_create("stderr")
         pin = f"os.sched_setaffinity(0, {set(cores)}); " if cores else ""
-        call = f"main({theirs.fileno()}, {os.getpid()}, {reuse})"
+        call = f"main({theirs.fileno()}, {os.getpid()}, {reuse}, {most_bytes})"
         code = f"import os; {pin}from searchlab.measure.server import main; {call}"
         path = os.pathsep.join(p or os.getcwd() for p in sys.path)
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", code],
+                [sys.executable, "-P", "-c", code],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self.stderr,
@@ -287,6 +289,11 @@ class _Server:
         self._finalizer = weakref.finalize(self, _kill, self.process, self.channel, self.stderr, os.getpid())
 
     def end(self) -> None:
+        """Ends the process and what it has started."""
+        self.channel.close()
+        if self.ready:  # it ends of itself then, and takes its children along instead of leaving them to init
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(_END_S)
         self._finalizer()
 
     def obituary(self, how: str) -> str:

@@ -68,6 +68,10 @@ def test_t4_says_what_other_tools_read(tmp_path: Path) -> None:
     assert (first["invalidity"], first["correctness"], first["objectives"]) == ("correct", 1, ["time"])
     assert first["measurements"] == [{"name": "time", "value": 2.0, "unit": "ms"}]
     assert (second["invalidity"], second["correctness"], second["measurements"]) == ("runtime", 0, [])
+    (odd,) = write_t4([Record("t", "ok", times=(1e306, 1.0, math.nan), run_s=math.inf)], tmp_path / "odd.json")[
+        "results"
+    ]
+    assert odd["times"]["runtimes"] == [1000.0]
 
 
 @pytest.mark.parametrize(

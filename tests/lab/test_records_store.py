@@ -1,6 +1,7 @@
 """Files of records: what they survive, who may write them at once, what they answer."""
 
 import errno
+import fcntl
 import json
 import logging
 import math
@@ -11,6 +12,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -72,11 +74,13 @@ def test_a_replaced_file_is_read_anew(path: Path) -> None:
     store.extend(make(n) for n in range(3))
     assert len(store) == 3
     other = Store(path.with_name("other.jsonl"))
-    other.extend(make(n) for n in range(10, 20))
+    other.extend(make(n, cell="x" * n) for n in range(10, 20))
     os.replace(other.path, path)
-    assert len(store) == 10 and store.best().job == "10"  # type: ignore[union-attr]
+    assert len(store) == 10 and [r.job for r in store.top(10)] == [str(n) for n in range(10, 20)]
     store.append(make(99))
     assert numbers(store)[-1] == 99 and len(store) == 11
+    path.write_bytes(encode(make(7)))  # the same file, but shorter
+    assert len(store) == 1 and store.best().job == "7"  # type: ignore[union-attr]
 
 
 # --- damage -----------------------------------------------------------------------------------------------------------
@@ -160,6 +164,12 @@ def test_a_line_that_breaks_after_it_was_indexed_leaves_the_answers(path: Path) 
         file.write(b"#" * 40)
     assert store.best().job == "1" and len(store) == 2 and [r.job for r in store.top(5)] == ["1", "2"]  # type: ignore[union-attr]
     assert [r.job for r in store.records()] == ["1", "2"]
+    assert store.lookup(make(0, program="p").key).job == "2"  # type: ignore[union-attr]
+    with path.open("r+b") as file:
+        file.seek(2 * len(encode(make(0, seconds=1.0, program="p"))))
+        file.write(b"#" * 40)
+    for _ in range(2):
+        assert store.lookup(make(0, program="p").key).job == "1"  # type: ignore[union-attr]
 
 
 def test_a_newer_schema_is_refused(path: Path) -> None:
@@ -171,6 +181,8 @@ def test_a_newer_schema_is_refused(path: Path) -> None:
     before = path.read_bytes()
     store.append(make(3))
     assert path.read_bytes().startswith(before)
+    path.write_bytes(path.read_bytes().replace(b'{"schema":7,', b'{"schema":1,'))
+    assert len(store) == 3 and numbers(store) == [1, 2, 3]
 
 
 def test_files_that_cannot_be_read_or_written_are_named(tmp_path: Path) -> None:
@@ -251,9 +263,21 @@ def test_processes_append_to_one_file(path: Path, method: str) -> None:
     assert sorted(numbers(store)) == list(range(601)) and len(store) == 601 and store.skipped == {}
 
 
-def test_threads_append_to_one_store(path: Path) -> None:
-    import threading
+def test_a_line_that_is_being_written_is_not_torn(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store, line = Store(path), encode(make(2))
+    store.append(make(1))
+    with path.open("ab", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(line[:50])
+        reader = threading.Thread(target=store.count)
+        reader.start()
+        time.sleep(0.05)
+        file.write(line[50:])
+    reader.join()
+    assert store.count() == 2 and not caplog.records
 
+
+def test_threads_append_to_one_store(path: Path) -> None:
     store = Store(path)
     threads = [threading.Thread(target=_write, args=(store, 200 * t, 200)) for t in range(4)]
     for thread in threads:
@@ -385,7 +409,7 @@ def test_merging_keeps_every_record_once_with_its_origin(tmp_path: Path, caplog:
 
 def test_nothing_is_merged_when_something_cannot_be_read(tmp_path: Path) -> None:
     a, b, out = (Store(tmp_path / f"{name}.jsonl") for name in ("a", "b", "out"))
-    a.append(make(1))
+    a.append(make(1, error="x" * 2_000_000))  # more than is written at once
     with pytest.raises(RecordError, match=r"b\.jsonl: there is no such file"):
         merge(out, [a, b])
     b.path.write_bytes(encode(make(2)).replace(b'"schema":1', b'"schema":2'))

@@ -5,28 +5,21 @@ from __future__ import annotations
 import heapq
 import math
 from array import array
-from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 _KEY = 16  # bytes of a key
 
 
-class Names:
-    """Short numbers for texts that come again and again."""
+@dataclass(slots=True)
+class Kind:
+    """The records of one task that have one status: how many there are, and which is the fastest."""
 
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self._codes: dict[bytes, int] = {}
-
-    def code(self, name: bytes) -> int:
-        found = self._codes.get(name)
-        if found is None:
-            found = self._codes[name] = len(self.names)
-            self.names.append(name.decode("utf-8", "surrogatepass"))
-        return found
-
-    def find(self, name: str) -> int | None:
-        return self._codes.get(name.encode("utf-8", "surrogatepass"))
+    task: str
+    status: str
+    count: int = 0
+    best: int = -1
+    seconds: float = math.inf
 
 
 class Index:
@@ -35,12 +28,10 @@ class Index:
     def __init__(self) -> None:
         self.offsets = array("q")
         self.seconds = array("d")
-        self._task = array("i")
-        self._status = array("i")
+        self._kind = array("i")
         self._keys = bytearray()
-        self._tasks, self._statuses = Names(), Names()
-        self._counts: Counter[tuple[int, int]] = Counter()
-        self._best: dict[int, int] = {}
+        self._kinds: list[Kind] = []
+        self._numbers: dict[tuple[bytes, bytes], int] = {}
         self._last: dict[bytes, int] = {}
         self._previous = array("q")
 
@@ -49,65 +40,61 @@ class Index:
 
     def add(self, offset: int, key: bytes, task: bytes, status: bytes, seconds: float) -> None:
         """One more record."""
-        row = len(self.offsets)
-        task_code, status_code = self._tasks.code(task), self._statuses.code(status)
+        number = self._numbers.get((task, status))
+        if number is None:
+            number = self._numbers[task, status] = len(self._kinds)
+            self._kinds.append(Kind(_text(task), _text(status)))
+        kind = self._kinds[number]
+        kind.count += 1
+        if seconds < kind.seconds:
+            kind.seconds, kind.best = seconds, len(self.offsets)
         self.offsets.append(offset)
         self.seconds.append(seconds)
-        self._task.append(task_code)
-        self._status.append(status_code)
+        self._kind.append(number)
         self._keys += key
-        self._counts[task_code, status_code] += 1
-        if seconds < math.inf:
-            best = self._best.get(task_code)
-            if best is None or seconds < self.seconds[best]:
-                self._best[task_code] = row
 
     def drop(self, row: int) -> None:
         """Takes a record out of all answers: its line turned out to be unreadable."""
-        code = self._task[row]
-        self._counts[code, self._status[row]] -= 1
-        self.seconds[row] = math.inf
         self.offsets[row] = -1
-        if self._best.get(code) == row:
-            del self._best[code]
-            if left := [r for r in self.rows(self._tasks.names[code]) if self.seconds[r] < math.inf]:
-                self._best[code] = min(left, key=self.seconds.__getitem__)
+        self.seconds[row] = math.inf
+        kind = self._kinds[self._kind[row]]
+        kind.count -= 1
+        if kind.best == row:
+            rows = list(self.rows(kind.task, kind.status))
+            kind.best = min(rows, key=self.seconds.__getitem__, default=-1)
+            kind.seconds = self.seconds[kind.best] if rows else math.inf
 
     # --- queries ------------------------------------------------------------------------------------------------------
 
     @property
     def tasks(self) -> list[str]:
         """The tasks in the order in which they came."""
-        return list(self._tasks.names)
+        return list(dict.fromkeys(kind.task for kind in self._kinds))
 
     def count(self, task: str | None = None, status: str | None = None) -> int:
         """How many records there are of a task, a status, both or any."""
-        return sum(n for (t, s), n in self._counts.items() if self._is(t, s, task, status))
+        return sum(kind.count for _, kind in self._matching(task, status))
 
     def by_status(self, task: str | None = None) -> dict[str, int]:
         """How many records there are of each status."""
-        found: Counter[str] = Counter()
-        for (t, s), n in self._counts.items():
-            if n and self._is(t, s, task, None):
-                found[self._statuses.names[s]] += n
-        return dict(found)
+        found: dict[str, int] = {}
+        for _, kind in self._matching(task, None):
+            if kind.count:
+                found[kind.status] = found.get(kind.status, 0) + kind.count
+        return found
 
     def rows(self, task: str | None = None, status: str | None = None) -> Iterator[int]:
         """The rows of a task, a status, both or all, in order."""
-        t = None if task is None else self._tasks.find(task)
-        s = None if status is None else self._statuses.find(status)
-        if (t is None) != (task is None) or (s is None) != (status is None):
-            return
+        wanted = {number for number, _ in self._matching(task, status)}
         for row in range(len(self)):
-            if self.offsets[row] >= 0 and (t is None or self._task[row] == t) and (s is None or self._status[row] == s):
+            if self._kind[row] in wanted and self.offsets[row] >= 0:
                 yield row
 
     def best(self, task: str | None = None) -> int | None:
-        """The row of the fastest record, the first of equals; failures are no records in this sense."""
-        if task is not None:
-            code = self._tasks.find(task)
-            return None if code is None else self._best.get(code)
-        return min(self._best.values(), key=lambda row: (self.seconds[row], row), default=None)
+        """The row of the fastest record, the first of equals; what has no time is no record in this sense."""
+        timed = (kind for _, kind in self._matching(task, None) if kind.seconds < math.inf)
+        found = min(timed, key=lambda kind: (kind.seconds, kind.best), default=None)
+        return None if found is None else found.best
 
     def top(self, k: int, task: str | None = None) -> list[int]:
         """The rows of the k fastest records, the fastest first."""
@@ -130,6 +117,11 @@ class Index:
             self._previous.append(self._last.get(key, -1))
             self._last[key] = row
 
-    def _is(self, task_code: int, status_code: int, task: str | None, status: str | None) -> bool:
-        task_fits = task is None or self._tasks.names[task_code] == task
-        return task_fits and (status is None or self._statuses.names[status_code] == status)
+    def _matching(self, task: str | None, status: str | None) -> Iterator[tuple[int, Kind]]:
+        for number, kind in enumerate(self._kinds):
+            if task in (None, kind.task) and status in (None, kind.status):
+                yield number, kind
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogatepass")
