@@ -23,8 +23,8 @@ CASES = {
     "load": ("seconds", 10.0),
     "lookup-first": ("seconds", 2.0),
     "lookup": ("ms_per_record", 0.2),
-    "iterate": ("seconds", 60.0),
-    "merge": ("seconds", 180.0),
+    "iterate": ("seconds", 120.0),
+    "merge": ("seconds", 30.0),
     "append": ("ms_per_record", 0.2),
     "append-fsync": ("ms_per_record", 20.0),
 }

@@ -28,16 +28,17 @@ _MOST_BUILDERS = 4
 _TURN_S = 1.0
 
 
-@dataclass
+@dataclass(eq=False)
 class _Batch:
     """The jobs of one call of `measure`."""
 
     threads: int
-    left: int = 0
+    impatient: bool
+    left: int
     done: deque[Outcome] = field(default_factory=deque)
 
 
-@dataclass
+@dataclass(eq=False)
 class _Ticket:
     """A job on its way: how long it waited in queues, and since when it waits in the present one.
 
@@ -130,7 +131,8 @@ class LocalMeasurer(Measurer):
     def _submit(self, jobs: Sequence[Job]) -> _Batch:
         if self._closed:
             raise MeasureError("this measurer is closed")
-        batch = _Batch(max(job.target.threads for job in jobs), len(jobs))
+        impatient = any(job.limits.queue_s is not None for job in jobs)
+        batch = _Batch(max(job.target.threads for job in jobs), impatient, len(jobs))
         need = self._workers * batch.threads
         if need > len(self._usable):
             raise MeasureError(
@@ -159,9 +161,8 @@ class LocalMeasurer(Measurer):
         if batch not in self._batches:
             return
         self._batches.remove(batch)
-        for queue in (self._waiting, self._built):
-            for ticket in [t for t in queue if t.batch is batch]:
-                queue.remove(ticket)
+        self._waiting = deque(t for t in self._waiting if t.batch is not batch)
+        self._built = deque(t for t in self._built if t.batch is not batch)
         for worker in [w for w, ticket in self._running.items() if ticket.batch is batch]:
             del self._running[worker]
             worker.cancel()
@@ -201,6 +202,8 @@ class LocalMeasurer(Measurer):
 
     def _step(self) -> None:
         """Starts what can be started, waits for something to end, and takes note of it."""
+        if self._closed:
+            raise MeasureError("this measurer was closed before all was measured")
         with _away_from(self._cores[: self._workers * self._threads] if self._apart else ()):
             self._expire()
             self._change_phase()
@@ -270,6 +273,8 @@ class LocalMeasurer(Measurer):
 
     def _limited(self) -> list[tuple[_Ticket, float]]:
         """The tickets that may not wait for ever, and when their patience ends."""
+        if not any(batch.impatient for batch in self._batches):
+            return []
         limits = [(t, t.job.limits.queue_s) for t in (*self._waiting, *self._built)]
         return [(t, t.since + limit - t.waited) for t, limit in limits if limit is not None]
 

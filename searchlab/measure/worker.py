@@ -275,7 +275,7 @@ class _Server:
         pin = f"os.sched_setaffinity(0, {set(cores)}); " if cores else ""
         call = f"main({theirs.fileno()}, {os.getpid()}, {reuse}, {most_bytes})"
         code = f"import os; {pin}from searchlab.measure.server import main; {call}"
-        path = os.pathsep.join(p or os.getcwd() for p in sys.path)
+        path = os.pathsep.join(str(p) or os.getcwd() for p in sys.path)
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-c", code],

@@ -56,7 +56,7 @@ def test_what_is_appended_is_read(path: Path) -> None:
     assert list(store) == records == list(store.records()) and len(store) == 5
     assert store.best() == records[0] and store.top(2) == records[:2]
     assert list(pickle.loads(pickle.dumps(store))) == records
-    assert list(store.ids()) == [r.id for r in records]
+    assert list(store.lines()) == [(r.id, encode(r)) for r in records]
 
 
 def test_folders_are_made_and_deleted_files_begin_anew(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_line_that_breaks_after_it_was_indexed_leaves_the_answers(path: Path) 
 def test_a_newer_schema_is_refused(path: Path) -> None:
     path.write_bytes(encode(make(1)) + encode(make(2)).replace(b'{"schema":1,', b'{"schema":7,'))
     store = Store(path)
-    for ask in (lambda: list(store), lambda: len(store), lambda: store.best(), lambda: list(store.ids())):
+    for ask in (lambda: list(store), lambda: len(store), lambda: store.best(), lambda: list(store.lines())):
         with pytest.raises(SchemaError, match=r"records\.jsonl:2: schema 7 is newer than 1"):
             ask()
     before = path.read_bytes()
@@ -390,8 +390,8 @@ def test_lookup_answers_what_was_measured_before(path: Path) -> None:
 
 def test_merging_keeps_every_record_once_with_its_origin(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     a, b, out = (Store(tmp_path / f"{name}.jsonl") for name in ("a", "b", "out"))
-    a.extend([make(1), make(2), make(3, target="x", extra={"new": 1})])
-    b.extend([make(2), make(4), make(4)])
+    a.extend([make(1), make(2, knobs={"origin": 1}), make(3, target="x", error='"origin":', extra={"new": 1})])
+    b.extend([make(2, knobs={"origin": 1}), make(4), make(4)])
     b.path.open("ab").write(b"junk\n")
     out.append(make(5, target="another machine"))
     before = out.path.read_bytes()

@@ -175,6 +175,9 @@ def test_nothing_is_left_after_close() -> None:
         pids = [w.pid for w in (*measurer._runners, *measurer._builders)]
         pids += [p.pid for pid in pids if pid is not None for p in psutil.Process(pid).children()]
         assert len(pids) >= 3
+        measurer.close()
+        with pytest.raises(MeasureError, match="closed before all was measured"):
+            next(outcomes)
     assert not [pid for pid in pids if pid is not None and psutil.pid_exists(pid)]
     with pytest.raises(MeasureError, match="closed"):
         list(measurer.measure(artifacts(1)))

@@ -10,6 +10,7 @@ import math
 import re
 from binascii import crc32
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from searchlab.errors import RecordError
@@ -56,7 +57,18 @@ def encode(record: Record) -> bytes:
         "status": record.status,
         "seconds": seconds if math.isfinite(seconds) else None,
     }
-    text = dumps(head | record.values())[:-1].encode("ascii")
+    return _sealed(dumps(head | record.values())[:-1].encode("ascii"))
+
+
+def stamped(line: bytes, origin: str) -> bytes:
+    """A line of ours with the file it came from, unless it says where it was before."""
+    if b'"origin":' in line:  # in a text the quotes would have backslashes; it may be a knob, though
+        record = decode(line)
+        return line if record.origin else encode(replace(record, origin=origin))
+    return _sealed(line[:-_TAIL] + b',"origin":' + dumps(origin).encode("ascii"))
+
+
+def _sealed(text: bytes) -> bytes:
     return b'%b%b%08x"}\n' % (text, _CRC, crc32(text))
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from searchlab.errors import RecordError
+from searchlab.lab.records.lines import encode, stamped
 from searchlab.lab.records.record import Record
 from searchlab.lab.records.store import Store
 
@@ -25,24 +26,28 @@ def merge(out: Store, sources: Iterable[Store]) -> Merged:
         if not source.path.exists():
             raise RecordError(f"{source.path}: there is no such file")
         source.index  # noqa: B018  (what cannot be read is refused before anything is written)
-    return add_new(out, (_from(source, record) for source in sources for record in source))
+    return _add(out, ((i, stamped(line, str(s.path))) for s in sources for i, line in s.lines()))
 
 
 def add_new(out: Store, records: Iterable[Record]) -> Merged:
     """Appends the records whose ids are not in `out`."""
-    seen = set(out.ids())
+    return _add(out, ((record.id, encode(record)) for record in records))
+
+
+def _add(out: Store, lines: Iterable[tuple[str, bytes]]) -> Merged:
+    seen = {id_ for id_, _ in out.lines()}
     known = 0
 
-    def fresh() -> Iterator[Record]:
+    def fresh() -> Iterator[bytes]:
         nonlocal known
-        for record in records:
-            if record.id in seen:
+        for id_, line in lines:
+            if id_ in seen:
                 known += 1
             else:
-                seen.add(record.id)
-                yield record
+                seen.add(id_)
+                yield line
 
-    added = out.extend(fresh())
+    added = out.extend_lines(fresh())
     return Merged(added, known)
 
 
@@ -52,7 +57,3 @@ def same_file(a: Store, b: Store) -> bool:
         return a.path.samefile(b.path)
     except OSError:
         return False
-
-
-def _from(source: Store, record: Record) -> Record:
-    return record if record.origin else replace(record, origin=str(source.path))

@@ -59,9 +59,13 @@ class Store:
 
     def extend(self, records: Iterable[Record]) -> int:
         """Writes many records in large pieces, and returns how many."""
-        written, batch, size = 0, [], 0
-        for record in records:
-            line = encode(record)
+        return self.extend_lines(map(encode, records))
+
+    def extend_lines(self, lines: Iterable[bytes]) -> int:
+        """Writes many lines, which `encode` or another store's `lines` gave, and returns how many."""
+        written, size = 0, 0
+        batch: list[bytes] = []
+        for line in lines:
             batch.append(line)
             size += len(line)
             if size >= _BATCH:
@@ -90,14 +94,14 @@ class Store:
             if (record := self._decoded(line, number, _log.warning)) is not None:
                 yield record
 
-    def ids(self) -> Iterator[str]:
-        """The ids of all records, without reading them whole."""
+    def lines(self) -> Iterator[tuple[str, bytes]]:
+        """The ids of all records with their lines, which are not read whole."""
         found = files.snapshot(self.path)
         for line, number, _ in self._lines(0, found.st_size if found else 0, 0):
             if (values := head(line)) is not None:
-                yield values[0].decode("ascii")
+                yield values[0].decode("ascii"), line
             elif (record := self._decoded(line, number, _log.debug)) is not None:
-                yield record.id
+                yield record.id, encode(record)
 
     def __len__(self) -> int:
         return self.index.count()
