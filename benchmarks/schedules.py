@@ -155,7 +155,7 @@ def by_rows(program: Program, target: Target) -> Program:
     for stage in program.blocks:
         inner = s.loops(stage)[-1]
         if len(program.blocks[stage].iters) > 1:
-            _, lanes = s.split(inner, [None, 4 * target.lanes("float32")], tail=True)
+            _, lanes = s.split(inner, [None, 8 * target.lanes("float32")], tail=True)
             s.vectorize(lanes)
     s.parallel(row)
     return s.program

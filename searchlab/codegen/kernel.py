@@ -203,7 +203,9 @@ class Kernel:
         a = self.artifact
         if out is None:
             self._check_known(sizes)
-            return [np.empty(tuple(int(evaluate(e, sizes)) for e in b.shape), b.dtype) for b in a.outputs]
+            # on cache lines, so that no vector is stored across two of them
+            shapes = [tuple(int(evaluate(e, sizes)) for e in b.shape) for b in a.outputs]
+            return [_aligned_array(shape, np.dtype(b.dtype)) for shape, b in zip(shapes, a.outputs, strict=True)]
         given = list(out) if isinstance(out, (tuple, list)) else [out]
         if len(given) != len(a.outputs):
             raise KernelError(f"{a.name} has {len(a.outputs)} outputs, `out` has {len(given)}")
