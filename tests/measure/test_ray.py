@@ -33,7 +33,7 @@ WORKLOAD = parse("matmul:m=16,n=16,k=16")
 QUICK = Protocol(repeats=2, min_repeat_ms=0.5)
 FAULTS = {
     "crash": "  store i32 1, ptr inttoptr (i64 8 to ptr)\n  ret void",
-    "timeout": "  br label %again\nagain:\n  call void asm sideeffect \"\", \"\"()\n  br label %again",
+    "timeout": '  br label %again\nagain:\n  call void asm sideeffect "", ""()\n  br label %again',
     "wrong": "  ret void",
 }
 

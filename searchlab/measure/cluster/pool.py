@@ -175,4 +175,3 @@ def reason_of(error: BaseException) -> str:
     if "creation task" in text:  # the error itself is at the end of the traceback
         text = lines[-1]
     return text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 3] + "..."
-
