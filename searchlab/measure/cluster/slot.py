@@ -1,0 +1,155 @@
+"""What runs on the nodes: the actor of a slot, which measures, and the task that builds.
+
+Both get all they need in their arguments: no shared folder, no memory of the driver, only an installed searchlab.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Protocol
+
+from searchlab.codegen.kernel import Artifact
+from searchlab.errors import MeasureError
+from searchlab.measure.job import Job, Outcome
+from searchlab.measure.lock import CoreLock
+from searchlab.measure.worker import Worker
+
+_LOCK_S = 30.0  # for others who measure on this node, such as the slot that was here before
+
+
+class Runner(Protocol):
+    """What a slot needs of a worker; `Worker` is one, and a fake for tests needs no more either."""
+
+    def run(self, job: Job) -> Outcome: ...
+
+    def build(self, job: Job) -> Artifact | Outcome: ...
+
+
+Factory = Callable[[str, tuple[int, ...]], Runner]
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A job on its way.  It stays pickled, so that one that cannot be read fails alone."""
+
+    number: int
+    job: bytes
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a slot came to be."""
+
+    host: str
+    pid: int
+    cores: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Built:
+    """The job with its object code, or the outcome of a build that failed."""
+
+    job: bytes | None
+    outcome: Outcome | None
+    seconds: float
+
+
+class Slot:
+    """An actor with `workers` workers (one, unless they only wait), each with `cores` cores of its own.
+
+    The driver has one `exchange` under way all the time: it brings jobs and returns as soon as there are outcomes, as
+    many as there are by then.  So a busy driver gets few large answers, an idle one gets each at once.
+    """
+
+    def __init__(self, name: str, workers: int, cores: int, factory: Factory) -> None:
+        host = socket.gethostname()
+        allowed = sorted(os.sched_getaffinity(0))
+        self._locks = [CoreLock(allowed, cores, timeout_s=_LOCK_S) for _ in range(workers)]
+        self._place = Place(host, os.getpid(), tuple(lock.acquire() for lock in self._locks))
+        self._inbox: queue.SimpleQueue[tuple[Parcel, float]] = queue.SimpleQueue()
+        self._outbox: queue.SimpleQueue[tuple[int, Outcome] | MeasureError] = queue.SimpleQueue()
+        for i, held in enumerate(self._place.cores):
+            label = f"{name}.{i}@{host}" if workers > 1 else f"{name}@{host}"
+            threading.Thread(target=self._serve, args=(factory(label, held),), daemon=True).start()
+
+    def begin(self) -> Place:
+        """Answers when the slot exists."""
+        return self._place
+
+    def give(self, parcels: Sequence[Parcel]) -> None:
+        """Takes jobs beside an `exchange` that is waiting."""
+        now = time.monotonic()
+        for parcel in parcels:
+            self._inbox.put((parcel, now))
+
+    def exchange(self, parcels: Sequence[Parcel]) -> list[tuple[int, Outcome]]:
+        """Takes jobs and waits for outcomes, at least one."""
+        self.give(parcels)
+        found = [self._outbox.get()]
+        while not self._outbox.empty():
+            found.append(self._outbox.get())
+        return [_checked(each) for each in found]
+
+    def _serve(self, worker: Runner) -> None:
+        while True:
+            parcel, arrived = self._inbox.get()
+            waited = time.monotonic() - arrived
+            try:
+                outcome = worker.run(pickle.loads(parcel.job))
+            except MeasureError as error:  # the slot is broken, not the candidate: the driver tries another one
+                self._outbox.put(error)
+                return
+            except Exception as error:
+                outcome = Outcome("", "run", error=f"the job cannot be run: {type(error).__name__}: {error}")
+            self._outbox.put((parcel.number, replace(outcome, queue_s=outcome.queue_s + waited)))
+
+
+def build(job: bytes, factory: Factory) -> Built:
+    """Builds a job's program, away from the cores that slots on this node measure on."""
+    begin = time.monotonic()
+    try:
+        made: Job = pickle.loads(job)
+    except Exception as error:
+        return Built(None, Outcome("", "build", error=f"the job cannot be read: {type(error).__name__}: {error}"), 0.0)
+    builder = _builder(factory, _free_cores())
+    result = builder.build(made)
+    seconds = time.monotonic() - begin
+    if isinstance(result, Outcome):
+        return Built(None, replace(result, build_s=result.build_s or seconds), seconds)
+    return Built(pickle.dumps(replace(made, program=None, artifact=result), pickle.HIGHEST_PROTOCOL), None, seconds)
+
+
+def default_worker(name: str, cores: tuple[int, ...]) -> Runner:
+    """The worker that really measures."""
+    return Worker(name, cores)
+
+
+@lru_cache(maxsize=1)
+def _builder(factory: Factory, cores: tuple[int, ...]) -> Runner:
+    # Ray uses a process for many tasks, so the worker is kept; slots come and go seldom, and with them the cores.
+    return factory(f"builder@{socket.gethostname()}", cores)
+
+
+def _free_cores() -> tuple[int, ...]:
+    """The cores of this node on which nobody measures; all of them if there would be none."""
+    allowed = sorted(os.sched_getaffinity(0))
+    free = []
+    for core in allowed:
+        with suppress(MeasureError), CoreLock([core], timeout_s=0):
+            free.append(core)
+    return tuple(free or allowed)
+
+
+def _checked(each: tuple[int, Outcome] | MeasureError) -> tuple[int, Outcome]:
+    if isinstance(each, MeasureError):
+        raise each
+    return each
