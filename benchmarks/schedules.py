@@ -19,7 +19,7 @@ def _register_tile(target: Target) -> tuple[int, int]:
 
 def _columns_in_cache(target: Target, rows: int, step: int) -> int:
     """How many columns of `rows` floats fill a good part of the second-level cache, as a multiple of `step`."""
-    return max(1, int(target.l2 * 0.45) // (4 * rows * step)) * step
+    return max(1, int(target.l2 * 0.6) // (4 * rows * step)) * step
 
 
 def matmul(program: Program, target: Target, block: str = "C", epilogue: str | None = None) -> Program:
@@ -39,7 +39,9 @@ def matmul(program: Program, target: Target, block: str = "C", epilogue: str | N
     j0, j1, j2 = s.split(j, [None, min(nc // nr, _share(s, j, nr, target)), nr], tail=True)
     s.reorder(j0, i0, j1, k, i1, j2)
     s.compute_at(panels, j0)
-    s.vectorize(s.loops(panels)[-1])
+    *_, panel, depth_of_panel, lanes = s.loops(panels)
+    s.reorder(depth_of_panel, panel)  # reads rows of B as they lie, and spreads them over the panels
+    s.vectorize(lanes)
     s.unroll(i1)
     s.vectorize(j2)
     if epilogue is not None:
