@@ -215,8 +215,8 @@ class Writer:
         a, b = self.write(e.a), self.write(e.b)
         n = max(condition.lanes, a.lanes, b.lanes)
         x, y, type_ = self.spread(a, e.dtype, n), self.spread(b, e.dtype, n), self.type(e.dtype, n)
-        test = condition if condition.lanes in (1, n) else condition
-        return Value(self.f.let(f"select {self.type(BOOL, test.lanes)} {test.text}, {type_} {x}, {type_} {y}"), n)
+        mask = self.type(BOOL, condition.lanes)
+        return Value(self.f.let(f"select {mask} {condition.text}, {type_} {x}, {type_} {y}"), n)
 
     def _branch(self, e: Select, condition: str) -> Value:
         """A condition on indices may guard an access, so only the chosen side is evaluated."""

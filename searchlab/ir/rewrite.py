@@ -11,7 +11,7 @@ from searchlab.errors import ConstraintError, IRError
 from searchlab.ir import expr as _expr
 from searchlab.ir import program as _program
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import FALSE, TRUE, Const, Expr, Substitution, Var, substitute
+from searchlab.ir.expr import FALSE, TRUE, Const, Expr, Substitution, Var
 from searchlab.ir.program import Buffer, Layout, Program, Stmt, map_expressions
 
 
@@ -87,11 +87,6 @@ def _mapping(program: Program, values: Mapping[str, int]) -> dict[Var, Expr]:
     return mapping
 
 
-def substitute_stmt(s: Stmt, mapping: Mapping[Var, Expr]) -> Stmt:
-    """The statement with variables replaced in every expression (not where loops or blocks define them)."""
-    return map_expressions(s, Substitution(mapping))
-
-
 def rename_buffer(s: Stmt, old: str, new: str) -> Stmt:
     """Every access of `old` becomes one of `new`."""
     from searchlab.ir.expr import Load, transform
@@ -165,15 +160,3 @@ def from_json(text: str) -> Program:
     if not isinstance(program, Program):
         raise IRError("not a program in JSON: it holds another value")
     return program
-
-
-__all__ = [
-    "decode",
-    "encode",
-    "from_json",
-    "rename_buffer",
-    "substitute",
-    "substitute_program",
-    "substitute_stmt",
-    "to_json",
-]
