@@ -43,3 +43,11 @@ class RecordError(SearchLabError):
 
 class MeasureError(SearchLabError):
     """Candidates cannot be measured: no worker starts, or the cores are not to be had."""
+
+
+class SpaceError(SearchLabError, ValueError):
+    """A search space makes no sense, holds no valid point, or cannot be read."""
+
+
+class ComponentError(SearchLabError, ValueError):
+    """A space, cost model or strategy is unknown, cannot be loaded, or was given options that it does not take."""

@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "workloads": {"errors", "ir", "registry"},
     "defaults": {"errors", "ir", "schedule", "targets", "workloads"},
     "bench": {"errors", "ir", "codegen", "defaults", "targets", "workloads"},
-    "search": {"errors", "ir", "schedule", "analysis", "registry"},
+    "search": {"errors", "ir", "schedule", "analysis", "registry", "targets", "workloads"},
     "strategies": {"errors", "search"},
     "measure": {"errors", "ir", "search", "codegen", "workloads", "targets"},
     "doctor": {"errors", "codegen", "measure", "targets", "workloads"},

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from searchlab.search.errors import SpaceError
+from searchlab.errors import SpaceError
 
 Kind = Literal["split", "menu", "category"]
 Label = int | float | str
@@ -66,6 +66,26 @@ class Knob:
     def label(self, option: int) -> str:
         """An option for people: `64`, `16x8x4`, `nearest`."""
         return str(self.labels[option]) if self.labels else "x".join(str(v) for v in self.options[option])
+
+    def value(self, option: int) -> Label | list[int]:
+        """An option as plain data: its label, its integer, or its integers."""
+        if self.labels:
+            return self.labels[option]
+        row: list[int] = self.options[option].tolist()
+        return row if self.kind == "split" or len(row) != 1 else row[0]
+
+    def option(self, value: Any) -> int:
+        """The option with that value, as `value` gives it."""
+        row = tuple(value) if isinstance(value, (list, tuple)) else (value,)
+        (found,) = self.find([row]).tolist()
+        if found < 0:
+            few = ", ".join(self.label(n) for n in range(min(len(self), 8)))
+            raise SpaceError(f"knob '{self.name}' has no option {value!r}; its {len(self)} options: {few}, ...")
+        return int(found)
+
+    def same_options(self, other: Knob) -> bool:
+        """Whether the numbers of options mean the same in both knobs."""
+        return self is other or (self.labels == other.labels and np.array_equal(self.options, other.options))
 
     def find(self, rows: Iterable[Sequence[Any]]) -> Ints:
         """The options with these values (labels, if there are any), one row per option; -1 for what is not listed."""

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from searchlab.errors import SpaceError
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import Expr, variables
-from searchlab.search.errors import SpaceError
 from searchlab.search.knob import Ints, Knob
 from searchlab.search.points import Options
 

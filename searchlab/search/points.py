@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from searchlab.search.errors import SpaceError
+from searchlab.errors import SpaceError
 
 Options = npt.NDArray[np.int32]
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from searchlab.search.errors import SpaceError
+from searchlab.errors import SpaceError
 from searchlab.search.knob import Ints, Knob
 from searchlab.search.parts import Listed
 from searchlab.search.points import Options, Points

@@ -10,9 +10,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from searchlab.errors import SpaceError
 from searchlab.ir.expr import BOOL, Expr, variables
 from searchlab.ir.program import Program, statements
-from searchlab.search.errors import SpaceError
 from searchlab.search.knob import Floats, Ints, Keys, Knob, hash_text
 from searchlab.search.parts import Free, Listed, Mask, Part, parts_of
 from searchlab.search.points import Options

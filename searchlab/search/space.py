@@ -6,16 +6,17 @@ Validity is decided in one place and meets samples, mutants, children and neighb
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from searchlab.errors import SpaceError
 from searchlab.ir.program import Program
+from searchlab.registry import nearest
 from searchlab.search import moves
-from searchlab.search.errors import SpaceError
 from searchlab.search.knob import Floats, Ints, Keys
 from searchlab.search.parts import MOST_LISTED, Mask
 from searchlab.search.points import Options, Points
@@ -66,6 +67,7 @@ class Space:
         if len({s.name for s in self.sketches}) != len(self.sketches):
             raise SpaceError(f"space '{name}': two sketches have the same name")
         self.width = max(len(s.knobs) for s in self.sketches)
+        self._common: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
 
     def __repr__(self) -> str:
         return f"<space {self.name}: {len(self.sketches)} sketches, {self.size} points valid>"
@@ -213,15 +215,44 @@ class Space:
 
     # --- moving -------------------------------------------------------------------------------------------------------
 
-    def mutate(self, points: Points, rng: np.random.Generator, local: float = 0.5) -> Points:
+    def mutate(self, points: Points, rng: np.random.Generator, local: float = 0.5, structure: float = 0.05) -> Points:
         """Every point with one knob changed: a share `local` to a neighbouring option, the rest to any other.
 
-        All are valid; a point that no single change keeps valid comes back as it was.
+        Where there are several sketches, a share `structure` moves to another one instead, and keeps the options of all
+        knobs that both have.  All are valid; a point that no single change keeps valid comes back as it was.
         """
         options = points.options.copy()
         for _, sketch, rows, own in self._by_sketch(points):
             options[rows, : len(sketch.knobs)] = moves.mutate(sketch, own, rng, local)
-        return Points(points.sketch, options)
+        changed = Points(points.sketch.copy(), options)
+        if len(self.sketches) > 1 and structure > 0:
+            self._restructure(points, changed, rng, np.flatnonzero(rng.random(len(points)) < structure))
+        return changed
+
+    def _restructure(self, points: Points, changed: Points, rng: np.random.Generator, rows: Ints) -> None:
+        """Moves the points of some rows to other sketches, in place, where their options are valid there."""
+        step = rng.integers(1, len(self.sketches), size=len(rows))
+        to = (points.sketch[rows] + step) % len(self.sketches)
+        for s, t in sorted(set(zip(points.sketch[rows].tolist(), to.tolist(), strict=True))):
+            mine = rows[(points.sketch[rows] == s) & (to == t)]
+            sketch = self.sketches[t]
+            drawn = sketch.draw(len(mine), rng)
+            mine = mine[: len(drawn)]
+            here, there = self._shared(s, t)
+            drawn[:, there] = points.options[mine][:, here]
+            good = sketch.valid(drawn)
+            placed = self._points(t, drawn[good])
+            changed.sketch[mine[good]] = t
+            changed.options[mine[good]] = placed.options
+
+    def _shared(self, s: int, t: int) -> tuple[list[int], list[int]]:
+        """The positions of knobs that two sketches have in common, in the one and in the other."""
+        if (s, t) not in self._common:
+            other = {k.name: n for n, k in enumerate(self.sketches[t].knobs)}
+            pairs = [(n, other[k.name]) for n, k in enumerate(self.sketches[s].knobs) if k.name in other]
+            pairs = [(n, m) for n, m in pairs if self.sketches[s].knobs[n].same_options(self.sketches[t].knobs[m])]
+            self._common[s, t] = [n for n, _ in pairs], [m for _, m in pairs]
+        return self._common[s, t]
 
     def crossover(self, a: Points, b: Points, rng: np.random.Generator) -> Points:
         """Children that take each knob from either parent; the first parent, if the two differ in structure."""
@@ -300,6 +331,29 @@ class Space:
         ((_, sketch, _, own),) = self._by_sketch(self._one(point))
         chosen = (f"{k.name}={k.label(o)}" for k, o in zip(sketch.knobs, own[0].tolist(), strict=True))
         return f"{sketch.name}({', '.join(chosen)})"
+
+    def choice(self, point: Points) -> dict[str, Any]:
+        """A point as plain data for records: the sketch's name, and the chosen value (or values) of every knob."""
+        ((_, sketch, _, own),) = self._by_sketch(self._one(point))
+        pairs = zip(sketch.knobs, own[0].tolist(), strict=True)
+        return {"sketch": sketch.name, "knobs": {k.name: k.value(o) for k, o in pairs}}
+
+    def chosen(self, choice: Mapping[str, Any]) -> Points:
+        """The point that `choice` described, here or in another process."""
+        names = [s.name for s in self.sketches]
+        name, values = choice.get("sketch"), choice.get("knobs", {})
+        if name not in names:
+            raise SpaceError(f"space '{self.name}' has no sketch '{name}'{nearest(str(name), names)}")
+        sketch = self.sketches[names.index(name)]
+        row = [names.index(name)]
+        for k in sketch.knobs:
+            if k.name not in values:
+                raise SpaceError(f"space '{self.name}', sketch '{name}': no value for knob '{k.name}'")
+            row.append(k.option(values[k.name]))
+        if unknown := [v for v in values if v not in {k.name for k in sketch.knobs}]:
+            known = nearest(unknown[0], [k.name for k in sketch.knobs])
+            raise SpaceError(f"space '{self.name}', sketch '{name}': unknown knob '{unknown[0]}'{known}")
+        return self._one(Points.of([row], self.width))
 
     # --- inside -------------------------------------------------------------------------------------------------------
 

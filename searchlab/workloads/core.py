@@ -20,8 +20,9 @@ import numpy.typing as npt
 from searchlab.errors import IRError, WorkloadError
 from searchlab.ir.expr import FLOATS, Var
 from searchlab.ir.program import Program
+from searchlab.registry import nearest
 from searchlab.workloads import counts
-from searchlab.workloads.parameters import Parameter, Params, Value, nearest, parameters_of, text
+from searchlab.workloads.parameters import Parameter, Params, Value, parameters_of, text
 
 Array = npt.NDArray[Any]
 Reference = Callable[..., Array | tuple[Array, ...]]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from searchlab.errors import WorkloadError
+from searchlab.registry import nearest
 from searchlab.workloads.core import Workload
-from searchlab.workloads.parameters import nearest
 from searchlab.workloads.registry import lazy
 
 

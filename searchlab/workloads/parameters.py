@@ -7,15 +7,15 @@ or a Literal of names.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from searchlab.errors import WorkloadError
 from searchlab.ir.expr import Expr, Var, size, value_of
+from searchlab.registry import nearest
 
 Value = int | float | str | tuple[int, ...] | Var
 Params = tuple[tuple[str, Value], ...]
@@ -82,14 +82,6 @@ def text(value: Value) -> str:
     if isinstance(value, tuple):
         return "x".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def nearest(word: str, known: Iterable[str], kinds: str = "known") -> str:
-    """The end of an error message: the nearest accepted name, if one is near, and all of them."""
-    known = list(known)
-    close = difflib.get_close_matches(word, known, 1)
-    guess = f"; did you mean '{close[0]}'?" if close else ""
-    return f"{guess or ';'} {kinds}: {', '.join(known) or 'none'}"
 
 
 def parameters_of(function: Callable[..., Any]) -> tuple[Parameter, ...]:

@@ -10,8 +10,8 @@ import numpy as np
 
 from searchlab.errors import WorkloadError
 from searchlab.ir.expr import Expr, call, maximum, minimum
+from searchlab.registry import nearest
 from searchlab.workloads.core import Array
-from searchlab.workloads.parameters import nearest
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import cache
 
 from searchlab.errors import WorkloadError
+from searchlab.registry import nearest
 from searchlab.workloads.core import Definition, Operator, Workload, imported
-from searchlab.workloads.parameters import nearest
 
 _MODULES = ("linear", "convolution", "normalize", "pool", "elementwise")
 _ENTRY_POINTS = "searchlab.workloads"

@@ -1,6 +1,7 @@
 """What every space keeps: uniform samples, moves that stay inside, stable keys, clean ends."""
 
 import itertools
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -94,7 +95,8 @@ def test_samples_are_uniform(space: Space) -> None:
 def test_moves_stay_inside(space: Space) -> None:
     points = space.sample(500, rng(1))
     others = space.sample(500, rng(2))
-    for moved in (space.mutate(points, rng(3)), space.mutate(points, rng(3), local=1.0)):
+    for local in (0.5, 1.0):
+        moved = space.mutate(points, rng(3), local, structure=0)
         assert space.valid(moved).all()
         assert (moved.sketch == points.sketch).all()
         assert ((moved.options != points.options).sum(axis=1) <= 1).all()
@@ -103,9 +105,37 @@ def test_moves_stay_inside(space: Space) -> None:
     assert ((children.options == points.options) | (children.options == others.options)).all()
 
 
+def test_mutation_may_change_the_structure_and_keeps_shared_knobs() -> None:
+    shared, own = split_knob("i", 24, 2), menu("u", [1, 2, 4])
+    space = Space([Sketch("plain", (shared,)), Sketch("unrolled", (own, shared))])
+    points = space.sample(400, rng(1))
+    moved = space.mutate(points, rng(2), structure=1.0)
+    assert space.valid(moved).all() and (moved.sketch != points.sketch).all()
+    assert (space.values(moved)["i0"] == space.values(points)["i0"]).all()
+    assert (space.mutate(points, rng(2), structure=0.0).sketch == points.sketch).all()
+
+
+def test_a_point_is_described_and_found_again(space: Space) -> None:
+    for point in space.sample(20, rng(9)):
+        assert space.chosen(json.loads(json.dumps(space.choice(point)))) == point
+
+
+def test_a_wrong_description_is_refused() -> None:
+    space = Space([Sketch("plain", (split_knob("i", 24, 2),))])
+    for choice, message in [
+        ({"sketch": "plian"}, "no sketch 'plian'; did you mean 'plain'?"),
+        ({"sketch": "plain", "knobs": {}}, "no value for knob 'i'"),
+        ({"sketch": "plain", "knobs": {"i": [5, 5]}}, "knob 'i' has no option"),
+        ({"sketch": "plain", "knobs": {"i": [4, 6], "j": 1}}, "unknown knob 'j'"),
+    ]:
+        with pytest.raises(SpaceError) as e:
+            space.chosen(choice)
+        assert message in str(e.value)
+
+
 def test_mutation_changes_what_can_change(space: Space) -> None:
     points = space.enumerate()
-    moved = space.mutate(points, rng(5))
+    moved = space.mutate(points, rng(5), structure=0)
     for point, new in zip(points, moved, strict=True):
         assert (point == new) == (len(space.neighbours(point, adjacent=False)) == 0)
 

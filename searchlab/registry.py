@@ -1,0 +1,121 @@
+"""Components by name: spaces, cost models and strategies are plug-ins that entry points or import paths lead to.
+
+A component is written as a name, as {name: {options}}, or as "module:Class".
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from searchlab.errors import ComponentError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+T = TypeVar("T")
+Component = str | Mapping[str, Any]
+
+
+def nearest(word: str, known: Iterable[str], kinds: str = "known") -> str:
+    """The end of an error message: the nearest accepted name, if one is near, and all of them."""
+    names = list(known)
+    close = difflib.get_close_matches(word, names, 1)
+    guess = f"; did you mean '{close[0]}'?" if close else ""
+    return f"{guess or ';'} {kinds}: {', '.join(names) or 'none'}"
+
+
+class Registry(Generic[T]):
+    """The components of one kind: what entry points of `group` name, and what was added in this process."""
+
+    def __init__(self, kind: str, group: str, base: type[T]) -> None:
+        self.kind, self.group, self.base = kind, group, base
+        self._added: dict[str, type[T]] = {}
+
+    def add(self, cls: type[T], name: str | None = None) -> type[T]:
+        """Makes a class known by its name for as long as this process lives; usable as a decorator."""
+        self._added[name or str(getattr(cls, "name", cls.__name__))] = cls
+        return cls
+
+    def names(self) -> list[str]:
+        """All known names, sorted."""
+        return sorted({*self._added, *(p.name for p in self._points())})
+
+    def all(self) -> dict[str, type[T]]:
+        """All components that can be imported; a broken plug-in is warned about and left out."""
+        found = {}
+        for name in self.names():
+            try:
+                found[name] = self.find(name)
+            except ComponentError as e:
+                warnings.warn(str(e), stacklevel=2)
+        return found
+
+    def find(self, name: str) -> type[T]:
+        """The class of a name or of a "module:Class" path."""
+        if name in self._added:
+            return self._added[name]
+        point = next((p for p in self._points() if p.name == name), None)
+        if point is None and ":" not in name:
+            raise ComponentError(f"unknown {self.kind} '{name}'{nearest(name, self.names())}")
+        return self._imported(name, point.value if point is not None else name)
+
+    def make(self, component: Component | T, **more: Any) -> T:
+        """The component with its options; what is one already is returned as it is."""
+        if isinstance(component, self.base):
+            return component
+        name, options = self.parse(component)
+        cls = self.find(name)
+        accepted = accepted_options(cls)
+        for key in (given := {**options, **more}):
+            if key not in accepted:
+                known = nearest(key, accepted, "accepted")
+                raise ComponentError(f"{self.kind} '{name}': unknown option '{key}'{known}")
+        return cls(**given)
+
+    def parse(self, component: object) -> tuple[str, dict[str, Any]]:
+        """Name and options of a component as it is written."""
+        if isinstance(component, str):
+            return component, {}
+        if isinstance(component, Mapping) and len(component) == 1:
+            ((name, options),) = component.items()
+            if isinstance(name, str) and (options is None or isinstance(options, Mapping)):
+                return name, dict(options or {})
+        raise ComponentError(f"a {self.kind} is a name, {{name: {{options}}}} or 'module:Class', not {component!r}")
+
+    def _points(self) -> tuple[EntryPoint, ...]:
+        from importlib.metadata import entry_points  # slow to import, and most programs name no plug-in
+
+        return tuple(entry_points(group=self.group))
+
+    def _imported(self, name: str, path: str) -> type[T]:
+        module, _, attribute = path.partition(":")
+        try:
+            found = getattr(importlib.import_module(module), attribute)
+        except ImportError as e:
+            raise ComponentError(f"{self.kind} '{name}': cannot import '{module}': {e}") from e
+        except AttributeError:
+            raise ComponentError(f"{self.kind} '{name}': module '{module}' has no '{attribute}'") from None
+        if not (isinstance(found, type) and issubclass(found, self.base)):
+            raise ComponentError(f"{self.kind} '{name}': {path} is not a {self.base.__name__}")
+        return found
+
+
+def accepted_options(cls: type) -> dict[str, Any]:
+    """The options that a component takes, with their defaults (`inspect.Parameter.empty` where there is none)."""
+    if cls.__init__ is object.__init__:  # type: ignore[misc]
+        return {}
+    return {
+        p.name: p.default
+        for p in inspect.signature(cls).parameters.values()
+        if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+    }
+
+
+def summary(cls: type) -> str:
+    """The first line of a class's docstring."""
+    return (cls.__doc__ or "").strip().partition("\n")[0]

@@ -1,0 +1,30 @@
+"""Task: what is made fast, and on which machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from searchlab.ir.program import Program
+from searchlab.targets import Target
+from searchlab.workloads import Workload
+
+
+@dataclass(frozen=True)
+class Task:
+    """A workload on a target: what a space is made for."""
+
+    workload: Workload
+    target: Target
+
+    @property
+    def program(self) -> Program:
+        """The plain computation, before any schedule."""
+        return self.workload.program
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        """Inputs that may be stored in another layout ahead of time."""
+        return self.workload.weights
+
+    def __str__(self) -> str:
+        return f"{self.workload.label} on {self.target.cpu}"
