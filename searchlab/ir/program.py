@@ -71,6 +71,12 @@ class Loop:
     def name(self) -> str:
         return self.var.name
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds it may yet become: its own, or those among which the note `kind` chooses."""
+        listed = dict(self.annotations).get("kinds")
+        return (self.kind,) if listed is None else tuple(listed.split("|"))
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -166,16 +172,22 @@ class Program:
     @cached_property
     def symbols(self) -> tuple[Var, ...]:
         """The knobs and run-time sizes that occur, sorted by name."""
-        found: set[Var] = set()
-        for e in expressions(self.body):
-            found |= variables(e)
+        found = set(self.measures)
         for s in statements(self.body):
             for _, note in getattr(s, "annotations", ()):
                 found |= variables(note) if isinstance(note, Expr) else frozenset()
+        return tuple(sorted((v for v in found if v.role != "iter"), key=lambda v: v.name))
+
+    @cached_property
+    def measures(self) -> frozenset[Var]:
+        """The symbols in extents, indices and shapes, which are at least 1; those in notes only may be 0."""
+        found: set[Var] = set()
+        for e in expressions(self.body):
+            found |= variables(e)
         for b in self.buffers.values():
             for extent in b.shape:
                 found |= variables(extent)
-        return tuple(sorted((v for v in found if v.role != "iter"), key=lambda v: v.name))
+        return frozenset(v for v in found if v.role != "iter")
 
     @property
     def knobs(self) -> tuple[str, ...]:

@@ -69,20 +69,32 @@ def _put_annotations(s: Stmt, put: Substitution) -> Stmt:
     assert new is not None
     if isinstance(new, (_program.Loop, _program.Block)) and new.annotations:
         notes = tuple((k, put(v) if isinstance(v, Expr) else v) for k, v in new.annotations)
-        return dataclasses.replace(new, annotations=notes)
+        new = dataclasses.replace(new, annotations=notes)
+        return _choose(new) if isinstance(new, _program.Loop) else new
     return new
+
+
+def _choose(loop: _program.Loop) -> _program.Loop:
+    """A loop whose choice of kind has become a number is of that kind."""
+    choice = dict(loop.annotations).get("kind")
+    if not isinstance(choice, Const):
+        return loop
+    notes = tuple((k, v) for k, v in loop.annotations if k not in ("kind", "kinds"))
+    return dataclasses.replace(loop, kind=loop.kinds[int(choice.value)], annotations=notes)
 
 
 def _mapping(program: Program, values: Mapping[str, int]) -> dict[Var, Expr]:
     known = {v.name: v for v in program.symbols}
+    noted = set(program.symbols) - program.measures
     for a in program.assumptions:
         known.update({v.name: v for v in _expr.variables(a)})
     mapping: dict[Var, Expr] = {}
     for name, number in values.items():
         if name not in known:
             raise IRError(f"{program.name} has no symbol '{name}'; its symbols: {', '.join(sorted(known)) or 'none'}")
-        if isinstance(number, bool) or not hasattr(number, "__index__") or number.__index__() < 1:
-            raise IRError(f"{program.name}: symbol '{name}' takes an integer >= 1, got {number!r}")
+        least = 0 if known[name] in noted else 1
+        if isinstance(number, bool) or not hasattr(number, "__index__") or number.__index__() < least:
+            raise IRError(f"{program.name}: symbol '{name}' takes an integer >= {least}, got {number!r}")
         mapping[known[name]] = Const(number.__index__())
     return mapping
 

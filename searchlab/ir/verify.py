@@ -74,10 +74,9 @@ class _Verifier:
         if loop.name in self.loops:
             self.fail(f"two loops are called '{loop.name}'")
         self.loops.add(loop.name)
-        if loop.kind not in LOOP_KINDS and loop.kind not in THREAD_AXES:
-            self.fail(
-                f"loop '{loop.name}' has unknown kind '{loop.kind}'; known: {', '.join(LOOP_KINDS + THREAD_AXES)}"
-            )
+        for kind in (loop.kind, *loop.kinds):
+            if kind not in LOOP_KINDS and kind not in THREAD_AXES:
+                self.fail(f"loop '{loop.name}' has unknown kind '{kind}'; known: {', '.join(LOOP_KINDS + THREAD_AXES)}")
 
     def check_block(self, b: Block, scope: dict[Var, str], loops: dict[Var, Loop]) -> None:
         if b.name in self.blocks:
@@ -90,7 +89,7 @@ class _Verifier:
         for it, binding in zip(b.iters, b.bindings, strict=True):
             if it.kind == "reduce":
                 for v in variables(binding):
-                    if v in loops and (loops[v].kind == "parallel" or loops[v].kind.startswith("blockIdx")):
+                    if v in loops and any(k == "parallel" or k.startswith("blockIdx") for k in loops[v].kinds):
                         self.fail(
                             f"block '{b.name}': reduction '{it.var}' is bound to parallel loop '{v}'; use rfactor first"
                         )

@@ -4,7 +4,7 @@ from searchlab.schedule.core import PRIMITIVES, Step, loops_around, replay, trac
 from searchlab.schedule.fluent import Schedule
 from searchlab.schedule.hierarchy import blockize
 from searchlab.schedule.layout import pad, transform_layout
-from searchlab.schedule.loops import annotate, bind, fuse, parallel, reorder, split, unroll, vectorize
+from searchlab.schedule.loops import annotate, bind, choose_kind, fuse, parallel, reorder, split, unroll, vectorize
 from searchlab.schedule.reduction import decompose_reduction, rfactor
 from searchlab.schedule.stages import (
     cache_read,
@@ -16,8 +16,8 @@ from searchlab.schedule.stages import (
 )
 
 __all__ = [
-    "PRIMITIVES", "Schedule", "Step", "annotate", "bind", "blockize", "cache_read", "cache_write", "compute_at",
-    "compute_inline", "decompose_reduction", "fuse", "loops_around", "pad", "parallel", "reorder", "replay",
-    "reverse_compute_at", "reverse_compute_inline", "rfactor", "split", "trace_json", "transform_layout", "unroll",
-    "vectorize",
+    "PRIMITIVES", "Schedule", "Step", "annotate", "bind", "blockize", "cache_read", "cache_write", "choose_kind",
+    "compute_at", "compute_inline", "decompose_reduction", "fuse", "loops_around", "pad", "parallel", "reorder",
+    "replay", "reverse_compute_at", "reverse_compute_inline", "rfactor", "split", "trace_json", "transform_layout",
+    "unroll", "vectorize",
 ]  # fmt: skip

@@ -61,6 +61,9 @@ class Schedule:
     def bind(self, loop: str, axis: str) -> None:
         self._do("bind", loop, axis)
 
+    def choose_kind(self, loop: str, kinds: Sequence[str], choice: Like) -> None:
+        self._do("choose_kind", loop, kinds, choice)
+
     def annotate(self, target: str, key: str, value: Any) -> None:
         self._do("annotate", target, key, value)
 

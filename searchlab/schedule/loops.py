@@ -1,4 +1,4 @@
-"""Primitives on loops: split, fuse, reorder, vectorize, unroll, parallel, bind, annotate."""
+"""Primitives on loops: split, fuse, reorder, vectorize, unroll, parallel, bind, choose_kind, annotate."""
 
 from __future__ import annotations
 
@@ -7,8 +7,22 @@ from dataclasses import replace
 from typing import Any
 
 from searchlab.errors import ScheduleError
-from searchlab.ir.expr import ONE, TRUE, ZERO, Expr, Like, Var, all_of, ceildiv, index, value_of, variables
-from searchlab.ir.program import THREAD_AXES, Block, Loop, Program, Stmt, map_children
+from searchlab.ir.expr import (
+    ONE,
+    TRUE,
+    ZERO,
+    Compare,
+    Expr,
+    Like,
+    Var,
+    all_of,
+    ceildiv,
+    compare,
+    index,
+    value_of,
+    variables,
+)
+from searchlab.ir.program import LOOP_KINDS, THREAD_AXES, Block, Loop, Program, Stmt, map_children
 from searchlab.schedule.core import (
     Made,
     check,
@@ -41,7 +55,7 @@ def split(
     product may be larger; the surplus iterations are cut off by a predicate, which code generation peels off again.
     """
     old = find_loop(program, loop)
-    check(old.kind == "serial", f"loop '{loop}' is {old.kind}; split it before that")
+    check(old.kinds == ("serial",), f"loop '{loop}' is {' or '.join(old.kinds)}; split it before that")
     extents, assumption, exact = _extents(old, factors, tail)
     made = _names(program, loop, len(extents), names)
     fresh_vars = [Var(n) for n in made]
@@ -122,7 +136,7 @@ def fuse(program: Program, *loops: str, name: str | None = None) -> Made:
     for outer, inner in zip(nest, nest[1:], strict=False):
         check(outer.body is inner, f"'{inner.name}' is not directly inside '{outer.name}'")
     for lp in nest:
-        check(lp.kind == "serial", f"loop '{lp.name}' is {lp.kind}; fuse before that")
+        check(lp.kinds == ("serial",), f"loop '{lp.name}' is {' or '.join(lp.kinds)}; fuse before that")
     made = fresh(program, "_".join(loops)) if name is None else _names(program, "", 1, [name])[0]
     var, mapping, inner_size = Var(made), {}, ONE
     for lp in reversed(nest):
@@ -190,8 +204,23 @@ def _check_first(program: Program, old: list[Loop], new: list[Loop]) -> None:
 
 def _with_kind(program: Program, loop: str, kind: str) -> Made:
     old = find_loop(program, loop)
-    check(old.kind == "serial", f"loop '{loop}' is already {old.kind}")
+    _check_kind(program, old, kind)
     return Made(program.with_body(replaced(program, old, replace(old, kind=kind))))
+
+
+def _check_kind(program: Program, loop: Loop, kind: str) -> None:
+    """Refuses a kind that the loop cannot be of."""
+    check(loop.kinds == ("serial",), f"loop '{loop.name}' is already {' or '.join(loop.kinds)}")
+    if kind == "vectorized":
+        inner = [lp for lp in program.loops.values() if "parallel" in lp.kinds and path_to(loop, lp)]
+        check(not inner, f"loop '{loop.name}' holds the parallel loop {names_of(inner[:1])}")
+    elif kind == "parallel":
+        _check_no_reduction(program, loop.name, "parallel")
+        around = path_to(program.body, loop)
+        outer = [s for s in around if isinstance(s, Loop) and "vectorized" in s.kinds]
+        check(not outer, f"loop '{loop.name}' is inside the vectorized loop {names_of(outer)}")
+    elif kind.startswith("blockIdx"):
+        _check_no_reduction(program, loop.name, f"bound to {kind}")
 
 
 def _check_no_reduction(program: Program, loop: str, what: str) -> None:
@@ -225,10 +254,6 @@ def vectorize(program: Program, loop: str) -> Made:
 
     for j in n: S   =>   for j in n vectorized: S
     """
-    inner = next(
-        (lp for lp in program.loops.values() if lp.kind == "parallel" and path_to(find_loop(program, loop), lp)), None
-    )
-    check(inner is None, f"loop '{loop}' holds the parallel loop '{inner.name if inner else ''}'")
     return _with_kind(program, loop, "vectorized")
 
 
@@ -247,10 +272,6 @@ def parallel(program: Program, loop: str) -> Made:
 
     for i in n: S   =>   for i in n parallel: S
     """
-    _check_no_reduction(program, loop, "parallel")
-    around = path_to(program.body, find_loop(program, loop))
-    outer = [s for s in around if isinstance(s, Loop) and s.kind == "vectorized"]
-    check(not outer, f"loop '{loop}' is inside the vectorized loop {names_of(outer)}")
     return _with_kind(program, loop, "parallel")
 
 
@@ -261,9 +282,37 @@ def bind(program: Program, loop: str, axis: str) -> Made:
     for i in n: S   =>   for i in n threadIdx.x: S
     """
     check(axis in THREAD_AXES, unknown("thread axis", axis, THREAD_AXES))
-    if axis.startswith("blockIdx"):
-        _check_no_reduction(program, loop, f"bound to {axis}")
     return _with_kind(program, loop, axis)
+
+
+@primitive
+def choose_kind(program: Program, loop: str, kinds: Sequence[str], choice: Like) -> Made:
+    """Leave a loop's kind to a symbol: it becomes `kinds[choice]` when `choice` becomes a number.
+
+        for i in n: S   =>   for i in n @kind=choice @kinds=serial|parallel: S
+
+    The loop must be able to be of any of the kinds; until then it counts as all of them.
+    """
+    old = find_loop(program, loop)
+    check(len(kinds) >= 1 and not isinstance(kinds, str), "takes a list of kinds")
+    for kind in kinds:
+        check(kind in LOOP_KINDS, unknown("kind of loop", kind, LOOP_KINDS))
+        _check_kind(program, old, kind)
+    check(len(set(kinds)) == len(kinds), f"a kind occurs twice in {list(kinds)}")
+    chosen = index(choice)
+    known = value_of(chosen)
+    if known is not None:
+        check(0 <= known < len(kinds), f"choice {known} is not in 0..{len(kinds) - 1}")
+        return Made(program.with_body(replaced(program, old, replace(old, kind=kinds[known]))))
+    assumed = (c for c in (compare("le", 0, chosen), chosen < len(kinds)) if c not in program.assumptions)
+    program = replace(program, assumptions=(*program.assumptions, *(c for c in assumed if not _natural(c))))
+    notes = (*old.annotations, ("kind", chosen), ("kinds", "|".join(kinds)))
+    return Made(program.with_body(replaced(program, old, replace(old, annotations=notes))))
+
+
+def _natural(condition: Expr) -> bool:
+    """Whether a condition says no more than that a symbol is not negative."""
+    return isinstance(condition, Compare) and condition.a == ZERO and isinstance(condition.b, Var)
 
 
 @primitive
@@ -276,6 +325,7 @@ def annotate(program: Program, target: str, key: str, value: Any) -> Made:
         target in program.loops or target in program.blocks,
         unknown("loop or block", target, [*program.loops, *program.blocks]),
     )
+    check(target not in program.loops or key not in ("kind", "kinds"), f"'{key}' of a loop is set with choose_kind")
     old: Loop | Block = find_loop(program, target) if target in program.loops else find_block(program, target)
     notes = (*((k, v) for k, v in old.annotations if k != key), (key, value))
     return Made(program.with_body(replaced(program, old, replace(old, annotations=notes))))

@@ -153,9 +153,7 @@ def _partial_block(block: Block, nest: list[Loop], lp: Loop, name: str, axis: in
         where = all_of(moved)
         inner = {v: it for v, it in at_loops.items()}
         outer = {v: it.var for it, e in space for v in variables(e) if e == v}
-        check(
-            _iters(where) <= set(inner) | set(outer), f"condition '{where}' mixes loops that rfactor cannot follow"
-        )
+        check(_iters(where) <= set(inner) | set(outer), f"condition '{where}' mixes loops that rfactor cannot follow")
         value = select(Substitution({**outer, **inner})(where), value, identity)
     indices = (*block.store.indices[:axis], lane.var, *block.store.indices[axis:])
     own = Load(name, indices, block.store.value.dtype)

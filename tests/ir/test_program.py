@@ -175,6 +175,10 @@ def tiled() -> Program:
     return s.program
 
 
+def test_symbols_in_notes_only_may_be_zero() -> None:
+    assert tiled().substitute({"u": 0}).blocks["C"].annotations == (("unroll_up_to", index(0)),)
+
+
 def test_substitute_replaces_symbols_everywhere() -> None:
     p = tiled().substitute({"t": 4, "u": 2})
     assert p.symbols == () and p.assumptions == ()

@@ -145,6 +145,7 @@ REWRITES: dict[str, tuple[Callable[[], Program], Steps]] = {
     "unroll": (matmul, lambda s: s.unroll("k")),
     "parallel": (matmul, lambda s: s.parallel("i")),
     "bind": (matmul, lambda s: s.bind("i", "blockIdx.x")),
+    "choose_kind": (matmul, lambda s: s.choose_kind("i", ["serial", "parallel"], 1)),
     "annotate": (matmul, lambda s: s.annotate("i", "note", "outer")),
     "annotate_unroll_up_to": (matmul, lambda s: s.annotate("C", "unroll_up_to", 32)),
     "cache_read": (matmul, lambda s: s.cache_read("C", "B")),
@@ -252,6 +253,18 @@ def test_a_note_is_replaced_by_the_next_of_its_name() -> None:
     assert dict(p.blocks["C"].annotations) == {"a": 3, "b": 2}
 
 
+def test_a_choice_is_a_note_until_it_is_a_number() -> None:
+    s = Schedule(matmul())
+    s.choose_kind("j", ["serial", "unrolled", "vectorized"], knob("c"))
+    loop = s.program.loops["j"]
+    assert loop.kind == "serial" and loop.kinds == ("serial", "unrolled", "vectorized")
+    assert "for j in 8 @kind=c @kinds=serial|unrolled|vectorized:" in str(s.program)
+    assert list(map(str, s.program.assumptions)) == ["c < 3"] and s.program.knobs == ("c",)
+    chosen = [s.program.substitute({"c": n}).loops["j"] for n in range(3)]
+    assert [lp.kind for lp in chosen] == ["serial", "unrolled", "vectorized"]
+    assert all(lp.annotations == () and lp.kinds == (lp.kind,) for lp in chosen)
+
+
 def test_splits_by_knobs_assume_that_they_divide() -> None:
     s = Schedule(matmul())
     s.split("i", [None, knob("t")])
@@ -307,6 +320,10 @@ def _softmax() -> Program:
     return parse("softmax:rows=3,cols=4").program
 
 
+def _either(loop: str) -> Steps:
+    return lambda s: s.choose_kind(loop, ["serial", "parallel"], knob("c"))
+
+
 def _mixed_loop(s: Schedule) -> None:
     s.fuse("j", "k")
 
@@ -326,6 +343,7 @@ def _turned(s: Schedule) -> None:
 
 REFUSED: dict[str, list[tuple[Callable[[], Program], Steps, list[str]]]] = {
     "split": [
+        (matmul, _after(_either("i"), lambda s: s.split("i", [None, 2])), ["'i' is serial or parallel", "before"]),
         (matmul, lambda s: s.split("z", [2, 3]), ["no loop 'z'", "known: i, j, k"]),
         (matmul, lambda s: s.split("ii", [2, 3]), ["nearest: 'i'"]),
         (matmul, lambda s: s.split("j", [None, 3]), ["3 does not divide", "'j'", "8", "tail=True"]),
@@ -343,6 +361,7 @@ REFUSED: dict[str, list[tuple[Callable[[], Program], Steps, list[str]]]] = {
         (matmul, _after(lambda s: s.vectorize("j"), lambda s: s.split("j", [None, 2])), ["'j' is vectorized"]),
     ],
     "fuse": [
+        (matmul, _after(_either("i"), lambda s: s.fuse("i", "j")), ["'i' is serial or parallel"]),
         (matmul, lambda s: s.fuse("i"), ["at least two loops"]),
         (matmul, lambda s: s.fuse("i", "z"), ["no loop 'z'"]),
         (matmul, lambda s: s.fuse("i", "k"), ["'k' is not directly inside 'i'"]),
@@ -361,6 +380,7 @@ REFUSED: dict[str, list[tuple[Callable[[], Program], Steps, list[str]]]] = {
         (matmul, _after(_mixed_loop, _turn), ["'j_k_0'", "space and reduction of 'C'"]),
     ],
     "vectorize": [
+        (matmul, _after(_either("j"), lambda s: s.vectorize("i")), ["loop 'i' holds the parallel loop 'j'"]),
         (matmul, lambda s: s.vectorize("z"), ["no loop 'z'"]),
         (matmul, _after(lambda s: s.unroll("j"), lambda s: s.vectorize("j")), ["'j' is already unrolled"]),
         (matmul, _after(lambda s: s.parallel("j"), lambda s: s.vectorize("i")), ["'i'", "parallel loop 'j'"]),
@@ -370,6 +390,7 @@ REFUSED: dict[str, list[tuple[Callable[[], Program], Steps, list[str]]]] = {
         (matmul, _after(lambda s: s.parallel("i"), lambda s: s.unroll("i")), ["'i' is already parallel"]),
     ],
     "parallel": [
+        (matmul, _after(_either("i"), lambda s: s.parallel("i")), ["'i' is already serial or parallel"]),
         (matmul, lambda s: s.parallel("z"), ["no loop 'z'"]),
         (matmul, lambda s: s.parallel("k"), ["'k'", "reduction 'vk' of 'C'", "rfactor"]),
         (matmul, _after(_mixed_loop, lambda s: s.parallel("j_k")), ["'j_k'", "reduction 'vk' of 'C'"]),
@@ -383,7 +404,37 @@ REFUSED: dict[str, list[tuple[Callable[[], Program], Steps, list[str]]]] = {
         (matmul, lambda s: s.bind("k", "blockIdx.x"), ["'k'", "blockIdx.x", "of 'C'"]),
         (matmul, _after(lambda s: s.unroll("i"), lambda s: s.bind("i", "threadIdx.x")), ["'i' is already unrolled"]),
     ],
-    "annotate": [(matmul, lambda s: s.annotate("z", "note", 1), ["no loop or block 'z'", "known: i, j, k, C"])],
+    "choose_kind": [
+        (matmul, lambda s: s.choose_kind("z", ["serial"], 0), ["no loop 'z'"]),
+        (matmul, lambda s: s.choose_kind("i", [], 0), ["list of kinds"]),
+        (matmul, lambda s: s.choose_kind("i", "serial", 0), ["list of kinds"]),
+        (matmul, lambda s: s.choose_kind("i", ["seriel"], 0), ["no kind of loop 'seriel'", "nearest: 'serial'"]),
+        (matmul, lambda s: s.choose_kind("i", ["serial", "threadIdx.x"], 0), ["no kind of loop 'threadIdx.x'"]),
+        (matmul, lambda s: s.choose_kind("i", ["serial", "serial"], 0), ["twice"]),
+        (matmul, lambda s: s.choose_kind("i", ["serial", "parallel"], 2), ["choice 2", "0..1"]),
+        (matmul, lambda s: s.choose_kind("i", ["serial", "parallel"], -1), ["choice -1"]),
+        (matmul, lambda s: s.choose_kind("i", ["serial"], 0.5), ["expected an integer", "0.5"]),
+        (matmul, lambda s: s.choose_kind("k", ["serial", "parallel"], knob("c")), ["'k' carries reduction", "of 'C'"]),
+        (
+            matmul,
+            _after(lambda s: s.unroll("i"), lambda s: s.choose_kind("i", ["serial"], knob("c"))),
+            ["'i' is already unrolled"],
+        ),
+        (
+            matmul,
+            _after(_either("i"), lambda s: s.choose_kind("i", ["serial"], knob("d"))),
+            ["'i' is already serial or parallel"],
+        ),
+        (
+            matmul,
+            _after(_either("j"), lambda s: s.choose_kind("i", ["serial", "vectorized"], knob("d"))),
+            ["loop 'i' holds the parallel loop 'j'"],
+        ),
+    ],
+    "annotate": [
+        (matmul, lambda s: s.annotate("z", "note", 1), ["no loop or block 'z'", "known: i, j, k, C"]),
+        (matmul, lambda s: s.annotate("i", "kind", knob("c")), ["'kind'", "choose_kind"]),
+    ],
     "cache_read": [
         (matmul, lambda s: s.cache_read("D", "A"), ["no block 'D'"]),
         (matmul, lambda s: s.cache_read("C", "D"), ["no buffer read by 'C' 'D'", "known: A, B"]),

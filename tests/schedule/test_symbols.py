@@ -1,6 +1,8 @@
 """A schedule with symbols, then integers in their place, is the schedule with those integers from the start."""
 
+import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -10,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchlab.codegen.kernel import compile
-from searchlab.errors import ConstraintError
+from searchlab.errors import ConstraintError, IRError
 from searchlab.ir import Program, interpret, knob, verify
 from searchlab.schedule import Schedule
+from searchlab.schedule.core import swap
 from searchlab.targets import detect
 from searchlab.workloads import Workload, parse
 
@@ -89,6 +92,17 @@ def padded_matmul(s: Schedule, mi: Any, ku: Any) -> None:
     s.decompose_reduction("C", "k")
 
 
+KINDS = ["serial", "unrolled", "vectorized"]
+
+
+def matmul_of_any_kinds(s: Schedule, outer: Any, inner: Any, sum: Any) -> None:
+    """Kinds chosen by symbols, also of the loop that is summed over."""
+    s.reorder("i", "k", "j")
+    s.choose_kind("i", ["serial", "parallel", "unrolled"], outer)
+    s.choose_kind("j", KINDS, inner)
+    s.choose_kind("k", KINDS, sum)
+
+
 def digits(s: Schedule, t: Any) -> None:
     s.transform_layout("M", lambda i: (i // t, i % t))
 
@@ -110,6 +124,11 @@ CASES: dict[str, tuple[str, Callable[..., None], list[Numbers]]] = {
     "rfactor": ("reduce:shape=5x24,op=sum", partial_sums, [{"lanes": 1}, {"lanes": 8}, {"lanes": 24}]),
     "rfactor with tail": ("reduce:shape=5x13,op=max", partial_sums_with_tail, [{"lanes": 4}, {"lanes": 13}]),
     "padded matmul": ("matmul:m=7,n=5,k=6", padded_matmul, [{"mi": 4, "ku": 4}, {"mi": 6, "ku": 5}]),
+    "kinds": (
+        "matmul:m=5,n=19,k=6",
+        matmul_of_any_kinds,
+        [{"outer": o, "inner": i, "sum": k} for o, i, k in ((1, 2, 1), (0, 0, 0), (2, 1, 2), (0, 2, 2), (1, 1, 0))],
+    ),
     "reduction in digits": ("softmax:rows=4,cols=6", digits, [{"t": 2}, {"t": 3}, {"t": 4}]),
 }
 EACH = [pytest.param(name, n, id=f"{name}-{n}") for name, case in CASES.items() for n in case[2]]
@@ -224,6 +243,47 @@ def test_numbers_that_leave_one_tile_give_the_same_values(name: str, numbers: Nu
     for program in (symbolic(name).substitute(numbers), concrete(name, numbers)):
         assert w.check(interpret(program, inputs), inputs) is None
         assert w.check(compile(program, target)(*inputs.values()), inputs) is None
+
+
+def test_a_choice_beyond_the_kinds_is_refused() -> None:
+    p = symbolic("kinds")
+    with pytest.raises(ConstraintError, match="inner=3 breaks 'inner < 3'"):
+        p.substitute({"outer": 0, "inner": 3, "sum": 0})
+    with pytest.raises(IRError, match="'inner' takes an integer >= 0, got -1"):
+        p.substitute({"inner": -1})
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_all_choices_compute_the_same(threads: int) -> None:
+    w = workload_of("kinds")
+    inputs = w.inputs(seed=7)
+    for outer, inner, sum in itertools.product(range(3), repeat=3):
+        p = symbolic("kinds").substitute({"outer": outer, "inner": inner, "sum": sum})
+        assert w.check(compile(p, detect(threads=threads))(*inputs.values()), inputs) is None
+
+
+def test_a_choice_may_be_shared_and_computed() -> None:
+    s = Schedule(parse("matmul:m=6,n=8,k=4").program)
+    s.choose_kind("i", ["serial", "unrolled"], knob("c") - 1)
+    s.choose_kind("j", ["vectorized", "unrolled"], knob("c") - 1)
+    p = s.program.substitute({"c": 2})
+    assert [lp.kind for lp in p.loops.values()] == ["unrolled", "unrolled", "serial"]
+    with pytest.raises(ConstraintError, match="c=3 breaks"):
+        s.program.substitute({"c": 3})
+    with pytest.raises(ConstraintError, match="c=0 breaks"):
+        s.program.substitute({"c": 0})
+
+
+def test_what_may_be_parallel_takes_no_reduction() -> None:
+    """A sum moved below a loop that may be parallel is refused where the loop would carry it."""
+    s = Schedule(parse("matmul:m=6,n=8,k=4").program)
+    s.choose_kind("i", ["serial", "parallel"], knob("c"))
+    loop = s.program.loops["i"]
+    block = s.program.blocks["C"]
+    bent = replace(block, bindings=(block.bindings[0], block.bindings[1], loop.var % 4))
+    swapped = s.program.with_body(swap(s.program.body, block, bent))
+    with pytest.raises(IRError, match="bound to parallel loop 'i'"):
+        verify(swapped)
 
 
 def test_factors_must_make_the_extent() -> None:

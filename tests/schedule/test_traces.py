@@ -56,6 +56,8 @@ def symbols(s: Schedule) -> None:
     s.split("j", [knob("a"), knob("b")])
     s.split("k", [None, knob("u")], tail=True)
     s.annotate("C", "unroll_up_to", knob("step"))
+    s.choose_kind("i_0", ["serial", "parallel", "unrolled"], knob("how"))
+    s.choose_kind("k_1", ["serial", "unrolled"], 1)
     s.cache_read("C", "B")
     s.transform_layout("B_local", lambda k, j: (j // knob("b"), k, j % knob("b")))
 
