@@ -20,17 +20,19 @@ class Kind(StrEnum):
     networks = "networks"
     suites = "suites"
     targets = "targets"
+    spaces = "spaces"
 
 
 def list_command(
     kind: Annotated[Kind | None, typer.Argument(help="What to list; everything if not given.")] = None,
 ) -> None:
-    """List the workloads, networks, suites and targets there are."""
+    """List the workloads, networks, suites, targets and search spaces there are."""
     kinds = [kind] if kind else list(Kind)
     for one in kinds:
         _LISTS[one]()
     hint(
         "searchlab show conv2d:ci=64,co=64,h=56,w=56,k=3,padding=1   [dim]the program of a workload[/]",
+        "searchlab show matmul --space sketch                        [dim]the search space of a workload[/]",
         "searchlab bench softmax:rows=128,cols=4096                  [dim]its speed beside numpy and torch[/]",
     )
 
@@ -84,4 +86,36 @@ def _targets() -> None:
     print_table(found)
 
 
-_LISTS = {Kind.workloads: _workloads, Kind.networks: _networks, Kind.suites: _suites, Kind.targets: _targets}
+def _spaces() -> None:
+    from rich.markup import escape
+
+    from searchlab.registry import summary
+    from searchlab.search import SPACES
+
+    found = table("space", "what it is; [dim]options with their defaults[/]", "version", title="Search spaces")
+    for name, cls in SPACES.all().items():
+        options = _options(cls)
+        found.add_row(name, escape(summary(cls)) + (f"\n[dim]{escape(options)}[/]" if options else ""), cls.version)
+    print_table(found)
+
+
+def _options(cls: type) -> str:
+    from inspect import Parameter
+
+    from searchlab.registry import accepted_options
+
+    return ", ".join(k if v is Parameter.empty else f"{k}={_short(v)}" for k, v in accepted_options(cls).items())
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 24 else "..."
+
+
+_LISTS = {
+    Kind.workloads: _workloads,
+    Kind.networks: _networks,
+    Kind.suites: _suites,
+    Kind.targets: _targets,
+    Kind.spaces: _spaces,
+}

@@ -10,7 +10,7 @@ import typer
 
 from searchlab.cli.names import Entry, Group, resolve
 from searchlab.cli.output import amount, hint, json_line, out, print_table, table
-from searchlab.errors import WorkloadError
+from searchlab.errors import SpaceError, WorkloadError
 
 if TYPE_CHECKING:
     from searchlab.workloads import Workload
@@ -25,16 +25,31 @@ def show_command(
     ] = False,
     llvm: Annotated[bool, typer.Option("--llvm", help="Print the LLVM IR of the default schedule.")] = False,
     asm: Annotated[bool, typer.Option("--asm", help="Print the assembly of the default schedule.")] = False,
+    space: Annotated[
+        str | None, typer.Option(help="Show this search space of the workload; see `searchlab list spaces`.")
+    ] = None,
+    point: Annotated[
+        str | None, typer.Option(help="A point of the space, as text or index: print its program.")
+    ] = None,
     target: Annotated[str, typer.Option(help="The machine to schedule for; see `searchlab list targets`.")] = "native",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
-    """Show a workload's program and cost, or the code made of it.
+    """Show a workload's program and cost, the code made of it, or its search space.
 
     For a network or a suite: its tasks, with weights and costs.
     """
     group = resolve(name)
     views = {"scheduled": scheduled, "llvm": llvm, "asm": asm}
     wanted = [view for view, on in views.items() if on]
+    if point is not None and space is None:
+        raise SpaceError("--point needs --space NAME")
+    if space is not None:
+        from searchlab.cli.spacing import show_space
+
+        if group.kind != "workload" or wanted:
+            raise SpaceError(f"--space needs a single workload and no --{wanted[0] if wanted else group.kind}")
+        show_space(group.entries[0].workload, space, point, target, as_json)
+        return
     if wanted and group.kind != "workload":
         raise WorkloadError(f"'{name}' is a {group.kind}; --{wanted[0]} needs a single workload")
     texts = dict(_code(group.entries[0].workload, wanted, target))
@@ -43,7 +58,7 @@ def show_command(
             json_line(**_fields(group, entry), **texts)
     elif texts:
         for text in texts.values():
-            _print_program(text)
+            print_program(text)
     elif group.kind == "workload":
         _print_workload(group)
     else:
@@ -88,7 +103,7 @@ def _fields(group: Group, entry: Entry) -> dict[str, Any]:
     }
 
 
-def _print_program(text: str) -> None:
+def print_program(text: str) -> None:
     from rich.text import Text
 
     shown = Text(text.rstrip())
@@ -103,7 +118,7 @@ def _print_workload(group: Group) -> None:
     workload = group.entries[0].workload
     out.print(f"[bold]{escape(workload.label)}[/]")
     out.print(f"[dim]{escape(group.summary)}[/]\n", soft_wrap=True)
-    _print_program(str(workload.program))
+    print_program(str(workload.program))
     facts = table("", "", "")
     facts.show_header, facts.box = False, None
     facts.padding = (0, 2, 0, 0)
@@ -117,6 +132,7 @@ def _print_workload(group: Group) -> None:
     hint(
         f"searchlab show {name} --scheduled   [dim]the program after the default schedule[/]",
         f"searchlab show {name} --asm         [dim]its machine code[/]",
+        f"searchlab show {name} --space sketch   [dim]its search space; `searchlab list spaces` names others[/]",
         *([] if workload.sizes else [speed]),
     )
 

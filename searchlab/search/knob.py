@@ -83,6 +83,13 @@ class Knob:
             raise SpaceError(f"knob '{self.name}' has no option {value!r}; its {len(self)} options: {few}, ...")
         return int(found)
 
+    def read(self, text: str) -> Label | list[int]:
+        """The value whose label is `text`."""
+        for n in range(len(self)):
+            if self.label(n) == text:
+                return self.value(n)
+        return text
+
     def same_options(self, other: Knob) -> bool:
         """Whether the numbers of options mean the same in both knobs."""
         return self is other or (self.labels == other.labels and np.array_equal(self.options, other.options))

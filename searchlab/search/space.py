@@ -6,6 +6,7 @@ Validity is decided in one place and meets samples, mutants, children and neighb
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -331,6 +332,19 @@ class Space:
         ((_, sketch, _, own),) = self._by_sketch(self._one(point))
         chosen = (f"{k.name}={k.label(o)}" for k, o in zip(sketch.knobs, own[0].tolist(), strict=True))
         return f"{sketch.name}({', '.join(chosen)})"
+
+    def read(self, text: str) -> Points:
+        """The point that a text stands for: what `text` prints, or an index."""
+        if text.strip().isdecimal():
+            return self._one(self.at([int(text)]))
+        head, _, rest = text.strip().removesuffix(")").partition("(")
+        pairs = [part.partition("=") for part in re.split(r",\s*(?=[^,=]+=)", rest) if part]
+        sketch = next((s for s in self.sketches if s.name == head), None)
+        knobs = {k.name: k for k in sketch.knobs} if sketch is not None else {}
+        given = {k.strip(): v.strip() for k, _, v in pairs}
+        return self.chosen(
+            {"sketch": head, "knobs": {k: knobs[k].read(v) if k in knobs else v for k, v in given.items()}}
+        )
 
     def choice(self, point: Points) -> dict[str, Any]:
         """A point as plain data for records: the sketch's name, and the chosen value (or values) of every knob."""

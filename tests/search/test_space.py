@@ -118,6 +118,8 @@ def test_mutation_may_change_the_structure_and_keeps_shared_knobs() -> None:
 def test_a_point_is_described_and_found_again(space: Space) -> None:
     for point in space.sample(20, rng(9)):
         assert space.chosen(json.loads(json.dumps(space.choice(point)))) == point
+        assert space.read(space.text(point)) == point
+        assert space.read(str(space.index(point)[0])) == point
 
 
 def test_a_wrong_description_is_refused() -> None:
