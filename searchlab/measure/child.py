@@ -180,6 +180,8 @@ class Child:
 
     def _converse(self, task: Any, dialogue: _Dialogue) -> tuple[How, Any] | None:
         """How the task ends, as far as the child or the clock can tell; None if the child fell silent."""
+        if self._host.cancels():  # it may have come along with the request, and then no poll would ever tell
+            return "cancelled", None
         try:
             self._channel.send(task)
         except OSError:

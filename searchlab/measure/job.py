@@ -102,9 +102,9 @@ class Outcome:
 class Measurer(ABC):
     """Measures jobs and answers as they finish; local processes, a Ray cluster and recorded tables are the same to use.
 
-        with LocalMeasurer() as measurer:
-            for outcome in measurer.measure(jobs):
-                ...
+    with LocalMeasurer() as measurer:
+        for outcome in measurer.measure(jobs):
+            ...
     """
 
     @abstractmethod

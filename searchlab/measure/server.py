@@ -29,7 +29,8 @@ from searchlab.measure.job import Job, Limits, Outcome, Status
 from searchlab.measure.runs import repeater
 from searchlab.measure.wire import CANCEL, PREPARE_S, READY, Channel, Head, Reply, Request, dumps
 
-_SPARE_S = 0.05  # a child stops repeating this long before it would be killed
+# A child stops repeating this long before it would be killed; on a busy machine its last sample may take far longer.
+_SPARE_S, _SPARE_SHARE = 0.05, 0.1
 # What a child's earlier candidates might have brought about; time-outs are not, and would cost too much to repeat.
 _DOUBTFUL: tuple[Status, ...] = ("run", "crash", "wrong", "oom")
 
@@ -126,7 +127,7 @@ class Server:
 
         def task() -> RunTask:
             data.expect()
-            return RunTask(job, time.monotonic() + limit - _SPARE_S)
+            return RunTask(job, time.monotonic() + limit - max(_SPARE_S, _SPARE_SHARE * limit))
 
         if head.threads > 1:
             parallel_for_address(1)  # loads the pool for all children; its threads start in the children

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -126,7 +127,7 @@ def working(measurer: LocalMeasurer) -> bool:
     return any(w.busy for w in (*measurer._runners, *measurer._builders))
 
 
-def test_closing_the_iterator_stops_what_is_under_way(measurer: Watched) -> None:
+def test_closing_the_iterator_stops_what_is_under_way(measurer: Watched, slow_to_cancel: None) -> None:
     outcomes = measurer.measure([*artifacts(1), endless(), *programs(5)])
     assert next(outcomes).id == "a0"
     pid = measurer._runners[0].pid
@@ -144,13 +145,20 @@ def test_leaving_the_loop_stops_what_is_under_way(measurer: Watched) -> None:
 
 
 def test_an_interrupt_stops_what_is_under_way(measurer: Watched) -> None:
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    def interrupt() -> None:
+        while not measurer._runners[0].busy:
+            time.sleep(0.005)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
+    thread = threading.Thread(target=interrupt)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.3)
         with pytest.raises(KeyboardInterrupt):
+            thread.start()
             list(measurer.measure([endless(), *programs(2)]))
     finally:
-        signal.signal(signal.SIGALRM, before)
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
     assert not working(measurer)
     assert all(o.ok for o in measurer.measure(programs(2)))
 
@@ -205,5 +213,4 @@ def test_cores_are_locked_while_measuring(tmp_path: Path, monkeypatch: pytest.Mo
 def test_starting_does_not_wait_for_workers() -> None:
     with LocalMeasurer(lock=False) as measurer:
         assert not measurer._runners[0].ready
-        time.sleep(0.01)
         assert all(o.ok for o in measurer.measure(artifacts(1)))

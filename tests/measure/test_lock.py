@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,8 +66,12 @@ def test_another_process_is_named_and_waited_for(tmp_path: Path) -> None:
     with holder(tmp_path, "0,1") as process:
         with pytest.raises(MeasureError, match=f"process {process.pid} measures on cores 0, 1"):
             CoreLock([0, 1], directory=tmp_path, timeout_s=0.1).acquire()
-        threading.Timer(0.2, process.kill).start()
-        with CoreLock([1, 0], directory=tmp_path, timeout_s=20.0, on_wait=told.append) as lock:
+
+        def on_wait(text: str) -> None:
+            told.append(text)
+            process.kill()
+
+        with CoreLock([1, 0], directory=tmp_path, timeout_s=60.0, on_wait=on_wait) as lock:
             assert lock.held == (1, 0)
     assert told == [f"waiting for cores to measure on: process {process.pid} measures on cores 1, 0"]
 

@@ -1,8 +1,8 @@
 """RayMeasurer: the measurer that several machines use.
 
-    with RayMeasurer(address="auto", resources={"device:a100": 1}) as measurer:
-        for outcome in measurer.measure(jobs):
-            ...
+with RayMeasurer(address="auto", resources={"device:a100": 1}) as measurer:
+    for outcome in measurer.measure(jobs):
+        ...
 """
 
 from __future__ import annotations
