@@ -16,16 +16,18 @@ from searchlab.measure.data import Arrays, Data
 from searchlab.measure.fault import Board
 from searchlab.measure.guard import Array, Guarded, aligned, mark, memory_limit, same
 from searchlab.measure.job import Job, Outcome, Status
+from searchlab.measure.pulse import pulse
 from searchlab.measure.runs import MeasuredKernel
 from searchlab.measure.timing import Sampler, evictor
 
 
 @dataclass(frozen=True)
 class RunTask:
-    """A pickled job with object code, and when (of time.monotonic) its process will be killed."""
+    """A pickled job with object code, when (of time.monotonic) its process will be killed, and how fast its core is."""
 
     job: bytes
     deadline: float
+    level: float | None = None
 
 
 @dataclass(frozen=True)
@@ -73,11 +75,11 @@ class RunBench:
             self._evict = evictor(job.target)
         try:
             with _limited(job, self._board):
-                return self._measure(job, ask, task.deadline)
+                return self._measure(job, ask, task.deadline, task.level)
         except Exception as error:
             return failed(job, error, "run")
 
-    def _measure(self, job: Job, ask: Ask, deadline: float) -> Outcome:
+    def _measure(self, job: Job, ask: Ask, deadline: float, level: float | None) -> Outcome:
         assert job.artifact is not None
         _check_names(job.artifact, self._data)
         kernel = MeasuredKernel(job.artifact)
@@ -87,7 +89,7 @@ class RunBench:
             checked = self._check(kernel, packed)
             deadline += ask(checked)
             took = checked.seconds
-        return self._time(job, kernel, packed, deadline, took)
+        return self._time(job, kernel, packed, deadline, took, level)
 
     def _pack(self, artifact: Artifact) -> dict[str, Array]:
         """Inputs that the schedule stores in another layout; with run-time sizes the kernel packs them itself."""
@@ -112,7 +114,13 @@ class RunBench:
         return Checked(took, next((w for w in wrong if w is not None), None))
 
     def _time(
-        self, job: Job, kernel: MeasuredKernel, packed: Arrays, deadline: float, guess_s: float | None
+        self,
+        job: Job,
+        kernel: MeasuredKernel,
+        packed: Arrays,
+        deadline: float,
+        guess_s: float | None,
+        level: float | None,
     ) -> Outcome:
         begin = time.perf_counter()
         for array in self._outputs.values():
@@ -121,8 +129,8 @@ class RunBench:
         self._board.enter("timing")
         with _no_collection():
             evict = self._evict if job.protocol.cache == "cold" else None
-            sampler = Sampler(run, job.protocol, kernel.artifact.target.threads, deadline, evict)
-            found = sampler.take(job.best_s, guess_s)
+            threads = kernel.artifact.target.threads
+            found = Sampler(run, job.protocol, threads, deadline, evict, pulse(), level).take(job.best_s, guess_s)
         spent = time.perf_counter() - begin
         # One run may be right and the next one wrong, for example if threads race; equal bytes need no second look.
         if any(not same(g.array, self._outputs[n]) for n, g in self._data.outputs.items()):
@@ -137,6 +145,7 @@ class RunBench:
             run_s=spent,
             stopped_early=found.stopped_early,
             notes=found.notes,
+            pulses=found.pulses,
         )
 
 

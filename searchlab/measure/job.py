@@ -35,14 +35,17 @@ class Limits:
 class Protocol:
     """How a candidate is timed: `repeats` samples, each of as many runs as last `min_repeat_ms` together.
 
-    `cache` is "warm" (runs follow each other) or "cold" (caches are emptied before every run).  A candidate whose first
-    run is `early_stop` times slower than the best so far is not repeated.
+    `cache` is "warm" (runs follow each other) or "cold" (caches are emptied before every run).  With `steady`, samples
+    that another program interrupted or that met the core in a slow moment are taken again, three times as many as
+    `repeats` in all at most.  A candidate whose first run is `early_stop` times slower than the best so far is not
+    repeated.
     """
 
     warmup: int = 1
     repeats: int = 5
     min_repeat_ms: float = 5.0
     cache: Literal["warm", "cold"] = "warm"
+    steady: bool = True
     check: bool = True
     early_stop: float | None = 5.0
 
@@ -71,7 +74,8 @@ class Outcome:
     """What measuring a job gave: all repeats in seconds per run, or a failure class with a message.
 
     build_s, check_s and run_s are the seconds the phases took, queue_s the seconds the job waited; `number` is how many
-    runs a repeat had; `stopped_early` says that the first run was so slow that it was not repeated.
+    runs a repeat had; `stopped_early` says that the first run was so slow that it was not repeated.  `pulses` are how
+    long a short computation took beside each repeat (the slower of before and after): how fast the core was then.
     """
 
     id: str
@@ -88,6 +92,7 @@ class Outcome:
     attempts: int = 1
     stopped_early: bool = False
     notes: dict[str, str] = field(default_factory=dict)
+    pulses: tuple[float, ...] = ()
 
     @property
     def ok(self) -> bool:

@@ -26,6 +26,7 @@ from searchlab.measure.data import Data, DataKey, Kept, make_data
 from searchlab.measure.fault import Board
 from searchlab.measure.guard import oom_kills, resident_bytes
 from searchlab.measure.job import Job, Limits, Outcome, Status
+from searchlab.measure.pulse import Levels, pulse
 from searchlab.measure.runs import repeater
 from searchlab.measure.wire import CANCEL, PREPARE_S, READY, Channel, Head, Reply, Request, dumps
 
@@ -63,7 +64,8 @@ class Server:
     def __init__(self, host: Host, reuse: int, most_bytes: int) -> None:
         self._host = host
         self._board = Board()
-        repeater()  # so that children need not load it
+        repeater(), pulse()  # so that children need not load them
+        self._levels = Levels()
         self._cores: tuple[int, ...] = ()
         self._kept = Kept()
         self._oom_kills = oom_kills()
@@ -127,13 +129,16 @@ class Server:
 
         def task() -> RunTask:
             data.expect()
-            return RunTask(job, time.monotonic() + limit - max(_SPARE_S, _SPARE_SHARE * limit))
+            deadline = time.monotonic() + limit - max(_SPARE_S, _SPARE_SHARE * limit)
+            return RunTask(job, deadline, self._levels.get(self._cores))
 
         if head.threads > 1:
             parallel_for_address(1)  # loads the pool for all children; its threads start in the children
         prepared_s = time.monotonic() - begin
         ended = self._runner.call(lambda: RunBench(data, self._board).work, data, task, limit, review)
         found = self._outcome(ended, head.limits)
+        if found is not None and found.pulses:
+            self._levels.add(self._cores, min(found.pulses))
         return found and replace(found, check_s=review.seconds + prepared_s)
 
     def _data(self, key: DataKey) -> Data | Outcome | None:

@@ -1,16 +1,21 @@
-"""Timing a function by a protocol: warm-up, samples long enough for the clock, an early end for what is hopeless."""
+"""Timing a function by a protocol: warm-up, samples long enough for the clock, an early end for what is hopeless.
+
+A core is not always equally fast: neighbours share it, its clock changes.  So its pulse is taken directly before and
+after every sample, and samples beside a slow one are taken again, up to a bound (see `Protocol.steady`).
+"""
 
 from __future__ import annotations
 
 import math
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from searchlab.measure.job import Protocol
+from searchlab.measure.pulse import Pulse
 from searchlab.targets import Target
 
 Runs = Callable[[int], None]
@@ -23,13 +28,20 @@ _COLD_RUNS = 8
 _CORRECTIONS = 8
 _PREEMPTED_SHARE, _PREEMPTED_S = 0.01, 20e-6
 
+# A pulse within this of the fast level is as good as fast, and no more samples are taken than this many times those
+# that are wanted.  A sample longer than a moment meets all kinds of them, whatever the pulses at its ends are.
+NEAR, MOST = 1.05, 3
+MOMENT_S = 0.05
+_FAST_SHARE = 0.25
+
 
 @dataclass(frozen=True)
 class Samples:
-    """Seconds per run of each sample, and how many runs a sample had."""
+    """Seconds per run of each sample, how many runs a sample had, and the slower of the two pulses beside it."""
 
     times: tuple[float, ...]
     number: int
+    pulses: tuple[float, ...] = ()
     stopped_early: bool = False
     notes: dict[str, str] = field(default_factory=dict)
 
@@ -39,12 +51,14 @@ class _Sample:
     seconds: float  # of all runs together
     elapsed: float  # with what was done between them
     preempted: bool
+    pulse: float  # the slowest of those beside its runs
 
 
 class Sampler:
     """Takes samples of one function until the protocol is fulfilled or `deadline` (of time.monotonic) is near.
 
-    `runs(n)` runs it n times; `threads` is how many it uses; `evict`, if given, is called before every run.
+    `runs(n)` runs it n times; `threads` is how many it uses; `evict`, if given, is called before every run.  `pulse`
+    takes the pulse of the core, and `level` is what it was lately when the core was fast.
     """
 
     def __init__(
@@ -54,9 +68,13 @@ class Sampler:
         threads: int = 1,
         deadline: float = math.inf,
         evict: Evict | None = None,
+        pulse: Pulse | None = None,
+        level: float | None = None,
     ) -> None:
         self._runs, self._protocol, self._deadline, self._evict = runs, protocol, deadline, evict
         self._alone = threads == 1
+        self._pulse, self._level = pulse or (lambda: 0.0), math.inf if level is None else level
+        self._before: float | None = None  # the pulse after the last sample is the one before the next
 
     def take(self, best_s: float | None = None, guess_s: float | None = None) -> Samples:
         """All samples; `best_s` is the time of the best candidate so far, `guess_s` what an earlier run took."""
@@ -68,7 +86,8 @@ class Sampler:
         if _LONG_S > first.seconds > hopeless:  # so short a run may have met something else's
             first = min((first, self._sample(1), self._sample(1)), key=lambda s: s.seconds)
         if first.seconds > hopeless:
-            return Samples((first.seconds,), 1, stopped_early=True, notes=_notes([first], p, stopped=True))
+            notes = {"preempted": "1 of 1"} if first.preempted else {}
+            return Samples((first.seconds,), 1, (first.pulse,), stopped_early=True, notes=notes)
         return self._repeat(first)
 
     def _warm_up(self, hopeless: float) -> None:
@@ -91,9 +110,32 @@ class Sampler:
             else:
                 number, corrections, samples = self._more(number, sample.seconds, need), corrections + 1, []
             late = time.monotonic() + 1.2 * sample.elapsed > self._deadline
-            if len(samples) >= p.repeats or (samples and late):
-                return Samples(tuple(s.seconds / number for s in samples), number, notes=_notes(samples, p))
+            if samples and (late or self._enough(samples)):
+                return self._chosen(samples, number)
             sample = self._sample(number)
+
+    def _enough(self, samples: list[_Sample]) -> bool:
+        wanted = self._protocol.repeats
+        if len(samples) < wanted:
+            return False
+        if not self._protocol.steady or len(samples) >= MOST * wanted or samples[0].seconds > MOMENT_S:
+            return True
+        return sum(self._clean(samples)) >= wanted
+
+    def _clean(self, samples: list[_Sample]) -> list[bool]:
+        """Which samples had their core for themselves while it was fast."""
+        slowest = NEAR * min(self._level, fast_pulse([s.pulse for s in samples]))
+        return [not s.preempted and s.pulse <= slowest for s in samples]
+
+    def _chosen(self, samples: list[_Sample], number: int) -> Samples:
+        """The samples that count: the first clean ones, and if they are too few those that come closest."""
+        p, clean = self._protocol, self._clean(samples)
+        worth = [(not c, s.preempted, 0.0 if c else s.pulse) for c, s in zip(clean, samples, strict=True)]
+        best = sorted(range(len(samples)), key=worth.__getitem__)
+        kept = sorted(best[: p.repeats])
+        counted = [samples[i] for i in kept]
+        notes = _notes(counted, sum(not clean[i] for i in kept), len(samples), p)
+        return Samples(tuple(s.seconds / number for s in counted), number, tuple(s.pulse for s in counted), notes=notes)
 
     def _more(self, number: int, seconds: float, need: float) -> int:
         """How many runs last longer than `need` if `number` of them lasted `seconds`."""
@@ -105,23 +147,28 @@ class Sampler:
     def _sample(self, number: int) -> _Sample:
         if self._evict is not None:
             return self._cold_sample(number, self._evict)
+        before = self._pulse() if self._before is None else self._before
+        seconds, disturbed = self._timed(number)
+        self._before = self._pulse()
+        return _Sample(seconds, seconds, disturbed, max(before, self._before))
+
+    def _cold_sample(self, number: int, evict: Evict) -> _Sample:
+        begin, seconds, disturbed, slowest = time.perf_counter(), 0.0, False, 0.0
+        for _ in range(number):
+            evict()
+            before = self._pulse()
+            lasted, hit = self._timed(1)
+            seconds += lasted
+            disturbed, slowest = disturbed or hit, max(slowest, before, self._pulse())
+        return _Sample(seconds, time.perf_counter() - begin, disturbed, slowest)
+
+    def _timed(self, number: int) -> tuple[float, bool]:
+        """What some runs take, and whether they were interrupted."""
         before = self._interruptions()
         start = time.perf_counter()
         self._runs(number)
         seconds = time.perf_counter() - start
-        return _Sample(seconds, seconds, self._disturbed(before, seconds))
-
-    def _cold_sample(self, number: int, evict: Evict) -> _Sample:
-        begin, seconds, disturbed = time.perf_counter(), 0.0, False
-        for _ in range(number):
-            evict()
-            before = self._interruptions()
-            start = time.perf_counter()
-            self._runs(1)
-            lasted = time.perf_counter() - start
-            seconds += lasted
-            disturbed = disturbed or self._disturbed(before, lasted)
-        return _Sample(seconds, time.perf_counter() - begin, disturbed)
+        return seconds, self._disturbed(before, seconds)
 
     def _interruptions(self) -> float:
         # A thread that works alone is always running; one that waits for others is not, so there switches are counted.
@@ -144,11 +191,20 @@ def evictor(target: Target) -> Evict:
     return evict
 
 
-def _notes(samples: list[_Sample], protocol: Protocol, stopped: bool = False) -> dict[str, str]:
+def fast_pulse(pulses: Sequence[float]) -> float:
+    """What the core reached in some of these moments."""
+    return sorted(pulses)[int(_FAST_SHARE * len(pulses))]
+
+
+def _notes(counted: list[_Sample], slow: int, taken: int, protocol: Protocol) -> dict[str, str]:
     notes = {}
-    preempted = sum(s.preempted for s in samples)
+    preempted = sum(s.preempted for s in counted)
     if preempted:
-        notes["preempted"] = f"{preempted} of {len(samples)}"
-    if len(samples) < protocol.repeats and not stopped:
-        notes["repeats"] = f"{len(samples)} of {protocol.repeats}: run_s leaves no time for more"
+        notes["preempted"] = f"{preempted} of {len(counted)}"
+    if slow > preempted:
+        notes["slow"] = f"{slow - preempted} of {len(counted)}: the core was slower than it can be"
+    if taken > len(counted):
+        notes["retaken"] = f"{taken - len(counted)} of {taken}"
+    if len(counted) < protocol.repeats:
+        notes["repeats"] = f"{len(counted)} of {protocol.repeats}: run_s leaves no time for more"
     return notes
