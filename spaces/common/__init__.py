@@ -1,0 +1,38 @@
+"""What spaces share: predicates on programs, and transformations that take their tile factors from the space."""
+
+from spaces.common.factors import Factors, KnobFactors
+from spaces.common.packing import pack, read_rows_as_they_lie, transpose_results
+from spaces.common.predicates import (
+    Panel,
+    constant,
+    fusible_consumer,
+    is_expensive,
+    needs_tiling,
+    only_moves_data,
+    operands,
+    panel,
+    points,
+    reduce_axes,
+    reduces_along_rows,
+    space_axes,
+    strictly_inlinable,
+    wants_rfactor,
+)
+from spaces.common.stages import Location, finish_fused, finish_untiled, locations, own_loops, place, rfactor
+from spaces.common.tiling import (
+    Tiles,
+    attempt,
+    check_structure,
+    parallel_outer,
+    tile,
+    unroll_up_to,
+    vectorize_tile,
+)
+
+__all__ = [
+    "Factors", "KnobFactors", "Location", "Panel", "Tiles", "attempt", "check_structure", "constant", "finish_fused",
+    "finish_untiled", "fusible_consumer", "is_expensive", "locations", "needs_tiling", "only_moves_data", "operands",
+    "own_loops", "pack", "panel", "parallel_outer", "place", "points", "read_rows_as_they_lie", "reduce_axes",
+    "reduces_along_rows", "rfactor", "space_axes", "strictly_inlinable", "tile", "transpose_results", "unroll_up_to",
+    "vectorize_tile", "wants_rfactor",
+]  # fmt: skip

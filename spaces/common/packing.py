@@ -1,0 +1,49 @@
+"""Packing: an operand in panels, so that one vector of outputs reads neighbours, and results that lie the same way."""
+
+from __future__ import annotations
+
+from searchlab.ir.expr import Expr, Var
+from searchlab.schedule import Schedule
+from spaces.common.predicates import Panel
+from spaces.common.stages import own_loops
+from spaces.common.tiling import Tiles
+
+
+def pack(s: Schedule, tiles: Tiles, panel: Panel, ahead: bool) -> str | None:
+    """Stores an operand of a tiled stage in panels as wide as its vectors.
+
+        B[k, j]   =>   B[j // v, k, j % v]
+
+    With `ahead` the operand is a constant input that is packed before the kernel runs; otherwise a stage copies it,
+    whose name is returned.
+    """
+    copy = None if ahead else s.cache_read(tiles.block, panel.buffer)
+    name = copy or panel.buffer
+    s.transform_layout(name, _panels(len(s.program.buffers[name].shape), panel.dimension, _width(s, tiles)))
+    return copy
+
+
+def transpose_results(s: Schedule, tiles: Tiles) -> None:
+    """Lays a stage's results out with the elements of each vector side by side; its reader puts them back in order."""
+    buffer = s.program.blocks[tiles.block].store.buffer
+    shape = s.program.buffers[buffer].shape
+    s.transform_layout(buffer, _panels(len(shape), tiles.vector_axis, _width(s, tiles)))
+
+
+def read_rows_as_they_lie(s: Schedule, copy: str, panel: Panel) -> None:
+    """Lets a packing stage walk along rows of the operand and spread them over the panels."""
+    own = own_loops(s, copy)
+    rank = len(s.program.blocks[copy].iters) - 1
+    if panel.dimension == rank - 1 and len(own) == rank + 1:
+        s.reorder(*own[1:-1], own[0])
+
+
+def _width(s: Schedule, tiles: Tiles) -> Expr:
+    assert tiles.vector is not None
+    return s.program.loops[tiles.vector].extent
+
+
+def _panels(rank: int, dimension: int, width: Expr) -> tuple[tuple[Var, ...], tuple[Expr, ...]]:
+    olds = tuple(Var(f"x{n}") for n in range(rank))
+    x = olds[dimension]
+    return olds, (x // width, *(v for v in olds if v is not x), x % width)

@@ -1,0 +1,182 @@
+"""Where stages are computed, and how those are scheduled that are not tiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from searchlab.ir.expr import value_of, variables
+from searchlab.ir.program import Block, Loop
+from searchlab.schedule import Schedule
+from searchlab.schedule.core import consumers, loops_around
+from searchlab.schedule.loops import resolved_bindings
+from spaces.common.factors import Factors
+from spaces.common.predicates import (
+    constant,
+    is_expensive,
+    only_moves_data,
+    reduces_along_rows,
+    space_axes,
+    would_repeat,
+)
+from spaces.common.tiling import Tiles, attempt, fuse_parallel
+
+ROOT, INLINE = "root", "inline"
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where a stage is computed: inlined, on its own, or inside a loop; `label` is for people."""
+
+    label: str
+    loop: str | None = None
+
+
+def rfactor(s: Schedule, block: str, part: Literal["outer", "inner"], factors: Factors) -> str:
+    """Factors a reduction, all of whose loops become one: keeps a partial result for every outer or inner iteration.
+
+    outer:  S_rf[i, r0] += f(i, r0, r1, r2)  threads share r0, lanes r2        (split in three)
+    inner:  S_rf[i, r1] += f(i, r0, r1)      the lanes r1 lie side by side     (split in two)
+    """
+    space, reduction = loops_by_kind(s, block, s.loops(block))
+    whole = s.fuse(*reduction) if len(reduction) > 1 else reduction[0]
+    extent = constant(s.program.loops[whole].extent, f"the reduction of '{block}'")
+    parts = s.split(whole, factors(f"{block}_r", extent, 3 if part == "outer" else 2))
+    if part == "outer":
+        s.reorder(parts[0], *space, *parts[1:])
+        return s.rfactor(parts[0], len(space))
+    return s.rfactor(parts[1], len(space))
+
+
+def loops_by_kind(s: Schedule, block: str, loops: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Loops that move through a stage's space, and those that carry its reduction."""
+    b = s.program.blocks[block]
+    pairs = zip(b.iters, resolved_bindings(s.program, b), strict=True)
+    carried = {v.name for it, e in pairs if it.kind == "reduce" for v in variables(e)}
+    return [lp for lp in loops if lp not in carried], [lp for lp in loops if lp in carried]
+
+
+def own_loops(s: Schedule, block: str) -> list[str]:
+    """The innermost loops that hold this stage and nothing else."""
+    found: list[str] = []
+    for lp in reversed(loops_around(s.program, block)):
+        if not isinstance(lp.body, (Loop, Block)):
+            break
+        found.append(lp.name)
+    return found[::-1]
+
+
+def locations(s: Schedule, block: str, tiled: Sequence[Tiles], levels: int = 3) -> list[Location]:
+    """All places of a stage that are worth a try: inline, root, and after the outer levels of what reads it.
+
+    What is dear to compute is neither inlined nor put where elements would be computed several times.
+    """
+    b = s.program.blocks[block]
+    dear = b.reduces or is_expensive(b)
+    found = [Location(ROOT)]
+    for label, loop in _attach_points(s, block, tiled, levels):
+        if not (dear and would_repeat(s.program, block, loop)) and attempt(
+            Schedule(s.program), "compute_at", block, loop
+        ):
+            found.append(Location(label, loop))
+    if not dear and not is_packing(s, block) and attempt(Schedule(s.program), "compute_inline", block):
+        found.append(Location(INLINE))
+    return found
+
+
+def is_packing(s: Schedule, block: str) -> bool:
+    """Whether a stage is there to change where its elements lie: inlining would undo that."""
+    b = s.program.blocks[block]
+    return only_moves_data(b) and s.program.buffers[b.store.buffer].scope != "global"
+
+
+def _attach_points(s: Schedule, block: str, tiled: Sequence[Tiles], levels: int) -> list[tuple[str, str]]:
+    readers = consumers(s.program, s.program.blocks[block].store.buffer)
+    if not readers:
+        return []
+    nests = [s.loops(r.name) for r in readers]
+    common = [lp for lp in nests[0] if all(lp in nest for nest in nests)]
+    for t in tiled:
+        ends = [(n, t.end(n)) for n in range(min(levels, len(t.structure))) if t.levels[n]]
+        if any(loop in common for _, loop in ends):
+            return [(f"{t.block}{n}", loop) for n, loop in ends if loop in common]
+    shared = common if len(readers) > 1 else common[:-1]
+    return [(loop, loop) for loop in shared if value_of(s.program.loops[loop].extent) != 1]
+
+
+def place(s: Schedule, block: str, location: Location) -> None:
+    """Computes a stage where `locations` said."""
+    if location.label == INLINE:
+        s.compute_inline(block)
+    elif location.loop is not None:
+        s.compute_at(block, location.loop)
+
+
+def finish_untiled(s: Schedule, block: str, factors: Factors, jobs: int) -> None:
+    """A stage that is not tiled: its last axis in vectors, the loops outside shared by threads.
+
+    The vectors run along the reduction where that walks along rows in memory, with one partial result per lane.
+    """
+    own = own_loops(s, block)
+    around = [lp for lp in s.loops(block) if lp not in own]
+    space, reduction = loops_by_kind(s, block, own)
+    lane = _long(s, reduction) if reduces_along_rows(s.program.blocks[block]) else _long(s, space)
+    if lane is not None:
+        *outer, inner = _split_off(s, block, lane, factors)
+        at = space if lane in space else reduction
+        at[at.index(lane) : at.index(lane) + 1] = outer
+        order = [*space, *reduction, inner]
+        if order != own_loops(s, block):
+            s.reorder(*order)
+        s.vectorize(inner)
+    if around:
+        _share_around(s, around, jobs)
+    elif space:
+        _share(s, space, jobs)
+
+
+def _long(s: Schedule, loops: Sequence[str]) -> str | None:
+    """The innermost loop of more than one iteration."""
+    return next((lp for lp in reversed(loops) if value_of(s.program.loops[lp].extent) != 1), None)
+
+
+def finish_fused(s: Schedule, block: str, tiles: Tiles) -> None:
+    """A reader that runs on each tile: its last axis in vectors as long as those of the tile, if that is their axis."""
+    inner = _long(s, own_loops(s, block))
+    if inner is None:
+        return
+    if tiles.vector is not None and tiles.vector_axis == len(space_axes(s.program.blocks[block])) - 1:
+        inner = s.split(inner, [None, s.program.loops[tiles.vector].extent])[1]
+    s.vectorize(inner)
+
+
+def _split_off(s: Schedule, block: str, loop: str, factors: Factors) -> list[str]:
+    """A loop in two, the inner one for vectors; a loop whose extent is no number yet stays whole."""
+    extent = value_of(s.program.loops[loop].extent)
+    return [loop] if extent is None else s.split(loop, factors(f"{block}_v", extent, 2))
+
+
+def _share(s: Schedule, loops: Sequence[str], jobs: int) -> None:
+    """Fuses outer loops until there are more than `jobs` iterations, and lets threads share them."""
+    chosen: list[str] = []
+    product = 1
+    for lp in loops:
+        chosen.append(lp)
+        extent = value_of(s.program.loops[lp].extent)
+        product *= extent if extent is not None else 1
+        if product > jobs:
+            break
+    fuse_parallel(s, chosen)
+
+
+def _share_around(s: Schedule, loops: Sequence[str], jobs: int) -> None:
+    """The same for the loops around several stages, unless that was done before; those that do not fuse stay."""
+    chosen: list[str] = []
+    for lp in loops:
+        directly = not chosen or s.program.loops[chosen[-1]].body is s.program.loops[lp]
+        if s.program.loops[lp].kind != "serial" or not directly or not attempt(Schedule(s.program), "parallel", lp):
+            break
+        chosen.append(lp)
+    if chosen:
+        _share(s, chosen, jobs)
