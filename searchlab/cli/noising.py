@@ -26,7 +26,7 @@ _TILES = ((4, 32), (6, 32), (8, 32), (4, 64), (6, 64), (8, 16))
 _RANKED = {"m": 192, "n": 256, "k": 256}
 _SAMPLING_SHARE = 0.7
 _BUSY = 0.1  # the share of slices that may be slow before the figures are called into question
-_WIDE = 105  # columns from which the minimum is shown beside the median
+_WIDE = 115  # columns from which all three situations are shown
 
 
 def noise_command(
@@ -101,8 +101,8 @@ def _candidates(target: Target, choice: Choice) -> list[Job]:
         program = s.program.substitute({"rows": rows, "columns": columns})
         job = Job(f"{rows}x{columns}", product, target, program)
         p = choice.protocol
-        protocol = replace(job.protocol, repeats=p.repeats, min_repeat_ms=p.min_repeat_ms, early_stop=None)
-        found.append(replace(job, protocol=protocol))
+        protocol = replace(job.protocol, repeats=p.repeats, min_repeat_ms=p.min_repeat_ms, steady=p.steady)
+        found.append(replace(job, protocol=replace(protocol, early_stop=None)))
     return found
 
 
@@ -136,11 +136,12 @@ def _print(workload: Workload, target: Target, noise: Noise, choice: Choice, ran
     out.print(
         "[dim]Each cell: typical difference / exceeded by one pair in twenty, in percent, between two measurements of"
         " the same kernel.\nin turns: repeats alternate; in sequence: one after the other; apart: another job at"
-        " another moment, as in a search.[/]\n"
+        " another moment, as in a search.\nsteady: samples from slow moments of the core are taken again.[/]\n"
     )
     out.print(
         f"drift over the run [bold]{_percent(noise.drift)}[/]   preempted slices [bold]{_percent(noise.preempted)}[/]"
-        f"   slices 10 % slower than fast ones [bold]{_percent(noise.disturbed)}[/]\n"
+        f"\nslices 10 % slower than fast ones [bold]{_percent(noise.disturbed)}[/]"
+        f"   slices beside a slow pulse [bold]{_percent(noise.slow)}[/]\n"
     )
     _print_choice(noise, choice, goal)
     _print_ranking(ranking)
@@ -153,27 +154,27 @@ def _print(workload: Workload, target: Target, noise: Noise, choice: Choice, ran
 
 
 def _table(noise: Noise, choice: Choice) -> Table:
-    names = ("in turns", "in sequence", "apart")
-    estimators = ("median",) if out.width < _WIDE else ("median", "min")
-    header = [f"{name}\n[dim]{which}[/]" for which in estimators for name in names]
-    right = ("repeats", "ms each", "timing", *header)
-    found = table("repeats", "ms each", "timing", *header, right=right)
-    other = {(p.repeats, p.min_repeat_ms): p for p in noise.protocols if p.estimator == "min"}
-    for p in noise.protocols:
-        if p.estimator == "median":
-            shown = (p, other[p.repeats, p.min_repeat_ms])[: len(estimators)]
-            cells = [_cell(f) for each in shown for f in (each.turns, each.sequence, each.apart)]
-            style = "bold green" if _same(p, choice.protocol) and choice.reached else None
-            found.add_row(str(p.repeats), f"{p.min_repeat_ms:g}", duration(p.timing_s), *cells, style=style)
+    medians = [p for p in noise.protocols if p.estimator == "median"]
+    shown = ("timing", "apart") if out.width < _WIDE else ("timing", "turns", "sequence", "apart")
+    kinds = sorted({p.steady for p in medians})
+    titles = {"turns": "in turns", "sequence": "in sequence"}
+    header = [f"{titles.get(name, name)}\n[dim]{'steady' if s else 'all'}[/]" for s in kinds for name in shown]
+    found = table("repeats", "ms each", *header, right=("repeats", "ms each", *header))
+    for first in (p for p in medians if p.steady == kinds[0]):
+        size = (first.repeats, first.min_repeat_ms)
+        same = [p for p in medians if (p.repeats, p.min_repeat_ms) == size]
+        cells = [_cell(p, name, choice) for p in same for name in shown]
+        found.add_row(str(first.repeats), f"{first.min_repeat_ms:g}", *cells)
     return found
 
 
-def _same(a: ProtocolNoise, b: ProtocolNoise) -> bool:
-    return (a.repeats, a.min_repeat_ms) == (b.repeats, b.min_repeat_ms)
-
-
-def _cell(floor: Floor) -> str:
-    return f"{100 * floor.median:.1f} / {100 * floor.p95:.1f}" if floor.pairs else "[dim]-[/]"
+def _cell(protocol: ProtocolNoise, name: str, choice: Choice) -> str:
+    if name == "timing":
+        text = duration(protocol.timing_s)
+    else:
+        floor: Floor = getattr(protocol, name)
+        text = f"{100 * floor.median:.1f} / {100 * floor.p95:.1f}" if floor.pairs else "[dim]-[/]"
+    return f"[bold green]{text}[/]" if protocol == choice.protocol else text
 
 
 def _percent(share: float) -> str:
@@ -182,7 +183,7 @@ def _percent(share: float) -> str:
 
 def _print_choice(noise: Noise, choice: Choice, goal: float) -> None:
     p = choice.protocol
-    text = f"repeats={p.repeats}, min_repeat_ms={p.min_repeat_ms:g}"
+    text = f"repeats={p.repeats}, min_repeat_ms={p.min_repeat_ms:g}, steady={p.steady}"
     cost = f"{duration(p.timing_s)} of timing, {duration(p.timing_s + noise.overhead_s)} with building and starting"
     if choice.reached:
         reached = f"tells {_percent(goal)} apart here (p95 {_percent(p.apart.p95)})"

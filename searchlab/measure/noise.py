@@ -1,7 +1,8 @@
 """How far two measurements of the same kernel differ on this machine (A/A tests), and how steady rankings are.
 
 Visits sample one kernel in short slices; each visit is a job, built and loaded anew.  From the same slices every
-protocol can be judged afterwards: a repeat is some slices in a row, a trial some repeats, and two trials differ.
+protocol can be judged afterwards: a repeat is some slices in a row, a trial some repeats, and two trials differ.  A
+steady trial leaves out repeats beside a slow pulse, as far as the bound on samples allows.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy.typing as npt
 
 from searchlab.errors import MeasureError
 from searchlab.measure.job import Job, Measurer, Outcome
+from searchlab.measure.timing import MOST, NEAR
 
 Floats = npt.NDArray[np.float64]
 Estimator = Literal["median", "min"]
@@ -31,7 +33,8 @@ _RUN_S = 300.0  # a visit lasts far longer than a trial
 _DISTURBED = 1.1  # a slice slower than this many times a fast one was disturbed
 _PARTS = 5
 _FEW = 20  # pairs below which a p95 is luck
-_NEAR = 1.25
+_GOOD = 1.25  # times the lowest p95
+_FAST_SHARE = 0.05  # of the pulses
 _ESTIMATE: dict[Estimator, Callable[[Floats], Floats]] = {
     "median": lambda repeats: np.median(repeats, axis=1),
     "min": lambda repeats: repeats.min(axis=1),
@@ -43,13 +46,14 @@ class Visit:
     """Slices of one kernel in a row, in seconds per run.
 
     `slice_s` is how long a slice takes, `overhead_s` what the visit took besides, `preempted` the number of slices that
-    the kernel had to share with another program, as far as the worker saw it.
+    the kernel had to share with another program, as far as the worker saw it, `pulses` how fast the core was.
     """
 
     times: tuple[float, ...]
     slice_s: float
     overhead_s: float = 0.0
     preempted: int = 0
+    pulses: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,7 @@ class ProtocolNoise:
 
     repeats: int
     min_repeat_ms: float
+    steady: bool
     estimator: Estimator
     timing_s: float
     turns: Floor
@@ -83,7 +88,8 @@ class Noise:
     """All protocols, and what the machine did meanwhile.
 
     `drift` is how far the typical times of the fifths of the run lie apart.  `preempted` is the share of slices that
-    met another program on their core; `disturbed` that of those 10 % slower than fast ones, for whatever reason.
+    met another program on their core; `disturbed` that of those 10 % slower than fast ones, for whatever reason; `slow`
+    that of those beside a slow pulse.
     `overhead_s` is what a trial costs besides timing: building, loading, starting a process.
     """
 
@@ -91,6 +97,7 @@ class Noise:
     drift: float
     preempted: float
     disturbed: float
+    slow: float
     run_s: float
     slice_s: float
     overhead_s: float
@@ -140,7 +147,8 @@ def visit_slices(slice_s: float) -> int:
 
 
 def _visit(measurer: Measurer, job: Job, number: int, slices: int) -> Visit:
-    protocol = replace(job.protocol, repeats=slices, min_repeat_ms=SLICE_MS, check=number == 0, early_stop=None)
+    protocol = replace(job.protocol, repeats=slices, min_repeat_ms=SLICE_MS, steady=False, early_stop=None)
+    protocol = replace(protocol, check=number == 0)
     limits = replace(job.limits, run_s=max(job.limits.run_s, _RUN_S))
     visit = replace(job, id=f"{job.id}:{number}", protocol=protocol, limits=limits, best_s=None)
     start = time.monotonic()
@@ -156,7 +164,7 @@ def to_visit(outcome: Outcome, elapsed_s: float) -> Visit:
     slice_s = float(np.median(outcome.times)) * number
     overhead_s = max(0.0, elapsed_s - sum(outcome.times) * number)
     preempted = outcome.notes.get("preempted", "0").split()[0]  # "3 of 600"
-    return Visit(outcome.times, slice_s, overhead_s, int(preempted))
+    return Visit(outcome.times, slice_s, overhead_s, int(preempted), outcome.pulses)
 
 
 # --- judging protocols ------------------------------------------------------------------------------------------------
@@ -167,11 +175,14 @@ def judge(visits: Sequence[Visit]) -> Noise:
     if len(visits) < 2:
         raise ValueError("noise takes two visits or more")
     streams = [np.asarray(v.times) for v in visits]
+    pulses = np.concatenate([np.asarray(v.pulses) for v in visits])
+    slowest = NEAR * float(np.quantile(pulses, _FAST_SHARE)) if len(pulses) else np.inf
     protocols = tuple(
-        judge_protocol(visits, repeats, ms, estimator)
-        for estimator in _ESTIMATE
+        protocol
+        for steady in ((False, True) if len(pulses) else (False,))
         for ms in MIN_REPEAT_MS
         for repeats in REPEATS
+        for protocol in judge_protocol(visits, repeats, ms, slowest if steady else None)
     )
     everything = np.concatenate(streams)
     return Noise(
@@ -179,6 +190,7 @@ def judge(visits: Sequence[Visit]) -> Noise:
         drift(streams),
         sum(v.preempted for v in visits) / len(everything),
         disturbed(everything),
+        float(np.mean(pulses > slowest)) if len(pulses) else 0.0,
         float(np.median(everything)),
         float(np.median([v.slice_s for v in visits])),
         float(np.median([v.overhead_s for v in visits])),
@@ -186,20 +198,51 @@ def judge(visits: Sequence[Visit]) -> Noise:
     )
 
 
-def judge_protocol(visits: Sequence[Visit], repeats: int, min_repeat_ms: float, estimator: Estimator) -> ProtocolNoise:
-    """The differences of trials under one protocol."""
-    estimate = _ESTIMATE[estimator]
+def judge_protocol(
+    visits: Sequence[Visit], repeats: int, min_repeat_ms: float, slowest: float | None = None
+) -> list[ProtocolNoise]:
+    """The differences of trials under one protocol, by each estimator; steady ones if a slowest pulse is given."""
     # Every visit finds out by itself how many slices a repeat needs, as a trial does.
     counts = [_per_repeat(min_repeat_ms, v.slice_s) for v in visits]
     rows = [repeats_of(np.asarray(v.times), count) for v, count in zip(visits, counts, strict=True)]
-    trials = [estimate(cut(row, repeats)) for row in rows]
-    pairs = [cut(row, 2 * repeats) for row in rows]
-    turns = [relative(estimate(p[:, 0::2]), estimate(p[:, 1::2])) for p in pairs]
-    sequence = [relative(estimate(p[:, :repeats]), estimate(p[:, repeats:])) for p in pairs]
-    apart = [relative(a, b) for a, b in zip(trials, trials[1:], strict=False)]
-    floors = (floor(np.concatenate(found)) for found in (turns, sequence, apart))
+    slow = [slow_repeats(v, count, slowest) for v, count in zip(visits, counts, strict=True)]
+    single = [trials_of(row, marks, repeats) for row, marks in zip(rows, slow, strict=True)]
+    double = [trials_of(row, marks, 2 * repeats)[0] for row, marks in zip(rows, slow, strict=True)]
+    trials, taken = [each[0] for each in single], [n for each in single for n in each[1]]
     repeat_s = float(np.median([count * v.slice_s for v, count in zip(visits, counts, strict=True)]))
-    return ProtocolNoise(repeats, min_repeat_ms, estimator, repeats * repeat_s, *floors)
+    timing_s = repeat_s * (float(np.mean(taken)) if taken else MOST * repeats)
+    found = []
+    for name, estimate in _ESTIMATE.items():
+        turns = [relative(estimate(p[:, 0::2]), estimate(p[:, 1::2])) for p in double]
+        sequence = [relative(estimate(p[:, :repeats]), estimate(p[:, repeats:])) for p in double]
+        apart = [relative(estimate(a), estimate(b)) for a, b in zip(trials, trials[1:], strict=False)]
+        floors = (floor(np.concatenate(each)) for each in (turns, sequence, apart))
+        found.append(ProtocolNoise(repeats, min_repeat_ms, slowest is not None, name, timing_s, *floors))
+    return found
+
+
+def slow_repeats(visit: Visit, per_repeat: int, slowest: float | None) -> Floats:
+    """By how much the slowest pulse of each repeat is too slow; 0 if it is not, or if that does not matter."""
+    if slowest is None:
+        return np.zeros(len(visit.times) // per_repeat)
+    pulses = cut(np.asarray(visit.pulses), per_repeat)
+    ends = np.maximum(pulses[:, 0], pulses[:, -1])  # a sampler takes no pulse within a repeat
+    return np.where(ends > slowest, ends, 0.0)
+
+
+def trials_of(row: Floats, slow: Floats, count: int) -> tuple[Floats, list[int]]:
+    """Trials of `count` repeats as a sampler would take them one after the other, and how many each of them took."""
+    trials, taken, begin = [], [], 0
+    while begin < len(row):
+        clean = np.flatnonzero(slow[begin : begin + MOST * count] == 0.0)
+        end = begin + (int(clean[count - 1]) + 1 if len(clean) >= count else MOST * count)
+        if end > len(row):
+            break
+        kept = np.sort(np.argsort(slow[begin:end], kind="stable")[:count])
+        trials.append(row[begin:end][kept])
+        taken.append(end - begin)
+        begin = end
+    return np.array(trials).reshape(len(trials), count), taken
 
 
 def _per_repeat(min_repeat_ms: float, slice_s: float) -> int:
@@ -251,7 +294,7 @@ def choose(noise: Noise, goal: float = GOAL, estimator: Estimator = "median") ->
     known = [p for p in known if p.apart.pairs >= _FEW] or known
     lowest = min(p.apart.p95 for p in known)
     reached = lowest <= goal
-    good = [p for p in known if p.apart.p95 <= (goal if reached else _NEAR * lowest)]
+    good = [p for p in known if p.apart.p95 <= (goal if reached else _GOOD * lowest)]
     return Choice(min(good, key=lambda p: (p.timing_s, p.apart.p95)), reached)
 
 

@@ -30,6 +30,7 @@ from searchlab.measure.noise import (
     relative,
     repeats_of,
     sample,
+    trials_of,
     visit_slices,
 )
 from searchlab.targets import parse
@@ -55,7 +56,9 @@ class Fake(Measurer):
             seconds = 0.25e-3 * (1.0 + 0.1 * (len(job.id) % 7)) * math.exp(self.generator.normal(0.0, self.between))
             number = max(1, round(job.protocol.min_repeat_ms * 1e-3 / 0.25e-3))
             times = seconds * np.exp(self.generator.normal(0.0, self.within, job.protocol.repeats))
-            yield Outcome(job.id, "ok", tuple(times.tolist()), number=number, notes={"preempted": "2 of 10"})
+            pulses = (50e-6,) * job.protocol.repeats
+            notes = {"preempted": "2 of 10"}
+            yield Outcome(job.id, "ok", tuple(times.tolist()), number=number, notes=notes, pulses=pulses)
 
 
 def job(name: str = "a") -> Job:
@@ -131,10 +134,37 @@ def test_without_a_good_protocol_the_best_is_named() -> None:
 
 def test_a_protocol_with_few_pairs_is_not_trusted() -> None:
     few, many = (Floor(0.001, 0.001, 3), Floor(0.01, 0.01, 100))
-    cheap = ProtocolNoise(3, 1.0, "median", 0.003, few, few, few)
-    known = ProtocolNoise(9, 1.0, "median", 0.009, many, many, many)
+    cheap = ProtocolNoise(3, 1.0, False, "median", 0.003, few, few, few)
+    known = ProtocolNoise(9, 1.0, False, "median", 0.009, many, many, many)
     noise = replace(judge(visits(2, 0.01)), protocols=(cheap, known))
     assert choose(noise, 0.02).protocol is known
+
+
+def test_steady_trials_leave_slow_moments_out() -> None:
+    """Spells of 30 slices at half the speed, which the pulse shows."""
+    g = np.random.default_rng(0)
+    found = []
+    for _ in range(60):
+        slowness = np.repeat(g.choice([1.0, 2.0], 40, p=[0.6, 0.4]), 30)
+        times = 1e-3 * slowness * np.exp(g.normal(0.0, 0.01, 1200))
+        found.append(Visit(tuple(times.tolist()), 1e-3, 0.05, pulses=tuple((50e-6 * slowness).tolist())))
+    noise = judge(found)
+    assert noise.slow == pytest.approx(0.4, abs=0.05)
+    (plain, steady) = (
+        next(p for p in noise.protocols if (p.repeats, p.min_repeat_ms, p.steady) == (15, 1.0, s))
+        for s in (False, True)
+    )
+    assert plain.apart.p95 > 0.5 and steady.apart.median < 0.01
+    assert plain.timing_s == pytest.approx(0.015) and 0.015 < steady.timing_s < 0.045
+
+
+def test_trials_are_cut_as_a_sampler_would_take_them() -> None:
+    row = np.arange(12.0)
+    trials, taken = trials_of(row, np.zeros(12), 5)
+    assert trials.tolist() == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]] and taken == [5, 5]
+    slow = np.array([0, 9, 9, 0, 0, 0, 9, 8, 9, 7, 9, 9])
+    trials, taken = trials_of(row, slow, 2)
+    assert trials.tolist() == [[0, 3], [4, 5], [7, 9]] and taken == [4, 2, 6]  # the last two are the least slow of six
 
 
 def test_noise_takes_two_visits() -> None:
@@ -250,10 +280,12 @@ def test_the_command_prints_json(run: Any) -> None:
     assert found.exit_code == 0, found.output
     lines = [json.loads(line) for line in found.stdout.splitlines()]
     kinds = [line["kind"] for line in lines]
-    assert kinds == ["protocol"] * 16 + ["noise", "choice", "ranking"]
-    assert {"repeats", "min_repeat_ms", "estimator", "timing_s", "turns", "sequence", "apart"} <= set(lines[0])
+    assert kinds == ["protocol"] * 32 + ["noise", "choice", "ranking"]
+    assert {"repeats", "min_repeat_ms", "steady", "estimator", "timing_s", "turns", "sequence", "apart"} <= set(
+        lines[0]
+    )
     assert set(lines[0]["apart"]) == {"median", "p95", "pairs"}
-    assert {"drift", "preempted", "disturbed", "run_s", "overhead_s", "visits"} <= set(lines[-3])
+    assert {"drift", "preempted", "disturbed", "slow", "run_s", "overhead_s", "visits"} <= set(lines[-3])
     assert len(lines[-1]["candidates"]) == len(lines[-1]["seconds"]) == 6
 
 
