@@ -7,7 +7,6 @@ with an index.json, and result files in the T4 format of the auto-tuning communi
 from __future__ import annotations
 
 import csv
-import gzip
 import hashlib
 import io
 import json
@@ -22,6 +21,7 @@ from typing import Any, cast, get_args
 import numpy as np
 import numpy.typing as npt
 
+from searchlab.measure import t4
 from searchlab.measure.job import Outcome, Status
 from searchlab.search import Knob, RecordedSpace, Sketch, SpaceError, category, menu
 from searchlab.search.knob import Floats
@@ -175,16 +175,6 @@ def _parameter(name: str, values: Sequence[Any], unordered: bool) -> Knob:
 
 # --- T4 ---------------------------------------------------------------------------------------------------------------
 
-_T4_STATUS: dict[str, Status] = {
-    "correct": "ok", "compile": "build", "runtime": "run", "correctness": "wrong", "timeout": "timeout",
-    "constraints": "constraints",
-}  # fmt: skip
-# the hub's own converter writes "miliseconds"
-_UNITS = {
-    "s": 1.0, "seconds": 1.0, "ms": 1e-3, "milliseconds": 1e-3, "miliseconds": 1e-3,
-    "us": 1e-6, "microseconds": 1e-6, "ns": 1e-9, "nanoseconds": 1e-9,
-}  # fmt: skip
-
 
 def load_t4(
     path: str | Path, objective: str | None = None, coverage: Coverage = "pool", categories: Collection[str] = ()
@@ -195,30 +185,29 @@ def load_t4(
     T4 does not say whether a file holds every legal configuration: pass coverage="exhaustive" if it does.
     """
     path = Path(path)
-    data = _read_json(path)
-    if not isinstance(data.get("results"), list):
-        raise SpaceError(f"{path}: no T4 file: it has no list of results")
-    unit = _unit(path, (data.get("metadata") or {}).get("timeunit", "milliseconds"))
-    kept: dict[tuple[Any, ...], Mapping[str, Any]] = {}
-    for r in data["results"]:
-        if r["invalidity"] != "constraints":
-            kept.setdefault(tuple(r["configuration"].values()), r)
+    document = t4.load(path)
+    kept: dict[tuple[Any, ...], tuple[t4.Result, float]] = {}
+    for raw in document.results:
+        r = document.read(raw)
+        if r.status != "constraints":
+            wanted = objective or (raw.get("objectives") or ["time"])[0]
+            kept.setdefault(tuple(r.configuration.values()), (r, _t4_seconds(path, document, r, wanted)))
     if not kept:
         raise SpaceError(f"{path}: it holds no legal configuration")
-    results = list(kept.values())
-    knobs, constants = _t4_knobs(path, [r["configuration"] for r in results], categories)
-    options = np.stack([k.find((_plain(r["configuration"][k.name]),) for r in results) for k in knobs], axis=1)
+    results = [r for r, _ in kept.values()]
+    knobs, constants = _t4_knobs(path, [r.configuration for r in results], categories)
+    options = np.stack([k.find((_plain(r.configuration[k.name]),) for r in results) for k in knobs], axis=1)
     name = path.name.partition(".json")[0]
     return Table(
         RecordedSpace.of(knobs, options.astype(np.int32), name, coverage=coverage),
-        tuple(_T4_STATUS[r["invalidity"]] for r in results),
-        np.array([_t4_seconds(path, r, objective, unit) for r in results]),
-        np.array([_t4_time(r, "compilation", "compilation_time") * unit for r in results]),
-        np.array([_t4_time(r, "validation") * unit for r in results]),
-        np.array([sum(_t4_runs(r)) * unit or _t4_time(r, "benchmark") * unit for r in results]),
-        np.array([_t4_time(r, "framework") * unit for r in results]),
-        about={**(data.get("metadata") or {}), "constants": constants, "source": str(path)},
-        read_runs=partial(Runs.of, [[x * unit for x in _t4_runs(r)] for r in results]),
+        tuple(r.status for r in results),
+        np.array([seconds for _, seconds in kept.values()]),
+        np.array([r.build_s for r in results]),
+        np.array([r.check_s for r in results]),
+        np.array([sum(r.runs) or r.run_s for r in results]),
+        np.array([r.overhead_s for r in results]),
+        about={**document.metadata, "constants": constants, "source": str(path)},
+        read_runs=partial(Runs.of, [r.runs for r in results]),
     )
 
 
@@ -246,32 +235,14 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, bool) else value
 
 
-def _t4_seconds(path: Path, result: Mapping[str, Any], objective: str | None, unit: float) -> float:
-    if result["invalidity"] != "correct":
+def _t4_seconds(path: Path, document: t4.Document, result: t4.Result, wanted: str) -> float:
+    if result.status != "ok":
         return float("inf")
-    wanted = objective or (result.get("objectives") or ["time"])[0]
-    for m in result.get("measurements") or []:
-        if m["name"] == wanted:
-            own = m.get("unit") or ""
-            if not own and not wanted.startswith("time"):
-                break
-            return float(m["value"]) * (_unit(path, own) if own else unit)
-    names = [m["name"] for m in result.get("measurements") or []]
-    raise SpaceError(f"{path}: '{wanted}' is not measured as a time; name another objective of {', '.join(names)}")
-
-
-def _t4_time(result: Mapping[str, Any], *names: str) -> float:
-    return next((float(result["times"][n]) for n in names if result["times"].get(n) is not None), 0.0)
-
-
-def _t4_runs(result: Mapping[str, Any]) -> list[float]:
-    return [float(x) for x in result["times"].get("runtimes") or []]
-
-
-def _unit(path: Path, name: str) -> float:
-    if name not in _UNITS:
-        raise SpaceError(f"{path}: unknown unit of time '{name}'; known: {', '.join(_UNITS)}")
-    return _UNITS[name]
+    seconds = document.seconds(result, wanted)
+    if seconds is None:
+        names = ", ".join(result.measured)
+        raise SpaceError(f"{path}: '{wanted}' is not measured as a time; name another objective of {names}")
+    return seconds
 
 
 # --- recorded by searchlab --------------------------------------------------------------------------------------------
@@ -366,23 +337,18 @@ def _csv_bytes(space: RecordedSpace, outcomes: Sequence[Outcome], overhead_s: Se
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def _bytes(path: Path) -> bytes:
-    raw = path.read_bytes()
-    return lzma.decompress(raw) if path.suffix == ".xz" else gzip.decompress(raw) if path.suffix == ".gz" else raw
-
-
 def _checked(path: Path, checksum: str | None) -> bytes:
     """What a file holds, once it is known to be the file that was meant."""
     if not path.is_file():
         raise SpaceError(f"{path} is missing")
     if checksum is not None and hashlib.sha256(path.read_bytes()).hexdigest() != checksum:
         raise SpaceError(f"{path} is damaged: its checksum differs from the one in the index")
-    return _bytes(path)
+    return t4.unpacked(path)
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        data = json.loads(_bytes(path))
+        data = json.loads(t4.unpacked(path))
     except (OSError, ValueError, lzma.LZMAError) as e:
         raise SpaceError(f"{path} cannot be read: {e}") from e
     if not isinstance(data, dict):

@@ -1,9 +1,9 @@
 """Measurements on disk: append-only JSON lines, one self-describing record each.
 
-    store = Store("records.jsonl")
-    outcome = store.reuse(job) or measure(job)
-    store.append(Record.from_outcome(job, outcome, space="sketch", knobs=knobs))
-    store.best(job.workload.key)
+store = Store("records.jsonl")
+outcome = store.reuse(job) or measure(job)
+store.append(Record.from_outcome(job, outcome, space="sketch", knobs=knobs))
+store.best(job.workload.key)
 """
 
 from searchlab.lab.records.identity import job_key, reuse_key, toolchain

@@ -6,10 +6,9 @@ carries it whole under "searchlab"; a file that comes back is read from there, e
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -18,6 +17,7 @@ from searchlab.lab.records.identity import version
 from searchlab.lab.records.lines import decode, encode
 from searchlab.lab.records.record import Record
 from searchlab.lab.records.text import dumps
+from searchlab.measure.t4 import Document, as_object, load, mapping
 
 VERSION = "1.0.0"
 _MS = 1e3
@@ -25,11 +25,6 @@ _INVALIDITY = {
     "ok": "correct", "build": "compile", "run": "runtime", "crash": "runtime", "oom": "runtime",
     "quarantined": "runtime", "timeout": "timeout", "wrong": "correctness", "constraints": "constraints",
 }  # fmt: skip
-_STATUS = {
-    "correct": "ok", "compile": "build", "runtime": "run", "timeout": "timeout", "correctness": "wrong",
-    "constraints": "constraints",
-}  # fmt: skip
-_UNITS = {"nano": 1e-9, "micro": 1e-6, "mil": 1e-3, "sec": 1.0}  # by how they begin: the hub writes "miliseconds"
 _KNOWN = {"timestamp", "configuration", "times", "invalidity", "correctness", "measurements", "objectives", "searchlab"}
 _FOREIGN = ("measurements", "objectives", "compilation_data")  # of results that came as T4
 _TIMES = {"compilation", "compilation_time", "runtimes", "validation", "benchmark"}
@@ -94,91 +89,47 @@ def _finite(value: float) -> float:
 
 def read(path: Path, task: str = "") -> Iterator[Record]:
     """The records of a T4 file (`.gz` too); `task` names what was tuned, which T4 does not say: the file by default."""
-    data = _load(path)
-    metadata = data.get("metadata")
-    metadata = metadata if isinstance(metadata, dict) else {}
-    scale = _scale(str(metadata.get("timeunit") or "milliseconds"), path)
-    for number, result in enumerate(data["results"], 1):
+    document = load(path)
+    for number, result in enumerate(document.results, 1):
         try:
-            yield _record(result, task or path.name.partition(".")[0], metadata, scale)
+            ours = as_object(result).get("searchlab")
+            known = isinstance(ours, dict)
+            yield (
+                decode(dumps(ours).encode())
+                if known
+                else _record(document, result, task or path.name.partition(".")[0])
+            )
         except RecordError as e:
             raise RecordError(f"{path}: result {number}: {e}") from None
 
 
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        raw = path.read_bytes()
-        text = gzip.decompress(raw) if path.suffix == ".gz" else raw
-        # Tools write NaN for what failed, which is no JSON but no reason to refuse the rest.
-        data = json.loads(text, parse_constant=lambda _: None)
-    except OSError as e:
-        raise RecordError(f"{path}: cannot read: {e.strerror or e}") from e
-    except (ValueError, EOFError) as e:
-        raise RecordError(f"{path}: not JSON ({e})") from None
-    if not isinstance(data, dict) or not isinstance(data.get("results"), list):
-        raise RecordError(f'{path}: not a T4 file: it has no "results"')
-    return data
-
-
-def _record(result: Any, task: str, metadata: dict[str, Any], scale: float) -> Record:
-    if not isinstance(result, dict):
-        raise RecordError("expected an object")
-    if isinstance(ours := result.get("searchlab"), dict):
-        return decode(dumps(ours).encode())
-    status = _STATUS.get(str(result.get("invalidity")))
-    if status is None:
-        raise RecordError(f"invalidity is {result.get('invalidity')!r}; known: {', '.join(_STATUS)}")
-    if status == "ok" and result.get("correctness") == 0:
-        status = "wrong"
-    times = result.get("times")
-    times = times if isinstance(times, dict) else {}
+def _record(document: Document, result: dict[str, Any], task: str) -> Record:
+    found, metadata = document.read(result), document.metadata
+    median = document.seconds(found, "time")
     return Record(
         task=task,
-        status=status,
+        status=found.status,
         workload=task,
         label=task,
         cpu=str(metadata.get("device") or ""),
         toolchain=_toolchain(metadata),
-        knobs=result.get("configuration") or {},
-        times=tuple(t * scale for t in _runtimes(result, times)),
-        build_s=_number(times.get("compilation", times.get("compilation_time"))) * scale,
-        check_s=_number(times.get("validation")) * scale,
-        run_s=_number(times.get("benchmark")) * scale,
+        knobs=found.configuration,
+        times=found.runs or (() if median is None else (median,)),
+        build_s=found.build_s,
+        check_s=found.check_s,
+        run_s=found.run_s,
         timestamp=str(result.get("timestamp") or ""),
-        extra={"t4": _rest(result, times)},
+        extra={"t4": _rest(result)},
     )
 
 
-def _runtimes(result: dict[str, Any], times: dict[str, Any]) -> list[float]:
-    runs = times.get("runtimes")
-    found = [float(t) for t in runs if _is_number(t)] if isinstance(runs, list) else []
-    if found:
-        return found
-    measured = [m for m in result.get("measurements") or [] if isinstance(m, dict) and m.get("name") == "time"]
-    return [float(m["value"]) for m in measured if _is_number(m.get("value"))]
-
-
-def _rest(result: dict[str, Any], times: dict[str, Any]) -> dict[str, Any]:
+def _rest(result: dict[str, Any]) -> dict[str, Any]:
     """What has no field in a record."""
+    times = mapping(result.get("times"))
     found = {k: v for k, v in result.items() if k not in _KNOWN or k in ("measurements", "objectives")}
     return found | {"times": {k: v for k, v in times.items() if k not in _TIMES}}
 
 
-def _toolchain(metadata: dict[str, Any]) -> dict[str, str]:
+def _toolchain(metadata: Mapping[str, Any]) -> dict[str, str]:
     wanted = ("autotuner", "autotuner_version", "compute_api", "platform")
     return {name: str(metadata[name]) for name in wanted if metadata.get(name)}
-
-
-def _scale(unit: str, path: Path) -> float:
-    for start, scale in _UNITS.items():
-        if unit.lower().startswith(start):
-            return scale
-    raise RecordError(f"{path}: unknown time unit '{unit}'; known: nanoseconds, microseconds, milliseconds, seconds")
-
-
-def _number(value: Any) -> float:
-    return float(value) if _is_number(value) else 0.0
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
