@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from searchlab.errors import SpaceError
 from searchlab.ir.expr import Binary, Call, Const, Expr, Load, Poly, Select, Var, poly, value_of, variables, walk
-from searchlab.ir.program import Block, Iter, Program, accesses
-from searchlab.schedule.core import consumers
+from searchlab.ir.program import Block, Iter, Loop, Program, accesses
+from searchlab.schedule.core import consumers, path_to
 from searchlab.schedule.loops import resolved_bindings
 
 CHEAP = ("abs",)
@@ -89,11 +89,18 @@ def _is_shifted(e: Expr, axis: Var) -> bool:
 
 
 def needs_tiling(program: Program, name: str) -> bool:
-    """Whether elements are read again and again: several operands miss an axis, or one does in a reduction."""
+    """Whether elements are read again and again: several operands miss an axis, or one does in a reduction.
+
+    A stage that also reads an operand along all its axes, such as one that scales and shifts every channel, is
+    elementwise: what it reads again are a few numbers.
+    """
     block = program.blocks[name]
     axes = [it.var for it in space_axes(block) if value_of(it.extent) != 1]
-    missing = {ld.buffer for ld in operands(block) if any(not moves_with(ld, v) for v in axes)}
-    return len(missing) >= (1 if points(reduce_axes(block)) > 1 else 2)
+    read = operands(block)
+    missing = {ld.buffer for ld in read if any(not moves_with(ld, v) for v in axes)}
+    if points(reduce_axes(block)) > 1:
+        return len(missing) >= 1
+    return len(missing) >= 2 and missing == {ld.buffer for ld in read}
 
 
 def fusible_consumer(program: Program, name: str) -> str | None:
@@ -155,9 +162,8 @@ def would_repeat(program: Program, name: str, loop: str) -> bool:
 
 
 def _around(program: Program, loop: str) -> list[str]:
-    from searchlab.schedule.core import path_to
-
-    return [s.name for s in path_to(program.body, program.loops[loop]) if s.name in program.loops]  # type: ignore[union-attr]
+    path = path_to(program.body, program.loops[loop])
+    return [s.name for s in path if isinstance(s, Loop)]
 
 
 @dataclass(frozen=True)

@@ -72,9 +72,13 @@ def _last_axis(s: Schedule, space: Sequence[str]) -> int:
 
 
 def parallel_outer(s: Schedule, tiles: Tiles) -> Tiles:
-    """Fuses the outermost level into one loop, which threads share."""
-    fused = fuse_parallel(s, tiles.levels[0])
-    return replace(tiles, levels=((fused,), *tiles.levels[1:]))
+    """Fuses the outermost level into one loop, which threads share; loops of one iteration stay around it."""
+    short = [lp for lp in tiles.levels[0] if value_of(s.program.loops[lp].extent) == 1]
+    long = [lp for lp in tiles.levels[0] if lp not in short]
+    if short and long:
+        s.reorder(*short, *long)
+    fused = fuse_parallel(s, long or short)
+    return replace(tiles, levels=((*(short if long else ()), fused), *tiles.levels[1:]))
 
 
 def fuse_parallel(s: Schedule, loops: Sequence[str]) -> str:

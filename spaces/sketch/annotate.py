@@ -1,0 +1,117 @@
+"""Annotation: what a derived sketch leaves open becomes places of stages, vectors, threads and unrolling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from searchlab.errors import ScheduleError
+from searchlab.schedule import Schedule
+from searchlab.search import Sketch
+from spaces.common import (
+    Location,
+    finish_fused,
+    finish_untiled,
+    locations,
+    place,
+    read_rows_as_they_lie,
+    unroll_up_to,
+    vectorize_tile,
+)
+from spaces.sketch.state import State
+
+UNROLL = (1, 16, 64, 512)  # copies of a stage that may be written out; 1 is none
+JOBS = 16  # iterations of a parallel loop per core
+MOST_FREE = 2  # stages whose places are chosen one by one; more of them go to the same level
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A state whose stages have been given places."""
+
+    state: State
+    label: tuple[str, ...] = ()
+
+
+def annotate(state: State) -> Iterator[Sketch]:
+    """One sketch for every combination of places of the stages that no rule has placed."""
+    for placed in _placements(state):
+        sketch = _finish(placed)
+        if sketch is not None:
+            yield sketch
+
+
+# --- places -----------------------------------------------------------------------------------------------------------
+
+
+def _placements(state: State) -> Iterator[Placed]:
+    done = {t.block for t in state.tiled} | {f.block for f in state.fused}
+    outputs = state.program.outputs
+    free = [n for n, b in state.program.blocks.items() if n not in done and b.store.buffer not in outputs]
+    free.reverse()
+    if len(free) <= MOST_FREE:
+        yield from _one_by_one(Placed(state), free)
+        return
+    for level in range(-1, 3):
+        yield from _together(Placed(state), free, level)
+
+
+def _one_by_one(placed: Placed, free: Sequence[str]) -> Iterator[Placed]:
+    if not free:
+        yield placed
+        return
+    block, *rest = free
+    for location in _choices(placed.state, block):
+        yield from _one_by_one(_put(placed, block, location), rest)
+
+
+def _together(placed: Placed, free: Sequence[str], level: int) -> Iterator[Placed]:
+    """All stages at the root (level -1), or inside the loop of that number around what reads them, if there is one."""
+    moved = False
+    for block in free:
+        inside = [x for x in _choices(placed.state, block) if x.loop is not None]
+        if 0 <= level < len(inside):
+            placed = _put(placed, block, inside[level])
+            moved = True
+    if moved or level < 0:
+        yield placed
+
+
+def _choices(state: State, block: str) -> list[Location]:
+    found = locations(Schedule(state.program), block, state.tiled)
+    if block in dict(state.packed):
+        return found[:2]
+    return found
+
+
+def _put(placed: Placed, block: str, location: Location) -> Placed:
+    s = Schedule(placed.state.program)
+    place(s, block, location)
+    label = placed.label if location.label == "root" else (*placed.label, f"{block}@{location.label}")
+    return Placed(replace(placed.state, program=s.program), label)
+
+
+# --- the rest ---------------------------------------------------------------------------------------------------------
+
+
+def _finish(placed: Placed) -> Sketch | None:
+    """Vectors, threads and unrolling; None if they cannot be had for these places."""
+    state = placed.state
+    s, factors = Schedule(state.program), state.factors()
+    untouched = {t.block for t in state.tiled} | {f.block for f in state.fused}
+    try:
+        for tiles in state.tiled:
+            vectorize_tile(s, tiles)
+        for fused in state.fused:
+            finish_fused(s, fused.block, fused.tiles)
+        for copy, panel in state.packed:
+            read_rows_as_they_lie(s, copy, panel)
+        for block in [n for n in s.program.blocks if n not in untouched]:
+            finish_untiled(s, block, factors, JOBS * state.task.target.cores)
+    except ScheduleError:
+        return None
+    reductions = [n for n, b in s.program.blocks.items() if b.reduces]
+    unroll = factors.menu("unroll", UNROLL)
+    for block in reductions or list(s.program.blocks)[-1:]:
+        unroll_up_to(s, block, unroll)
+    return Sketch("/".join((state.name, *placed.label)), tuple(factors.knobs), (), s.program)

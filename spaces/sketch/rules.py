@@ -1,0 +1,205 @@
+"""Derivation rules: each looks at one stage of a state and gives the states that may follow."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from enum import Enum
+from typing import Literal
+
+from searchlab.schedule import Schedule
+from spaces.common import (
+    Panel,
+    fusible_consumer,
+    needs_tiling,
+    pack,
+    panel,
+    parallel_outer,
+    rfactor,
+    space_axes,
+    strictly_inlinable,
+    tile,
+    transpose_results,
+    wants_rfactor,
+)
+from spaces.sketch.state import Fused, State
+
+
+class Answer(Enum):
+    """Whether a rule is used on a stage, and whether the rules after it still are."""
+
+    SKIP = "skip"
+    APPLY = "apply"
+    APPLY_AND_SKIP_REST = "apply and skip the rest"
+
+
+class Rule(ABC):
+    """One way to deal with a stage."""
+
+    @abstractmethod
+    def applies(self, state: State, block: str) -> Answer:
+        """Whether the rule is used on the stage `block`, the next one to be visited."""
+
+    @abstractmethod
+    def apply(self, state: State, block: str) -> Iterable[State]:
+        """The states that follow; `state.advance` goes on to the next stage."""
+
+
+class Inline(Rule):
+    """A cheap elementwise stage becomes part of what reads it."""
+
+    def applies(self, state: State, block: str) -> Answer:
+        return Answer.APPLY_AND_SKIP_REST if strictly_inlinable(state.program, block) else Answer.SKIP
+
+    def apply(self, state: State, block: str) -> Iterator[State]:
+        s = Schedule(state.program)
+        s.compute_inline(block)
+        yield state.advance(s)
+
+
+class Rfactor(Rule):
+    """A reduction with little space keeps partial results, for its outer iterations or its inner ones."""
+
+    def applies(self, state: State, block: str) -> Answer:
+        wanted = wants_rfactor(state.program, block, state.task.target.cores)
+        return Answer.APPLY if wanted and not _is_cached(state, block) else Answer.SKIP
+
+    def apply(self, state: State, block: str) -> Iterator[State]:
+        parts: tuple[Literal["outer", "inner"], ...] = ("outer", "inner")
+        for part in parts:
+            s, factors = Schedule(state.program), state.factors()
+            rfactor(s, block, part, factors)
+            yield state.advance(s, f"rfactor_{part}({block})", knobs=factors.knobs)
+
+
+class CacheWrite(Rule):
+    """A stage without a reader to fuse with writes to a copy first; the stage is then visited again, with a reader."""
+
+    def applies(self, state: State, block: str) -> Answer:
+        wanted = needs_tiling(state.program, block) and fusible_consumer(state.program, block) is None
+        return Answer.APPLY if wanted and not _is_cached(state, block) else Answer.SKIP
+
+    def apply(self, state: State, block: str) -> Iterator[State]:
+        s = Schedule(state.program)
+        s.cache_write(block)
+        yield state.stay(s, "cache")
+
+
+class TileAndFuse(Rule):
+    """Multi-level tiling, with the elementwise reader at the end of the first or the second level of space loops."""
+
+    def applies(self, state: State, block: str) -> Answer:
+        if not needs_tiling(state.program, block) or fusible_consumer(state.program, block) is None:
+            return Answer.SKIP
+        return Answer.APPLY_AND_SKIP_REST if _is_cached(state, block) else Answer.APPLY
+
+    def apply(self, state: State, block: str) -> Iterator[State]:
+        for number in (1, 2):
+            yield tile_and_fuse(state, block, number)
+
+
+class Tile(Rule):
+    """Multi-level tiling alone."""
+
+    def applies(self, state: State, block: str) -> Answer:
+        return Answer.APPLY_AND_SKIP_REST if needs_tiling(state.program, block) else Answer.SKIP
+
+    def apply(self, state: State, block: str) -> Iterator[State]:
+        s, factors = Schedule(state.program), state.factors()
+        tiles = parallel_outer(s, tile(s, block, state.settings.structure, factors))
+        yield replace(state.advance(s, "tile", knobs=factors.knobs), tiled=(*state.tiled, tiles))
+
+
+class PackWeights(Rule):
+    """Tiling with a constant operand stored in panels ahead of time."""
+
+    ahead = True
+
+    def applies(self, state: State, block: str) -> Answer:
+        if not needs_tiling(state.program, block) or _is_cached(state, block):
+            return Answer.SKIP
+        found = panel(state.program, block)
+        return Answer.APPLY if found is not None and self.accepts(state, found) else Answer.SKIP
+
+    def accepts(self, state: State, found: Panel) -> bool:
+        return found.buffer in state.task.weights
+
+    def apply(self, state: State, block: str) -> Iterator[State]:
+        found = panel(state.program, block)
+        assert found is not None
+        contiguous = found.axis == len(space_axes(state.program.blocks[block])) - 1
+        if contiguous and fusible_consumer(state.program, block) is None:
+            yield self.tile_and_pack(state, block, found)
+            return
+        for number in (1, 2):
+            yield self.tile_and_pack(state, block, found, number)
+
+    def tile_and_pack(self, state: State, block: str, found: Panel, number: int | None = None) -> State:
+        """The stage tiled along the panels, its reader fused at a level of space loops if one is given."""
+        s = Schedule(state.program)
+        if number is not None and fusible_consumer(s.program, block) is None:
+            s.cache_write(block)
+        reader = fusible_consumer(s.program, block)
+        factors = state.factors()
+        tiles = parallel_outer(s, tile(s, block, state.settings.structure, factors, found.axis))
+        copy = pack(s, tiles, found, self.ahead)
+        fused = state.fused
+        label = "layout" if self.ahead else "pack"
+        if number is not None:
+            assert reader is not None
+            s.reverse_compute_at(reader, tiles.end(tiles.space_level(number)))
+            fused = (*fused, Fused(reader, tiles))
+            label += f"-fuse{number}"
+        if found.axis != len(space_axes(s.program.blocks[block])) - 1:
+            transpose_results(s, tiles)
+        after = state.advance(s, label, knobs=factors.knobs)
+        packed = state.packed if copy is None else (*state.packed, (copy, found))
+        return replace(after, tiled=(*state.tiled, tiles), fused=fused, packed=packed)
+
+
+class PackOperand(PackWeights):
+    """Tiling with an operand that a stage of its own copies into panels while the kernel runs."""
+
+    ahead = False
+
+    def accepts(self, state: State, found: Panel) -> bool:
+        return True
+
+
+class Skip(Rule):
+    """A stage that is left as it is."""
+
+    def applies(self, state: State, block: str) -> Answer:
+        return Answer.APPLY
+
+    def apply(self, state: State, block: str) -> Iterator[State]:
+        yield state.advance(Schedule(state.program))
+
+
+def tile_and_fuse(state: State, block: str, number: int) -> State:
+    """A stage tiled, with its elementwise reader at the end of the first, second, ... level of space loops."""
+    s, factors = Schedule(state.program), state.factors()
+    reader = fusible_consumer(s.program, block)
+    assert reader is not None
+    tiles = parallel_outer(s, tile(s, block, state.settings.structure, factors))
+    s.reverse_compute_at(reader, tiles.end(tiles.space_level(number)))
+    after = state.advance(s, f"tile-fuse{number}", knobs=factors.knobs)
+    return replace(after, tiled=(*state.tiled, tiles), fused=(*state.fused, Fused(reader, tiles)))
+
+
+def _is_cached(state: State, block: str) -> bool:
+    """Whether the stage writes to a copy that cache_write has made."""
+    return state.program.buffers[state.program.blocks[block].store.buffer].scope != "global"
+
+
+DEFAULT_RULES: tuple[Rule, ...] = (
+    Inline(),
+    Rfactor(),
+    PackWeights(),
+    PackOperand(),
+    CacheWrite(),
+    TileAndFuse(),
+    Tile(),
+    Skip(),
+)

@@ -1,0 +1,68 @@
+"""SketchSpace: a space generator that derives sketches by rules and annotates them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from searchlab.errors import SpaceError
+from searchlab.search import Sketch, SpaceGenerator, Task
+from spaces.common import check_structure
+from spaces.sketch.annotate import annotate
+from spaces.sketch.derive import derive
+from spaces.sketch.rules import DEFAULT_RULES, Rule
+from spaces.sketch.state import Settings, State
+
+
+class SketchSpace(SpaceGenerator):
+    """Structures from derivation rules; tile sizes, unrolling and places of stages are left to the search.
+
+    `rules` are objects or "module:Class" names, tried in order on every stage; `more_rules` go before the default ones.
+    """
+
+    name: ClassVar[str] = "sketch"
+    version: ClassVar[str] = "1"
+
+    def __init__(
+        self,
+        rules: Sequence[Rule | str] = DEFAULT_RULES,
+        structure: str = "SSRSRS",
+        max_inner: int = 64,
+        more_rules: Sequence[Rule | str] = (),
+    ) -> None:
+        check_structure(structure)
+        if max_inner < 1:
+            raise SpaceError(f"max_inner = {max_inner}: the largest innermost factor is at least 1")
+        self.rules = tuple(_rule(r) for r in (*more_rules, *rules))
+        self.structure = structure
+        self.max_inner = max_inner
+
+    def derived(self, task: Task) -> list[State]:
+        """The sketches that the rules give, before the places of stages are chosen: a handful for every program."""
+        if task.workload.sizes:
+            sizes = ", ".join(task.workload.sizes)
+            raise SpaceError(f"space 'sketch': {task.workload.label} has run-time sizes ({sizes}); fix them with at()")
+        return derive(State.start(Settings(task, self.structure, self.max_inner)), self.rules)
+
+    def sketches(self, task: Task) -> Iterator[Sketch]:
+        names: set[str] = set()
+        for state in self.derived(task):
+            for sketch in annotate(state):
+                if sketch.name in names:
+                    raise SpaceError(f"space 'sketch': two sketches are called '{sketch.name}'; rules name their steps")
+                names.add(sketch.name)
+                yield sketch
+
+
+def _rule(given: Rule | str) -> Rule:
+    if isinstance(given, Rule):
+        return given
+    module, _, attribute = str(given).partition(":")
+    try:
+        made = getattr(importlib.import_module(module), attribute)()
+    except (ImportError, AttributeError, TypeError, ValueError) as e:
+        raise SpaceError(f"rule {given!r}: {e}; accepted: Rule objects and 'module:Class'") from e
+    if not isinstance(made, Rule):
+        raise SpaceError(f"rule {given!r} is a {type(made).__name__}; accepted: Rule objects and 'module:Class'")
+    return made
