@@ -1,0 +1,178 @@
+"""Sums of products by hardware shapes: register tiles of rows x vectors, blocks by cache sizes, panels of one operand.
+
+    cores * blocks of columns * [blocks of the sum] * tiles * the sum * rows (unrolled) * lanes
+
+Nothing here depends on divisors of the input: what a tile has too much is cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from searchlab.ir.expr import Expr, Like, Var, ceildiv, compare, index, knob
+from searchlab.schedule import Schedule
+from searchlab.search import Knob, Sketch, Task, menu
+from searchlab.targets import Target
+from spaces.task_mapping.anchor import View, extent_of, space_of
+from spaces.task_mapping.finish import finish_rest, join_epilogues
+from spaces.task_mapping.mapping import TaskMapping, repeat, spatial
+from spaces.task_mapping.place import extents, place, shape, share
+
+ROWS, VECTORS, PANELS, DEPTH, TILES = (knob(n) for n in ("rows", "vectors", "panels", "depth", "tiles"))
+_BYTES = {"float64": 8, "float32": 4, "int32": 4, "int64": 8}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The limits that menus and validity follow from, for values of one dtype."""
+
+    registers: int
+    lanes: int
+    bytes: int
+    l1: int
+    l2: int
+
+    @staticmethod
+    def of(target: Target, dtype: str) -> Machine:
+        return Machine(target.vector_registers, target.lanes(dtype), _BYTES[dtype], target.l1, target.l2)
+
+    def tile(self) -> tuple[list[Knob], list[Expr]]:
+        """The register tile: accumulators, one row of operands and one broadcast fit, and fill a good part."""
+        rows = [r for r in (1, 2, 4, 6, 8, 12, 14) if r < self.registers]
+        fits = [compare("le", ROWS * VECTORS + VECTORS + 1, self.registers)]
+        fits.append(compare("le", self.registers // 4, ROWS * VECTORS))
+        return [menu("rows", rows), menu("vectors", [v for v in (1, 2, 3, 4) if v < self.registers])], fits
+
+    def depths(self) -> list[int]:
+        """Steps of the sum whose panel of the widest tile takes half, all, twice of the first-level cache."""
+        half = max(1, self.l1 // (2 * 4 * self.lanes * self.bytes))
+        return [half, 2 * half, 4 * half]
+
+
+@dataclass(frozen=True)
+class Product:
+    """One view of the anchor of a (partly scheduled) program, from which sketches are made."""
+
+    task: Task
+    start: Schedule
+    view: View
+    machine: Machine
+
+    @property
+    def width(self) -> Expr:
+        return VECTORS * self.machine.lanes
+
+    def axes(self) -> tuple[list[int], list[int]]:
+        """The space dimensions beside row and lanes, and the reduced ones."""
+        b = self.start.program.blocks[self.view.block]
+        count = len(space_of(b))
+        around = [d for d in range(count) if d not in (self.view.row, self.view.vector)]
+        return around, list(range(count, len(b.iters)))
+
+    def copy(self) -> Schedule:
+        return Schedule(self.start.program)
+
+    def pack(self, s: Schedule, ahead: bool) -> str:
+        """The operand in panels as wide as the tile; ahead of time, or as a stage of the program."""
+        ld = self.view.operand
+        v = space_of(s.program.blocks[self.view.block])[self.view.vector]
+        at = ld.indices.index(v)
+        name = ld.buffer if ahead else s.cache_read(self.view.block, ld.buffer)
+        olds = tuple(Var(f"x{n}") for n in range(len(ld.indices)))
+        rest = tuple(x for n, x in enumerate(olds) if n != at)
+        s.transform_layout(name, (olds, (olds[at] // self.width, *rest, olds[at] % self.width)))
+        return name
+
+    def core(self, s: Schedule, around: dict[int, Like], inner: dict[int, Like]) -> TaskMapping:
+        """The end of every mapping: the sum, then unrolled rows, then lanes."""
+        rank = len(s.program.blocks[self.view.block].iters)
+        return (
+            repeat(*extents(rank, inner))
+            * repeat(*extents(rank, {self.view.row: ROWS}), kind="unrolled")
+            * repeat(*extents(rank, {self.view.vector: self.width}), kind="vectorized")
+        )
+
+
+def panels_here(p: Product, blocked: bool) -> Sketch:
+    """Every core packs the panels of its columns, then meets them with all rows; with `blocked`, part by part of k."""
+    s = p.copy()
+    i, j = p.view.row, p.view.vector
+    around, sums = p.axes()
+    whole, rank = shape(s, p.view.block), len(shape(s, p.view.block))
+    packed = p.pack(s, ahead=False)
+    outer = {**{d: whole[d] for d in around}, j: ceildiv(whole[j], PANELS * p.width)}
+    mapping = spatial(*extents(rank, outer))
+    inner: dict[int, Like] = {d: whole[d] for d in sums}
+    if blocked:
+        mapping = mapping * repeat(*extents(rank, {sums[0]: ceildiv(whole[sums[0]], DEPTH)}))
+        inner[sums[0]] = DEPTH
+    mapping = mapping * repeat(*extents(rank, {i: ceildiv(whole[i], ROWS)})) * repeat(*extents(rank, {j: PANELS}))
+    loops = place(s, p.view.block, mapping * p.core(s, {}, inner))
+    home, tile = (loops[1] if blocked else loops[0])[-1], loops[3 if blocked else 2][-1]
+    s.compute_at(packed, home)
+    _spread(s, packed, home)
+    if not blocked:
+        join_epilogues(s, p.view.block, tile)
+    share(s, loops[0], p.task.target.threads)
+    finish_rest(s, p.task.target)
+    knobs, limits = p.machine.tile()
+    knobs.append(menu("panels", [1, 2, 4, 8]))
+    depth = DEPTH if blocked else index(_sum_length(p))
+    if blocked:
+        knobs.append(menu("depth", p.machine.depths()))
+        limits.append(DEPTH * p.width * p.machine.bytes <= p.machine.l1)
+    limits.append((PANELS - 1) * p.width * depth * p.machine.bytes <= p.machine.l2)
+    return Sketch("panels-by-depth" if blocked else "panels", tuple(knobs), tuple(limits), s.program)
+
+
+def _sum_length(p: Product) -> int:
+    total = 1
+    for d in p.axes()[1]:
+        total *= extent_of(p.start.program.blocks[p.view.block], d)
+    return total
+
+
+def _spread(s: Schedule, packed: str, home: str) -> None:
+    """Packing reads the operand as it lies, and spreads it over the panels; lanes in vectors."""
+    loops = s.loops(packed)
+    panel, *rest, lanes = loops[loops.index(home) + 1 :]
+    if rest:
+        s.reorder(*rest, panel)
+    s.vectorize(lanes)
+
+
+def panels_before(p: Product, ahead: bool, packed: bool) -> Sketch:
+    """Cores share blocks of rows and columns; panels are packed ahead of time, by a stage before, or not at all."""
+    s = p.copy()
+    i, j = p.view.row, p.view.vector
+    around, sums = p.axes()
+    whole, rank = shape(s, p.view.block), len(shape(s, p.view.block))
+    name = p.pack(s, ahead) if packed else ""
+    outer = {d: whole[d] for d in around}
+    outer |= {i: ceildiv(whole[i], TILES * ROWS), j: ceildiv(whole[j], PANELS * p.width)}
+    mapping = spatial(*extents(rank, outer)) * repeat(*extents(rank, {j: PANELS})) * repeat(*extents(rank, {i: TILES}))
+    loops = place(s, p.view.block, mapping * p.core(s, {}, {d: whole[d] for d in sums}))
+    join_epilogues(s, p.view.block, loops[2][-1])
+    share(s, loops[0], p.task.target.threads)
+    if name in s.program.blocks:
+        *first, lanes = s.loops(name)
+        s.vectorize(lanes)
+        share(s, first[:2], p.task.target.threads)
+    finish_rest(s, p.task.target)
+    knobs, limits = p.machine.tile()
+    knobs += [menu("panels", [1, 2, 4]), menu("tiles", [1, 4, 16])]
+    limits.append((PANELS - 1) * p.width * _sum_length(p) * p.machine.bytes <= p.machine.l2)
+    return Sketch("ahead" if ahead else "before" if packed else "direct", tuple(knobs), tuple(limits), s.program)
+
+
+def products(p: Product) -> Iterator[Sketch]:
+    """The sketches of a view whose lanes lie side by side in the output."""
+    weight = p.view.operand.buffer in p.task.weights
+    if p.view.plain:
+        yield panels_here(p, blocked=False)
+        if len(p.axes()[1]) == 1:
+            yield panels_here(p, blocked=True)
+    if p.view.plain and weight:
+        yield panels_before(p, ahead=True, packed=True)
+    yield panels_before(p, ahead=False, packed=False)

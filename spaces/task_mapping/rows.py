@@ -1,0 +1,128 @@
+"""Everything that is no sum of products: windows, reductions, normalisations, elementwise chains.
+
+Stages run row by row, so that what one writes is in cache when the next one reads it, or each by itself; lanes hold
+neighbouring outputs, or partial results of a sum along the last axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from searchlab.ir.expr import Call, Select, knob, variables, walk
+from searchlab.ir.program import Block
+from searchlab.schedule import Schedule
+from searchlab.schedule.core import consumers
+from searchlab.search import Knob, Sketch, Task, menu
+from spaces.task_mapping.anchor import moves, operands, space_of
+from spaces.task_mapping.finish import attempt
+
+VECTORS, ROWS, CHUNK, UNROLL = knob("vectors"), knob("rows"), knob("chunk"), knob("unroll")
+_TAPS = 64  # taps of a window that are written out at most
+
+
+def inline_cheap(s: Schedule) -> None:
+    """Elementwise stages without costly functions become part of their one reader."""
+    for name, b in s.program.blocks.items():
+        buffer = b.store.buffer
+        if b.reduces or buffer in s.program.outputs:
+            continue
+        readers = consumers(s.program, buffer)
+        costly = any(isinstance(e, (Call, Select)) for e in walk(b.store.value))
+        same = all(len(space_of(r)) == len(b.iters) for r in readers)
+        if len(readers) == 1 and not readers[0].reduces and not costly and same:
+            attempt(lambda name=name: s.compute_inline(name))  # type: ignore[misc]
+
+
+def side_by_side(b: Block) -> bool:
+    """Whether neighbouring outputs come from neighbouring inputs, so that lanes can hold outputs."""
+    space, reduce = space_of(b), [it.var for it in b.iters if it.kind == "reduce"]
+    walked = [ld for ld in operands(b) if ld.indices and (not reduce or any(moves(ld, r) for r in reduce))]
+    return bool(space) and any(space[-1] in variables(ld.indices[-1]) for ld in walked)
+
+
+def row_sketches(task: Task, start: Schedule) -> Iterator[Sketch]:
+    """Row by row, and, where there are several stages, each stage by itself."""
+    yield _rows(task, start, together=True)
+    if len(start.program.blocks) > 1:
+        yield _rows(task, start, together=False)
+
+
+def _rows(task: Task, start: Schedule, together: bool) -> Sketch:
+    s = Schedule(start.program)
+    last = list(s.program.blocks)[-1]
+    if together:
+        _gather(s, last)
+    for name in list(s.program.blocks):
+        _stage(s, task, name, inside=together and name != last and _is_inside(s, name, last))
+    for name in s.program.blocks:
+        s.annotate(name, "unroll_up_to", UNROLL)
+    knobs = [menu("vectors", [1, 2, 4, 8]), menu("chunk", [1, 4, 16]), menu("unroll", [1, 16, 64])]
+    return Sketch("rows" if together else "stages", _used(s, knobs), (), s.program)
+
+
+def _used(s: Schedule, knobs: list[Knob]) -> tuple[Knob, ...]:
+    names = {v.name for v in s.program.symbols}
+    return tuple(k for k in knobs if k.name in names)
+
+
+def _gather(s: Schedule, last: str) -> None:
+    """Everything else is computed inside the row loop of the last stage, a row at a time."""
+    b = s.program.blocks[last]
+    keep = len(space_of(b)) - (0 if b.reduces and not side_by_side(b) else 1)
+    if keep < 1:
+        return
+    row = s.loops(last)[keep - 1]
+    for name in reversed(list(s.program.blocks)[:-1]):
+        attempt(lambda name=name: s.compute_at(name, row))  # type: ignore[misc]
+
+
+def _is_inside(s: Schedule, name: str, last: str) -> bool:
+    return s.loops(name)[:1] == s.loops(last)[:1]
+
+
+def _stage(s: Schedule, task: Task, name: str, inside: bool) -> None:
+    """One stage: rows for the cores, in chunks; outputs, or parts of the sum, in lanes."""
+    b = s.program.blocks[name]
+    loops = s.loops(name)
+    own = loops[len(loops) - len(b.iters) :]
+    count = len(space_of(b))
+    width = VECTORS * task.target.lanes(s.program.buffers[b.store.buffer].dtype)
+    space, reduce = own[:count], own[count:]
+    if reduce and not side_by_side(b):
+        lane = _along(b, reduce)
+        if lane is not None:
+            outer, inner = s.split(lane, [None, width], tail=True)
+            rest = [r for r in reduce if r != lane]
+            if rest:
+                attempt(lambda: s.reorder(*rest, outer, inner))
+            attempt(lambda: s.vectorize(inner))
+    elif space:
+        outer, inner = s.split(space[-1], [None, width], tail=True)
+        if reduce:
+            s.reorder(outer, *reduce, inner)
+        s.vectorize(inner)
+        space = [*space[:-1], outer]
+    if not inside and space:
+        _divide(s, space, task.target.threads)
+
+
+def _along(b: Block, reduce: list[str]) -> str | None:
+    """The loop of the sum that walks along the last index of an operand."""
+    axes = [it.var for it in b.iters if it.kind == "reduce"]
+    for v, loop in zip(axes, reduce, strict=True):
+        if any(ld.indices and v in variables(ld.indices[-1]) for ld in operands(b)):
+            return loop
+    return None
+
+
+def _divide(s: Schedule, loops: list[str], threads: int) -> None:
+    """Chunks of rows for the cores."""
+    if threads < 2:
+        return
+    rows = loops[:-1] or loops
+    joined = rows[0]
+    if len(rows) > 1 and not attempt(lambda: rows.__setitem__(slice(None), [s.fuse(*rows)])):
+        rows = rows[:1]
+    joined = rows[0]
+    outer, _ = s.split(joined, [None, CHUNK], tail=True)
+    s.parallel(outer)

@@ -1,0 +1,338 @@
+"""Writing a program with task mappings: the body of a `for` over a mapping runs once, inside loops of the program.
+
+with Writer("scale") as p:
+    X, Y = p.input("X", (m, n)), p.output("Y", (m, n))
+    with p.cores(2) as core, p.lanes(16) as lane:
+        for i, j in (spatial(2, 1) * repeat(m // 2, n // 16) * spatial(1, 16)).on(core * 16 + lane):
+            Y[i, j] = X[i, j] * 2.0
+program = p.program()
+
+A repeat becomes loops, a spatial becomes arithmetic on the worker.  Cores share a parallel loop; lanes run in lock
+step, so their vectorised loop stands around each statement by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from searchlab.errors import IRError, SpaceError
+from searchlab.ir.bounds import Facts
+from searchlab.ir.expr import (
+    ZERO,
+    Const,
+    Expr,
+    Like,
+    Load,
+    Substitution,
+    Var,
+    all_of,
+    const,
+    index,
+    select,
+    variables,
+)
+from searchlab.ir.program import Block, Buffer, Iter, Loop, Program, Stmt, Store, seq
+from searchlab.ir.verify import verify
+from spaces.task_mapping.mapping import (
+    Atom,
+    Custom,
+    Index,
+    Projection,
+    Repeat,
+    Spatial,
+    TaskMapping,
+    by_rank,
+    origin,
+    product,
+)
+
+_writing: list[Writer] = []
+
+
+@dataclass(frozen=True)
+class Array:
+    """A buffer of the program that is being written: reading gives an expression, assigning makes a statement."""
+
+    writer: Writer
+    buffer: Buffer
+    init: Const | None = None
+
+    @property
+    def shape(self) -> tuple[Expr, ...]:
+        return self.buffer.shape
+
+    def __getitem__(self, key: Like | tuple[Like, ...]) -> Expr:
+        return Load(self.buffer.name, self._indices(key), self.buffer.dtype)
+
+    def get(self, *key: Like, default: float = 0) -> Expr:
+        """The element, or a default value outside of the array."""
+        at = self._indices(key)
+        inside = all_of(c for i, e in zip(at, self.shape, strict=True) for c in (i >= 0, i < e))
+        return select(inside, self[key], const(default, self.buffer.dtype))
+
+    def __setitem__(self, key: Like | tuple[Like, ...], value: Expr | float) -> None:
+        stored = value if isinstance(value, Expr) else const(value, self.buffer.dtype)
+        self.writer.store(self, self._indices(key), stored)
+
+    def _indices(self, key: Like | tuple[Like, ...]) -> Index:
+        keys = key if isinstance(key, tuple) else (key,)
+        if len(keys) != len(self.shape):
+            raise SpaceError(f"'{self.buffer.name}' has {len(self.shape)} dimensions, indexed with {len(keys)}")
+        return tuple(index(k) for k in keys)
+
+
+@dataclass
+class _Scope:
+    """What is open around the next statement: a loop, lanes, conditions, or tasks, with the statements so far."""
+
+    loop: Loop | None = None
+    lanes: Loop | None = None
+    condition: Expr | None = None
+    tasks: dict[Var, tuple[Expr, Expr]] = field(default_factory=dict)  # variable -> (binding, extent)
+    body: list[Stmt] = field(default_factory=list)
+
+
+class Writer:
+    """Collects one program; `with Writer(name) as p` makes it the one that mappings write to."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._buffers: dict[str, Buffer] = {}
+        self._inputs: list[str] = []
+        self._outputs: list[str] = []
+        self._scopes = [_Scope()]
+        self._names: set[str] = set()
+        self._stored: set[str] = set()
+
+    def __enter__(self) -> Writer:
+        _writing.append(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _writing.remove(self)
+
+    # --- arrays -------------------------------------------------------------------------------------------------------
+
+    def input(self, name: str, shape: Sequence[Like], dtype: str = "float32") -> Array:
+        """An array that the caller passes in."""
+        self._inputs.append(name)
+        return self._array(name, shape, dtype, "global", None)
+
+    def output(self, name: str, shape: Sequence[Like], dtype: str = "float32", init: float | None = None) -> Array:
+        """An array that the program fills; with `init`, what `+=` adds to begins with that value."""
+        self._outputs.append(name)
+        return self._array(name, shape, dtype, "global", init)
+
+    def local(self, name: str, shape: Sequence[Like], dtype: str = "float32", init: float | None = None) -> Array:
+        """An array of the program itself, such as a packed panel; it lives where it is used, as small as can be."""
+        return self._array(name, shape, dtype, "local", init)
+
+    def _array(self, name: str, shape: Sequence[Like], dtype: str, scope: str, init: float | None) -> Array:
+        if name in self._buffers or not name.isidentifier():
+            raise SpaceError(f"{self.name}: '{name}' is no free name for an array")
+        self._buffers[name] = Buffer(name, tuple(index(e) for e in shape), dtype, scope)
+        return Array(self, self._buffers[name], None if init is None else const(init, dtype))
+
+    # --- workers and conditions ---------------------------------------------------------------------------------------
+
+    @contextmanager
+    def cores(self, count: Like, name: str = "core") -> Iterator[Expr]:
+        """Workers that share a parallel loop; the number of each."""
+        with self._loop(Var(self._fresh(name)), index(count), "parallel") as worker:
+            yield worker
+
+    @contextmanager
+    def lanes(self, count: Like, name: str = "lane") -> Iterator[Expr]:
+        """Workers that are the lanes of vectors: all of them run a statement before any of them runs the next."""
+        var = Var(self._fresh(name))
+        with self._open(_Scope(lanes=Loop(var, index(count), Store("", (), ZERO), "vectorized"))):
+            yield var
+
+    @contextmanager
+    def when(self, *conditions: Expr) -> Iterator[None]:
+        """Statements inside run only where the conditions hold."""
+        with self._open(_Scope(condition=all_of(conditions))):
+            yield
+
+    @contextmanager
+    def _loop(self, var: Var, extent: Expr, kind: str) -> Iterator[Var]:
+        with self._open(_Scope(loop=Loop(var, extent, Store("", (), ZERO), kind))):
+            yield var
+
+    @contextmanager
+    def _open(self, scope: _Scope) -> Iterator[None]:
+        self._scopes.append(scope)
+        yield
+        if self._scopes.pop() is not scope:
+            raise SpaceError(f"{self.name}: a loop was left by something else than the end of its body")
+        if not scope.body:
+            return
+        body = seq(*scope.body)
+        if scope.loop is not None:
+            body = Loop(scope.loop.var, scope.loop.extent, body, scope.loop.kind)
+        self._scopes[-1].body.append(body)
+
+    def _fresh(self, wanted: str) -> str:
+        name, number = wanted, 1
+        while name in self._names or name in self._buffers:
+            number += 1
+            name = f"{wanted}{number}"
+        self._names.add(name)
+        return name
+
+    @property
+    def facts(self) -> Facts:
+        """What is known where the next statement goes."""
+        loops = [x for s in self._scopes for x in (s.loop, s.lanes) if x is not None]
+        tasks = {v: extent for s in self._scopes for v, (_, extent) in s.tasks.items()}
+        return Facts({**{lp.var: lp.extent for lp in loops}, **tasks})
+
+    # --- statements ---------------------------------------------------------------------------------------------------
+
+    def store(self, array: Array, indices: Index, value: Expr) -> None:
+        """A statement: a block whose iteration variables are those of the loops and tasks that it uses."""
+        name = array.buffer.name
+        own = Load(name, indices, array.buffer.dtype)
+        adds = own in value.children()
+        if adds and array.init is None and name not in self._stored:
+            raise SpaceError(
+                f"{self.name}: '{name}' is added to before it is set; store to it first or give it an init"
+            )
+        self._stored.add(name)
+        lanes = [s.lanes for s in self._scopes if s.lanes is not None]
+        rename: dict[Var, Expr] = {lp.var: Var(self._fresh(lp.name)) for lp in lanes}
+        init = Store(name, indices, array.init) if adds and array.init is not None else None
+        body: Stmt = self._block(Store(name, indices, value), init, Substitution(rename))
+        for lp in reversed(lanes):
+            var = rename[lp.var]
+            assert isinstance(var, Var)
+            body = Loop(var, lp.extent, body, lp.kind)
+        self._scopes[-1].body.append(body)
+
+    def _block(self, store: Store, init: Store | None, lane: Substitution) -> Block:
+        facts = self.facts
+        tasks = {v: t for s in self._scopes for v, t in s.tasks.items()}
+        loops = {x.var: (x.var, x.extent) for s in self._scopes for x in (s.loop, s.lanes) if x is not None}
+        resolve = Substitution({v: binding for v, (binding, _) in tasks.items()})
+        guards = [resolve(s.condition) for s in self._scopes if s.condition is not None]
+        space = {v for i in store.indices for v in variables(resolve(i))}
+        used = {v for e in (*store.indices, store.value) for v in variables(e)}
+        bounds = [b < e for v, (b, e) in tasks.items() if v in used and not facts.proves(b < e)]
+        if init is not None:  # a task that moves in space and in the sum at once is taken apart into its loops
+            mixed = {v: tasks[v][0] for v in used & tasks.keys() if _is_mixed(tasks[v][0], space)}
+            store, init = _put(store, Substitution(mixed)), _put(init, Substitution(mixed))
+            used = (used - mixed.keys()) | {v for b in mixed.values() for v in variables(b)}
+        iters, bindings = [], []
+        inner: dict[Var, Expr] = {}
+        for v, (binding, extent) in {**loops, **tasks}.items():
+            if v not in used:
+                continue
+            bound = v if v in tasks else Var(self._fresh(f"v{v.name}"))
+            inner[v] = bound
+            summed = init is not None and bool(_iterations(binding)) and not _iterations(binding) & space
+            iters.append(Iter(bound, extent, "reduce" if summed else "space"))
+            bindings.append(lane(binding))
+        put, name = Substitution(inner), self._fresh(f"{store.buffer}_{len(self._names)}")
+        predicate = lane(facts.simplify(all_of([*bounds, *guards])))
+        start = None if init is None else _put(init, put)
+        return Block(name, tuple(iters), tuple(bindings), _put(store, put), start, predicate)
+
+    # --- loops of mappings --------------------------------------------------------------------------------------------
+
+    def tasks(self, mapping: TaskMapping, worker: Expr, inside: Index, bound: Index) -> Iterator[tuple[Var, ...]]:
+        """Opens the loops of a mapping around what happens until the next step of the iterator."""
+        for found in self._atoms(mapping.atoms, worker):
+            scope = _Scope()
+            names = tuple(Var(self._fresh(f"t{d}")) for d in range(mapping.rank))
+            outer = Substitution({v: b for s in self._scopes for v, (b, _) in s.tasks.items()})
+            for var, o, extent, t, limit in zip(names, inside, mapping.task_shape, found, bound, strict=True):
+                scope.tasks[var] = self.facts.simplify(outer(o * extent + t)), limit
+            with self._open(scope):
+                yield names
+
+    def _atoms(self, atoms: Sequence[Atom], worker: Expr) -> Iterator[Index]:
+        if not atoms:
+            yield ()
+            return
+        first, rest = atoms[0], atoms[1:]
+        workers = product(a.workers for a in rest)
+        scale = tuple(product(a.shape[d] for a in rest) for d in range(len(first.shape)))
+        facts = self.facts
+        for outer in self._atom(first, facts.simplify(worker // workers)):
+            if not rest:
+                yield outer
+                continue
+            for inner in self._atoms(rest, facts.simplify(worker % workers)):
+                yield tuple(o * s + i for o, s, i in zip(outer, scale, inner, strict=True))
+
+    def _atom(self, atom: Atom, worker: Expr) -> Iterator[Index]:
+        if isinstance(atom, Spatial):
+            yield tuple(map(self.facts.simplify, atom.place(worker)))
+        elif isinstance(atom, Custom):
+            yield from atom.listed(worker)
+        elif isinstance(atom, Projection):
+            for task in self._atoms(atom.inner.atoms, worker):
+                yield tuple(ZERO if d in atom.dims else i for d, i in enumerate(task))
+        elif isinstance(atom, Repeat):
+            yield from self._repeat(atom, by_rank(atom.ranks), {})
+
+    def _repeat(self, atom: Repeat, order: list[int], place: dict[int, Expr]) -> Iterator[Index]:
+        left = [d for d in order if d not in place]
+        if not left:
+            yield tuple(place[d] for d in range(len(order)))
+        elif atom.shape[left[0]] == Const(1):
+            yield from self._repeat(atom, order, {**place, left[0]: ZERO})
+        else:
+            var = Var(self._fresh("r"))
+            with self._loop(var, atom.shape[left[0]], atom.kind):
+                yield from self._repeat(atom, order, {**place, left[0]: var})
+
+    # --- the program --------------------------------------------------------------------------------------------------
+
+    def program(self) -> Program:
+        """The program as written."""
+        if len(self._scopes) != 1:
+            raise SpaceError(f"{self.name}: the program is asked for inside one of its loops")
+        if not self._scopes[0].body:
+            raise SpaceError(f"{self.name}: nothing was stored")
+        program = Program(
+            self.name, tuple(self._inputs), tuple(self._outputs), dict(self._buffers), seq(*self._scopes[0].body)
+        )
+        try:
+            verify(program)
+        except IRError as e:
+            raise SpaceError(str(e)) from e
+        return program
+
+
+def _iterations(e: Expr) -> set[Var]:
+    return {v for v in variables(e) if v.role == "iter"}
+
+
+def _is_mixed(binding: Expr, space: set[Var]) -> bool:
+    found = _iterations(binding)
+    return bool(found & space) and not found <= space
+
+
+def _put(s: Store, put: Substitution) -> Store:
+    return Store(s.buffer, tuple(put(i) for i in s.indices), put(s.value))
+
+
+def open_tasks(
+    mapping: TaskMapping, worker: Like, inside: Sequence[Like] | None, bound: Sequence[Like] | None
+) -> Iterator[tuple[Var, ...]]:
+    """The loops of a mapping in the program that is being written."""
+    if not _writing:
+        raise SpaceError("on(worker) writes a program: use it inside `with Writer(name)`")
+    outer = origin(mapping.rank) if inside is None else tuple(index(i) for i in inside)
+    limit = bound
+    if limit is None:
+        limit = mapping.task_shape if inside is None else None
+    if limit is None:
+        raise SpaceError("on(worker, inside=...) needs the bound of the whole task")
+    for what, given in (("inside", outer), ("bound", limit)):
+        if len(given) != mapping.rank:
+            raise SpaceError(f"on(worker): {what} has {len(given)} numbers for a mapping of rank {mapping.rank}")
+    return _writing[-1].tasks(mapping, index(worker), outer, tuple(index(e) for e in limit))
