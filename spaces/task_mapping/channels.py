@@ -42,7 +42,7 @@ def _channels(p: Product, ahead: bool) -> Sketch:
         outer[band], middle[band] = ceildiv(whole[band], BAND), BAND
     ranks = [d for d in range(rank) if d not in (band, i)]
     order = [*ranks, *([band] if band is not None else []), i]
-    inner: dict[int, Like] = {d: whole[d] for d in sums} | {sums[0]: DEPTH}
+    inner: dict[int, Like] = {**{d: whole[d] for d in sums}, sums[0]: DEPTH}
     mapping = spatial(*extents(rank, outer), ranks=_last(rank, j))
     mapping = mapping * repeat(*extents(rank, {sums[0]: ceildiv(whole[sums[0]], DEPTH)}))
     mapping = mapping * repeat(*extents(rank, middle), ranks=[order.index(d) for d in range(rank)])
