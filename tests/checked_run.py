@@ -14,7 +14,7 @@ from searchlab.codegen.kernel import pack
 from searchlab.codegen.lower import Lowered
 from searchlab.ir.expr import FLOATS, And, Binary, Call, Cast, Compare, Const, Expr, Load, Poly, Select, Var
 from searchlab.ir.interpret import _FUNCTIONS
-from searchlab.ir.program import Alloc, If, Loop, Program, Seq, Stmt, Store
+from searchlab.ir.program import Alloc, If, Loop, Prefetch, Program, Seq, Stmt, Store
 
 _COMPARE = {"lt": "<", "le": "<=", "eq": "==", "ne": "!="}
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%"}
@@ -148,6 +148,8 @@ def _stmt(s: Stmt, indent: str) -> str:
     deeper = indent + "  "
     if isinstance(s, Store):
         return f"{indent}{_name(s.buffer)}[{_indices(s.indices)}] = {_expr(s.value)}\n"
+    if isinstance(s, Prefetch):
+        return f"{indent}pass\n"
     if isinstance(s, Seq):
         return "".join(_stmt(p, indent) for p in s.body) or f"{indent}pass\n"
     if isinstance(s, Loop):

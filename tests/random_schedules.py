@@ -9,7 +9,7 @@ import numpy as np
 
 from searchlab.errors import ScheduleError
 from searchlab.ir.expr import Expr, Var, value_of
-from searchlab.ir.program import Block, Loop, Program, Stmt, children
+from searchlab.ir.program import LOOP_KINDS, Block, Loop, Program, Stmt, children, read
 from searchlab.schedule import PRIMITIVES, loops_around
 from searchlab.schedule.core import is_leaf
 
@@ -231,6 +231,20 @@ def _pad(program: Program, rng: np.random.Generator) -> Proposal:
     return (b.name, tuple((n, int(rng.integers(2, 9))) for n in chosen)), {}
 
 
+def _choose_kind(program: Program, rng: np.random.Generator) -> Proposal:
+    name = _loop(program, rng)
+    kinds = [str(k) for k in rng.permutation(LOOP_KINDS)[: int(rng.integers(1, len(LOOP_KINDS) + 1))]]
+    return ((name, kinds, int(rng.integers(len(kinds)))), {}) if name else None
+
+
+def _prefetch(program: Program, rng: np.random.Generator) -> Proposal:
+    b = _leaf(program, rng)
+    nest = loops_around(program, b.name) if b else []
+    if not b or not nest:
+        return None
+    return (b.name, _pick(rng, read(b) or b.name), _pick(rng, nest).name, int(rng.integers(4))), {}
+
+
 def _annotate(program: Program, rng: np.random.Generator) -> Proposal:
     b = _leaf(program, rng)
     return ((b.name, "unroll_up_to", int(_pick(rng, (4, 16, 40)))), {}) if b else None
@@ -255,4 +269,6 @@ PROPOSALS: dict[str, tuple[float, Callable[[Program, np.random.Generator], Propo
     "pad": (1.5, _pad),
     "blockize": (1, _one_loop),
     "annotate": (1, _annotate),
+    "choose_kind": (1, _choose_kind),
+    "prefetch": (1.5, _prefetch),
 }

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from searchlab.errors import BuildError
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import TRUE, Expr, Substitution, all_of, value_of
-from searchlab.ir.program import Block, If, Loop, Program, Seq, Stmt, Store, seq
+from searchlab.ir.expr import TRUE, Expr, Substitution, Var, all_of, loads, value_of, variables
+from searchlab.ir.program import Ahead, Block, If, Loop, Prefetch, Program, Seq, Stmt, Store, seq
+
+FARTHEST = 1 << 31  # iterations; an address further away than that could not be computed safely
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,54 +21,91 @@ class Update(Store):
 
 
 def flatten(program: Program) -> Stmt:
-    """The program's body without blocks, with `unroll_up_to` notes carried out."""
-    return _Flattener(program).visit(program.body, Substitution({}), program.facts)
+    """The program's body without blocks, with the notes `unroll_up_to` and `prefetch` carried out."""
+    return _Flattener().visit(program.body, Substitution({}), program.facts, ())
 
 
 @dataclass(frozen=True)
 class _Flattener:
-    program: Program
+    before: dict[Var, list[Stmt]] = field(default_factory=dict)  # what goes before a loop that is being written
 
-    def visit(self, s: Stmt, put: Substitution, facts: Facts) -> Stmt:
+    def visit(self, s: Stmt, put: Substitution, facts: Facts, around: tuple[Loop, ...]) -> Stmt:
         if isinstance(s, Seq):
-            return seq(*(self.visit(p, put, facts) for p in s.body))
+            return seq(*(self.visit(p, put, facts, around) for p in s.body))
         if isinstance(s, Loop):
-            body = self.visit(s.body, put, facts)
-            kind = "unrolled" if s.kind == "serial" and self._fits(s) else s.kind
-            return replace(s, extent=put(s.extent), body=body, kind=kind, annotations=())
+            kind = "unrolled" if s.kind == "serial" and _fits(s) else s.kind
+            loop = replace(s, extent=put(s.extent), kind=kind, annotations=())
+            body = self.visit(s.body, put, facts, (*around, loop))
+            return seq(*self.before.pop(s.var, ()), replace(loop, body=body))
         if isinstance(s, Block):
-            return self.block(s, put, facts)
+            return self.block(s, put, facts, around)
         assert isinstance(s, Store)
         return self.store(s, put, facts)
 
-    def block(self, b: Block, put: Substitution, facts: Facts) -> Stmt:
+    def block(self, b: Block, put: Substitution, facts: Facts, around: tuple[Loop, ...]) -> Stmt:
         bound = {it.var: facts.simplify(put(e)) for it, e in zip(b.iters, b.bindings, strict=True)}
         inner = Substitution({**put.mapping, **bound})
         condition = facts.simplify(put(b.predicate))
         if not isinstance(b.body, Store):
-            body = self.visit(b.body, inner, facts)
+            body = self.visit(b.body, inner, facts, around)
             return body if condition == TRUE else If(condition, body)
         store = self.store(b.body, inner, facts)
+        here = [p for note in b.ahead for p in self.prefetch(note, store.value, facts, around)]
         if b.init is not None:
             init = self.store(b.init, inner, facts)
             first = all_of(bound[it.var].equals(0) for it in b.iters if it.kind == "reduce")
             store = Update(store.buffer, store.indices, store.value, init.value, facts.simplify(first))
-        return store if condition == TRUE else If(condition, store)
+        whole = seq(*here, store)
+        return whole if condition == TRUE else If(condition, whole)
 
     def store(self, s: Store, put: Substitution, facts: Facts) -> Store:
         return Store(s.buffer, tuple(facts.simplify(put(i)) for i in s.indices), facts.simplify(put(s.value)))
 
-    def _fits(self, loop: Loop) -> bool:
-        """Whether a block's `unroll_up_to` covers this loop: it and the loops inside it multiply to at most that."""
-        product, s = 1, loop
-        while True:
-            extent = value_of(s.extent)
-            if extent is None:
-                return False
-            product *= extent
-            if isinstance(s.body, Loop):
-                s = s.body
-                continue
-            notes = dict(s.body.annotations) if isinstance(s.body, Block) else {}
-            limit = notes.get("unroll_up_to", 0)
-            return product <= (value_of(limit) or 0 if isinstance(limit, Expr) else int(limit))
+    # --- prefetching --------------------------------------------------------------------------------------------------
+
+    def prefetch(self, note: Ahead, value: Expr, facts: Facts, around: tuple[Loop, ...]) -> list[Stmt]:
+        """The prefetches that go next to the store; others wait in `before` for the loop they go before."""
+        at = next(n for n, lp in enumerate(around) if lp.name == note.loop)
+        distance, extent = value_of(note.distance), value_of(around[at].extent)
+        if distance is None:
+            raise BuildError(f"'{note.buffer}' is prefetched {note.distance} iterations ahead, which is no number")
+        if distance >= (FARTHEST if extent is None else extent):
+            return []
+        ahead = Substitution({around[at].var: around[at].var + distance})
+        here: list[Stmt] = []
+        for indices in dict.fromkeys(ld.indices for ld in loads(value) if ld.buffer == note.buffer):
+            far = Prefetch(note.buffer, tuple(facts.simplify(ahead(i)) for i in indices))
+            here += self.place(far, around[at + 1 :])
+        return here
+
+    def place(self, s: Prefetch, inside: tuple[Loop, ...]) -> list[Stmt]:
+        """Serial loops that do not move the access only repeat it; loops of the tile that do not are left out."""
+        moving = {v for i in s.indices for v in variables(i)}
+        start = len(inside)
+        while start and inside[start - 1].kind in ("unrolled", "vectorized"):
+            start -= 1
+        last = all_of(lp.extent - 1 <= lp.var for lp in inside[:start] if lp.var not in moving)
+        nest: Stmt = s if last == TRUE else If(last, s)
+        stop = next((n for n in range(start, len(inside)) if inside[n].var not in moving), None)
+        if stop is None:
+            return [nest]
+        for lp in reversed([lp for lp in inside[stop:] if lp.var in moving]):
+            nest = replace(lp, body=nest)
+        self.before.setdefault(inside[stop].var, []).append(nest)
+        return []
+
+
+def _fits(loop: Loop) -> bool:
+    """Whether a block's `unroll_up_to` covers this loop: it and the loops inside it multiply to at most that."""
+    product, s = 1, loop
+    while True:
+        extent = value_of(s.extent)
+        if extent is None:
+            return False
+        product *= extent
+        if isinstance(s.body, Loop):
+            s = s.body
+            continue
+        notes = dict(s.body.annotations) if isinstance(s.body, Block) else {}
+        limit = notes.get("unroll_up_to", 0)
+        return product <= (value_of(limit) or 0 if isinstance(limit, Expr) else int(limit))

@@ -32,7 +32,7 @@ from searchlab.ir.expr import (
     variables,
     walk,
 )
-from searchlab.ir.program import Alloc, Buffer, If, Loop, Seq, Stmt, Store, children
+from searchlab.ir.program import Alloc, Buffer, If, Loop, Prefetch, Seq, Stmt, Store, children
 from searchlab.targets import Target
 
 STACK = 16 * 1024  # larger buffers go to scratch memory
@@ -133,6 +133,8 @@ class _Body:
     def statement(self, s: Stmt) -> None:
         if isinstance(s, Store):
             self.w.store(s.buffer, s.indices, s.value)
+        elif isinstance(s, Prefetch):
+            self.w.prefetch(s.buffer, s.indices)
         elif isinstance(s, Seq):
             for p in s.body:
                 self.statement(p)
@@ -194,7 +196,9 @@ class _Body:
 
     def _joined(self, s: Loop, width: int, full: int) -> bool:
         """x = x <op> term over several registers: these are combined first, and their lanes joined once."""
-        store = s.body
+        *others, store = s.body.body if isinstance(s.body, Seq) else (s.body,)
+        if not all(isinstance(x, Prefetch) for x in others):
+            return False
         if not isinstance(store, Store) or full > MOST_JOINED or any(s.var in variables(i) for i in store.indices):
             return False
         found = as_sum(store, (store,))
@@ -203,6 +207,8 @@ class _Body:
         terms = []
         for n in range(full):
             self.f.env[s.var] = Linear(n * width)
+            for x in others:
+                self.statement(x)
             terms.append(self.w.spread(self.w.write(found.term), dtype, width))
         type_ = self.w.type(dtype, width)
         while len(terms) > 1:

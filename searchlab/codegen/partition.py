@@ -33,7 +33,7 @@ from searchlab.ir.expr import (
     variables,
     walk,
 )
-from searchlab.ir.program import Alloc, If, Loop, Seq, Stmt, Store, children, seq
+from searchlab.ir.program import Alloc, If, Loop, Prefetch, Seq, Stmt, Store, children, seq
 
 # the most copies of innermost statements a cut may lead to; beyond it conditions stay, and compile time stays bounded
 LIMIT = 3000
@@ -71,6 +71,8 @@ def _visit(s: Stmt, facts: Facts) -> Stmt | None:
         return None if body is None else replace(s, body=body)
     if isinstance(s, Loop):
         return _loop(s, facts)
+    if isinstance(s, Prefetch):
+        return s
     assert isinstance(s, Store)
     return map_plain(s, facts.simplify) if any(True for _ in _own_conditions(s)) else s
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from searchlab.codegen.flatten import Update
 from searchlab.ir.expr import Expr, Load, loads, transform
-from searchlab.ir.program import Alloc, If, Loop, Seq, Stmt, Store, children
+from searchlab.ir.program import Alloc, If, Loop, Prefetch, Seq, Stmt, Store, children
 
 Indices = tuple[Expr, ...]
 
@@ -18,6 +18,8 @@ def own_expressions(s: Stmt) -> tuple[Expr, ...]:
         return (*s.indices, s.value, s.init, s.first)
     if isinstance(s, Store):
         return (*s.indices, s.value)
+    if isinstance(s, Prefetch):
+        return s.indices
     if isinstance(s, Loop):
         return (s.extent,)
     if isinstance(s, If):
@@ -51,6 +53,8 @@ def map_plain(s: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
         return Update(s.buffer, tuple(map(f, s.indices)), f(s.value), f(s.init), f(s.first))
     if isinstance(s, Store):
         return Store(s.buffer, tuple(map(f, s.indices)), f(s.value))
+    if isinstance(s, Prefetch):
+        return replace(s, indices=tuple(map(f, s.indices)))
     if isinstance(s, Seq):
         return Seq(tuple(map_plain(p, f) for p in s.body))
     body = map_plain(s.body, f)
@@ -69,7 +73,7 @@ def map_access(s: Stmt, buffer: str, f: Callable[[Indices], Indices]) -> Stmt:
         return Load(buffer, f(e.indices), e.type) if isinstance(e, Load) and e.buffer == buffer else None
 
     def store(x: Stmt) -> Stmt:
-        if isinstance(x, Store):
+        if isinstance(x, (Store, Prefetch)):
             return replace(x, indices=f(x.indices)) if x.buffer == buffer else x
         if isinstance(x, Seq):
             return Seq(tuple(map(store, x.body)))

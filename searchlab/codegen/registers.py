@@ -31,7 +31,7 @@ from searchlab.ir.expr import (
     value_of,
     variables,
 )
-from searchlab.ir.program import Alloc, Buffer, If, Loop, Seq, Stmt, Store, children, seq
+from searchlab.ir.program import Alloc, Buffer, If, Loop, Prefetch, Seq, Stmt, Store, children, seq
 from searchlab.targets import Target
 
 REGISTER = "register"
@@ -46,7 +46,7 @@ def place_reductions(body: Stmt, target: Target) -> Stmt:
 
 def _lift(s: Stmt) -> Stmt:
     """Conditions that a loop does not change are asked once, around it."""
-    if isinstance(s, Store):
+    if isinstance(s, (Store, Prefetch)):
         return s
     if isinstance(s, Seq):
         return Seq(tuple(map(_lift, s.body)))
@@ -99,7 +99,7 @@ class _Placer:
             return seq(*(self.visit(p, path, facts) for p in s.body))
         if isinstance(s, Update):
             return in_place(s, facts)
-        if isinstance(s, Store):
+        if isinstance(s, (Store, Prefetch)):
             return s
         return replace(s, body=self.visit(s.body, (*path, s), facts))
 
@@ -309,7 +309,7 @@ def _replace_store(s: Stmt, old: Store, new: Store) -> Stmt:
         return new
     if isinstance(s, Seq):
         return Seq(tuple(_replace_store(p, old, new) for p in s.body))
-    if isinstance(s, Store):
+    if isinstance(s, (Store, Prefetch)):
         return s
     return replace(s, body=_replace_store(s.body, old, new))
 

@@ -169,17 +169,16 @@ class Function:
             total = term if not total else self.hoist(f"add nsw i64 {total}, {term}", total, term)
         return total if not form.const else self.hoist(f"add nsw i64 {total}, {form.const}", total)
 
-    def pointer(self, base: str, dtype: str, form: Linear) -> str:
-        """The address of an element: outer loops' terms first, so that each loop adds only its own."""
-        element = TYPES[dtype]
+    def pointer(self, base: str, dtype: str, form: Linear, *, inside: bool = True) -> str:
+        """The address of an element: outer loops' terms first, so that each loop adds only its own.
+
+        An address that may lie outside its buffer must say so, or it would have no value at all.
+        """
+        step = f"getelementptr {'inbounds ' if inside else ''}{TYPES[dtype]}"
         for name, c in self._by_depth(form.terms):
             term = name if c == 1 else self.hoist(f"mul nsw i64 {name}, {c}", name)
-            base = self.hoist(f"getelementptr inbounds {element}, ptr {base}, i64 {term}", base, term)
-        return (
-            base
-            if not form.const
-            else self.hoist(f"getelementptr inbounds {element}, ptr {base}, i64 {form.const}", base)
-        )
+            base = self.hoist(f"{step}, ptr {base}, i64 {term}", base, term)
+        return base if not form.const else self.hoist(f"{step}, ptr {base}, i64 {form.const}", base)
 
     def _by_depth(self, terms: tuple[tuple[str, int], ...]) -> list[tuple[str, int]]:
         return sorted(terms, key=lambda t: (self.depth.get(t[0], 0), t[0])) if len(terms) > 1 else list(terms)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from searchlab.codegen.plain import map_access, map_plain, own_accesses, own_expressions
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import ZERO, Binary, Expr, Load, Var, compare, transform, value_of, variables, walk
-from searchlab.ir.program import Alloc, Buffer, If, Loop, Program, Seq, Stmt, Store, children
+from searchlab.ir.program import Alloc, Buffer, If, Loop, Prefetch, Program, Seq, Stmt, Store, children
 
 Path = tuple[Stmt, ...]
 
@@ -36,6 +36,8 @@ def _join(s: Stmt, buffers: dict[str, Buffer], facts: Facts) -> Stmt:
             assert isinstance(s, Store)
             return replace(s, indices=_flat(buffers[s.buffer], s.indices, facts))
         return s
+    if isinstance(s, Prefetch):
+        return replace(s, indices=_flat(buffers[s.buffer], s.indices, facts))
     if isinstance(s, Seq):
         return Seq(tuple(_join(p, buffers, facts) for p in s.body))
     if isinstance(s, Alloc):

@@ -32,6 +32,7 @@ from searchlab.ir.expr import (
 from searchlab.ir.program import Buffer
 
 FLAGS = "contract nsz"
+LINE = 64  # bytes of a cache line
 _FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _FLOAT_TESTS = {"lt": "olt", "le": "ole", "eq": "oeq", "ne": "une"}
 
@@ -347,6 +348,30 @@ class Writer:
         address = self.f.pointer(place.pointer, dtype, form)
         self.f.line(f"store {self.type(dtype, n)} {text}, ptr {address}, align {self.align(place, form, n)}")
         self._forget(buffer)
+
+    def prefetch(self, buffer: str, indices: tuple[Expr, ...]) -> None:
+        """Asks for the cache lines of an element, or of those in all lanes, each once in straight-line code."""
+        place = self.places.get(buffer)
+        if place is None:
+            return  # the buffer is made anew inside the loops that follow
+        offset, lanes = self.offset(buffer, indices), self.lanes
+        if lanes is None or lanes.var not in variables(offset):
+            self._prefetch_line(place, self.f.linear(offset))
+            return
+        stride, at = self.stride(offset), self.f.env[lanes.var]
+        step = 1 if stride is None else max(1, LINE // (abs(stride) * BYTES[place.buffer.dtype]))
+        for lane in range(0, lanes.count, step):
+            self.f.env[lanes.var] = Linear(at.const + lane, at.terms)
+            self._prefetch_line(place, self.f.linear(offset))
+        self.f.env[lanes.var] = at
+
+    def _prefetch_line(self, place: Place, form: Linear) -> None:
+        dtype = place.buffer.dtype
+        key = (" prefetch", place.pointer, form.terms, form.const * BYTES[dtype] // LINE)
+        if key not in self.f.loaded:
+            address = self.f.loaded[key] = self.f.pointer(place.pointer, dtype, form, inside=False)
+            self.f.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+            self.f.line(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 3, i32 1)")  # to read, and to keep
 
     def _forget(self, buffer: str) -> None:
         self.f.loaded = {k: v for k, v in self.f.loaded.items() if k[0] != buffer}  # type: ignore[index]

@@ -30,7 +30,7 @@ from searchlab.ir.expr import (
     Var,
     all_of,
 )
-from searchlab.ir.program import Alloc, Block, If, Loop, Program, Seq, Stmt, Store
+from searchlab.ir.program import Alloc, Block, If, Loop, Prefetch, Program, Seq, Stmt, Store
 
 Array = npt.NDArray[Any]
 _COMPARE = {"lt": "<", "le": "<=", "eq": "==", "ne": "!="}
@@ -87,6 +87,8 @@ def _stmt(s: Stmt, indent: str) -> str:
     deeper = indent + "  "
     if isinstance(s, Store):
         return f"{indent}{s.buffer}[{_indices(s.indices)}] = {_expr(s.value)}\n"
+    if isinstance(s, Prefetch):
+        return f"{indent}pass\n"
     if isinstance(s, Seq):
         return "".join(_stmt(p, indent) for p in s.body)
     if isinstance(s, Loop):

@@ -18,7 +18,7 @@ from searchlab.ir.expr import (
     Select,
     Var,
 )
-from searchlab.ir.program import Alloc, Block, Buffer, If, Loop, Program, Seq, Stmt, Store
+from searchlab.ir.program import Alloc, Block, Buffer, If, Loop, Prefetch, Program, Seq, Stmt, Store
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%"}
 _LEVEL = {"add": 1, "sub": 1, "mul": 2, "div": 2, "floordiv": 2, "mod": 2}
@@ -106,6 +106,8 @@ def stmt_lines(s: Stmt, indent: str = "") -> Iterator[str]:
     deeper = indent + "  "
     if isinstance(s, Store):
         yield f"{indent}{s.buffer}[{', '.join(map(expr_text, s.indices))}] = {expr_text(s.value)}"
+    elif isinstance(s, Prefetch):
+        yield f"{indent}prefetch {s.buffer}[{', '.join(map(expr_text, s.indices))}]"
     elif isinstance(s, Seq):
         for part in s.body:
             yield from stmt_lines(part, indent)

@@ -51,6 +51,26 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
+class Prefetch:
+    """Brings the cache line of an element near, which need not exist (only in lowered programs)."""
+
+    buffer: str
+    indices: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """A block's note that it prefetches what it will read of a buffer some iterations of a loop later."""
+
+    buffer: str
+    loop: str
+    distance: Expr
+
+    def __str__(self) -> str:
+        return f"{self.buffer}({self.loop} + {self.distance})"
+
+
+@dataclass(frozen=True, slots=True)
 class Seq:
     """Statements in order."""
 
@@ -91,6 +111,11 @@ class Block:
     annotations: tuple[tuple[str, Any], ...] = ()
 
     @property
+    def ahead(self) -> tuple[Ahead, ...]:
+        """What it prefetches."""
+        return tuple(note for _, note in self.annotations if isinstance(note, Ahead))
+
+    @property
     def reduces(self) -> bool:
         return any(it.kind == "reduce" for it in self.iters)
 
@@ -118,7 +143,7 @@ class Alloc:
     body: Stmt
 
 
-Stmt = Store | Seq | Loop | Block | If | Alloc
+Stmt = Store | Prefetch | Seq | Loop | Block | If | Alloc
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +200,8 @@ class Program:
         found = set(self.measures)
         for s in statements(self.body):
             for _, note in getattr(s, "annotations", ()):
-                found |= variables(note) if isinstance(note, Expr) else frozenset()
+                value = note.distance if isinstance(note, Ahead) else note
+                found |= variables(value) if isinstance(value, Expr) else frozenset()
         return tuple(sorted((v for v in found if v.role != "iter"), key=lambda v: v.name))
 
     @cached_property
@@ -223,7 +249,7 @@ def children(s: Stmt) -> tuple[Stmt, ...]:
     """The statements directly inside."""
     if isinstance(s, Seq):
         return s.body
-    return () if isinstance(s, Store) else (s.body,)
+    return () if isinstance(s, (Store, Prefetch)) else (s.body,)
 
 
 def own_expressions(s: Stmt) -> Iterator[Expr]:
@@ -231,6 +257,8 @@ def own_expressions(s: Stmt) -> Iterator[Expr]:
     if isinstance(s, Store):
         yield from s.indices
         yield s.value
+    elif isinstance(s, Prefetch):
+        yield from s.indices
     elif isinstance(s, Loop):
         yield s.extent
     elif isinstance(s, If):
@@ -286,7 +314,7 @@ def seq(*parts: Stmt) -> Stmt:
 
 def map_children(s: Stmt, f: Callable[[Stmt], Stmt | None]) -> Stmt | None:
     """The statement with `f` applied to the ones directly inside; a None removes it, and what becomes empty."""
-    if isinstance(s, Store):
+    if isinstance(s, (Store, Prefetch)):
         return s
     if isinstance(s, Seq):
         parts = [p for p in (f(x) for x in s.body) if p is not None]
@@ -301,6 +329,8 @@ def map_expressions(s: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
     """The statement with `f` applied to every whole expression in it (indices, values, extents, bindings)."""
     if isinstance(s, Store):
         return Store(s.buffer, tuple(f(i) for i in s.indices), f(s.value))
+    if isinstance(s, Prefetch):
+        return replace(s, indices=tuple(f(i) for i in s.indices))
     if isinstance(s, Seq):
         return Seq(tuple(map_expressions(p, f) for p in s.body))
     body = map_expressions(s.body, f)

@@ -68,10 +68,18 @@ def _put_annotations(s: Stmt, put: Substitution) -> Stmt:
     new = _program.map_children(s, lambda child: _put_annotations(child, put))
     assert new is not None
     if isinstance(new, (_program.Loop, _program.Block)) and new.annotations:
-        notes = tuple((k, put(v) if isinstance(v, Expr) else v) for k, v in new.annotations)
-        new = dataclasses.replace(new, annotations=notes)
+        notes = ((k, _put_note(v, put)) for k, v in new.annotations)
+        new = dataclasses.replace(new, annotations=tuple((k, v) for k, v in notes if v is not None))
         return _choose(new) if isinstance(new, _program.Loop) else new
     return new
+
+
+def _put_note(note: Any, put: Substitution) -> Any:
+    """The note with integers in place of symbols, or None if that leaves nothing of it: 0 iterations ahead is now."""
+    if isinstance(note, _program.Ahead):
+        distance = put(note.distance)
+        return None if distance == _expr.ZERO else dataclasses.replace(note, distance=distance)
+    return put(note) if isinstance(note, Expr) else note
 
 
 def _choose(loop: _program.Loop) -> _program.Loop:
@@ -123,7 +131,8 @@ _CLASSES = {
     for c in (
         _expr.Const, _expr.Var, _expr.Poly, _expr.Binary, _expr.Compare, _expr.And, _expr.Select, _expr.Cast,
         _expr.Call, _expr.Load, _program.Buffer, _program.Iter, _program.Store, _program.Seq, _program.Loop,
-        _program.Block, _program.If, _program.Alloc, _program.Layout, _program.Program,
+        _program.Block, _program.If, _program.Alloc, _program.Layout, _program.Program, _program.Ahead,
+        _program.Prefetch,
     )
 }  # fmt: skip
 

@@ -21,6 +21,7 @@ from searchlab.ir.program import (
     Store,
     children,
     own_expressions,
+    read,
     written,
 )
 
@@ -86,6 +87,11 @@ class _Verifier:
             self.fail(f"block '{b.name}' has {len(b.iters)} iteration variables and {len(b.bindings)} bindings")
         if b.init is not None:
             self.check_store(b.init)
+        for note in b.ahead:
+            if note.loop not in {lp.name for lp in loops.values()}:
+                self.fail(f"block '{b.name}' prefetches along loop '{note.loop}', which is not around it")
+            if note.buffer not in read(b) or note.buffer in written(b):
+                self.fail(f"block '{b.name}' prefetches '{note.buffer}', which it does not read")
         for it, binding in zip(b.iters, b.bindings, strict=True):
             if it.kind == "reduce":
                 for v in variables(binding):

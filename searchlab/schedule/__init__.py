@@ -11,13 +11,14 @@ from searchlab.schedule.stages import (
     cache_write,
     compute_at,
     compute_inline,
+    prefetch,
     reverse_compute_at,
     reverse_compute_inline,
 )
 
 __all__ = [
     "PRIMITIVES", "Schedule", "Step", "annotate", "bind", "blockize", "cache_read", "cache_write", "choose_kind",
-    "compute_at", "compute_inline", "decompose_reduction", "fuse", "loops_around", "pad", "parallel", "reorder",
-    "replay", "reverse_compute_at", "reverse_compute_inline", "rfactor", "split", "trace_json", "transform_layout",
-    "unroll", "vectorize",
+    "compute_at", "compute_inline", "decompose_reduction", "fuse", "loops_around", "pad", "parallel", "prefetch",
+    "reorder", "replay", "reverse_compute_at", "reverse_compute_inline", "rfactor", "split", "trace_json",
+    "transform_layout", "unroll", "vectorize",
 ]  # fmt: skip

@@ -75,6 +75,9 @@ class Schedule:
         """The name of the block that copies out."""
         return self._do("cache_write", block, buffer, scope, name)[0]
 
+    def prefetch(self, block: str, buffer: str, loop: str, distance: Like) -> None:
+        self._do("prefetch", block, buffer, loop, distance)
+
     def compute_at(self, block: str, loop: str) -> None:
         self._do("compute_at", block, loop)
 

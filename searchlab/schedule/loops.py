@@ -326,6 +326,7 @@ def annotate(program: Program, target: str, key: str, value: Any) -> Made:
         unknown("loop or block", target, [*program.loops, *program.blocks]),
     )
     check(target not in program.loops or key not in ("kind", "kinds"), f"'{key}' of a loop is set with choose_kind")
+    check(key != "prefetch", "'prefetch' is a primitive of its own")
     old: Loop | Block = find_loop(program, target) if target in program.loops else find_block(program, target)
     notes = (*((k, v) for k, v in old.annotations if k != key), (key, value))
     return Made(program.with_body(replaced(program, old, replace(old, annotations=notes))))

@@ -1,4 +1,4 @@
-"""Primitives on stages: caching (cache_read, cache_write), moving (compute_at and its reverse), inlining."""
+"""Primitives on stages: caching (cache_read, cache_write, prefetch), moving (compute_at and its reverse), inlining."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from searchlab.ir.expr import (
     ONE,
     ZERO,
     Expr,
+    Like,
     Load,
     Substitution,
     Var,
@@ -17,13 +18,16 @@ from searchlab.ir.expr import (
     conditions,
     divide,
     from_poly,
+    index,
     poly,
     transform,
+    value_of,
     variables,
     without,
 )
 from searchlab.ir.program import (
     SCOPES,
+    Ahead,
     Block,
     Buffer,
     Iter,
@@ -108,6 +112,29 @@ def cache_write(
         program.with_body(_insert(body, _top_holding(body, block), copy, before=False), buffers=buffers),
         (copy_name, made),
     )
+
+
+@primitive
+def prefetch(program: Program, block: str, buffer: str, loop: str, distance: Like) -> Made:
+    """While a block runs, bring near what it will read of a buffer `distance` iterations of a loop later (0: nothing).
+
+        for i: for j: Y[i, j] = f(X[i, j])   =>   for i: for j: prefetch X[i + d, j];  Y[i, j] = f(X[i, j])
+
+    It asks once for each cache line that the unrolled and vectorised loops inside touch, and where serial loops between
+    only repeat the same elements, in the last of their iterations.  Use it after the loops have taken their shape.
+    """
+    b = _leaf(program, block)
+    lp = find_loop(program, loop)
+    check(bool(path_to(lp, b)), f"loop '{loop}' is not around block '{block}'")
+    check(buffer in _inputs_of(b), unknown(f"buffer read by '{block}'", buffer, _inputs_of(b)))
+    known = [a for a in b.ahead if (a.buffer, a.loop) == (buffer, loop)]
+    check(not known, f"block '{block}' already prefetches '{buffer}' along '{loop}'")
+    far = index(distance)
+    check((value_of(far) or 0) >= 0, f"distance {far} is below 0")
+    if far == ZERO:
+        return Made(program)
+    new = replace(b, annotations=(*b.annotations, ("prefetch", Ahead(buffer, loop, far))))
+    return Made(program.with_body(replaced(program, b, new)))
 
 
 def _leaf(program: Program, name: str) -> Block:

@@ -92,6 +92,16 @@ def padded_matmul(s: Schedule, mi: Any, ku: Any) -> None:
     s.decompose_reduction("C", "k")
 
 
+def matmul_with_prefetch(s: Schedule, mi: Any, near: Any, far: Any) -> None:
+    """The next elements of B along the sum, and the next rows of A."""
+    i0, i1 = s.split("i", [None, mi], tail=True)
+    s.reorder(i0, "k", i1, "j")
+    s.unroll(i1)
+    s.vectorize("j")
+    s.prefetch("C", "B", "k", near)
+    s.prefetch("C", "A", i0, far)
+
+
 KINDS = ["serial", "unrolled", "vectorized"]
 
 
@@ -124,6 +134,11 @@ CASES: dict[str, tuple[str, Callable[..., None], list[Numbers]]] = {
     "rfactor": ("reduce:shape=5x24,op=sum", partial_sums, [{"lanes": 1}, {"lanes": 8}, {"lanes": 24}]),
     "rfactor with tail": ("reduce:shape=5x13,op=max", partial_sums_with_tail, [{"lanes": 4}, {"lanes": 13}]),
     "padded matmul": ("matmul:m=7,n=5,k=6", padded_matmul, [{"mi": 4, "ku": 4}, {"mi": 6, "ku": 5}]),
+    "prefetch": (
+        "matmul:m=7,n=35,k=9",
+        matmul_with_prefetch,
+        [{"mi": 3, "near": 4, "far": 1}, {"mi": 2, "near": 0, "far": 100}, {"mi": 1, "near": 8, "far": 0}],
+    ),
     "kinds": (
         "matmul:m=5,n=19,k=6",
         matmul_of_any_kinds,

@@ -58,6 +58,7 @@ def symbols(s: Schedule) -> None:
     s.annotate("C", "unroll_up_to", knob("step"))
     s.choose_kind("i_0", ["serial", "parallel", "unrolled"], knob("how"))
     s.choose_kind("k_1", ["serial", "unrolled"], 1)
+    s.prefetch("C", "A_pad", "k_0", knob("far"))
     s.cache_read("C", "B")
     s.transform_layout("B_local", lambda k, j: (j // knob("b"), k, j % knob("b")))
 
