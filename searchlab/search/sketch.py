@@ -117,6 +117,11 @@ class Sketch:
     def _bound(self) -> tuple[Part, ...]:
         return tuple(p for p in self.parts if not isinstance(p, Free))
 
+    @property
+    def unconditional(self) -> bool:
+        """Whether every combination of options is valid."""
+        return not self._bound
+
     def draw(self, n: int, rng: np.random.Generator) -> Options:
         """n valid rows, each equally likely; fewer if a part is too hard to draw from."""
         drawn = [part.draw(n, rng) for part in self.parts]
