@@ -1,0 +1,173 @@
+"""What templates share: finding the loops of a stage, register tiles, packing, epilogues and parallel loops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from searchlab.errors import ScheduleError
+from searchlab.ir.expr import Expr, Load, Var, ceildiv, loads, value_of, variables
+from searchlab.schedule import Schedule
+from searchlab.schedule.core import consumers
+from searchlab.search.task import Task
+from spaces.template.config import Config
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A stage that reduces: its loops before anything is scheduled, and how many of its values fill a register."""
+
+    block: str
+    space: tuple[str, ...]
+    reduce: tuple[str, ...]
+    lanes: int
+
+
+def reduction(s: Schedule, task: Task) -> Nest:
+    """The first stage that reduces."""
+    b = next(b for b in s.program.blocks.values() if b.reduces)
+    loops = s.loops(b.name)
+    count = sum(it.kind == "space" for it in b.iters)
+    lanes = task.target.lanes(s.program.buffers[b.store.buffer].dtype)
+    return Nest(b.name, tuple(loops[:count]), tuple(loops[count:]), lanes)
+
+
+def extent(s: Schedule, loop: str) -> int | None:
+    """The extent of a loop, None if it is known only at run time."""
+    return value_of(s.program.loops[loop].extent)
+
+
+def extents(s: Schedule, loops: Sequence[str]) -> int:
+    """How often loops of known extents run together."""
+    return math.prod(extent(s, x) or 1 for x in loops)
+
+
+def longer(s: Schedule, loops: Sequence[str]) -> list[str]:
+    """Loops of more than one iteration."""
+    return [x for x in loops if extent(s, x) != 1]
+
+
+# --- tiles ------------------------------------------------------------------------------------------------------------
+
+
+def vectors(lanes: int, length: int | None, most: int = 4) -> list[int]:
+    """Lengths of a vectorised loop: half a register, then one to `most` of them, none longer than what there is."""
+    found = [max(1, lanes // 2), *(lanes * n for n in range(1, most + 1))]
+    return found if length is None else sorted({min(v, length) for v in found})
+
+
+def fit_registers(cfg: Config, task: Task, lanes: int, rows: Expr, columns: Expr) -> None:
+    """A tile of accumulators, with a row of operands beside it, fits the vector registers."""
+    vectors_across = ceildiv(columns, lanes)
+    cfg.require(rows * vectors_across + vectors_across + 1 <= task.target.vector_registers)
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An input of a product and which of its dimensions, neighbours, run along the vectors."""
+
+    block: str
+    read: Load
+    along: tuple[int, ...]
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether what one vector holds lies side by side as it is."""
+        return self.along[-1] == len(self.read.indices) - 1
+
+
+def axis_of(s: Schedule, block: str, loop: str) -> Var:
+    """The iteration variable that a loop of an unscheduled stage runs through."""
+    b = s.program.blocks[block]
+    return next(it.var for it, e in zip(b.iters, b.bindings, strict=True) if e == Var(loop))
+
+
+def operand(s: Schedule, block: str, loops: Sequence[str]) -> Operand:
+    """What a product reads along loops of the result."""
+    axes = [axis_of(s, block, x) for x in loops]
+    for ld in loads(s.program.blocks[block].store.value):
+        along = tuple(n for n, i in enumerate(ld.indices) if variables(i) & set(axes))
+        if ld.buffer != s.program.blocks[block].store.buffer and len(along) == len(axes):
+            return Operand(block, ld, along)
+    raise ScheduleError(f"no operand of '{block}' moves with {', '.join(loops)}")
+
+
+def panels(s: Schedule, operand: Operand, width: Expr, ahead: bool) -> str:
+    """Stores an operand in panels of `width`, what one vector holds side by side; returns the name of its buffer.
+
+    Ahead of time for a weight; else in a stage of its own, which may be moved.
+    """
+    read, (first, *_) = operand.read, operand.along
+    name = read.buffer if ahead else s.cache_read(operand.block, read.buffer)
+    shape = s.program.buffers[name].shape
+    olds = tuple(Var(f"x{n}") for n in range(len(shape)))
+    if len(operand.along) > 1:
+        whole: Expr = olds[first]
+        for n in operand.along[1:]:
+            whole = whole * shape[n] + olds[n]
+        s.transform_layout(name, (olds, (*olds[:first], whole)))
+        olds = olds[: first + 1]
+    space = {it.var for it in s.program.blocks[operand.block].iters if it.kind == "space"}
+    batch = [x for n, x in enumerate(olds) if n != first and read.indices[n] in space]
+    rest = [x for n, x in enumerate(olds) if n != first and x not in batch]
+    s.transform_layout(name, (olds, (*batch, olds[first] // width, *rest, olds[first] % width)))
+    return name
+
+
+def pack_inside(s: Schedule, stage: str, loop: str, along_rows: bool) -> None:
+    """Packs, inside a loop, the panels that its body reads; row by row if the source's rows run along the panels."""
+    s.compute_at(stage, loop)
+    *around, lanes = s.loops(stage)[s.loops(stage).index(loop) + 1 :]
+    if along_rows:
+        panel, *rest = longer(s, around)
+        if rest:
+            s.reorder(*rest, panel)
+    s.vectorize(lanes)
+
+
+# --- stages around the main one ---------------------------------------------------------------------------------------
+
+
+def fill(s: Schedule, task: Task, stage: str) -> None:
+    """A stage that moves data, in a nest of its own: its last loop in vectors, the others shared among threads."""
+    *outer, last = s.loops(stage)
+    s.vectorize(last)
+    share(s, task, outer)
+
+
+def finish(s: Schedule, task: Task, block: str, loop: str, width: Expr | None = None, unroll: bool = False) -> None:
+    """Runs the stages that follow a stage inside a loop, on what one iteration has made, in vectors of `width`.
+
+    Where one iteration makes no tile of its own, as with fused loops, they follow in nests of their own.
+    """
+    for reader in consumers(s.program, s.program.blocks[block].store.buffer):
+        if not legal(s, "reverse_compute_at", reader.name, loop):
+            fill(s, task, reader.name)
+            continue
+        *rows, last = s.loops(reader.name)[s.loops(reader.name).index(loop) + 1 :]
+        if width is not None:
+            _, last = s.split(last, [None, width], tail=True)
+        s.vectorize(last)
+        if unroll:
+            s.unroll(*longer(s, rows))
+        finish(s, task, reader.name, loop, width, unroll)
+
+
+def share(s: Schedule, task: Task, loops: Sequence[str]) -> str | None:
+    """Loops that are nested in one another, fused and shared among threads; returns the loop that they make."""
+    if not loops:
+        return None
+    whole = s.fuse(*loops) if len(loops) > 1 else loops[0]
+    if task.target.threads > 1:
+        s.parallel(whole)
+    return whole
+
+
+def legal(s: Schedule, primitive: str, *args: str) -> bool:
+    """Does a step if it is legal, and says whether it was."""
+    try:
+        getattr(s, primitive)(*args)
+    except ScheduleError:
+        return False
+    return True

@@ -1,0 +1,84 @@
+"""Templates by operator and name: ours, and those that a user's modules register."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from searchlab.errors import SpaceError
+from searchlab.registry import nearest
+from searchlab.schedule import Schedule
+from searchlab.search.task import Task
+from spaces.template.config import Config
+
+Function = Callable[[Config, Schedule, Task], None]
+
+_BUILT_IN = ("linear", "convolution", "stencil", "rows", "elementwise")
+_TEMPLATES: dict[tuple[str, str], Template] = {}
+
+
+@dataclass(frozen=True)
+class Template:
+    """A schedule function that defines knobs as it goes."""
+
+    name: str
+    function: Function
+
+    def __call__(self, cfg: Config, s: Schedule, task: Task) -> None:
+        self.function(cfg, s, task)
+
+
+def template(name: str, operator: str | Sequence[str]) -> Callable[[Function], Template]:
+    """Registers a schedule function as a template of one operator or several.
+
+    @template("blocked", operator="matmul")
+    def blocked(cfg: Config, s: Schedule, task: Task) -> None: ...
+    """
+    operators = (operator,) if isinstance(operator, str) else tuple(operator)
+
+    def register(function: Function) -> Template:
+        made = Template(name, function)
+        for op in operators:
+            known = _TEMPLATES.get((op, name))
+            # a module that is imported again, as notebooks do, replaces its own templates
+            if known is not None and _path(known.function) != _path(function):
+                raise SpaceError(f"operator '{op}' has a template '{name}' already, {_path(known.function)}")
+            _TEMPLATES[op, name] = made
+        return made
+
+    return register
+
+
+def _path(function: Function) -> str:
+    return f"{function.__module__}:{getattr(function, '__qualname__', function)}"
+
+
+def templates(operator: str) -> dict[str, Template]:
+    """The templates of an operator by name."""
+    for module in _BUILT_IN:
+        importlib.import_module(f"spaces.template.{module}")
+    return {name: made for (op, name), made in _TEMPLATES.items() if op == operator}
+
+
+def find(operator: str, name: str) -> Template:
+    """The template of that name, or the function at "module:function"."""
+    if ":" in name:
+        return _imported(name)
+    known = templates(operator)
+    if name not in known:
+        raise SpaceError(f"operator '{operator}' has no template '{name}'{nearest(name, known)}")
+    return known[name]
+
+
+def _imported(path: str) -> Template:
+    module, _, attribute = path.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except ImportError as e:
+        raise SpaceError(f"template '{path}': cannot import '{module}': {e}") from e
+    except AttributeError:
+        raise SpaceError(f"template '{path}': module '{module}' has no '{attribute}'") from None
+    if not callable(found):
+        raise SpaceError(f"template '{path}' is no function of (cfg, s, task)")
+    return found if isinstance(found, Template) else Template(attribute, found)

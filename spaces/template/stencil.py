@@ -1,0 +1,45 @@
+"""Templates of windows that move over every channel by itself: depthwise_conv2d, max_pool2d, avg_pool2d."""
+
+from __future__ import annotations
+
+from searchlab.schedule import Schedule
+from searchlab.search.task import Task
+from spaces.template.config import Config
+from spaces.template.nests import extent, finish, fit_registers, longer, reduction, share, vectors
+from spaces.template.registry import template
+
+
+@template("windows", operator=("depthwise_conv2d", "max_pool2d", "avg_pool2d"))
+def windows(cfg: Config, s: Schedule, task: Task) -> None:
+    """A few output rows at a time in vectors of columns, the taps of the window unrolled or not.
+
+    Padding is computed for a `channel` or a `band` of rows when it is needed, or the input is read with conditions
+    (`inline`).
+    """
+    nest = reduction(s, task)
+    n, c, h, w = nest.space
+    y0, y1 = cfg.split("y", h, 2, tail=True, max_inner=8)
+    x0, x1 = cfg.split("x", w, 2, tail=True, sizes=vectors(nest.lanes, extent(s, w), most=8))
+    rows, width = (s.program.loops[x].extent for x in (y1, x1))
+    fit_registers(cfg, task, nest.lanes, rows, width)
+    s.reorder(n, c, y0, x0, *nest.reduce, y1, x1)
+    if longer(s, nest.reduce):
+        cfg.unrolled("unroll", longer(s, nest.reduce))
+    s.unroll(y1)
+    s.vectorize(x1)
+    finish(s, task, nest.block, x0, unroll=True)
+    banded = _pad(cfg, s, c, y0)
+    share(s, task, [n, c, y0] if banded else [n, c])
+
+
+def _pad(cfg: Config, s: Schedule, channel: str, band: str) -> bool:
+    """Where padding is computed; says whether threads may take bands of a channel apart."""
+    if "P" not in s.program.blocks:
+        return cfg.choose("share", ["channel", "band"]) == "band"
+    pad = cfg.choose("pad", ["channel", "band", "inline"])
+    if pad == "inline":
+        s.compute_inline("P")
+    else:
+        s.compute_at("P", channel if pad == "channel" else band)
+        s.vectorize(s.loops("P")[-1])
+    return pad == "band"
