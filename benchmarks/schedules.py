@@ -7,7 +7,9 @@ many lanes a vector has, how many vector registers there are, how large the cach
 from __future__ import annotations
 
 from searchlab.ir import Program
+from searchlab.ir.expr import walk
 from searchlab.schedule import Schedule
+from searchlab.schedule.core import consumers
 from searchlab.targets import Target
 
 
@@ -147,6 +149,14 @@ def depthwise(program: Program, target: Target) -> Program:
     return s.program
 
 
+def _fetch_next_row(s: Schedule, row: str) -> None:
+    """Inputs of the next row, while the stage with the most arithmetic among those that read them has time to wait."""
+    for name in s.program.inputs:
+        readers = [b for b in consumers(s.program, name) if len(b.iters) > 1]
+        if readers and len(s.program.buffers[name].shape) > 1:
+            s.prefetch(max(readers, key=lambda b: sum(1 for _ in walk(b.store.value))).name, name, row, 1)
+
+
 def by_rows(program: Program, target: Target) -> Program:
     """softmax, layer norm: every stage of a row before the next row, reductions with one partial result per lane."""
     s = Schedule(program)
@@ -160,4 +170,5 @@ def by_rows(program: Program, target: Target) -> Program:
             _, lanes = s.split(inner, [None, 8 * target.lanes("float32")], tail=True)
             s.vectorize(lanes)
     s.parallel(row)
+    _fetch_next_row(s, row)
     return s.program

@@ -17,6 +17,7 @@ from searchlab.schedule.core import consumers
 from searchlab.targets import Target
 
 _LARGE = 1 << 30
+_LONG_ROW = 256  # elements; shorter rows lie so close that the processor fetches the next one by itself
 
 
 def default_schedule(program: Program, target: Target, weights: Sequence[str] = ()) -> Program:
@@ -279,6 +280,23 @@ def _row_by_row(s: Schedule, target: Target) -> None:
             _attempt(lambda name=name: s.compute_at(name, loops[keep - 1]))  # type: ignore[misc]
     for name in list(s.program.blocks):
         _plain(s, name, target, inside=name != last and loops[max(0, keep - 1)] in s.loops(name))
+    if len(s.program.blocks) > 1 and keep >= 1:
+        _fetch_next(s, s.loops(last)[0])
+
+
+def _fetch_next(s: Schedule, row: str) -> None:
+    """The next row of every input, in the stage with the most arithmetic, which has time to wait for memory."""
+    for name in s.program.inputs:
+        readers = [b for b in consumers(s.program, name) if row in s.loops(b.name)]
+        moved = [b for b in readers if b.iters and any(_moves(ld, b.iters[0].var) for ld in _reads(b, name))]
+        columns = value_of(s.program.buffers[name].shape[-1])
+        if moved and (columns is None or columns >= _LONG_ROW):
+            work = {b.name: sum(1 for _ in walk(b.store.value)) for b in moved}
+            s.prefetch(max(work, key=lambda n: work[n]), name, row, 1)
+
+
+def _reads(b: Block, buffer: str) -> list[Load]:
+    return [ld for ld in _operands(b) if ld.buffer == buffer]
 
 
 def _vector_space(b: Block) -> bool:

@@ -74,8 +74,9 @@ class _Flattener:
         ahead = Substitution({around[at].var: around[at].var + distance})
         here: list[Stmt] = []
         for indices in dict.fromkeys(ld.indices for ld in loads(value) if ld.buffer == note.buffer):
-            far = Prefetch(note.buffer, tuple(facts.simplify(ahead(i)) for i in indices))
-            here += self.place(far, around[at + 1 :])
+            far = tuple(facts.simplify(ahead(i)) for i in indices)
+            if far != indices:  # else the loop does not move it
+                here += self.place(Prefetch(note.buffer, far), around[at + 1 :])
         return here
 
     def place(self, s: Prefetch, inside: tuple[Loop, ...]) -> list[Stmt]:

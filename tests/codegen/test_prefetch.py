@@ -91,6 +91,10 @@ def test_what_serial_loops_repeat_is_asked_for_in_their_last_iteration() -> None
     assert "prefetch B[k, j_0*16 + j_1 + 16]\n" in text[text.index("for i in 7:") :].partition("C.r1")[2]
 
 
+def test_what_the_loop_does_not_move_is_left_out() -> None:
+    assert "prefetch" not in plain(scheduled("matmul:m=8,n=64,k=6", lambda s: s.prefetch("C", "B", "i", 1)))
+
+
 def test_nothing_lies_beyond_the_loop() -> None:
     for distance, count in ((2, 1), (3, 0), (10**30, 0)):
         program = scheduled("elementwise:rows=3,cols=20,ops=exp", lambda s, d=distance: s.prefetch("Y", "X", "i", d))
