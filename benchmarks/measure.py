@@ -60,7 +60,7 @@ def _trials(count: int, prefix: str) -> list[Job]:
     return [replace(job, id=f"{prefix}{i}") for i in range(count)]
 
 
-def overhead(measurer: Measurer) -> tuple[float, float]:
+def overhead(measurer: Measurer[Job]) -> tuple[float, float]:
     """Seconds per trial that are in no phase of it, and all seconds per trial."""
     for outcome in measurer.measure(_trials(20, "warm")):
         assert outcome.ok, outcome.error

@@ -58,7 +58,7 @@ def noise_command(
         _print(workload, target, noise, choice, ranking, goal / 100)
 
 
-def _measurer() -> Measurer:
+def _measurer() -> Measurer[Job]:
     from searchlab.measure.local import LocalMeasurer
 
     return LocalMeasurer(on_wait=_say)

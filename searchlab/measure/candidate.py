@@ -7,8 +7,9 @@ import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from searchlab.codegen.jit import check_runs_here
 from searchlab.codegen.kernel import Artifact, build, pack
 from searchlab.errors import BuildError, ConstraintError, MeasureError, SearchLabError
 from searchlab.measure.child import Ask
@@ -81,6 +82,10 @@ class RunBench:
 
     def _measure(self, job: Job, ask: Ask, deadline: float, level: float | None) -> Outcome:
         assert job.artifact is not None
+        try:
+            check_runs_here(job.artifact.target)
+        except BuildError as error:
+            return replace(failed(job, error, "build"), notes={"environment": "another machine could run it"})
         _check_names(job.artifact, self._data)
         kernel = MeasuredKernel(job.artifact)
         packed = self._pack(job.artifact)

@@ -65,7 +65,7 @@ class RunOff:
 
 
 def confirm(
-    measurer: Measurer,
+    measurer: Measurer[Job],
     job: Job,
     incumbent_job: Job,
     rounds: int = 7,
@@ -107,7 +107,12 @@ def _decide(pairs: Sequence[tuple[float, float]], level: float, seed: int, error
 
 
 def run_off(
-    measurer: Measurer, jobs: Sequence[Job], rounds: int = 9, repeats: int = 5, least_band: float = 0.0, seed: int = 0
+    measurer: Measurer[Job],
+    jobs: Sequence[Job],
+    rounds: int = 9,
+    repeats: int = 5,
+    least_band: float = 0.0,
+    seed: int = 0,
 ) -> RunOff:
     """Measures finalists in turns, each round in another order, and says which of them cannot be told apart.
 
@@ -223,7 +228,7 @@ def _turn(job: Job, repeats: int, role: str = "") -> Job:
     return replace(job, id=f"{job.id}:{role}" if role else job.id, protocol=protocol, best_s=None)
 
 
-def _measure(measurer: Measurer, job: Job) -> Outcome:
+def _measure(measurer: Measurer[Job], job: Job) -> Outcome:
     """One job alone: a measurer may reorder or spread what it is given together."""
     (outcome,) = measurer.measure([job])
     return outcome

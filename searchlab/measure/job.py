@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Literal, Self
+from typing import Generic, Literal, Self, TypeVar
 
 from searchlab.codegen.kernel import Artifact
 from searchlab.ir.program import Program
@@ -18,6 +18,7 @@ from searchlab.targets import Target
 from searchlab.workloads import Workload
 
 Status = Literal["ok", "build", "run", "crash", "timeout", "wrong", "oom", "constraints", "quarantined"]
+J = TypeVar("J", contravariant=True)
 FAILURES: tuple[Status, ...] = ("build", "run", "crash", "timeout", "wrong", "oom", "constraints", "quarantined")
 
 
@@ -76,6 +77,7 @@ class Outcome:
     build_s, check_s and run_s are the seconds the phases took, queue_s the seconds the job waited; `number` is how many
     runs a repeat had; `stopped_early` says that the first run was so slow that it was not repeated.  `pulses` are how
     long a short computation took beside each repeat (the slower of before and after): how fast the core was then.
+    A failure that is not the candidate's has `notes["environment"]`, which says what was wrong.
     """
 
     id: str
@@ -104,8 +106,10 @@ class Outcome:
         return statistics.median(self.times) if self.ok and self.times else float("inf")
 
 
-class Measurer(ABC):
+class Measurer(ABC, Generic[J]):
     """Measures jobs and answers as they finish; local processes, a Ray cluster and recorded tables are the same to use.
+
+    A `Measurer[Job]` builds and runs programs; a recorded table looks up points, and has jobs of its own kind.
 
     with LocalMeasurer() as measurer:
         for outcome in measurer.measure(jobs):
@@ -113,10 +117,10 @@ class Measurer(ABC):
     """
 
     @abstractmethod
-    def measure(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+    def measure(self, jobs: Sequence[J]) -> Iterator[Outcome]:
         """One outcome per job, in the order in which they finish."""
 
-    def close(self) -> None:  # noqa: B027  # a recorded table has nothing to end
+    def close(self) -> None:  # a recorded table has nothing to end
         """Ends all workers."""
 
     def __enter__(self) -> Self:

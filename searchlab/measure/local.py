@@ -53,7 +53,7 @@ class _Ticket:
     lost: int = 0
 
 
-class LocalMeasurer(Measurer):
+class LocalMeasurer(Measurer[Job]):
     """Measures jobs in local processes.
 
     workers      how many candidates are timed at the same time, each on as many cores as its target has threads.  One

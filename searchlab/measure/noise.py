@@ -131,7 +131,7 @@ class Ranking:
 # --- sampling ---------------------------------------------------------------------------------------------------------
 
 
-def sample(measurer: Measurer, job: Job, seconds: float, least: int = 4) -> Iterator[Visit]:
+def sample(measurer: Measurer[Job], job: Job, seconds: float, least: int = 4) -> Iterator[Visit]:
     """Visits to the job's kernel until the time is up, but at least a few; a first, short one checks its results."""
     until = time.monotonic() + seconds
     slices = visit_slices(_visit(measurer, job, 0, _PROBE_SLICES).slice_s)
@@ -146,7 +146,7 @@ def visit_slices(slice_s: float) -> int:
     return ceil(2 * max(REPEATS) * 1.3 * _per_repeat(max(MIN_REPEAT_MS), slice_s))
 
 
-def _visit(measurer: Measurer, job: Job, number: int, slices: int) -> Visit:
+def _visit(measurer: Measurer[Job], job: Job, number: int, slices: int) -> Visit:
     protocol = replace(job.protocol, repeats=slices, min_repeat_ms=SLICE_MS, steady=False, early_stop=None)
     protocol = replace(protocol, check=number == 0)
     limits = replace(job.limits, run_s=max(job.limits.run_s, _RUN_S))
@@ -301,7 +301,7 @@ def choose(noise: Noise, goal: float = GOAL, estimator: Estimator = "median") ->
 # --- rankings ---------------------------------------------------------------------------------------------------------
 
 
-def rank_again(measurer: Measurer, jobs: Sequence[Job], seconds: float, least: int = 4) -> Floats:
+def rank_again(measurer: Measurer[Job], jobs: Sequence[Job], seconds: float, least: int = 4) -> Floats:
     """The figures of candidates, one row per round, until the time is up; each round measures them in sequence."""
     until = time.monotonic() + seconds
     rows: list[list[float]] = []

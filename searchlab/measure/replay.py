@@ -1,8 +1,8 @@
 """ReplayMeasurer: answers from a recorded table instead of hardware, on a clock that only counts.
 
 A candidate of a recorded space has no program, so its job is a `TableJob`: the integers of the point and nothing else.
-`ReplayMeasurer.measure` takes these where other measurers take `Job`s and answers with the same `Outcome`s; a study
-makes its jobs with one hook, `measurer.job(space, point)`, and otherwise treats hardware and tables alike.
+`ReplayMeasurer` is a `Measurer[TableJob]` where others are a `Measurer[Job]`, and answers with the same `Outcome`s; a
+study makes its jobs with one hook, `measurer.job(space, point)`, and otherwise treats hardware and tables alike.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from searchlab.measure.job import Job, Measurer, Outcome
+from searchlab.measure.job import Measurer, Outcome
 from searchlab.measure.tables import Table
 from searchlab.search import Points, Space, SpaceError
 
@@ -26,7 +26,7 @@ class TableJob:
     point: tuple[int, ...]
 
 
-class ReplayMeasurer(Measurer):
+class ReplayMeasurer(Measurer[TableJob]):
     """Measures points of a recorded space by looking them up.
 
     Outcomes are those of the table, in the order of the jobs, whatever the number of workers; workers only share the
@@ -62,15 +62,14 @@ class ReplayMeasurer(Measurer):
         """Lets simulated time pass while no worker is busy: what a search spends on thinking."""
         self.clock_s += seconds
 
-    def measure(self, jobs: Sequence[Job | TableJob]) -> Iterator[Outcome]:
+    def measure(self, jobs: Sequence[TableJob]) -> Iterator[Outcome]:
         """One outcome per job, in order; a batch starts when the one before it has ended."""
-        wanted = [j for j in jobs if isinstance(j, TableJob)]
-        if len(wanted) != len(jobs):
+        if not all(isinstance(j, TableJob) for j in jobs):
             raise SpaceError(f"table '{self.table.name}' holds no programs: make its jobs with measurer.job(...)")
-        if not wanted:
+        if not jobs:
             return iter(())
-        points = Points.of((j.point for j in wanted), self.table.space.width)
-        outcomes = [self._outcome(j, row) for j, row in zip(wanted, self.table.space.row(points).tolist(), strict=True)]
+        points = Points.of((j.point for j in jobs), self.table.space.width)
+        outcomes = [self._outcome(j, row) for j, row in zip(jobs, self.table.space.row(points).tolist(), strict=True)]
         return self._timed(outcomes)
 
     def _timed(self, outcomes: Sequence[Outcome]) -> Iterator[Outcome]:

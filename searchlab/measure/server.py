@@ -101,7 +101,8 @@ class Server:
             raise
         except Exception as error:  # a job cannot be read, or a workload is not what it should be
             status: Status = "build" if request.kind == "build" else "run"
-            return _reply(Outcome("", status, error=f"{type(error).__name__}: {error}"))
+            notes = {"environment": "the job cannot be read here"}
+            return _reply(Outcome("", status, error=f"{type(error).__name__}: {error}", notes=notes))
 
     def _pin(self, cores: tuple[int, ...]) -> None:
         if cores and cores != self._cores:
@@ -146,7 +147,7 @@ class Server:
         if isinstance(kept, Data):
             return kept
         if isinstance(kept, str):
-            return Outcome("", "run", error=kept)
+            return _no_data(kept)
         child = self._fork(lambda: lambda task, ask: make_data(task))
         ended = child.call(key, PREPARE_S)
         child.end()
@@ -160,7 +161,7 @@ class Server:
         why = {"raised": str(ended.value), "timeout": late}.get(ended.how) or ended.crash
         message = f"inputs and reference of {key.workload.label}: {why}"
         self._kept.refuse(key, message)
-        return Outcome("", "run", error=message)
+        return _no_data(message)
 
     # --- how it went --------------------------------------------------------------------------------------------------
 
@@ -262,6 +263,10 @@ def _doubtful(ended: Ended) -> bool:
     if ended.how == "value":
         return isinstance(ended.value, Outcome) and ended.value.status in _DOUBTFUL
     return ended.how not in ("timeout", "cancelled")
+
+
+def _no_data(error: str) -> Outcome:
+    return Outcome("", "run", error=error, notes={"environment": "the data of the workload could not be made"})
 
 
 def _reply(result: Artifact | Outcome | None, build_s: float = 0.0) -> Reply:

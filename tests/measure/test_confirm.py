@@ -15,7 +15,7 @@ Draw = Callable[[np.random.Generator], float]
 PRODUCT = workload("matmul", m=4, n=4, k=4)
 
 
-class Fake(Measurer):
+class Fake(Measurer[Job]):
     """Draws times from distributions instead of taking them; `drift` slows everything down from job to job."""
 
     def __init__(self, draws: dict[str, Draw], seed: int = 0, drift: float = 0.0) -> None:

@@ -144,7 +144,7 @@ def test_a_bad_kernel_costs_itself_only(worker: Worker, name: str) -> None:
     _, status, message = BAD[name]
     outcome = worker.run(bad_job(name))
     assert (outcome.id, outcome.status) == (name, status), outcome.error
-    assert message in outcome.error
+    assert message in outcome.error and "environment" not in outcome.notes
     assert outcome.times == () and outcome.seconds == float("inf")
     server = worker.pid
     after = worker.run(job("after"))
@@ -218,7 +218,7 @@ def test_a_build_that_takes_too_much_memory(worker: Worker) -> None:
 def test_code_for_another_machine_is_a_failed_build(worker: Worker) -> None:
     other = replace(TARGET, cpu="strange", features=TARGET.features + ",+quantum")
     outcome = worker.run(replace(job("foreign"), artifact=replace(GOOD, target=other)))
-    assert outcome.status == "build" and "quantum" in outcome.error
+    assert outcome.status == "build" and "quantum" in outcome.error and "environment" in outcome.notes
 
 
 # --- workers that are killed ------------------------------------------------------------------------------------------

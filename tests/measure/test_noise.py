@@ -39,7 +39,7 @@ from searchlab.workloads import workload
 PRODUCT = workload("matmul", m=4, n=4, k=4)
 
 
-class Fake(Measurer):
+class Fake(Measurer[Job]):
     """Times of 0.25 ms with noise within a visit and between visits; samples are as long as the protocol wants."""
 
     def __init__(self, within: float = 0.02, between: float = 0.0, fail: str = "") -> None:
@@ -253,7 +253,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr("searchlab.cli.output.out._width", 160)
     monkeypatch.setattr(noises, "MIN_REPEAT_MS", (1.0, 5.0))
 
-    def call(measurer: Measurer, *args: str) -> Any:
+    def call(measurer: Measurer[Job], *args: str) -> Any:
         monkeypatch.setattr(noising, "_measurer", lambda: measurer)
         return CliRunner().invoke(app, ["noise", "--seconds", "0", *args])
 

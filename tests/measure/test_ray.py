@@ -126,7 +126,7 @@ def fakes(ray: Any) -> Iterator[Callable[..., RayMeasurer]]:
         measurer.close()
 
 
-def answers(measurer: Measurer, jobs: Sequence[Job]) -> dict[str, Outcome]:
+def answers(measurer: Measurer[Job], jobs: Sequence[Job]) -> dict[str, Outcome]:
     """The outcomes by id; every job has exactly one."""
     found = list(measurer.measure(jobs))
     assert sorted(o.id for o in found) == sorted(j.id for j in jobs)
@@ -228,6 +228,7 @@ def test_a_slot_that_never_answers_is_replaced(
 def test_an_error_in_a_worker_is_an_outcome(fakes: Callable[..., RayMeasurer]) -> None:
     found = answers(fakes(1), [job("broken"), job("fine")])
     assert found["broken"].status == "run" and "KeyError" in found["broken"].error
+    assert "environment" in found["broken"].notes
     assert found["fine"].ok
 
 

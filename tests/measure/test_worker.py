@@ -17,6 +17,7 @@ from searchlab.codegen.kernel import Artifact, Kernel, build
 from searchlab.defaults import default_schedule
 from searchlab.errors import BuildError, ConstraintError, MeasureError
 from searchlab.ir.expr import size
+from searchlab.lab.records import Record
 from searchlab.measure import Job, Limits, Outcome, Protocol, Worker
 from searchlab.measure.candidate import failed
 from searchlab.measure.guard import Guarded, aligned, same
@@ -97,7 +98,7 @@ def test_the_check_can_be_left_out(worker: Worker) -> None:
 
 
 def test_cold_caches(worker: Worker) -> None:
-    limits = Limits(memory_bytes=1 << 24)  # what empties the caches is not the candidate's
+    limits = Limits(run_s=120, memory_bytes=1 << 24)  # what empties the caches is not the candidate's
     outcome = worker.run(replace(JOB, limits=limits, protocol=replace(QUICK, cache="cold", repeats=2)))
     assert outcome.ok and len(outcome.times) == 2 and 1 <= outcome.number <= 8
 
@@ -166,6 +167,7 @@ def test_a_reference_that_fails_is_reported(tmp_path: Path, monkeypatch: pytest.
         for _ in range(2):
             outcome = worker.run(Job("r", broken, TARGET, program=broken.program, protocol=QUICK))
             assert outcome.status == "run" and "no reference today" in outcome.error
+            assert "data" in outcome.notes["environment"]
         unchecked = replace(QUICK, check=False)
         assert worker.run(Job("u", broken, TARGET, program=broken.program, protocol=unchecked)).ok
 
@@ -175,6 +177,8 @@ def test_an_operator_that_cannot_be_imported(worker: Worker, tmp_path: Path, mon
     broken = own_operator(tmp_path, monkeypatch)
     outcome = worker.run(Job("i", broken, TARGET, program=broken.program))
     assert outcome.id == "i" and outcome.status == "run" and "cannot import" in outcome.error
+    assert "cannot be read" in outcome.notes["environment"]
+    assert not Record("t", outcome.status, notes=outcome.notes).reusable()
     assert worker.run(JOB).ok
 
 

@@ -21,7 +21,7 @@ from searchlab.measure.cluster.slot import Factory, default_worker
 from searchlab.measure.job import Job, Measurer, Outcome
 
 
-class RayMeasurer(Measurer):
+class RayMeasurer(Measurer[Job]):
     """Measures on the slots of a Ray cluster.
 
     slots      how many devices measure at the same time; None: as many as the cluster has room for

@@ -19,7 +19,7 @@ from typing import Protocol
 
 from searchlab.codegen.kernel import Artifact
 from searchlab.errors import MeasureError
-from searchlab.measure.job import Job, Outcome
+from searchlab.measure.job import Job, Outcome, Status
 from searchlab.measure.lock import CoreLock
 from searchlab.measure.worker import Worker
 
@@ -109,7 +109,7 @@ class Slot:
                 self._outbox.put(error)
                 return
             except Exception as error:
-                outcome = Outcome("", "run", error=f"the job cannot be run: {type(error).__name__}: {error}")
+                outcome = _unusable("run", "the job cannot be run", error)
             self._outbox.put((parcel.number, replace(outcome, queue_s=outcome.queue_s + waited)))
 
 
@@ -119,13 +119,18 @@ def build(job: bytes, factory: Factory) -> Built:
     try:
         made: Job = pickle.loads(job)
     except Exception as error:
-        return Built(None, Outcome("", "build", error=f"the job cannot be read: {type(error).__name__}: {error}"), 0.0)
+        return Built(None, _unusable("build", "the job cannot be read", error), 0.0)
     builder = _builder(factory, _free_cores())
     result = builder.build(made)
     seconds = time.monotonic() - begin
     if isinstance(result, Outcome):
         return Built(None, replace(result, build_s=result.build_s or seconds), seconds)
     return Built(pickle.dumps(replace(made, program=None, artifact=result), pickle.HIGHEST_PROTOCOL), None, seconds)
+
+
+def _unusable(status: Status, what: str, error: Exception) -> Outcome:
+    """The outcome of a job that this node can do nothing with."""
+    return Outcome("", status, error=f"{what}: {type(error).__name__}: {error}", notes={"environment": f"{what} here"})
 
 
 def default_worker(name: str, cores: tuple[int, ...]) -> Runner:
