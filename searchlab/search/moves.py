@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
-from searchlab.search.knob import Ints
+from searchlab.search.knob import Floats, Ints
 from searchlab.search.points import Options
 from searchlab.search.sketch import Sketch
 
@@ -12,12 +14,17 @@ _ROUNDS = 6  # tries at random before the changes of what is left are listed one
 _CHUNK = 512  # points whose changes are listed together
 
 
-def mutate(sketch: Sketch, options: Options, rng: np.random.Generator, local: float) -> Options:
-    """Every row with one knob changed; a row that no single change keeps valid comes back as it was."""
+def mutate(
+    sketch: Sketch, options: Options, rng: np.random.Generator, local: float, weights: Floats | None = None
+) -> Options:
+    """Every row with one knob changed; a row that no single change keeps valid comes back as it was.
+
+    `weights` say how often each knob is the one, compared with the others; without them all are equally likely.
+    """
     result = options.copy()
     left = np.arange(len(options))
     for _ in range(_ROUNDS):
-        tried = _change_one(sketch, options[left], rng, local)
+        tried = _change_one(sketch, options[left], rng, local, weights)
         good = sketch.valid(tried)
         result[left[good]] = tried[good]
         left = left[~good]
@@ -25,20 +32,22 @@ def mutate(sketch: Sketch, options: Options, rng: np.random.Generator, local: fl
             return result
     for start in range(0, len(left), _CHUNK):
         rows = left[start : start + _CHUNK]
-        owner, changed = one_knob_changes(sketch, options[rows], adjacent=False)
+        owner, changed = one_knob_changes(sketch, options[rows], False, _live(sketch, weights))
         chosen = _one_each(owner, rng)
         result[rows[owner[chosen]]] = changed[chosen]
     return result
 
 
-def _change_one(sketch: Sketch, options: Options, rng: np.random.Generator, local: float) -> Options:
+def _change_one(
+    sketch: Sketch, options: Options, rng: np.random.Generator, local: float, weights: Floats | None
+) -> Options:
     """Rows with a random knob set to a neighbouring option (a share `local` of them) or to any other."""
-    live = np.flatnonzero(sketch.sizes > 1)
+    live = _live(sketch, weights)
     if not len(live) or not len(options):
         return options
     count, moves = len(options), sketch.moves
     rows = np.arange(count)
-    knob = live[rng.integers(len(live), size=count)]
+    knob = live[rng.integers(len(live), size=count) if weights is None else _weighted(weights[live], count, rng)]
     old, size = options[rows, knob], sketch.sizes[knob]
     draw = rng.random(count)
     anywhere = (old + 1 + (draw * (size - 1)).astype(np.int64)) % size
@@ -50,12 +59,26 @@ def _change_one(sketch: Sketch, options: Options, rng: np.random.Generator, loca
     return changed
 
 
-def one_knob_changes(sketch: Sketch, options: Options, adjacent: bool) -> tuple[Ints, Options]:
-    """All valid rows that differ in one knob, by a neighbouring option or any, each with the number of its origin."""
+def _live(sketch: Sketch, weights: Floats | None) -> Ints:
+    """The knobs that may change."""
+    return np.flatnonzero((sketch.sizes > 1) & (True if weights is None else weights > 0))
+
+
+def _weighted(weights: Floats, count: int, rng: np.random.Generator) -> Ints:
+    """Positions drawn with these weights."""
+    edges = np.cumsum(weights)
+    positions: Ints = np.searchsorted(edges[:-1], rng.random(count) * edges[-1], side="right")
+    return positions
+
+
+def one_knob_changes(
+    sketch: Sketch, options: Options, adjacent: bool, knobs: Iterable[int] | None = None
+) -> tuple[Ints, Options]:
+    """All valid rows that differ in one knob (of `knobs`), by a neighbouring option or any, with their origins."""
     owners, changes = [], []
     moves = sketch.moves
-    for k, size in enumerate(sketch.sizes.tolist()):
-        old = options[:, k]
+    for k in range(len(sketch.knobs)) if knobs is None else knobs:
+        old, size = options[:, k], int(sketch.sizes[k])
         at = moves.base[k] + old
         degree = moves.degree[at] if adjacent else np.full(len(old), size - 1)
         owner = np.repeat(np.arange(len(old)), degree)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from searchlab.errors import SpaceError
 from searchlab.ir.program import Program
 from searchlab.registry import nearest
 from searchlab.search import moves
+from searchlab.search.flat import Flat
 from searchlab.search.knob import Floats, Ints, Keys
 from searchlab.search.parts import MOST_LISTED, Mask
 from searchlab.search.points import Options, Points
@@ -143,10 +144,10 @@ class Space:
         chosen = np.zeros(n, np.int32)
         if len(self.sketches) > 1:
             chosen = rng.choice(len(weights), size=n, p=weights / weights.sum()).astype(np.int32)
-        options = np.full((n, self.width), -1, np.int32)
+        options = self._flat.draw(chosen, rng)
         keep = np.ones(n, np.bool_)
-        for s, sketch in enumerate(self.sketches):
-            rows = np.flatnonzero(chosen == s)
+        for s in np.flatnonzero(~self._flat.free).tolist():
+            sketch, rows = self.sketches[s], np.flatnonzero(chosen == s)
             drawn = sketch.draw(len(rows), rng)
             options[rows[: len(drawn)], : len(sketch.knobs)] = drawn
             keep[rows[len(drawn) :]] = False
@@ -216,15 +217,28 @@ class Space:
 
     # --- moving -------------------------------------------------------------------------------------------------------
 
-    def mutate(self, points: Points, rng: np.random.Generator, local: float = 0.5, structure: float = 0.05) -> Points:
+    def mutate(
+        self,
+        points: Points,
+        rng: np.random.Generator,
+        local: float = 0.5,
+        structure: float = 0.05,
+        weights: Callable[[Sketch], Floats] | None = None,
+    ) -> Points:
         """Every point with one knob changed: a share `local` to a neighbouring option, the rest to any other.
 
         Where there are several sketches, a share `structure` moves to another one instead, and keeps the options of all
         knobs that both have.  All are valid; a point that no single change keeps valid comes back as it was.
+        `weights` gives a number for every knob of a sketch: how often it is the one, compared with the others.
         """
-        options = points.options.copy()
-        for _, sketch, rows, own in self._by_sketch(points):
-            options[rows, : len(sketch.knobs)] = moves.mutate(sketch, own, rng, local)
+        self._check_width(points)
+        at_once = self._flat.free if weights is None else np.zeros_like(self._flat.free)
+        options = self._flat.change_one(points.sketch, points.options, rng, local)
+        for s in np.flatnonzero(~at_once).tolist():
+            sketch, rows = self.sketches[s], np.flatnonzero(points.sketch == s)
+            own = points.options[rows, : len(sketch.knobs)]
+            chances = None if weights is None else weights(sketch)
+            options[rows, : len(sketch.knobs)] = moves.mutate(sketch, own, rng, local, chances)
         changed = Points(points.sketch.copy(), options)
         if len(self.sketches) > 1 and structure > 0:
             self._restructure(points, changed, rng, np.flatnonzero(rng.random(len(points)) < structure))
@@ -233,7 +247,12 @@ class Space:
     def _restructure(self, points: Points, changed: Points, rng: np.random.Generator, rows: Ints) -> None:
         """Moves the points of some rows to other sketches, in place, where their options are valid there."""
         step = rng.integers(1, len(self.sketches), size=len(rows))
-        to = (points.sketch[rows] + step) % len(self.sketches)
+        to = ((points.sketch[rows] + step) % len(self.sketches)).astype(np.int32)
+        easy = self._flat.free[to]
+        at = rows[easy]
+        changed.options[at] = self._flat.move(points.sketch[at], to[easy], points.options[at], rng)
+        changed.sketch[at] = to[easy]
+        rows, to = rows[~easy], to[~easy]
         for s, t in sorted(set(zip(points.sketch[rows].tolist(), to.tolist(), strict=True))):
             mine = rows[(points.sketch[rows] == s) & (to == t)]
             sketch = self.sketches[t]
@@ -373,8 +392,7 @@ class Space:
 
     def _by_sketch(self, points: Points) -> Iterator[tuple[int, Sketch, Any, Options]]:
         """For each sketch that occurs: its number, itself, the rows it has and their options."""
-        if points.width != self.width:
-            raise SpaceError(f"space '{self.name}' has points of {self.width} options, not {points.width}")
+        self._check_width(points)
         for s, sketch in enumerate(self.sketches):
             if len(self.sketches) == 1:
                 yield s, sketch, slice(None), points.options
@@ -382,6 +400,14 @@ class Space:
             rows = np.flatnonzero(points.sketch == s)
             if len(rows):
                 yield s, sketch, rows, points.options[rows, : len(sketch.knobs)]
+
+    def _check_width(self, points: Points) -> None:
+        if points.width != self.width:
+            raise SpaceError(f"space '{self.name}' has points of {self.width} options, not {points.width}")
+
+    @cached_property
+    def _flat(self) -> Flat:
+        return Flat(self.sketches, self.width)
 
     def _points(self, s: int, options: Options) -> Points:
         padded = np.full((len(options), self.width), -1, np.int32)

@@ -1,0 +1,47 @@
+"""The probabilistic space: a program draws random variables and transforms with them; its traces are the points."""
+
+from spaces.probabilistic.generator import ProbabilisticSpace
+from spaces.probabilistic.instruction import Decision, Handle, Instruction
+from spaces.probabilistic.mutators import (
+    DEFAULT_MUTATORS,
+    MutateComputeLocation,
+    MutateParallel,
+    MutateTileSize,
+    MutateUnroll,
+    Mutator,
+)
+from spaces.probabilistic.postprocess import (
+    DEFAULT_POSTPROCESSORS,
+    DisallowDynamicLoops,
+    Postprocessor,
+    RewriteLayout,
+    RewriteParallelVectorizeUnroll,
+    RewriteReduction,
+    VerifyTile,
+)
+from spaces.probabilistic.replaying import Replayed, replay
+from spaces.probabilistic.rules import (
+    DEFAULT_RULES,
+    AddRFactor,
+    AutoInline,
+    CustomRule,
+    InlineConstants,
+    MultiLevelTiling,
+    PackOperand,
+    PackWeights,
+    ParallelizeVectorizeUnroll,
+    RandomComputeLocation,
+    Rule,
+)
+from spaces.probabilistic.schedule import ProbabilisticSchedule
+from spaces.probabilistic.space import TraceSpace
+from spaces.probabilistic.trace import Trace
+
+__all__ = [
+    "DEFAULT_MUTATORS", "DEFAULT_POSTPROCESSORS", "DEFAULT_RULES", "AddRFactor", "AutoInline", "CustomRule",
+    "Decision", "DisallowDynamicLoops", "Handle", "InlineConstants", "Instruction", "MultiLevelTiling",
+    "MutateComputeLocation", "MutateParallel", "MutateTileSize", "MutateUnroll", "Mutator", "PackOperand",
+    "PackWeights", "ParallelizeVectorizeUnroll", "Postprocessor", "ProbabilisticSchedule", "ProbabilisticSpace",
+    "RandomComputeLocation", "Replayed", "RewriteLayout", "RewriteParallelVectorizeUnroll", "RewriteReduction", "Rule",
+    "Trace", "TraceSpace", "VerifyTile", "replay",
+]  # fmt: skip

@@ -1,0 +1,87 @@
+"""ProbabilisticSpace: the generator; its structures come from schedule rules or from a user's program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, TypeVar
+
+from searchlab.errors import SpaceError
+from searchlab.search import Sketch, SpaceGenerator, Task
+from spaces.probabilistic.branching import branches
+from spaces.probabilistic.mutators import DEFAULT_MUTATORS, Mutator
+from spaces.probabilistic.postprocess import DEFAULT_POSTPROCESSORS, Postprocessor
+from spaces.probabilistic.rules import DEFAULT_RULES, Rule, imported
+from spaces.probabilistic.schedule import ProbabilisticSchedule
+from spaces.probabilistic.space import TraceSpace
+from spaces.probabilistic.structures import Structure, apply_rules, postprocessed, structures
+
+UserProgram = Callable[[ProbabilisticSchedule], Any]
+T = TypeVar("T")
+
+
+class ProbabilisticSpace(SpaceGenerator):
+    """The space is a program that draws: schedule rules by default, or one of the user's.
+
+    `rules`, `mutators` and `postprocessors` are objects or "module:Class" names; `program` is a function of a
+    ProbabilisticSchedule, or its "module:function" name, that takes the place of the rules.  `most` is a limit on the
+    number of structures.
+    """
+
+    name: ClassVar[str] = "probabilistic"
+    version: ClassVar[str] = "1"
+
+    def __init__(
+        self,
+        rules: Sequence[Rule | str] = DEFAULT_RULES,
+        mutators: Sequence[Mutator | str] = DEFAULT_MUTATORS,
+        postprocessors: Sequence[Postprocessor | str] = DEFAULT_POSTPROCESSORS,
+        program: UserProgram | str | None = None,
+        most: int = 256,
+    ) -> None:
+        self.rules = _made(rules, Rule)  # type: ignore[type-abstract]
+        self.mutators = _made(mutators, Mutator)  # type: ignore[type-abstract]
+        self.postprocessors = _made(postprocessors, Postprocessor)  # type: ignore[type-abstract]
+        self.program: UserProgram | None = imported(program, "program") if isinstance(program, str) else program
+        self.most = most
+
+    def space(self, task: Task) -> TraceSpace:
+        return TraceSpace(task.program, self.structures(task), self.name, self.version, self.mutators)
+
+    def sketches(self, task: Task) -> list[Sketch]:
+        return [s.sketch for s in self.structures(task)]
+
+    def structures(self, task: Task) -> list[Structure]:
+        """All structures of a task, in the order in which they were found."""
+        found = structures(postprocessed(self.schedules(task), self.postprocessors))
+        if not found:
+            raise SpaceError(f"space '{self.name}': every structure of {task.workload.label} was rejected")
+        return found
+
+    def schedules(self, task: Task) -> list[ProbabilisticSchedule]:
+        """What the rules or the user's program give, before post-processing."""
+        start = ProbabilisticSchedule(task.program, task=task)
+        if self.program is not None:
+            return self._run(start, self.program)
+        if task.workload.sizes:
+            label, sizes = task.workload.label, ", ".join(task.workload.sizes)
+            raise SpaceError(f"space '{self.name}': {label} has run-time sizes ({sizes}); fix them with at()")
+        return apply_rules(start, self.rules, self.most)
+
+    def _run(self, start: ProbabilisticSchedule, program: UserProgram) -> list[ProbabilisticSchedule]:
+        def body(s: ProbabilisticSchedule) -> Iterable[ProbabilisticSchedule]:
+            program(s)
+            return [s]
+
+        found, rejected = branches(start, body, self.most)
+        if not found:
+            raise SpaceError(f"space '{self.name}': every run of the program was rejected; the first: {rejected[0]}")
+        return found
+
+
+def _made(given: Sequence[T | str], base: type[T]) -> tuple[T, ...]:
+    """Objects from objects or import paths."""
+    made = [imported(g, base.__name__.lower())() if isinstance(g, str) else g for g in given]
+    for m in made:
+        if not isinstance(m, base):
+            raise SpaceError(f"{m!r} is no {base.__name__}; accepted: {base.__name__} objects and 'module:Class'")
+    return tuple(made)

@@ -1,0 +1,109 @@
+"""Post-processors: each rewrites a finished schedule or rejects it.
+
+Where validity depends on the numbers that are drawn, a post-processor adds a condition with `require`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from searchlab.ir.expr import Expr, value_of, variables
+from spaces.common import (
+    finish_fused,
+    finish_untiled,
+    pack,
+    panel,
+    read_rows_as_they_lie,
+    unroll_up_to,
+    vectorize_tile,
+)
+from spaces.common.stages import loops_by_kind
+from spaces.probabilistic.rules import UNROLL, VECTORIZE, drawn_factors
+from spaces.probabilistic.schedule import ProbabilisticSchedule
+
+
+class Postprocessor(ABC):
+    """Runs once per structure, on symbols."""
+
+    @abstractmethod
+    def apply(self, s: ProbabilisticSchedule) -> bool:
+        """Changes the schedule; False rejects it."""
+
+
+class DisallowDynamicLoops(Postprocessor):
+    """Rejects loops whose extents are known only when the kernel runs."""
+
+    def apply(self, s: ProbabilisticSchedule) -> bool:
+        return not any(v.role == "size" for lp in s.program.loops.values() for v in variables(lp.extent))
+
+
+class RewriteParallelVectorizeUnroll(Postprocessor):
+    """Carries out what ParallelizeVectorizeUnroll asked for: threads share the outer loops, lanes the innermost."""
+
+    def apply(self, s: ProbabilisticSchedule) -> bool:
+        asked = {key: value for notes in s.notes.values() for key, value in notes.items()}
+        if VECTORIZE not in asked:
+            return True
+        stages = s.stages
+        for tiles in stages.tiled:
+            vectorize_tile(s, tiles)
+        for block, tiles in stages.fused:
+            finish_fused(s, block, tiles)
+        for copy, found in stages.packed:
+            read_rows_as_they_lie(s, copy, found)
+        placed = {t.block for t in stages.tiled} | {b for b, _ in stages.fused}
+        for block in [b for b in s.program.blocks if b not in placed]:
+            finish_untiled(s, block, drawn_factors(s, asked[VECTORIZE]), asked["jobs"])
+        for block, notes in s.notes.items():
+            if UNROLL in notes and block in s.program.blocks:
+                unroll_up_to(s, block, notes[UNROLL])
+        return True
+
+
+class RewriteReduction(Postprocessor):
+    """Sets the output of reductions before their outermost reduction loop.
+
+    Code generation does that by itself for tiles in registers, so this is not among the defaults.
+    """
+
+    def apply(self, s: ProbabilisticSchedule) -> bool:
+        for name, b in s.program.blocks.items():
+            carried = loops_by_kind(s, name, s.loops(name))[1] if b.init is not None else []
+            if carried:
+                s.decompose_reduction(name, carried[0])
+        return True
+
+
+class RewriteLayout(Postprocessor):
+    """Packs constant operands of tiled stages that no rule has packed; goes before the rewriting of loops."""
+
+    def apply(self, s: ProbabilisticSchedule) -> bool:
+        given = {la.buffer for la in s.program.layouts}
+        for tiles in s.stages.tiled:
+            found = panel(s.program, tiles.block)
+            free = found is not None and found.buffer in s.task.weights and found.buffer not in given
+            if found is not None and free and found.axis == tiles.vector_axis and tiles.vector is not None:
+                pack(s, tiles, found, ahead=True)
+        return True
+
+
+class VerifyTile(Postprocessor):
+    """Rejects values that would unroll and vectorise more than `most` elements of one tiled stage at once."""
+
+    def __init__(self, most: int = 4096) -> None:
+        self.most = most
+
+    def apply(self, s: ProbabilisticSchedule) -> bool:
+        for tiles in s.stages.tiled:
+            size: Expr | int = 1
+            for loop in tiles.levels[-1]:
+                size = s.program.loops[loop].extent * size
+            known = value_of(size) if isinstance(size, Expr) else size
+            if known is None and isinstance(size, Expr):
+                s.require(size <= self.most)
+            elif known is not None and known > self.most:
+                return False
+        return True
+
+
+DEFAULT_POSTPROCESSORS: tuple[Postprocessor, ...] = (DisallowDynamicLoops(), RewriteParallelVectorizeUnroll())

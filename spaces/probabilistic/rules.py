@@ -1,0 +1,268 @@
+"""Schedule rules: each looks at one stage and gives the schedules that may follow; all of them are kept.
+
+class MyRule(Rule):
+    def apply(self, s, block):
+        with_cache = s.copy()
+        with_cache.cache_write(block)
+        return [s, with_cache]
+"""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+from searchlab.errors import SpaceError
+from searchlab.schedule import Schedule
+from spaces.common import (
+    Panel,
+    attempt,
+    fusible_consumer,
+    locations,
+    needs_tiling,
+    operands,
+    pack,
+    panel,
+    parallel_outer,
+    rfactor,
+    space_axes,
+    strictly_inlinable,
+    tile,
+    transpose_results,
+    wants_rfactor,
+)
+from spaces.probabilistic.schedule import Drawn, ProbabilisticSchedule
+
+CUSTOM = "schedule_rule"  # the annotation of a block that wants a rule of its own
+VECTORIZE, UNROLL = "vectorize", "unroll"  # notes for the post-processor that carries them out
+INNERMOST = 64
+
+
+class Rule(ABC):
+    """One way to deal with a stage; with `once` it is asked only for the last one, and deals with all."""
+
+    once: ClassVar[bool] = False
+
+    @abstractmethod
+    def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
+        """The schedules that may follow: `s` as it is, changed, or copies of it that go different ways."""
+
+
+def drawn_factors(s: ProbabilisticSchedule, most: int | None = INNERMOST) -> Callable[[str, int, int], Drawn]:
+    """Factors for the transformations in spaces.common, drawn for the loop that is split."""
+    return lambda axis, extent, parts: Drawn(axis, parts, most)
+
+
+class CustomRule(Rule):
+    """A block annotated with `schedule_rule`="module:function" is scheduled by that function and by no other rule."""
+
+    def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
+        wanted = dict(s.program.blocks[block].annotations).get(CUSTOM)
+        if wanted is None:
+            return [s]
+        _finished(s, block)
+        return list(imported(str(wanted), "custom rule")(s, block))
+
+
+class InlineConstants(Rule):
+    """A stage that reads nothing is written out where it is used."""
+
+    def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
+        b = s.program.blocks[block]
+        if not operands(b) and not b.reduces and b.store.buffer not in s.program.outputs:
+            attempt(s, "compute_inline", block)
+        return [s]
+
+
+class AutoInline(Rule):
+    """A cheap elementwise stage becomes part of what reads it."""
+
+    def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
+        if strictly_inlinable(s.program, block):
+            s.compute_inline(block)
+        return [s]
+
+
+class AddRFactor(Rule):
+    """A reduction with little space may keep partial results, for its outer iterations or its inner ones."""
+
+    def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
+        found = [s]
+        if wants_rfactor(s.program, block, s.task.target.cores):
+            parts: tuple[Literal["outer", "inner"], ...] = ("outer", "inner")
+            for part in parts:
+                s = found[0].copy()
+                partial = rfactor(s, block, part, drawn_factors(s))
+                s.steps.append(f"rfactor_{part}({block})")
+                found.append(_finished(s, block, partial))
+        return found
+
+
+class MultiLevelTiling(Rule):
+    """Tiles by a structure, alone or with the results of a tile written out at the end of a level of space loops.
+
+    What writes them out is the elementwise reader of the stage or, if it has none, a copy.  That makes the three
+    variants of a write cache that may be there, at level 1 or 2.
+    """
+
+    def __init__(self, structure: str = "SSRSRS", max_innermost: int = INNERMOST, levels: tuple[int, ...] = (1, 2)):
+        self.structure, self.max_innermost, self.levels = structure, max_innermost, levels
+
+    def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
+        if not needs_tiling(s.program, block):
+            return [s]
+        return [self.tiled(s.copy(), block, level) for level in (None, *self.levels)]
+
+    def tiled(self, s: ProbabilisticSchedule, block: str, level: int | None) -> ProbabilisticSchedule:
+        """The stage tiled, its reader (or a copy of its results) at a level of space loops if one is given."""
+        if level is not None and fusible_consumer(s.program, block) is None:
+            s.cache_write(block)
+            s.steps.append("cache")
+        reader = fusible_consumer(s.program, block)
+        tiles = parallel_outer(s, tile(s, block, self.structure, drawn_factors(s, self.max_innermost)))
+        s.stages = replace(s.stages, tiled=(*s.stages.tiled, tiles))
+        if level is None:
+            s.steps.append("tile")
+            return _finished(s, block)
+        assert reader is not None
+        s.reverse_compute_at(reader, tiles.end(tiles.space_level(level)))
+        s.stages = replace(s.stages, fused=(*s.stages.fused, (reader, tiles)))
+        s.steps.append(f"tile-fuse{level}")
+        return _finished(s, block, reader)
+
+
+class PackWeights(MultiLevelTiling):
+    """Tiles along the panels of a constant operand, which is packed before the kernel runs."""
+
+    ahead = True
+
+    def accepts(self, s: ProbabilisticSchedule, found: Panel) -> bool:
+        return found.buffer in s.task.weights
+
+    def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
+        found = panel(s.program, block) if needs_tiling(s.program, block) else None
+        if found is None or not self.accepts(s, found):
+            return [s]
+        contiguous = found.axis == len(space_axes(s.program.blocks[block])) - 1
+        alone = contiguous and fusible_consumer(s.program, block) is None
+        levels = (None,) if alone else self.levels
+        return [s, *(self.packed(s.copy(), block, found, level) for level in levels)]
+
+    def packed(self, s: ProbabilisticSchedule, block: str, found: Panel, level: int | None) -> ProbabilisticSchedule:
+        """The stage tiled along panels; results whose vectors do not lie side by side are put in order when written."""
+        if level is not None and fusible_consumer(s.program, block) is None:
+            s.cache_write(block)
+        reader = fusible_consumer(s.program, block)
+        tiles = parallel_outer(s, tile(s, block, self.structure, drawn_factors(s, self.max_innermost), found.axis))
+        copy = pack(s, tiles, found, self.ahead)
+        label = "layout" if self.ahead else "pack"
+        s.steps.append(label if level is None else f"{label}-fuse{level}")
+        s.stages = replace(s.stages, tiled=(*s.stages.tiled, tiles))
+        if copy is not None:
+            s.stages = replace(s.stages, packed=(*s.stages.packed, (copy, found)))
+        if level is not None:
+            assert reader is not None
+            s.reverse_compute_at(reader, tiles.end(tiles.space_level(level)))
+            s.stages = replace(s.stages, fused=(*s.stages.fused, (reader, tiles)))
+        if found.axis != len(space_axes(s.program.blocks[block])) - 1:
+            transpose_results(s, tiles)
+        return _finished(s, block, *([reader] if level is not None and reader is not None else []))
+
+
+class PackOperand(PackWeights):
+    """The same for any operand, which a stage of its own copies into panels while the kernel runs."""
+
+    ahead = False
+
+    def accepts(self, s: ProbabilisticSchedule, found: Panel) -> bool:
+        return True
+
+
+class ParallelizeVectorizeUnroll(Rule):
+    """Draws how far reductions are unrolled, and asks for threads and vectors; a post-processor carries that out."""
+
+    once = True
+
+    def __init__(self, unroll: tuple[int, ...] = (1, 16, 64, 512), jobs_per_core: int = 16, max_vector: int = 64):
+        self.unroll, self.jobs_per_core, self.max_vector = unroll, jobs_per_core, max_vector
+
+    def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
+        reductions = [n for n, b in s.program.blocks.items() if b.reduces]
+        unroll = s.sample_categorical(self.unroll, name=UNROLL)
+        for n in reductions or [block]:
+            s.note(n, UNROLL, unroll)
+        s.note(block, "jobs", self.jobs_per_core * s.task.target.cores)
+        s.note(block, VECTORIZE, self.max_vector)
+        return [s]
+
+
+class RandomComputeLocation(Rule):
+    """Draws a place for every stage that is neither tiled nor fused into tiles, from the output to the inputs.
+
+    Of more than `most` such stages, all go to the root or all to the same level of what reads them.
+    """
+
+    once = True
+
+    def __init__(self, most: int = 3, levels: int = 3):
+        self.most, self.levels = most, levels
+
+    def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
+        done = {t.block for t in s.stages.tiled} | {b for b, _ in s.stages.fused}
+        outputs = s.program.outputs
+        free = [n for n, b in s.program.blocks.items() if n not in done and b.store.buffer not in outputs]
+        if len(free) > self.most:
+            self.together(s, free[::-1])
+            return [s]
+        states = [s]
+        for n in reversed(free):
+            states = [placed for state in states for placed in self.everywhere(state, n)]
+        return states
+
+    def everywhere(self, s: ProbabilisticSchedule, block: str) -> Iterator[ProbabilisticSchedule]:
+        """One stage at each of its places."""
+        found = locations(Schedule(s.program), block, s.stages.tiled, self.levels)
+        found = found[:2] if block in dict(s.stages.packed) else found
+        loops = [x.loop for x in found if x.loop is not None]
+        for placed, location in s.each_location(block, loops, any(x.label == "inline" for x in found)):
+            placed.compute_at(block, location)
+            yield placed
+
+    def together(self, s: ProbabilisticSchedule, free: list[str]) -> None:
+        """All stages at a drawn level."""
+        level = s.sample_categorical(["root", *range(self.levels)], name="level", structural=True)
+        for n in free if level != "root" else []:
+            inside = [x.loop for x in locations(Schedule(s.program), n, s.stages.tiled) if x.loop is not None]
+            if level < len(inside):
+                s.compute_at(n, inside[level])
+
+
+def _finished(s: ProbabilisticSchedule, *blocks: str) -> ProbabilisticSchedule:
+    """The schedule with stages that no further rule looks at."""
+    s.stages = replace(s.stages, done=s.stages.done | set(blocks))
+    return s
+
+
+def imported(path: str, what: str) -> Any:
+    """What a "module:name" path leads to."""
+    module, _, attribute = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as e:
+        raise SpaceError(f"{what} '{path}': {e}; accepted: 'module:name' of something that can be imported") from e
+
+
+DEFAULT_RULES: tuple[Rule, ...] = (
+    CustomRule(),
+    InlineConstants(),
+    AutoInline(),
+    AddRFactor(),
+    PackWeights(),
+    PackOperand(),
+    MultiLevelTiling(),
+    ParallelizeVectorizeUnroll(),
+    RandomComputeLocation(),
+)
