@@ -68,5 +68,5 @@ def views(b: Block, lanes: int) -> list[View]:
         wide = extent_of(b, axis) >= lanes // 2 or all(extent_of(b, n) < lanes // 2 for n in range(len(space)))
         if len(mine) == 1 and free and wide:
             row = max(free, key=lambda n: (extent_of(b, n) > 1, n))
-            found.append(View(b.name, axis, row, mine[0], v in mine[0].indices, axis == len(space) - 1))
-    return found
+            found.append(View(b.name, axis, row, mine[0], v in mine[0].indices, v == b.store.indices[-1]))
+    return sorted(found, key=lambda x: not x.contiguous)

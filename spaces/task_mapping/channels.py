@@ -26,7 +26,7 @@ BAND = knob("band")
 def channel_sketches(p: Product) -> Iterator[Sketch]:
     """The sketches of a view whose lanes lie apart in the output."""
     if p.view.plain:
-        yield _channels(p, ahead=p.view.operand.buffer in p.task.weights)
+        yield _channels(p, ahead=p.view.operand.buffer in p.weights)
 
 
 def _channels(p: Product, ahead: bool) -> Sketch:
@@ -46,7 +46,7 @@ def _channels(p: Product, ahead: bool) -> Sketch:
     mapping = spatial(*extents(rank, outer), ranks=_last(rank, j))
     mapping = mapping * repeat(*extents(rank, {sums[0]: ceildiv(whole[sums[0]], DEPTH)}))
     mapping = mapping * repeat(*extents(rank, middle), ranks=[order.index(d) for d in range(rank)])
-    loops = place(s, p.view.block, mapping * p.core(s, {}, inner))
+    loops = place(s, p.view.block, mapping * p.core(s, inner))
     _write_back(s, p, loops[0][-1])
     share(s, loops[0], p.task.target.threads)
     if panels in s.program.blocks:

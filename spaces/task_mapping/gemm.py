@@ -7,7 +7,7 @@ Nothing here depends on divisors of the input: what a tile has too much is cut o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from searchlab.ir.expr import Expr, Like, Var, ceildiv, compare, index, knob
@@ -55,6 +55,7 @@ class Product:
     """One view of the anchor of a (partly scheduled) program, from which sketches are made."""
 
     task: Task
+    weights: Sequence[str]  # inputs that may be packed ahead of time
     start: Schedule
     view: View
     machine: Machine
@@ -84,7 +85,7 @@ class Product:
         s.transform_layout(name, (olds, (olds[at] // self.width, *rest, olds[at] % self.width)))
         return name
 
-    def core(self, s: Schedule, around: dict[int, Like], inner: dict[int, Like]) -> TaskMapping:
+    def core(self, s: Schedule, inner: Mapping[int, Like]) -> TaskMapping:
         """The end of every mapping: the sum, then unrolled rows, then lanes."""
         rank = len(s.program.blocks[self.view.block].iters)
         return (
@@ -94,7 +95,7 @@ class Product:
         )
 
 
-def panels_here(p: Product, blocked: bool) -> Sketch:
+def panels_here(p: Product, blocked: bool, name: str = "panels", more: Sequence[Knob] = ()) -> Sketch:
     """Every core packs the panels of its columns, then meets them with all rows; with `blocked`, part by part of k."""
     s = p.copy()
     i, j = p.view.row, p.view.vector
@@ -108,7 +109,7 @@ def panels_here(p: Product, blocked: bool) -> Sketch:
         mapping = mapping * repeat(*extents(rank, {sums[0]: ceildiv(whole[sums[0]], DEPTH)}))
         inner[sums[0]] = DEPTH
     mapping = mapping * repeat(*extents(rank, {i: ceildiv(whole[i], ROWS)})) * repeat(*extents(rank, {j: PANELS}))
-    loops = place(s, p.view.block, mapping * p.core(s, {}, inner))
+    loops = place(s, p.view.block, mapping * p.core(s, inner))
     home, tile = (loops[1] if blocked else loops[0])[-1], loops[3 if blocked else 2][-1]
     s.compute_at(packed, home)
     _spread(s, packed, home)
@@ -123,7 +124,7 @@ def panels_here(p: Product, blocked: bool) -> Sketch:
         knobs.append(menu("depth", p.machine.depths()))
         limits.append(DEPTH * p.width * p.machine.bytes <= p.machine.l1)
     limits.append((PANELS - 1) * p.width * depth * p.machine.bytes <= p.machine.l2)
-    return Sketch("panels-by-depth" if blocked else "panels", tuple(knobs), tuple(limits), s.program)
+    return Sketch(name, (*knobs, *more), tuple(limits), s.program)
 
 
 def _sum_length(p: Product) -> int:
@@ -152,7 +153,7 @@ def panels_before(p: Product, ahead: bool, packed: bool) -> Sketch:
     outer = {d: whole[d] for d in around}
     outer |= {i: ceildiv(whole[i], TILES * ROWS), j: ceildiv(whole[j], PANELS * p.width)}
     mapping = spatial(*extents(rank, outer)) * repeat(*extents(rank, {j: PANELS})) * repeat(*extents(rank, {i: TILES}))
-    loops = place(s, p.view.block, mapping * p.core(s, {}, {d: whole[d] for d in sums}))
+    loops = place(s, p.view.block, mapping * p.core(s, {d: whole[d] for d in sums}))
     join_epilogues(s, p.view.block, loops[2][-1])
     share(s, loops[0], p.task.target.threads)
     if name in s.program.blocks:
@@ -168,11 +169,11 @@ def panels_before(p: Product, ahead: bool, packed: bool) -> Sketch:
 
 def products(p: Product) -> Iterator[Sketch]:
     """The sketches of a view whose lanes lie side by side in the output."""
-    weight = p.view.operand.buffer in p.task.weights
+    weight = p.view.operand.buffer in p.weights
     if p.view.plain:
         yield panels_here(p, blocked=False)
         if len(p.axes()[1]) == 1:
-            yield panels_here(p, blocked=True)
+            yield panels_here(p, blocked=True, name="panels-by-depth")
     if p.view.plain and weight:
         yield panels_before(p, ahead=True, packed=True)
     yield panels_before(p, ahead=False, packed=False)

@@ -3,41 +3,76 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import ClassVar
+from dataclasses import replace
+from typing import ClassVar, Literal, get_args
 
 from searchlab.errors import SpaceError
+from searchlab.ir.expr import knob
 from searchlab.schedule import Schedule
-from searchlab.search import Sketch, SpaceGenerator, Task
+from searchlab.search import Sketch, SpaceGenerator, Task, menu
 from spaces.task_mapping.anchor import anchor, views
 from spaces.task_mapping.channels import channel_sketches
-from spaces.task_mapping.gemm import Machine, Product, products
+from spaces.task_mapping.gemm import Machine, Product, panels_here, products
+from spaces.task_mapping.parallel_k import cut_sum, parts_by_rule, parts_to_try, sizes
 from spaces.task_mapping.rows import inline_cheap, row_sketches
+from spaces.task_mapping.windows import window, window_sketches
+
+ParallelK = Literal["rule", "search", "off"]
 
 
 class TaskMappingSpace(SpaceGenerator):
-    """Hardware-centric: tiles follow from vectors, registers and caches; whatever does not divide is cut off."""
+    """Hardware-centric: tiles follow from vectors, registers and caches; whatever does not divide is cut off.
+
+    `parallel_k` says when the sum of a matrix product is shared by cores: by the rule, in all ways, or never.
+    `pack_ahead` lets weights be packed before the kernel runs.
+    """
 
     name: ClassVar[str] = "task-mapping"
     version: ClassVar[str] = "1"
 
+    def __init__(self, parallel_k: ParallelK = "rule", pack_ahead: bool = True) -> None:
+        if parallel_k not in get_args(ParallelK):
+            known = ", ".join(get_args(ParallelK))
+            raise SpaceError(f"space '{self.name}': parallel_k = {parallel_k!r}; accepted: {known}")
+        self.parallel_k = parallel_k
+        self.pack_ahead = pack_ahead
+
     def sketches(self, task: Task) -> Iterable[Sketch]:
+        """Those of a matrix product, of windows, or of rows, whichever the task's program is."""
         if task.workload.sizes:
-            sizes = ", ".join(task.workload.sizes)
-            raise SpaceError(f"space '{self.name}' needs fixed extents; fix {sizes} with workload.at({sizes}=...)")
+            sizes = ", ".join(f"{s}=..." for s in task.workload.sizes)
+            raise SpaceError(f"space '{self.name}' needs fixed extents; write workload.at({sizes})")
         s = Schedule(task.program)
         inline_cheap(s)
-        found = list(_contractions(task, s))
-        return found or list(row_sketches(task, s))
+        found = list(self._products(task, s))
+        if found:
+            return found
+        b = window(s.program)
+        return [*window_sketches(task, s, b), *row_sketches(task, s)] if b is not None else list(row_sketches(task, s))
 
+    def _products(self, task: Task, s: Schedule) -> Iterator[Sketch]:
+        b = anchor(s.program)
+        if b is None:
+            return
+        machine = Machine.of(task.target, s.program.buffers[b.store.buffer].dtype)
+        found = views(b, machine.lanes)
+        weights = task.weights if self.pack_ahead else ()
+        for view in [v for v in found if v.contiguous][:1]:
+            p = Product(task, weights, s, view, machine)
+            yield from products(p)
+            yield from self._parallel_k(p)
+        if not found or not (found[0].contiguous and found[0].plain):
+            for view in [v for v in found if not v.contiguous and v.plain][:1]:
+                yield from channel_sketches(Product(task, weights, s, view, machine))
 
-def _contractions(task: Task, s: Schedule) -> Iterator[Sketch]:
-    b = anchor(s.program)
-    if b is None:
-        return
-    machine = Machine.of(task.target, s.program.buffers[b.store.buffer].dtype)
-    found = views(b, machine.lanes)
-    for view in [v for v in found if v.contiguous][:1]:
-        yield from products(Product(task, s, view, machine))
-    for view in [v for v in found if not v.contiguous and v.plain][:1]:
-        if not found[0].contiguous or not found[0].plain:
-            yield from channel_sketches(Product(task, s, view, machine))
+    def _parallel_k(self, p: Product) -> Iterator[Sketch]:
+        batch, m, n, k = sizes(p.start, p.view)
+        cores = p.task.target.threads
+        by_rule = parts_by_rule(batch, m, n, k, cores)
+        parts = {"off": [], "rule": [by_rule], "search": parts_to_try(k)}[self.parallel_k]
+        if cores == 1 or not p.view.plain or parts in ([], [1]):
+            return
+        s = Schedule(p.start.program)
+        partial = cut_sum(s, p.view, knob("parts"))
+        view = next(v for v in views(s.program.blocks[partial], p.machine.lanes) if v.contiguous)
+        yield panels_here(replace(p, start=s, view=view), False, "parallel-k", [menu("parts", parts)])
