@@ -43,8 +43,8 @@ class Protocol:
     """
 
     warmup: int = 1
-    repeats: int = 5
-    min_repeat_ms: float = 5.0
+    repeats: int = 15
+    min_repeat_ms: float = 1.0
     cache: Literal["warm", "cold"] = "warm"
     steady: bool = True
     check: bool = True
