@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from searchlab.ir.expr import Expr, Like, Var, ceildiv, compare, index, knob
+from searchlab.ir.expr import Expr, Like, Var, ceildiv, compare, knob
 from searchlab.schedule import Schedule
 from searchlab.search import Knob, Sketch, Task, menu
 from searchlab.targets import Target
-from spaces.task_mapping.anchor import View, extent_of, space_of
+from spaces.task_mapping.anchor import View, space_of
 from spaces.task_mapping.finish import finish_rest, join_epilogues
-from spaces.task_mapping.mapping import TaskMapping, repeat, spatial
+from spaces.task_mapping.mapping import TaskMapping, product, repeat, spatial
 from spaces.task_mapping.place import extents, place, shape, share
 
 ROWS, VECTORS, PANELS, DEPTH, TILES = (knob(n) for n in ("rows", "vectors", "panels", "depth", "tiles"))
@@ -119,7 +119,7 @@ def panels_here(p: Product, blocked: bool, name: str = "panels", more: Sequence[
     finish_rest(s, p.task.target)
     knobs, limits = p.machine.tile()
     knobs.append(menu("panels", [1, 2, 4, 8]))
-    depth = DEPTH if blocked else index(_sum_length(p))
+    depth = DEPTH if blocked else _sum_length(p)
     if blocked:
         knobs.append(menu("depth", p.machine.depths()))
         limits.append(DEPTH * p.width * p.machine.bytes <= p.machine.l1)
@@ -127,11 +127,9 @@ def panels_here(p: Product, blocked: bool, name: str = "panels", more: Sequence[
     return Sketch(name, (*knobs, *more), tuple(limits), s.program)
 
 
-def _sum_length(p: Product) -> int:
-    total = 1
-    for d in p.axes()[1]:
-        total *= extent_of(p.start.program.blocks[p.view.block], d)
-    return total
+def _sum_length(p: Product) -> Expr:
+    whole = shape(p.start, p.view.block)
+    return product(whole[d] for d in p.axes()[1])
 
 
 def _spread(s: Schedule, packed: str, home: str) -> None:

@@ -6,10 +6,11 @@ It pays where there are fewer tiles of the output than cores can share.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from searchlab.ir.expr import Like
 from searchlab.schedule import Schedule
-from spaces.task_mapping.anchor import View, extent_of
+from spaces.task_mapping.anchor import View, extent_of, operands
 
 _SHORTEST = 384  # sums below this are not worth the extra pass
 _TILE = 64  # the output of one block, for the estimate of their number
@@ -44,3 +45,9 @@ def cut_sum(s: Schedule, view: View, parts: Like) -> str:
     loop = s.loops(view.block)[len([it for it in s.program.blocks[view.block].iters if it.kind == "space"])]
     outer, _ = s.split(loop, [parts, None])
     return s.rfactor(outer, axis=0)
+
+
+def cut_view(s: Schedule, view: View, partial: str) -> View:
+    """The view of the stage of partial sums, whose other axes are those of the product."""
+    (operand,) = (ld for ld in operands(s.program.blocks[partial]) if ld.buffer == view.operand.buffer)
+    return replace(view, block=partial, operand=operand)

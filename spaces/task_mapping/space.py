@@ -13,7 +13,7 @@ from searchlab.search import Sketch, SpaceGenerator, Task, menu
 from spaces.task_mapping.anchor import anchor, views
 from spaces.task_mapping.channels import channel_sketches
 from spaces.task_mapping.gemm import Machine, Product, panels_here, products
-from spaces.task_mapping.parallel_k import cut_sum, parts_by_rule, parts_to_try, sizes
+from spaces.task_mapping.parallel_k import cut_sum, cut_view, parts_by_rule, parts_to_try, sizes
 from spaces.task_mapping.rows import inline_cheap, row_sketches
 from spaces.task_mapping.windows import window, window_sketches
 
@@ -74,5 +74,5 @@ class TaskMappingSpace(SpaceGenerator):
             return
         s = Schedule(p.start.program)
         partial = cut_sum(s, p.view, knob("parts"))
-        view = next(v for v in views(s.program.blocks[partial], p.machine.lanes) if v.contiguous)
+        view = cut_view(s, p.view, partial)
         yield panels_here(replace(p, start=s, view=view), False, "parallel-k", [menu("parts", parts)])
