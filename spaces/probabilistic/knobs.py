@@ -37,14 +37,14 @@ def _values(name: str, extent: Expr, drawn: Sequence[Knob]) -> set[int]:
     return set(np.unique(np.asarray(evaluate(extent, values))).tolist())
 
 
-def product_condition(extent: Expr, symbols: Sequence[Var]) -> Expr | None:
+def product_conditions(extent: Expr, symbols: Sequence[Var]) -> list[Expr]:
     """That the factors make the extent; nothing to say where every option does."""
     if value_of(extent) is not None:
-        return None
+        return []
     product: Expr = ONE
     for s in symbols:
         product = product * s
-    return product.equals(extent)
+    return [product.equals(extent)]
 
 
 def options(name: str, candidates: Sequence[int]) -> Knob:

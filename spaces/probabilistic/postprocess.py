@@ -51,7 +51,7 @@ class RewriteParallelVectorizeUnroll(Postprocessor):
             finish_fused(s, block, tiles)
         for copy, found in stages.packed:
             read_rows_as_they_lie(s, copy, found)
-        placed = {t.block for t in stages.tiled} | {b for b, _ in stages.fused}
+        placed = stages.kept | {t.block for t in stages.tiled} | {b for b, _ in stages.fused}
         for block in [b for b in s.program.blocks if b not in placed]:
             finish_untiled(s, block, drawn_factors(s, asked[VECTORIZE]), asked["jobs"])
         for block, notes in s.notes.items():

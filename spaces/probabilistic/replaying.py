@@ -171,8 +171,7 @@ class _Run:
             return
         drawn = list(self.s.knobs.values())
         self.s.knobs[i.name] = knobs.tile(i.name, extent, len(symbols), i.arguments["max_innermost"], drawn)
-        if condition := knobs.product_condition(extent, symbols):
-            self.s.constraints.append(condition)
+        self.s.constraints += knobs.product_conditions(extent, symbols)
 
     def categorical(self, i: Instruction) -> None:
         if i.structural:

@@ -34,7 +34,8 @@ from spaces.common import (
     transpose_results,
     wants_rfactor,
 )
-from spaces.probabilistic.schedule import Drawn, ProbabilisticSchedule
+from spaces.probabilistic.schedule import ProbabilisticSchedule
+from spaces.probabilistic.stages import Drawn
 
 CUSTOM = "schedule_rule"  # the annotation of a block that wants a rule of its own
 VECTORIZE, UNROLL = "vectorize", "unroll"  # notes for the post-processor that carries them out
@@ -57,14 +58,20 @@ def drawn_factors(s: ProbabilisticSchedule, most: int | None = INNERMOST) -> Cal
 
 
 class CustomRule(Rule):
-    """A block annotated with `schedule_rule`="module:function" is scheduled by that function and by no other rule."""
+    """A block annotated with `schedule_rule`="module:function" is scheduled by that function and by nothing else.
+
+    The function takes the schedule and the block's name, and returns schedules as a rule does.
+    """
 
     def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
         wanted = dict(s.program.blocks[block].annotations).get(CUSTOM)
         if wanted is None:
             return [s]
-        _finished(s, block)
-        return list(imported(str(wanted), "custom rule")(s, block))
+        before = set(s.program.blocks)
+        made = list(imported(str(wanted), "custom rule")(s, block))
+        for after in made:
+            after.keep(block, *(set(after.program.blocks) - before))
+        return made
 
 
 class InlineConstants(Rule):
@@ -97,7 +104,8 @@ class AddRFactor(Rule):
                 s = found[0].copy()
                 partial = rfactor(s, block, part, drawn_factors(s))
                 s.steps.append(f"rfactor_{part}({block})")
-                found.append(_finished(s, block, partial))
+                s.finished(block, partial)
+                found.append(s)
         return found
 
 
@@ -126,12 +134,14 @@ class MultiLevelTiling(Rule):
         s.stages = replace(s.stages, tiled=(*s.stages.tiled, tiles))
         if level is None:
             s.steps.append("tile")
-            return _finished(s, block)
+            s.finished(block)
+            return s
         assert reader is not None
         s.reverse_compute_at(reader, tiles.end(tiles.space_level(level)))
         s.stages = replace(s.stages, fused=(*s.stages.fused, (reader, tiles)))
         s.steps.append(f"tile-fuse{level}")
-        return _finished(s, block, reader)
+        s.finished(block, reader)
+        return s
 
 
 class PackWeights(MultiLevelTiling):
@@ -169,7 +179,8 @@ class PackWeights(MultiLevelTiling):
             s.stages = replace(s.stages, fused=(*s.stages.fused, (reader, tiles)))
         if found.axis != len(space_axes(s.program.blocks[block])) - 1:
             transpose_results(s, tiles)
-        return _finished(s, block, *([reader] if level is not None and reader is not None else []))
+        s.finished(block, *([reader] if level is not None and reader is not None else []))
+        return s
 
 
 class PackOperand(PackWeights):
@@ -190,9 +201,9 @@ class ParallelizeVectorizeUnroll(Rule):
         self.unroll, self.jobs_per_core, self.max_vector = unroll, jobs_per_core, max_vector
 
     def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
-        reductions = [n for n, b in s.program.blocks.items() if b.reduces]
+        reductions = [n for n, b in s.program.blocks.items() if b.reduces and n not in s.stages.kept]
         unroll = s.sample_categorical(self.unroll, name=UNROLL)
-        for n in reductions or [block]:
+        for n in reductions or [n for n in [block] if n not in s.stages.kept]:
             s.note(n, UNROLL, unroll)
         s.note(block, "jobs", self.jobs_per_core * s.task.target.cores)
         s.note(block, VECTORIZE, self.max_vector)
@@ -211,7 +222,7 @@ class RandomComputeLocation(Rule):
         self.most, self.levels = most, levels
 
     def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
-        done = {t.block for t in s.stages.tiled} | {b for b, _ in s.stages.fused}
+        done = s.stages.kept | {t.block for t in s.stages.tiled} | {b for b, _ in s.stages.fused}
         outputs = s.program.outputs
         free = [n for n, b in s.program.blocks.items() if n not in done and b.store.buffer not in outputs]
         if len(free) > self.most:
@@ -238,12 +249,6 @@ class RandomComputeLocation(Rule):
             inside = [x.loop for x in locations(Schedule(s.program), n, s.stages.tiled) if x.loop is not None]
             if level < len(inside):
                 s.compute_at(n, inside[level])
-
-
-def _finished(s: ProbabilisticSchedule, *blocks: str) -> ProbabilisticSchedule:
-    """The schedule with stages that no further rule looks at."""
-    s.stages = replace(s.stages, done=s.stages.done | set(blocks))
-    return s
 
 
 def imported(path: str, what: str) -> Any:

@@ -7,7 +7,7 @@ gives one value per run; `branching.branches` runs the program once for each.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from searchlab.errors import ScheduleError, SpaceError
@@ -16,7 +16,6 @@ from searchlab.ir.program import Program
 from searchlab.schedule import Schedule, loops_around
 from searchlab.schedule.core import leaves_in
 from searchlab.search import Knob, Task
-from spaces.common import Panel, Tiles
 from spaces.probabilistic import knobs
 from spaces.probabilistic.instruction import (
     CATEGORICAL,
@@ -33,34 +32,11 @@ from spaces.probabilistic.instruction import (
 )
 from spaces.probabilistic.places import legal_places, numbered_places, place
 from spaces.probabilistic.sampling import ROOT
+from spaces.probabilistic.stages import Drawn, Location, Stages
 from spaces.probabilistic.trace import Trace
 
 Choose = Callable[[int], int]  # the number of options -> the one to take
 _NAMED = ("loop", "loops", "block", "buffer", "target")  # arguments of primitives that name a part of the program
-
-
-class Location(str):
-    """A drawn place: the name of a loop, or inline or root, for `compute_at`."""
-
-    handle: Handle
-
-
-class Drawn(list[None]):
-    """Factors that are drawn for the loop that `split` is given them for."""
-
-    def __init__(self, name: str, parts: int, max_innermost: int | None) -> None:
-        super().__init__([None] * parts)
-        self.name, self.parts, self.max_innermost = name, parts, max_innermost
-
-
-@dataclass(frozen=True)
-class Stages:
-    """What rules have done, for the rules after them: stages that are finished, tiled, fused into tiles, packed."""
-
-    done: frozenset[str] = frozenset()
-    tiled: tuple[Tiles, ...] = ()
-    fused: tuple[tuple[str, Tiles], ...] = ()
-    packed: tuple[tuple[str, Panel], ...] = ()
 
 
 class ProbabilisticSchedule(Schedule):
@@ -124,8 +100,7 @@ class ProbabilisticSchedule(Schedule):
             return [None, *[ONE] * (n - 1)]
         symbols = tuple(knob(f"{name}{d}") for d in range(n))
         self.knobs[name] = knobs.tile(name, extent, n, max_innermost, list(self.knobs.values()))
-        if condition := knobs.product_condition(extent, symbols):
-            self.constraints.append(condition)
+        self.constraints += knobs.product_conditions(extent, symbols)
         self._record(TILE, (around,), attributes, symbols)
         return list(symbols)
 
@@ -224,6 +199,15 @@ class ProbabilisticSchedule(Schedule):
         plain = not isinstance(value, Expr)
         self._record(NOTE, inputs if plain else (*inputs, *where), (("key", key), *(where if plain else ())))
         self.notes.setdefault(block, {})[key] = value
+
+    def finished(self, *blocks: str) -> None:
+        """No further rule looks at these stages; post-processors still give them threads and vectors."""
+        self.stages = replace(self.stages, done=self.stages.done | set(blocks))
+
+    def keep(self, *blocks: str) -> None:
+        """Neither rules nor post-processors change these stages any more."""
+        self.finished(*blocks)
+        self.stages = replace(self.stages, kept=self.stages.kept | set(blocks))
 
     def require(self, condition: Expr) -> None:
         """Rejects values of symbols for which a condition does not hold."""

@@ -37,8 +37,7 @@ class TraceSpace(Space):
 
     def trace(self, point: Points) -> Trace:
         """The whole trace of a point; replayed on the plain program it gives the program of the point."""
-        self.program(point)  # says what is wrong with a point that is none
-        found = self.structures[int(point.sketch[0])]
+        found = self.structures[int(self._one(point).sketch[0])]
         return found.decided(point.options[0, : len(found.sketch.knobs)].tolist())
 
     def point_of(self, trace: Trace) -> Points:

@@ -1,0 +1,36 @@
+"""What a probabilistic schedule hands around: drawn places, factors still to be drawn, and what rules have done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spaces.common import Panel, Tiles
+from spaces.probabilistic.instruction import Handle
+
+
+class Location(str):
+    """A drawn place: the name of a loop, or inline or root, for `compute_at`."""
+
+    handle: Handle
+
+
+class Drawn(list[None]):
+    """Factors that are drawn for the loop that `split` is given them for."""
+
+    def __init__(self, name: str, parts: int, max_innermost: int | None) -> None:
+        super().__init__([None] * parts)
+        self.name, self.parts, self.max_innermost = name, parts, max_innermost
+
+
+@dataclass(frozen=True)
+class Stages:
+    """What rules have done, for the rules after them: stages that are finished, tiled, fused into tiles, packed.
+
+    Those in `kept` are finished for the post-processors too.
+    """
+
+    done: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
+    tiled: tuple[Tiles, ...] = ()
+    fused: tuple[tuple[str, Tiles], ...] = ()
+    packed: tuple[tuple[str, Panel], ...] = ()
