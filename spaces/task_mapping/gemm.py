@@ -59,6 +59,7 @@ class Product:
     start: Schedule
     view: View
     machine: Machine
+    own_stage: bool = False  # the operand is a stage that was made to be packed
 
     @property
     def width(self) -> Expr:
@@ -79,7 +80,7 @@ class Product:
         ld = self.view.operand
         v = space_of(s.program.blocks[self.view.block])[self.view.vector]
         at = ld.indices.index(v)
-        name = ld.buffer if ahead else s.cache_read(self.view.block, ld.buffer)
+        name = ld.buffer if ahead or self.own_stage else s.cache_read(self.view.block, ld.buffer)
         olds = tuple(Var(f"x{n}") for n in range(len(ld.indices)))
         rest = tuple(x for n, x in enumerate(olds) if n != at)
         s.transform_layout(name, (olds, (olds[at] // self.width, *rest, olds[at] % self.width)))

@@ -14,6 +14,7 @@ from spaces.task_mapping.anchor import anchor, views
 from spaces.task_mapping.channels import channel_sketches
 from spaces.task_mapping.gemm import Machine, Product, panels_here, products
 from spaces.task_mapping.parallel_k import cut_sum, cut_view, parts_by_rule, parts_to_try, sizes
+from spaces.task_mapping.pixels import as_columns
 from spaces.task_mapping.rows import inline_cheap, row_sketches
 from spaces.task_mapping.windows import window, window_sketches
 
@@ -61,6 +62,8 @@ class TaskMappingSpace(SpaceGenerator):
             p = Product(task, weights, s, view, machine)
             yield from products(p)
             yield from self._parallel_k(p)
+        for view in [v for v in views(b, 0) if v.contiguous and not v.plain][:1]:
+            yield from _columns(Product(task, weights, s, view, machine))
         if not found or not (found[0].contiguous and found[0].plain):
             for view in [v for v in found if not v.contiguous and v.plain][:1]:
                 yield from channel_sketches(Product(task, weights, s, view, machine))
@@ -76,3 +79,14 @@ class TaskMappingSpace(SpaceGenerator):
         partial = cut_sum(s, p.view, knob("parts"))
         view = cut_view(s, p.view, partial)
         yield panels_here(replace(p, start=s, view=view), False, "parallel-k", [menu("parts", parts)])
+
+
+def _columns(p: Product) -> Iterator[Sketch]:
+    """A convolution as a product with packed columns of pixels."""
+    found = as_columns(p.start.program, p.view)
+    if found is not None:
+        program, view = found
+        made = panels_here(replace(p, start=Schedule(program), view=view, own_stage=True), False, "columns")
+        assert made.program is not None
+        # the trace would not lead from the task's program to this one: the columns were written, not scheduled
+        yield replace(made, program=replace(made.program, trace=()))

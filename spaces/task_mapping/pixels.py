@@ -1,0 +1,129 @@
+"""Convolution as a matrix product of weights and columns of pixels: all pixels become one axis (im2col).
+
+    Y[n, c, h, w] += W[c, i, y, x] * X[n, i, h + y, w + x]
+    =>  X_columns[n, i, y, x, p] = X[n, i, p // w + y, p % w + x]
+        Y[n, c, p // w, p % w] += W[c, i, y, x] * X_columns[n, i, y, x, p]
+
+The columns are never stored as a whole: they are the stage that packs panels, run where a block of pixels needs it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from searchlab.ir.expr import ONE, Expr, Load, Substitution, Var, loads, transform
+from searchlab.ir.program import Block, Iter, Loop, Program, Stmt, Store, seq
+from searchlab.ir.verify import verify
+from searchlab.schedule.core import consumers, fresh, leaves_in, replaced, top_statement
+from spaces.task_mapping.anchor import View, moves, operands, space_of
+from spaces.task_mapping.mapping import product
+
+_PIXEL = Var("vp")
+
+
+def pixel_axes(b: Block, view: View) -> list[int]:
+    """The last axes of the output that move the operand in lanes and nothing else."""
+    space = space_of(b)
+    found: list[int] = []
+    others = [ld for ld in operands(b) if ld != view.operand]
+    for axis in reversed(range(len(space))):
+        v = space[axis]
+        if axis == view.row or not moves(view.operand, v) or any(moves(ld, v) for ld in others):
+            break
+        found.insert(0, axis)
+    return found
+
+
+def as_columns(program: Program, view: View) -> tuple[Program, View] | None:
+    """The program with one axis of pixels in its anchor and what follows, and the view of that; None if it has none."""
+    b = program.blocks[view.block]
+    axes = pixel_axes(b, view)
+    pixels = [b.iters[n].var for n in axes]
+    followers = consumers(program, b.store.buffer)
+    if not axes or b.store.indices != tuple(space_of(b)) or not all(_follows(f, b) for f in followers):
+        return None
+    sizes = [b.iters[n].extent for n in axes]
+    name = fresh(program, f"{view.operand.buffer}_columns")
+    feeding = [it for it in b.iters if it.var not in pixels and moves(view.operand, it.var)]
+    at = (*(it.var for it in feeding), _PIXEL)
+    column = Load(name, at, view.operand.type)
+    shape = (*(it.extent for it in feeding), product(sizes))
+    put = _apart(pixels, sizes)
+    fill = _nest(program, Block(name, _iters(at, shape), (), Store(name, at, put(view.operand))))
+    buffers = {
+        **program.buffers,
+        name: replace(program.buffers[view.operand.buffer], name=name, shape=shape, scope="local"),
+    }
+    flat = bool(followers)
+    if flat:
+        old = buffers[b.store.buffer]
+        buffers[old.name] = replace(old, shape=(*old.shape[: axes[0]], product(sizes)))
+    body: Stmt = program.body
+    for f in followers:
+        body = _swap(program.with_body(body), f, _joined(program, f, axes, sizes, b.store.buffer))
+    new = _joined(program, b, axes, sizes, b.store.buffer if flat else "")
+    new = _reading(new, put(view.operand), column)
+    body = _swap(program.with_body(body), program.blocks[b.name], new, fill)
+    made = replace(program, body=body, buffers=buffers, trace=())
+    verify(made)
+    return made, replace(view, vector=axes[0], operand=column, plain=True)
+
+
+def _follows(f: Block, b: Block) -> bool:
+    """Whether a stage goes through the anchor's output element by element, in the same axes."""
+    mine = [ld for ld in loads(f.store.value) if ld.buffer == b.store.buffer]
+    plain = f.store.indices == tuple(space_of(f)) and len(space_of(f)) == len(space_of(b))
+    return plain and not f.reduces and all(ld.indices == f.store.indices for ld in mine)
+
+
+def _apart(pixels: list[Var], sizes: list[Expr]) -> Substitution:
+    """The axes from the number of the pixel."""
+    found: dict[Var, Expr] = {}
+    inner: Expr = ONE
+    for v, extent in reversed(list(zip(pixels, sizes, strict=True))):
+        found[v] = _PIXEL // inner if v == pixels[0] else (_PIXEL // inner) % extent
+        inner = inner * extent
+    return Substitution(found)
+
+
+def _joined(program: Program, b: Block, axes: list[int], sizes: list[Expr], flat: str) -> Block:
+    """A stage with one axis of pixels in place of several; the buffer `flat` has the same single axis."""
+    put = _apart([b.iters[n].var for n in axes], sizes)
+    iters = [it for n, it in enumerate(b.iters) if n not in axes]
+    iters.insert(axes[0], Iter(_PIXEL, product(sizes)))
+
+    def access(buffer: str, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return (*indices[: axes[0]], _PIXEL) if buffer == flat else tuple(put(i) for i in indices)
+
+    def load(e: Expr) -> Expr | None:
+        return Load(flat, access(flat, e.indices), e.type) if isinstance(e, Load) and e.buffer == flat else None
+
+    def store(s: Store) -> Store:
+        return Store(s.buffer, access(s.buffer, s.indices), put(transform(s.value, load)))
+
+    return replace(b, iters=tuple(iters), body=store(b.store), init=None if b.init is None else store(b.init))
+
+
+def _reading(b: Block, old: Expr, new: Load) -> Block:
+    value = transform(b.store.value, lambda e: new if e == old else None)
+    return replace(b, body=Store(b.store.buffer, b.store.indices, value))
+
+
+def _iters(at: tuple[Var, ...], shape: tuple[Expr, ...]) -> tuple[Iter, ...]:
+    return tuple(Iter(v, e) for v, e in zip(at, shape, strict=True))
+
+
+def _nest(program: Program, b: Block) -> Stmt:
+    """Plain loops around a stage."""
+    loops = [(Var(fresh(program, f"{b.name}_{it.var.name}")), it.extent) for it in b.iters]
+    body: Stmt = replace(b, bindings=tuple(v for v, _ in loops))
+    for var, extent in reversed(loops):
+        body = Loop(var, extent, body)
+    return body
+
+
+def _swap(program: Program, old: Block, new: Block, before: Stmt | None = None) -> Stmt:
+    """The body with the nest of one stage exchanged."""
+    top = top_statement(program, next(b for b in leaves_in(program.body) if b.name == old.name))
+    nest = _nest(program, new)
+    return replaced(program, top, nest if before is None else seq(before, nest))
