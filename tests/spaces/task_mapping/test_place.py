@@ -4,6 +4,7 @@ import pytest
 
 import searchlab as sl
 from searchlab.errors import SpaceError
+from searchlab.ir.compute import Builder, total
 from searchlab.ir.expr import knob
 from searchlab.schedule import Schedule
 from searchlab.workloads import Workload
@@ -78,8 +79,11 @@ def test_columns_of_pixels(op: str, params: dict[str, int]) -> None:
     right(w, Schedule(program))
 
 
-def test_a_product_has_no_pixels_of_its_own_to_join() -> None:
-    w = sl.workload("capsule_conv2d", ci=2, co=3, h=4, w=4)
-    b = anchor(w.program)
-    assert b is not None
-    assert all(as_columns(w.program, v) is None for v in views(b, 0) if not v.contiguous)
+def test_columns_need_followers_in_the_same_order() -> None:
+    b = Builder("turned")
+    X, W = b.input("X", (3, 9)), b.input("W", (5, 3, 2))
+    i, k = b.axis("i", 3), b.axis("k", 2)
+    C = b.compute("C", (5, 8), lambda c, x: total(X[i, x + k] * W[c, i, k], i, k))
+    program = b.program(b.compute("Y", (8, 5), lambda x, c: C[c, x] + 1.0))
+    view = next(v for v in views(program.blocks["C"], 0) if v.contiguous)
+    assert as_columns(program, view) is None
