@@ -1,7 +1,8 @@
 """What spaces share: predicates on programs, and transformations that take their tile factors from the space."""
 
+from spaces.common.collapse import Trailing, collapse, trailing
 from spaces.common.factors import Factors, KnobFactors
-from spaces.common.packing import pack, read_rows_as_they_lie, transpose_results
+from spaces.common.packing import lay_in_panels, pack, read_rows_as_they_lie, transpose_results
 from spaces.common.predicates import (
     Panel,
     constant,
@@ -23,6 +24,7 @@ from spaces.common.tiling import (
     Tiles,
     attempt,
     check_structure,
+    loops_by_kind,
     parallel_outer,
     tile,
     unroll_up_to,
@@ -30,9 +32,9 @@ from spaces.common.tiling import (
 )
 
 __all__ = [
-    "Factors", "KnobFactors", "Location", "Panel", "Tiles", "attempt", "check_structure", "constant", "finish_fused",
-    "finish_untiled", "fusible_consumer", "is_expensive", "locations", "needs_tiling", "only_moves_data", "operands",
-    "own_loops", "pack", "panel", "parallel_outer", "place", "points", "read_rows_as_they_lie", "reduce_axes",
-    "reduces_along_rows", "rfactor", "space_axes", "strictly_inlinable", "tile", "transpose_results", "unroll_up_to",
-    "vectorize_tile", "wants_rfactor",
+    "Factors", "KnobFactors", "Location", "Panel", "Tiles", "Trailing", "attempt", "check_structure", "collapse",
+    "constant", "finish_fused", "finish_untiled", "fusible_consumer", "is_expensive", "lay_in_panels", "locations",
+    "loops_by_kind", "needs_tiling", "only_moves_data", "operands", "own_loops", "pack", "panel", "parallel_outer",
+    "place", "points", "read_rows_as_they_lie", "reduce_axes", "reduces_along_rows", "rfactor", "space_axes",
+    "strictly_inlinable", "tile", "trailing", "transpose_results", "unroll_up_to", "vectorize_tile", "wants_rfactor",
 ]  # fmt: skip

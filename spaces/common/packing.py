@@ -18,16 +18,19 @@ def pack(s: Schedule, tiles: Tiles, panel: Panel, ahead: bool) -> str | None:
     whose name is returned.
     """
     copy = None if ahead else s.cache_read(tiles.block, panel.buffer)
-    name = copy or panel.buffer
-    s.transform_layout(name, _panels(len(s.program.buffers[name].shape), panel.dimension, _width(s, tiles)))
+    lay_in_panels(s, tiles, copy or panel.buffer, panel.dimension)
     return copy
+
+
+def lay_in_panels(s: Schedule, tiles: Tiles, buffer: str, dimension: int) -> None:
+    """Gives a buffer a layout of panels along one of its dimensions."""
+    rank = len(s.program.buffers[buffer].shape)
+    s.transform_layout(buffer, _panels(rank, dimension, _width(s, tiles)))
 
 
 def transpose_results(s: Schedule, tiles: Tiles) -> None:
     """Lays a stage's results out with the elements of each vector side by side; its reader puts them back in order."""
-    buffer = s.program.blocks[tiles.block].store.buffer
-    shape = s.program.buffers[buffer].shape
-    s.transform_layout(buffer, _panels(len(shape), tiles.vector_axis, _width(s, tiles)))
+    lay_in_panels(s, tiles, s.program.blocks[tiles.block].store.buffer, tiles.vector_axis)
 
 
 def read_rows_as_they_lie(s: Schedule, copy: str, panel: Panel) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from searchlab.errors import SpaceError
@@ -137,14 +138,22 @@ def _is_associative(block: Block) -> bool:
 def reduces_along_rows(block: Block) -> bool:
     """Whether lanes belong to the reduction: its last axis walks along rows in memory, and the output's does not."""
     space, reduction = space_axes(block), reduce_axes(block)
-    walked = [ld for ld in operands(block) if any(moves_with(ld, it.var) for it in reduction)]
-    last = [it.var for it in space if value_of(it.extent) != 1][-1:]
-    along = any(ld.indices and v in variables(ld.indices[-1]) for ld in walked for v in last)
-    return not along and any(ld.indices and _last_axis(ld, reduction) for ld in walked)
+    walked = [
+        ld.indices[-1] for ld in operands(block) if ld.indices and any(moves_with(ld, it.var) for it in reduction)
+    ]
+    last = [it for it in space if value_of(it.extent) != 1][-1:]
+    return not _any_walks(last, walked) and _any_walks(reduction, walked)
 
 
-def _last_axis(load: Load, axes: tuple[Iter, ...]) -> bool:
-    return any(it.var in variables(load.indices[-1]) and value_of(it.extent) != 1 for it in axes)
+def _any_walks(axes: Sequence[Iter], rows: Sequence[Expr]) -> bool:
+    return any(_walks(it.var, row) for it in axes if value_of(it.extent) != 1 for row in rows)
+
+
+def _walks(axis: Var, row: Expr) -> bool:
+    """Whether an axis takes steps of a few elements along a row; the digits of a fused loop count as one number."""
+    inner = row.a if isinstance(row, Binary) and row.op == "mod" else row
+    terms = [m for m in poly(inner) if any(axis in variables(atom) for atom in m)]
+    return terms == [(axis,)]
 
 
 def would_repeat(program: Program, name: str, loop: str) -> bool:

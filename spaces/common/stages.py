@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from searchlab.ir.expr import value_of, variables
+from searchlab.ir.expr import value_of
 from searchlab.ir.program import Block, Loop
 from searchlab.schedule import Schedule
 from searchlab.schedule.core import consumers, loops_around
-from searchlab.schedule.loops import resolved_bindings
 from spaces.common.factors import Factors
 from spaces.common.predicates import (
     constant,
@@ -21,6 +20,7 @@ from spaces.common.predicates import (
     would_repeat,
 )
 from spaces.common.tiling import Tiles, attempt, fuse_parallel
+from spaces.common.tiling import loops_by_kind as loops_by_kind
 
 ROOT, INLINE = "root", "inline"
 
@@ -47,14 +47,6 @@ def rfactor(s: Schedule, block: str, part: Literal["outer", "inner"], factors: F
         s.reorder(parts[0], *space, *parts[1:])
         return s.rfactor(parts[0], len(space))
     return s.rfactor(parts[1], len(space))
-
-
-def loops_by_kind(s: Schedule, block: str, loops: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Loops that move through a stage's space, and those that carry its reduction."""
-    b = s.program.blocks[block]
-    pairs = zip(b.iters, resolved_bindings(s.program, b), strict=True)
-    carried = {v.name for it, e in pairs if it.kind == "reduce" for v in variables(e)}
-    return [lp for lp in loops if lp not in carried], [lp for lp in loops if lp in carried]
 
 
 def own_loops(s: Schedule, block: str) -> list[str]:

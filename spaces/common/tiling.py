@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from searchlab.errors import ScheduleError, SpaceError
-from searchlab.ir.expr import ONE, Expr, Like, value_of
+from searchlab.ir.expr import ONE, Expr, Like, value_of, variables
 from searchlab.schedule import Schedule
+from searchlab.schedule.loops import resolved_bindings
 from spaces.common.factors import Factors
-from spaces.common.predicates import constant, space_axes
+from spaces.common.predicates import constant
 
 
 @dataclass(frozen=True)
@@ -45,17 +46,17 @@ def tile(s: Schedule, block: str, structure: str, factors: Factors, vector_axis:
     The axis that is to be in vectors (the last one, or `vector_axis`) is innermost in its levels.  An axis of one
     iteration is not split; it stands in the first level of its kind.
     """
-    b = s.program.blocks[block]
-    loops, count = s.loops(block), len(space_axes(b))
-    space = list(range(count))
-    last = vector_axis if vector_axis is not None else _last_axis(s, loops[:count])
-    order = [n for n in space if n != last] + [last] if count else []
+    space, reduction = loops_by_kind(s, block, s.loops(block))
+    loops, count = [*space, *reduction], len(space)
+    last = vector_axis if vector_axis is not None else _last_axis(s, space)
+    order = [n for n in range(count) if n != last] + [last] if count else []
     places = {kind: [n for n, k in enumerate(structure) if k == kind] for kind in "SR"}
     levels: list[list[str]] = [[] for _ in structure]
     for n in [*order, *range(count, len(loops))]:
         at = places["S" if n < count else "R"]
         extent = constant(s.program.loops[loops[n]].extent, f"loop '{loops[n]}'")
-        parts = s.split(loops[n], factors(loops[n], extent, len(at))) if extent > 1 else [loops[n]]
+        cut = extent > 1 and len(at) > 1
+        parts = s.split(loops[n], factors(loops[n], extent, len(at))) if cut else [loops[n]]
         for level, made in zip(at, parts, strict=False):
             levels[level].append(made)
     flat = [lp for level in levels for lp in level]
@@ -63,6 +64,14 @@ def tile(s: Schedule, block: str, structure: str, factors: Factors, vector_axis:
         s.reorder(*flat)
     vector = levels[places["S"][-1]][-1] if levels[places["S"][-1]] else None
     return Tiles(block, structure, tuple(map(tuple, levels)), vector, last)
+
+
+def loops_by_kind(s: Schedule, block: str, loops: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Loops that move through a stage's space, and those that carry its reduction."""
+    b = s.program.blocks[block]
+    pairs = zip(b.iters, resolved_bindings(s.program, b), strict=True)
+    carried = {v.name for it, e in pairs if it.kind == "reduce" for v in variables(e)}
+    return [lp for lp in loops if lp not in carried], [lp for lp in loops if lp in carried]
 
 
 def _last_axis(s: Schedule, space: Sequence[str]) -> int:

@@ -79,9 +79,7 @@ def _together(placed: Placed, free: Sequence[str], level: int) -> Iterator[Place
 
 def _choices(state: State, block: str) -> list[Location]:
     found = locations(Schedule(state.program), block, state.tiled)
-    if block in dict(state.packed):
-        return found[:2]
-    return found
+    return found[:2] if block in dict(state.packed) else found
 
 
 def _put(placed: Placed, block: str, location: Location) -> Placed:

@@ -11,7 +11,9 @@ from typing import Literal
 from searchlab.schedule import Schedule
 from spaces.common import (
     Panel,
+    collapse,
     fusible_consumer,
+    lay_in_panels,
     needs_tiling,
     pack,
     panel,
@@ -20,6 +22,7 @@ from spaces.common import (
     space_axes,
     strictly_inlinable,
     tile,
+    trailing,
     transpose_results,
     wants_rfactor,
 )
@@ -167,6 +170,25 @@ class PackOperand(PackWeights):
         return True
 
 
+class CollapseAndPack(Rule):
+    """Tiling with trailing axes in one and their operand in panels: a 1x1 convolution becomes a matmul of pixels."""
+
+    def applies(self, state: State, block: str) -> Answer:
+        alone = fusible_consumer(state.program, block) is None and not _is_cached(state, block)
+        wanted = alone and needs_tiling(state.program, block) and trailing(state.program, block) is not None
+        return Answer.APPLY if wanted else Answer.SKIP
+
+    def apply(self, state: State, block: str) -> Iterator[State]:
+        s, factors = Schedule(state.program), state.factors()
+        found = trailing(s.program, block)
+        assert found is not None
+        copy, panel = collapse(s, block, found)
+        tiles = parallel_outer(s, tile(s, block, state.settings.structure, factors, panel.axis))
+        lay_in_panels(s, tiles, copy, panel.dimension)
+        after = state.advance(s, "collapse", knobs=factors.knobs)
+        yield replace(after, tiled=(*state.tiled, tiles), packed=(*state.packed, (copy, panel)))
+
+
 class Skip(Rule):
     """A stage that is left as it is."""
 
@@ -198,6 +220,7 @@ DEFAULT_RULES: tuple[Rule, ...] = (
     Rfactor(),
     PackWeights(),
     PackOperand(),
+    CollapseAndPack(),
     CacheWrite(),
     TileAndFuse(),
     Tile(),

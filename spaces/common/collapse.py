@@ -1,0 +1,67 @@
+"""Collapsing: the trailing axes of a stage become one where memory does not tell them apart, as in 1x1 convolutions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from searchlab.ir.expr import ZERO, Expr, Load, Substitution, Var, value_of, variables
+from searchlab.ir.program import Block, Program
+from searchlab.schedule import Schedule
+from spaces.common.predicates import Panel, moves_with, operands, reduce_axes, space_axes, stores_plainly
+
+
+@dataclass(frozen=True)
+class Trailing:
+    """The last `count` axes of a stage, which lie in one row of its output and of the operand `buffer`."""
+
+    buffer: str
+    count: int
+
+
+def trailing(program: Program, name: str) -> Trailing | None:
+    """The longest run of trailing axes that can be collapsed, if they move one operand only."""
+    block = program.blocks[name]
+    if not block.reduces or not stores_plainly(block):
+        return None
+    axes = [it.var for it in space_axes(block)]
+    for count in range(len(axes) - 1, 1, -1):
+        run = axes[-count:]
+        moved = [ld for ld in operands(block) if any(moves_with(ld, v) for v in run)]
+        if len(moved) == 1 and _is_one_row(program, block, moved[0], run):
+            return Trailing(moved[0].buffer, count)
+    return None
+
+
+def _is_one_row(program: Program, block: Block, load: Load, run: list[Var]) -> bool:
+    """Whether an operand is read along the axes of a run as it lies, all of it but for the first axis."""
+    once: dict[Expr, Expr] = {it.var: ZERO for it in reduce_axes(block) if value_of(it.extent) == 1}
+    indices = [Substitution(once)(i) for i in load.indices]
+    extents = {it.var: it.extent for it in block.iters}
+    shape = program.buffers[load.buffer].shape[-len(run) :]
+    moved = {v for i in indices[: -len(run)] for v in variables(i)}
+    plain = indices[-len(run) :] == run and not moved & set(run)
+    return plain and all(extents[v] == e for v, e in zip(run, shape, strict=True))
+
+
+def collapse(s: Schedule, name: str, found: Trailing) -> tuple[str, Panel]:
+    """Fuses the loops of the trailing axes; a copy of their operand has them as one dimension, ready to be packed.
+
+    Returns the copy, and how it is packed.
+    """
+    copy = s.cache_read(name, found.buffer)
+    shape = [value_of(e) or 1 for e in s.program.buffers[copy].shape]
+    sizes = shape[-found.count :]
+
+    def joined(*x: Var) -> tuple[Expr, ...]:
+        lead, run = x[: -found.count], x[-found.count :]
+        strides = [math.prod(sizes[n + 1 :]) for n in range(found.count)]
+        flat: Expr = ZERO
+        for v, stride in zip(run, strides, strict=True):
+            flat = flat + v * stride
+        return (*lead, flat)
+
+    s.transform_layout(copy, joined)
+    count = len(space_axes(s.program.blocks[name]))
+    s.fuse(*s.loops(name)[count - found.count : count])
+    return copy, Panel(found.buffer, count - found.count, len(shape) - found.count)
