@@ -61,12 +61,11 @@ class TraceSpace(Space):
     def complete(self, trace: Trace, rng: np.random.Generator | None = None) -> Trace:
         """A trace after a change: repaired, with the post-processing of its structure, and missing draws drawn."""
         short = trace.simplified()
-        repaired = perform(self.plain, short, rng)
-        now = Trace(short.instructions, {**trace.decisions, **repaired.decisions})
-        whole = self.structures[self._find(now)].trace
-        kept = {n: d for n, d in whole.decisions.items() if n not in now.decisions}
-        whole = Trace(whole.instructions, {**now.decisions, **kept})
-        return decide(perform(self.plain, whole, rng), whole, rng)[0]
+        if short.structure not in self._by_key:
+            short = Trace(short.instructions, {**trace.decisions, **perform(self.plain, short, rng).decisions})
+        found = self.structures[self._find(short)]
+        whole = Trace(found.trace.instructions, {**found.trace.decisions, **short.decisions})
+        return decide(found.schedule, whole, rng)[0]
 
     def _find(self, trace: Trace) -> int:
         found = self._by_key.get(trace.simplified().structure)

@@ -71,10 +71,14 @@ def postprocessed(
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """One structure: its sketch, its whole trace, and decisions of draws that make no difference to the program."""
+    """One structure: its sketch, its whole trace, and the schedule that made both.
+
+    Draws that make no difference to the program have decisions in the trace.
+    """
 
     sketch: Sketch
     trace: Trace
+    schedule: ProbabilisticSchedule
 
     @staticmethod
     def of(s: ProbabilisticSchedule, name: str) -> Structure:
@@ -91,7 +95,7 @@ class Structure:
         values = {n: int(v) for k in idle for n, v in zip(k.symbols, k.options[0], strict=True) if n in known}
         program = s.program.substitute(values) if values else s.program
         sketch = Sketch(name, free or (menu("fixed", [1]),), tuple(s.constraints), program)
-        return Structure(sketch, replace(trace, decisions={**trace.decisions, **fixed}))
+        return Structure(sketch, replace(trace, decisions={**trace.decisions, **fixed}), s)
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
