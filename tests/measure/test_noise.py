@@ -144,12 +144,12 @@ def test_steady_trials_leave_slow_moments_out() -> None:
     """Spells of 30 slices at half the speed, which the pulse shows."""
     g = np.random.default_rng(0)
     found = []
-    for _ in range(60):
-        slowness = np.repeat(g.choice([1.0, 2.0], 40, p=[0.6, 0.4]), 30)
-        times = 1e-3 * slowness * np.exp(g.normal(0.0, 0.01, 1200))
+    for _ in range(20):
+        slowness = np.repeat(g.choice([1.0, 2.0], 30, p=[0.6, 0.4]), 30)
+        times = 1e-3 * slowness * np.exp(g.normal(0.0, 0.01, 900))
         found.append(Visit(tuple(times.tolist()), 1e-3, 0.05, pulses=tuple((50e-6 * slowness).tolist())))
     noise = judge(found)
-    assert noise.slow == pytest.approx(0.4, abs=0.05)
+    assert noise.slow == pytest.approx(0.4, abs=0.08)
     (plain, steady) = (
         next(p for p in noise.protocols if (p.repeats, p.min_repeat_ms, p.steady) == (15, 1.0, s))
         for s in (False, True)
