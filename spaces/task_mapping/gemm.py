@@ -19,7 +19,8 @@ from spaces.task_mapping.finish import finish_rest, join_epilogues
 from spaces.task_mapping.mapping import TaskMapping, product, repeat, spatial
 from spaces.task_mapping.place import extents, place, shape, share
 
-ROWS, VECTORS, PANELS, DEPTH, TILES = (knob(n) for n in ("rows", "vectors", "panels", "depth", "tiles"))
+ROWS, VECTORS, PANELS, DEPTH = (knob(n) for n in ("rows", "vectors", "panels", "depth"))
+TILES, PREFETCH = knob("tiles"), knob("prefetch")
 _BYTES = {"float64": 8, "float32": 4, "int32": 4, "int64": 8}
 
 
@@ -116,16 +117,24 @@ def panels_here(p: Product, blocked: bool, name: str = "panels", more: Sequence[
     _spread(s, packed, home)
     if not blocked:
         join_epilogues(s, p.view.block, tile)
+        s.prefetch(p.view.block, packed, loops[-3][0], PREFETCH)
     share(s, loops[0], p.task.target.threads)
     finish_rest(s, p.task.target)
     knobs, limits = p.machine.tile()
     knobs.append(menu("panels", [1, 2, 4, 8]))
     depth = DEPTH if blocked else _sum_length(p)
+    if not blocked:
+        knobs.append(_prefetch())
     if blocked:
         knobs.append(menu("depth", p.machine.depths()))
         limits.append(DEPTH * p.width * p.machine.bytes <= p.machine.l1)
     limits.append((PANELS - 1) * p.width * depth * p.machine.bytes <= p.machine.l2)
     return Sketch(name, (*knobs, *more), tuple(limits), s.program)
+
+
+def _prefetch() -> Knob:
+    """How many steps of the sum ahead the operand in lanes is asked for; 0 leaves that to the hardware."""
+    return menu("prefetch", [0, 8])
 
 
 def _sum_length(p: Product) -> Expr:
@@ -154,6 +163,8 @@ def panels_before(p: Product, ahead: bool, packed: bool) -> Sketch:
     mapping = spatial(*extents(rank, outer)) * repeat(*extents(rank, {j: PANELS})) * repeat(*extents(rank, {i: TILES}))
     loops = place(s, p.view.block, mapping * p.core(s, {d: whole[d] for d in sums}))
     join_epilogues(s, p.view.block, loops[2][-1])
+    if not packed:
+        s.prefetch(p.view.block, p.view.operand.buffer, loops[-3][0], PREFETCH)
     share(s, loops[0], p.task.target.threads)
     if name in s.program.blocks:
         *first, lanes = s.loops(name)
@@ -161,7 +172,7 @@ def panels_before(p: Product, ahead: bool, packed: bool) -> Sketch:
         share(s, first[:2], p.task.target.threads)
     finish_rest(s, p.task.target)
     knobs, limits = p.machine.tile()
-    knobs += [menu("panels", [1, 2, 4]), menu("tiles", [1, 4, 16])]
+    knobs += [menu("panels", [1, 4]), menu("tiles", [1, 4, 16])] + ([] if packed else [_prefetch()])
     limits.append((PANELS - 1) * p.width * _sum_length(p) * p.machine.bytes <= p.machine.l2)
     return Sketch("ahead" if ahead else "before" if packed else "direct", tuple(knobs), tuple(limits), s.program)
 
