@@ -97,20 +97,19 @@ def columns(cfg: Config, s: Schedule, task: Task) -> None:
     s.unroll(c1)
     s.vectorize(x1)
     finish(s, task, w.block, x0, unroll=True)
-    banded = _pad(cfg, s, task, around[-1])
-    share(s, task, [*around, *([] if banded else [c0])])
+    _pad(cfg, s, task, around[-1])
+    share(s, task, around, c0)
 
 
-def _pad(cfg: Config, s: Schedule, task: Task, home: str) -> bool:
-    """The padded input: all of it first, or inside a loop what its body reads; says whether it is inside."""
+def _pad(cfg: Config, s: Schedule, task: Task, home: str) -> None:
+    """The padded input: all of it first, or inside a loop what its body reads."""
     if "P" not in s.program.blocks:
-        return False
+        return
     if cfg.choose("pad", ["whole", "band"]) == "whole":
         fill(s, task, "P")
-        return False
-    s.compute_at("P", home)
-    s.vectorize(s.loops("P")[-1])
-    return True
+    else:
+        s.compute_at("P", home)
+        s.vectorize(s.loops("P")[-1])
 
 
 @template("channels", operator=PLANES)
@@ -150,8 +149,8 @@ def by_channels(cfg: Config, s: Schedule, task: Task, w: Window) -> None:
     if not ahead:
         fill(s, task, name)
     _write(s, task, w, c0, axis, width)
-    banded = _pad(cfg, s, task, (y0 or [w.around[-1]])[0])
-    share(s, task, [*w.around, *y0, *([] if banded else [c0])])
+    _pad(cfg, s, task, (y0 or [w.around[-1]])[0])
+    share(s, task, w.around, y0[0] if y0 else c0)
 
 
 def _fit(cfg: Config, s: Schedule, task: Task, w: Window, rows: Expr, width: Expr) -> None:

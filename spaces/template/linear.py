@@ -38,4 +38,4 @@ def dots(cfg: Config, s: Schedule, task: Task) -> None:
     s.unroll(i1, j1)
     s.vectorize(k1)
     finish(s, task, nest.block, j0)
-    share(s, task, [*around, i0])
+    share(s, task, around, i0)

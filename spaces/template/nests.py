@@ -154,14 +154,21 @@ def finish(s: Schedule, task: Task, block: str, loop: str, width: Expr | None = 
         finish(s, task, reader.name, loop, width, unroll)
 
 
-def share(s: Schedule, task: Task, loops: Sequence[str]) -> str | None:
-    """Loops that are nested in one another, fused and shared among threads; returns the loop that they make."""
-    if not loops:
-        return None
-    whole = s.fuse(*loops) if len(loops) > 1 else loops[0]
-    if task.target.threads > 1:
-        s.parallel(whole)
-    return whole
+def share(s: Schedule, task: Task, loops: Sequence[str], tiled: str | None = None) -> None:
+    """Shares loops that are nested in one another among threads, and with them, if they are few, the next one inside.
+
+    `tiled` is that next one, the outer part of a split that may have a tail.  It is best alone: a tail is cut off from
+    a loop, but not from one that was fused with others.
+    """
+    if task.target.threads == 1:
+        return
+    long = longer(s, loops)
+    enough = any(extent(s, x) is None for x in long) or extents(s, long) >= 4 * task.target.threads
+    chosen = long if len(long) < 2 else list(loops)
+    if tiled is not None and not enough:
+        chosen = [*loops, tiled] if long else [tiled]
+    if chosen:
+        s.parallel(s.fuse(*chosen) if len(chosen) > 1 else chosen[0])
 
 
 def legal(s: Schedule, primitive: str, *args: str) -> bool:

@@ -62,7 +62,7 @@ def tiled(cfg: Config, s: Schedule, task: Task, p: Product, packs: Sequence[str]
         _pack(s, task, p, pack, width, j0)
     home = outer[-1] if partial else j1
     finish(s, task, p.block, home, width, unroll=not partial)
-    share(s, task, [*p.around, *(outer if pack != "panel" else outer[:1])])
+    share(s, task, p.around, outer[0])
 
 
 def _pack(s: Schedule, task: Task, p: Product, pack: str, width: Expr, home: str) -> None:

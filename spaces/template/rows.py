@@ -30,7 +30,7 @@ def rows(cfg: Config, s: Schedule, task: Task) -> None:
         if len(s.program.blocks[stage].iters) > 1:
             _, inner = s.split(s.loops(stage)[-1], [None, across[s.program.blocks[stage].reduces]], tail=True)
             s.vectorize(inner)
-    share(s, task, [block])
+    share(s, task, [], block)
 
 
 @template("lanes", operator=("l2_norm", "global_avg_pool2d", "reduce"))
@@ -49,7 +49,7 @@ def lanes(cfg: Config, s: Schedule, task: Task) -> None:
     partial = s.rfactor(parts)
     s.reorder(parts, *nest.space, k0, k1)
     s.vectorize(k1)
-    share(s, task, [parts])
+    share(s, task, [], parts)
     finish(s, task, nest.block, s.loops(nest.block)[len(nest.space) - 1])
     assert partial in s.program.blocks
 
@@ -63,7 +63,7 @@ def _outputs(cfg: Config, s: Schedule, task: Task, block: str, space: list[str],
     readers = [b for b in s.program.blocks if b != block]
     for reader in readers:
         legal(s, "reverse_compute_at", reader, some)
-    share(s, task, [first])
+    share(s, task, [], first)
 
 
 @template("columns", operator="reduce")
@@ -80,7 +80,7 @@ def columns(cfg: Config, s: Schedule, task: Task) -> None:
     s.unroll(k1)
     s.vectorize(x1)
     finish(s, task, nest.block, x0)
-    share(s, task, [*around, x0])
+    share(s, task, around, x0)
 
 
 def _walks(s: Schedule, block: str, loop: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from searchlab.schedule import Schedule
 from searchlab.search.task import Task
 from spaces.template.config import Config
-from spaces.template.nests import extent, finish, fit_registers, longer, reduction, share, vectors
+from spaces.template.nests import extent, extents, finish, fit_registers, longer, reduction, share, vectors
 from spaces.template.registry import template
 
 
@@ -28,18 +28,16 @@ def windows(cfg: Config, s: Schedule, task: Task) -> None:
     s.unroll(y1)
     s.vectorize(x1)
     finish(s, task, nest.block, x0, unroll=True)
-    banded = _pad(cfg, s, c, y0)
-    share(s, task, [n, c, y0] if banded else [n, c])
+    few = extents(s, [n, c]) < 4 * task.target.threads  # then threads take bands of a channel apart
+    if "P" in s.program.blocks:
+        _pad(cfg, s, c, y0, few)
+    share(s, task, [n, c], y0)
 
 
-def _pad(cfg: Config, s: Schedule, channel: str, band: str) -> bool:
-    """Where padding is computed; says whether threads may take bands of a channel apart."""
-    if "P" not in s.program.blocks:
-        return cfg.choose("share", ["channel", "band"]) == "band"
-    pad = cfg.choose("pad", ["channel", "band", "inline"])
+def _pad(cfg: Config, s: Schedule, channel: str, band: str, few: bool) -> None:
+    pad = cfg.choose("pad", ["band", "inline"] if few else ["channel", "band", "inline"])
     if pad == "inline":
         s.compute_inline("P")
     else:
         s.compute_at("P", channel if pad == "channel" else band)
         s.vectorize(s.loops("P")[-1])
-    return pad == "band"
