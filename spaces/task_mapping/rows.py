@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from searchlab.ir.expr import Call, Select, knob, variables, walk
+from searchlab.ir.expr import Call, Expr, Select, knob, variables, walk
 from searchlab.ir.program import Block
 from searchlab.schedule import Schedule
 from searchlab.schedule.core import consumers
 from searchlab.search import Knob, Sketch, Task, menu
 from spaces.task_mapping.anchor import moves, operands, space_of
 from spaces.task_mapping.finish import attempt
+from spaces.task_mapping.place import share
 
-VECTORS, ROWS, CHUNK, UNROLL = knob("vectors"), knob("rows"), knob("chunk"), knob("unroll")
-_TAPS = 64  # taps of a window that are written out at most
+VECTORS, CHUNK, UNROLL, PARTS = knob("vectors"), knob("chunk"), knob("unroll"), knob("parts")
 
 
 def inline_cheap(s: Schedule) -> None:
@@ -41,10 +41,13 @@ def side_by_side(b: Block) -> bool:
 
 
 def row_sketches(task: Task, start: Schedule) -> Iterator[Sketch]:
-    """Row by row, and, where there are several stages, each stage by itself."""
+    """Row by row; where there are several stages, each by itself; and with the cores sharing a sum."""
     yield _rows(task, start, together=True)
     if len(start.program.blocks) > 1:
         yield _rows(task, start, together=False)
+    sums = [b for b in start.program.blocks.values() if b.reduces and not side_by_side(b)]
+    if len(sums) == 1 and task.target.threads > 1:
+        yield _shared(task, start, sums[0])
 
 
 def _rows(task: Task, start: Schedule, together: bool) -> Sketch:
@@ -58,6 +61,23 @@ def _rows(task: Task, start: Schedule, together: bool) -> Sketch:
         s.annotate(name, "unroll_up_to", UNROLL)
     knobs = [menu("vectors", [1, 2, 4, 8]), menu("chunk", [1, 4, 16]), menu("unroll", [1, 16, 64])]
     return Sketch("rows" if together else "stages", _used(s, knobs), (), s.program)
+
+
+def _shared(task: Task, start: Schedule, b: Block) -> Sketch:
+    """The sum is cut into parts that the cores share, for outputs that are fewer than the cores."""
+    s = Schedule(start.program)
+    count = len(space_of(b))
+    outer, _ = s.split(s.loops(b.name)[count], [PARTS, None], tail=True)
+    partial = s.rfactor(outer, axis=0)
+    made = s.program.blocks[partial]
+    loops = s.loops(partial)
+    _sum_in_lanes(s, made, loops[count + 1 :], VECTORS * task.target.lanes(s.program.buffers[partial].dtype))
+    share(s, loops[: count + 1], task.target.threads)
+    for name in list(s.program.blocks):
+        if name != partial:
+            _stage(s, task, name, inside=False)
+    knobs = [menu("vectors", [1, 2, 4, 8]), menu("parts", [2, 4, 16]), menu("chunk", [1, 16])]
+    return Sketch("shared-sum", _used(s, knobs), (), s.program)
 
 
 def _used(s: Schedule, knobs: list[Knob]) -> tuple[Knob, ...]:
@@ -89,13 +109,7 @@ def _stage(s: Schedule, task: Task, name: str, inside: bool) -> None:
     width = VECTORS * task.target.lanes(s.program.buffers[b.store.buffer].dtype)
     space, reduce = own[:count], own[count:]
     if reduce and not side_by_side(b):
-        lane = _along(b, reduce)
-        if lane is not None:
-            outer, inner = s.split(lane, [None, width], tail=True)
-            rest = [r for r in reduce if r != lane]
-            if rest:
-                attempt(lambda: s.reorder(*rest, outer, inner))
-            attempt(lambda: s.vectorize(inner))
+        _sum_in_lanes(s, b, reduce, width)
     elif space:
         outer, inner = s.split(space[-1], [None, width], tail=True)
         if reduce:
@@ -104,6 +118,18 @@ def _stage(s: Schedule, task: Task, name: str, inside: bool) -> None:
         space = [*space[:-1], outer]
     if not inside and space:
         _divide(s, space, task.target.threads)
+
+
+def _sum_in_lanes(s: Schedule, b: Block, reduce: list[str], width: Expr) -> None:
+    """One partial result per lane, along the axis that lies side by side."""
+    lane = _along(b, reduce)
+    if lane is None:
+        return
+    outer, inner = s.split(lane, [None, width], tail=True)
+    rest = [r for r in reduce if r != lane]
+    if rest:
+        s.reorder(*rest, outer, inner)
+    s.vectorize(inner)
 
 
 def _along(b: Block, reduce: list[str]) -> str | None:
@@ -120,9 +146,5 @@ def _divide(s: Schedule, loops: list[str], threads: int) -> None:
     if threads < 2:
         return
     rows = loops[:-1] or loops
-    joined = rows[0]
-    if len(rows) > 1 and not attempt(lambda: rows.__setitem__(slice(None), [s.fuse(*rows)])):
-        rows = rows[:1]
-    joined = rows[0]
-    outer, _ = s.split(joined, [None, CHUNK], tail=True)
+    outer, _ = s.split(s.fuse(*rows) if len(rows) > 1 else rows[0], [None, CHUNK], tail=True)
     s.parallel(outer)
