@@ -111,7 +111,7 @@ class Tile(Rule):
     def apply(self, state: State, block: str) -> Iterator[State]:
         s, factors = Schedule(state.program), state.factors()
         tiles = parallel_outer(s, tile(s, block, state.settings.structure, factors))
-        yield replace(state.advance(s, "tile", knobs=factors.knobs), tiled=(*state.tiled, tiles))
+        yield state.advance(s, "tile", knobs=factors.knobs, tiles=tiles)
 
 
 class PackWeights(Rule):
@@ -156,9 +156,8 @@ class PackWeights(Rule):
             label += f"-fuse{number}"
         if found.axis != len(space_axes(s.program.blocks[block])) - 1:
             transpose_results(s, tiles)
-        after = state.advance(s, label, knobs=factors.knobs)
         packed = state.packed if copy is None else (*state.packed, (copy, found))
-        return replace(after, tiled=(*state.tiled, tiles), fused=fused, packed=packed)
+        return replace(state.advance(s, label, knobs=factors.knobs, tiles=tiles), fused=fused, packed=packed)
 
 
 class PackOperand(PackWeights):
@@ -185,8 +184,8 @@ class CollapseAndPack(Rule):
         copy, panel = collapse(s, block, found)
         tiles = parallel_outer(s, tile(s, block, state.settings.structure, factors, panel.axis))
         lay_in_panels(s, tiles, copy, panel.dimension)
-        after = state.advance(s, "collapse", knobs=factors.knobs)
-        yield replace(after, tiled=(*state.tiled, tiles), packed=(*state.packed, (copy, panel)))
+        after = state.advance(s, "collapse", knobs=factors.knobs, tiles=tiles)
+        yield replace(after, packed=(*state.packed, (copy, panel)))
 
 
 class Skip(Rule):
@@ -206,8 +205,8 @@ def tile_and_fuse(state: State, block: str, number: int) -> State:
     assert reader is not None
     tiles = parallel_outer(s, tile(s, block, state.settings.structure, factors))
     s.reverse_compute_at(reader, tiles.end(tiles.space_level(number)))
-    after = state.advance(s, f"tile-fuse{number}", knobs=factors.knobs)
-    return replace(after, tiled=(*state.tiled, tiles), fused=(*state.fused, Fused(reader, tiles)))
+    after = state.advance(s, f"tile-fuse{number}", knobs=factors.knobs, tiles=tiles)
+    return replace(after, fused=(*state.fused, Fused(reader, tiles)))
 
 
 def _is_cached(state: State, block: str) -> bool:

@@ -63,9 +63,12 @@ class State:
         """A source of tile factors that goes on from the knobs of this state."""
         return KnobFactors(self.settings.max_inner, self.knobs)
 
-    def advance(self, s: Schedule, *steps: str, knobs: Sequence[Knob] | None = None) -> State:
-        """The state after a rule has dealt with the next stage."""
-        return replace(self.stay(s, *steps, knobs=knobs), todo=self.todo[1:])
+    def advance(
+        self, s: Schedule, *steps: str, knobs: Sequence[Knob] | None = None, tiles: Tiles | None = None
+    ) -> State:
+        """The state after a rule has dealt with the next stage; `tiles` are the loops it gave the stage, if any."""
+        tiled = self.tiled if tiles is None else (*self.tiled, tiles)
+        return replace(self.stay(s, *steps, knobs=knobs), todo=self.todo[1:], tiled=tiled)
 
     def stay(self, s: Schedule, *steps: str, knobs: Sequence[Knob] | None = None) -> State:
         """The state after a rule has changed the program, but wants the same stage to be visited again."""

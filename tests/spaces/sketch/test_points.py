@@ -6,7 +6,7 @@ from scipy.stats import chisquare
 
 import searchlab as sl
 from searchlab.ir import verify
-from searchlab.search import Sketch, Space, Task, split_knob
+from searchlab.search import Points, Sketch, Space, Task, split_knob
 from searchlab.targets import parse as target
 from searchlab.testing import check_moves, check_point, check_space
 from searchlab.workloads import Workload, operators, parse
@@ -57,13 +57,14 @@ def test_all_operators_are_there() -> None:
     assert {spec.partition(":")[0] for spec in SMALL} == set(operators())
 
 
-@pytest.mark.parametrize("place", ["P@Y0", "P@Y1", "P@Y2", "P@inline"])
-def test_padding_in_every_place(place: str) -> None:
+def test_padding_in_every_place() -> None:
     task = at("conv2d:ci=4,co=6,h=8,w=9,k=3,padding=1")
     space = SketchSpace().space(task)
-    s = [x.name for x in space.sketches].index(f"pack-fuse2/W_local@Y0/{place}")
-    drawn = space.sketches[s].draw(1, np.random.default_rng(2))
-    check_point(space, space._points(s, drawn), task)
+    names = [sketch.name for sketch in space.sketches]
+    for place in ("P@Y0", "P@Y1", "P@Y2", "P@inline"):
+        s = names.index(f"pack-fuse2/W_local@Y0/{place}")
+        drawn = space.sketches[s].draw(1, np.random.default_rng(2))
+        check_point(space, Points.of([[s, *drawn[0]]], space.width), task)
 
 
 def test_tile_sizes_are_drawn_evenly() -> None:
