@@ -31,6 +31,7 @@ from searchlab.ir.expr import (
     const,
     index,
     select,
+    value_of,
     variables,
 )
 from searchlab.ir.program import Block, Buffer, Iter, Loop, Program, Stmt, Store, seq
@@ -200,18 +201,23 @@ class Writer:
             raise SpaceError(
                 f"{self.name}: '{name}' is added to before it is set; store to it first or give it an init"
             )
+        if adds and array.init is not None and name in self._stored:
+            raise SpaceError(
+                f"{self.name}: '{name}' has an init, which begins one sum, and is stored to a second time; "
+                "give it no init and store its first value"
+            )
         self._stored.add(name)
         lanes = [s.lanes for s in self._scopes if s.lanes is not None]
         rename: dict[Var, Expr] = {lp.var: Var(self._fresh(lp.name)) for lp in lanes}
         init = Store(name, indices, array.init) if adds and array.init is not None else None
-        body: Stmt = self._block(Store(name, indices, value), init, Substitution(rename))
+        body: Stmt = self._block(Store(name, indices, value), init, adds, Substitution(rename))
         for lp in reversed(lanes):
             var = rename[lp.var]
             assert isinstance(var, Var)
             body = Loop(var, lp.extent, body, lp.kind)
         self._scopes[-1].body.append(body)
 
-    def _block(self, store: Store, init: Store | None, lane: Substitution) -> Block:
+    def _block(self, store: Store, init: Store | None, adds: bool, lane: Substitution) -> Block:
         facts = self.facts
         tasks = {v: t for s in self._scopes for v, t in s.tasks.items()}
         loops = {x.var: (x.var, x.extent) for s in self._scopes for x in (s.loop, s.lanes) if x is not None}
@@ -219,10 +225,11 @@ class Writer:
         guards = [resolve(s.condition) for s in self._scopes if s.condition is not None]
         space = {v for i in store.indices for v in variables(resolve(i))}
         used = {v for e in (*store.indices, store.value) for v in variables(e)}
-        bounds = [b < e for v, (b, e) in tasks.items() if v in used and not facts.proves(b < e)]
-        if init is not None:  # a task that moves in space and in the sum at once is taken apart into its loops
+        bounds = [b < e for b, e in tasks.values() if not facts.proves(b < e)]
+        if adds:  # a task that moves in space and in the sum at once is taken apart into its loops
             mixed = {v: tasks[v][0] for v in used & tasks.keys() if _is_mixed(tasks[v][0], space)}
-            store, init = _put(store, Substitution(mixed)), _put(init, Substitution(mixed))
+            store = _put(store, Substitution(mixed))
+            init = None if init is None else _put(init, Substitution(mixed))
             used = (used - mixed.keys()) | {v for b in mixed.values() for v in variables(b)}
         iters, bindings = [], []
         inner: dict[Var, Expr] = {}
@@ -231,7 +238,7 @@ class Writer:
                 continue
             bound = v if v in tasks else Var(self._fresh(f"v{v.name}"))
             inner[v] = bound
-            summed = init is not None and bool(_iterations(binding)) and not _iterations(binding) & space
+            summed = adds and bool(_iterations(binding)) and not _iterations(binding) & space
             iters.append(Iter(bound, extent, "reduce" if summed else "space"))
             bindings.append(lane(binding))
         put, name = Substitution(inner), self._fresh(f"{store.buffer}_{len(self._names)}")
@@ -335,4 +342,8 @@ def open_tasks(
     for what, given in (("inside", outer), ("bound", limit)):
         if len(given) != mapping.rank:
             raise SpaceError(f"on(worker): {what} has {len(given)} numbers for a mapping of rank {mapping.rank}")
-    return _writing[-1].tasks(mapping, index(worker), outer, tuple(index(e) for e in limit))
+    writer, number = _writing[-1], index(worker)
+    last, count = value_of(writer.facts.upper(number)), value_of(mapping.num_workers)
+    if last is not None and count is not None and last >= count:
+        raise SpaceError(f"on(worker): '{number}' goes up to {last}, but the mapping has {count} workers")
+    return writer.tasks(mapping, number, outer, tuple(index(e) for e in limit))

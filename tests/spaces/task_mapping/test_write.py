@@ -134,6 +134,7 @@ def test_a_task_may_move_in_space_and_in_the_sum() -> None:
         (lambda p, x, y: next(repeat(3).on(0, bound=(3, 4))), "2 numbers for a mapping of rank 1"),
         (lambda p, x, y: p.local("X", (3,)), "no free name"),
         (lambda p, x, y: p.program(), "nothing was stored"),
+        (lambda p, x, y: repeat(3).on(1), "goes up to 1, but the mapping has 1 workers"),
     ],
 )
 def test_refusals(write: Callable[..., object], message: str) -> None:
@@ -149,3 +150,37 @@ def test_a_sum_is_not_shared_by_cores() -> None:
                 Y[0] += X[k]
     with pytest.raises(SpaceError, match="bound to parallel loop"):
         p.program()
+
+
+def test_a_sum_without_init_is_not_shared_by_cores_either() -> None:
+    with Writer("sum") as p:
+        X, Y = p.input("X", (8,)), p.output("Y", (1,))
+        Y[0] = 0.0
+        with p.cores(8) as core:
+            for (k,) in spatial(8).on(core):
+                Y[0] += X[k]
+    with pytest.raises(SpaceError, match="bound to parallel loop"):
+        p.program()
+
+
+def test_several_terms() -> None:
+    with Writer("terms") as p:
+        X, Y = p.input("X", (4, 6)), p.output("Y", (4,))
+        for (i,) in repeat(4).on():
+            Y[i] = 1.0
+            for (k,) in repeat(6).on():
+                Y[i] += X[i, k]
+                Y[i] = maximum(Y[i], X[i, k])
+    check(p.program(), _terms)
+    with Writer("twice") as p, pytest.raises(SpaceError, match="stored to a second time"):
+        Z = p.output("Z", (4,), init=0)
+        for (i,) in repeat(4).on():
+            Z[i] += 1.0
+            Z[i] += 2.0
+
+
+def _terms(x: np.ndarray) -> np.ndarray:
+    y = np.ones(4, np.float32)
+    for k in range(6):
+        y = np.maximum(y + x[:, k], x[:, k])
+    return y
