@@ -146,6 +146,7 @@ def ratio(
         "gflops": round(gflops, 1),
         "other_load": round(load, 2),
         "point": found.text(best),
+        "packed_ahead": bool(found.program(best).layouts),
         **{f"{n}_ms": t for n, t in milliseconds.items()},
         **more,
     }

@@ -277,3 +277,47 @@ def test_numbers() -> None:
         "100 ms",
         "12.0 s",
     ]
+
+
+# --- spaces -----------------------------------------------------------------------------------------------------------
+
+SMALL = "matmul:m=16,n=32,k=8"
+
+
+def test_list_spaces(run: Run) -> None:
+    found = run("list", "spaces")
+    assert found.exit_code == 0
+    for name in ("template", "sketch", "task-mapping", "probabilistic", "max_inner"):
+        assert name in found.stdout
+
+
+def test_show_a_space(run: Run) -> None:
+    found = run("show", SMALL, "--space", "sketch")
+    assert found.exit_code == 0, found.output
+    for word in ("space sketch, version", "valid points", "Knobs of", "One point:", "program matmul", "--point"):
+        assert word in found.stdout
+
+
+def test_show_a_point_by_index_and_by_text(run: Run) -> None:
+    sketches = rows(run("show", SMALL, "--space", "sketch", "--json"))
+    assert all(row["value"] > 0 and row["knobs"] for row in sketches)
+    (by_index,) = rows(run("show", SMALL, "--space", "sketch", "--point", "0", "--json"))
+    (by_text,) = rows(run("show", SMALL, "--space", "sketch", "--point", by_index["case"], "--json"))
+    assert by_index == by_text and by_index["program"].startswith("program matmul")
+    assert by_index["case"] in run("show", SMALL, "--space", "sketch", "--point", "0").stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("show", SMALL, "--space", "sktch"), "unknown space 'sktch'; did you mean 'sketch'?"),
+        (("show", SMALL, "--point", "0"), "--point needs --space"),
+        (("show", SMALL, "--space", "sketch", "--point", "nonsense"), "has no sketch 'nonsense'"),
+        (("show", "resnet50", "--space", "sketch"), "--space needs a single workload"),
+        (("show", SMALL, "--space", "sketch", "--asm"), "--space needs a single workload and no --asm"),
+    ],
+)
+def test_what_show_space_refuses(run: Run, args: tuple[str, ...], message: str) -> None:
+    found = run(*args)
+    assert found.exit_code == 2
+    assert message in " ".join(found.output.split())
