@@ -13,7 +13,12 @@ from searchlab.ir.rewrite import decode, encode
 GET_BLOCK, GET_LOOPS = "get_block", "get_loops"
 TILE, CATEGORICAL, LOCATION = "sample_perfect_tile", "sample_categorical", "sample_compute_location"
 NOTE, REQUIRE, POSTPROCESS = "note", "require", "enter_postprocessing"
-SAMPLING = (TILE, CATEGORICAL, LOCATION)
+_DRAWN_WITH = {  # what a draw must say of itself
+    TILE: {"n", "max_innermost", "name"},
+    CATEGORICAL: {"candidates", "probs", "name"},
+    LOCATION: {"inline", "name"},
+}
+SAMPLING = tuple(_DRAWN_WITH)
 PURE = (GET_BLOCK, GET_LOOPS, *SAMPLING)  # of no use unless something takes what they give
 
 Pairs = tuple[tuple[str, Any], ...]
@@ -102,9 +107,13 @@ def from_data(data: Any) -> Instruction:
     """The instruction that `to_data` wrote."""
     try:
         kind, inputs, attributes, outputs = data
-        return Instruction(str(kind), _unpack(inputs), _unpack(attributes), _unpack(outputs))
-    except (ValueError, TypeError, IRError) as e:
+        read = Instruction(str(kind), _unpack(inputs), _unpack(attributes), _unpack(outputs))
+        missing = _DRAWN_WITH.get(read.kind, set()) - dict(read.attributes).keys()
+    except (ValueError, TypeError, KeyError, IRError) as e:
         raise TraceError(f"not an instruction: {data!r} ({e})") from e
+    if missing:
+        raise TraceError(f"{read.kind} does not say its {', '.join(sorted(missing))}: {data!r}")
+    return read
 
 
 def _pack(value: Any) -> Any:

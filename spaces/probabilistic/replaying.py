@@ -31,7 +31,8 @@ from spaces.probabilistic.places import legal_places, place
 from spaces.probabilistic.schedule import ProbabilisticSchedule
 from spaces.probabilistic.trace import Trace
 
-_KEPT = 512
+_KEPT = 512  # structures that are not run again
+_MISFITS = (KeyError, TypeError, ValueError, AttributeError, IRError)
 _performed: dict[Any, ProbabilisticSchedule] = {}
 
 
@@ -136,7 +137,9 @@ class _Run:
                 raise TraceError(f"instruction {n}: unknown kind '{i.kind}'")
             try:
                 self.kinds.get(i.kind, self.primitive)(i)
-            except (KeyError, TypeError, IRError) as e:  # a trace may come from anywhere, and hold anything
+            except (ScheduleError, SpaceError):
+                raise
+            except _MISFITS as e:  # a trace may come from anywhere, and hold anything
                 raise TraceError(f"instruction {n}: {i.kind} does not fit the program: {e}") from e
         there = {*self.s.program.loops, *self.s.program.blocks, *self.s.program.buffers}
         self.s.resume(self.trace, {name: h for h, name in self.names.items() if name in there})

@@ -44,9 +44,10 @@ class TraceSpace(Space):
         """The point of a trace with all its decisions."""
         n = self._find(trace)
         sketch = self.structures[n].sketch
+        drawn = {i.name for i in self.structures[n].trace.draws()}
         row = [n]
         for k in sketch.knobs:
-            if k.name == "fixed":
+            if k.name not in drawn:  # the one of a structure with nothing to choose
                 row.append(0)
                 continue
             if k.name not in trace.decisions:

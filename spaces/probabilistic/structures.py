@@ -83,8 +83,10 @@ class Structure:
     @staticmethod
     def of(s: ProbabilisticSchedule, name: str) -> Structure:
         trace = s.trace.live()
-        needed = {v.name for v in s.program.symbols} | {v.name for c in s.constraints for v in variables(c)}
         drawn = [s.knobs[i.name] for i in trace.draws() if i.name in s.knobs]
+        symbols = {n for k in drawn for n in k.symbols}
+        constraints = tuple(c for c in s.constraints if {v.name for v in variables(c)} <= symbols)
+        needed = {v.name for v in s.program.symbols} | {v.name for c in constraints for v in variables(c)}
         free = tuple(k for k in drawn if needed & set(k.symbols))
         idle = [k for k in drawn if k not in free]
         fixed = {k.name: _decision(trace.draw(k.name), k, 0) for k in idle}
@@ -94,7 +96,7 @@ class Structure:
         known = {v.name for a in s.program.assumptions for v in variables(a)}
         values = {n: int(v) for k in idle for n, v in zip(k.symbols, k.options[0], strict=True) if n in known}
         program = s.program.substitute(values) if values else s.program
-        sketch = Sketch(name, free or (menu("fixed", [1]),), tuple(s.constraints), program)
+        sketch = Sketch(name, free or (menu("fixed", [1]),), constraints, program)
         return Structure(sketch, replace(trace, decisions={**trace.decisions, **fixed}), s)
 
     @cached_property

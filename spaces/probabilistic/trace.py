@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,12 +47,13 @@ class Trace:
             raise SpaceError(f"the trace has no draw '{name}'{nearest(name, found)}")
         return found[name]
 
-    def with_decision(self, name: str, value: int | tuple[int, ...]) -> Trace:
+    def with_decision(self, name: str, value: int | Sequence[int]) -> Trace:
         """The trace with another outcome of one draw; what no longer fits after it is repaired by `replay`."""
         if decides_control_flow(self.draw(name)):
             raise SpaceError(f"draw '{name}' decided which instructions follow; take another sketch instead")
         among = self.decisions[name].among if name in self.decisions else ()
-        return Trace(self.instructions, {**self.decisions, name: Decision(value, among)})
+        chosen = value if isinstance(value, int) else tuple(int(x) for x in value)
+        return Trace(self.instructions, {**self.decisions, name: Decision(chosen, among)})
 
     def without_decisions(self) -> Trace:
         """The trace as it was before anything was drawn; what decided which instructions follow is kept."""

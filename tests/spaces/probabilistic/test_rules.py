@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from searchlab.errors import SpaceError
-from searchlab.ir.expr import size, value_of
+from searchlab.ir.compute import Builder
+from searchlab.ir.expr import const, size, value_of
 from searchlab.schedule import annotate
 from searchlab.search import Task, space
 from searchlab.targets import detect
@@ -199,6 +200,18 @@ def test_run_time_sizes_are_refused() -> None:
 def test_what_is_no_rule_is_refused() -> None:
     with pytest.raises(SpaceError, match="is no Rule"):
         ProbabilisticSpace(rules=[Double()])  # type: ignore[list-item]
+
+
+def test_constants_are_inlined() -> None:
+    def scaled() -> Definition:
+        """A matrix times a vector of constants."""
+        b = Builder("scaled")
+        x = b.input("X", (6, 8))
+        ones = b.compute("O", (8,), lambda j: const(2.0, "float32"))
+        return Definition(b.program(b.compute("Y", (6, 8), lambda i, j: x[i, j] * ones[j])), lambda x: 2 * x)
+
+    here = check_space(ProbabilisticSpace(), Task(Operator.of(scaled)(), detect()), points=2)
+    assert all(s.program is not None and list(s.program.blocks) == ["Y"] for s in here.sketches)
 
 
 def test_three_variants_of_a_write_cache(task: TaskOf) -> None:

@@ -143,3 +143,13 @@ def test_traces_of_elsewhere_are_refused(space: SpaceOf, task: TaskOf) -> None:
         here.point_of(Trace(trace.instructions, {n: d for n, d in trace.decisions.items() if n != "k"}))
     with pytest.raises(SpaceError, match="has no option"):
         here.point_of(trace.with_decision("k", (3, 5)))
+
+
+def test_a_knob_of_weight_zero_stays(space: SpaceOf) -> None:
+    here = space("matmul")
+    rng = np.random.default_rng(0)
+    points = here.sample(2000, rng)
+    moved = here.mutate(points, rng, structure=0, weights=lambda s: np.array([k.name == "k" for k in s.knobs], float))
+    before, after = here.values(points), here.values(moved)
+    assert all(np.array_equal(before[n], after[n]) for n in before if not n.startswith("k"))
+    assert (before["k1"] != after["k1"]).all()

@@ -89,7 +89,16 @@ def test_json_gives_the_same_program() -> None:
         assert replay(DENSE.program, again).program.hash == done.program.hash
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"instructions": [["split"]], "decisions": {}}', '{"instructions": 3}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"instructions": [["split"]], "decisions": {}}',
+        '{"instructions": 3}',
+        '{"instructions": [["sample_categorical", ["tuple"], ["tuple"], ["tuple"]]], "decisions": {}}',
+    ],
+)
 def test_bad_json_is_refused(text: str) -> None:
     with pytest.raises(TraceError):
         Trace.from_json(text)
@@ -173,6 +182,31 @@ def test_simplified_drops_what_is_dead_and_the_tail() -> None:
     assert "unroll_up_to, value=4" not in str(short) and "postprocessing" not in str(short)
     assert short.structure == recorded().trace.simplified().structure
     assert short.simplified() == short
+
+
+def test_a_draw_that_nothing_uses_is_no_knob() -> None:
+    def program(s: ProbabilisticSchedule) -> None:
+        _, inner = s.split(s.loops("C")[0], s.sample_perfect_tile("i", 2))
+        s.sample_perfect_tile(inner, 2, name="idle")
+        s.sample_categorical([1, 2], name="idle_too")
+
+    space = ProbabilisticSpace(program=program).space(DENSE)
+    assert [k.name for k in space.sketches[0].knobs] == ["i"]
+    point = space.sample(1, np.random.default_rng(0))
+    assert space.point_of(space.trace(point)) == point
+
+
+def test_what_is_left_of_a_split_stage_makes_no_difference() -> None:
+    def program(s: ProbabilisticSchedule) -> None:
+        i = s.loops("C")[0]
+        s.split(i, s.sample_perfect_tile(i, 2))
+        s.split(s.loops("Y")[1], s.sample_perfect_tile(s.loops("Y")[1], 2, name="j"))
+        s.compute_at("C", s.loops("Y")[0])  # the loops of C are made anew, without the split
+
+    space = ProbabilisticSpace(program=program).space(DENSE)
+    assert [k.name for k in space.sketches[0].knobs] == ["j"]
+    for point in space.enumerate():
+        assert replay(DENSE.program, space.trace(point)).program.hash == space.program(point).hash
 
 
 def test_unknown_draws_are_refused() -> None:
