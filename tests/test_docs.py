@@ -19,7 +19,7 @@ def snippets(page: Path) -> list[str]:
 
 @pytest.mark.parametrize("page", [p for p in PAGES if snippets(p)], ids=lambda p: p.name)
 def test_snippets_run(page: Path, tmp_path: Path) -> None:
-    script = tmp_path / f"{page.stem}.py"
+    script = tmp_path / f"page_{page.stem}.py"  # by its own name it would hide packages such as spaces
     script.write_text("\n".join(snippets(page)))
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
