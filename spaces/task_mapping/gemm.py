@@ -184,6 +184,5 @@ def products(p: Product) -> Iterator[Sketch]:
         yield panels_here(p, blocked=False)
         if len(p.axes()[1]) == 1:
             yield panels_here(p, blocked=True, name="panels-by-depth")
-    if p.view.plain and weight:
-        yield panels_before(p, ahead=True, packed=True)
+        yield panels_before(p, ahead=weight, packed=True)
     yield panels_before(p, ahead=False, packed=False)

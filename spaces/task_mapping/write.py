@@ -36,18 +36,8 @@ from searchlab.ir.expr import (
 )
 from searchlab.ir.program import Block, Buffer, Iter, Loop, Program, Stmt, Store, seq
 from searchlab.ir.verify import verify
-from spaces.task_mapping.mapping import (
-    Atom,
-    Custom,
-    Index,
-    Projection,
-    Repeat,
-    Spatial,
-    TaskMapping,
-    by_rank,
-    origin,
-    product,
-)
+from spaces.task_mapping.expand import Expansion
+from spaces.task_mapping.mapping import Index, TaskMapping, origin
 
 _writing: list[Writer] = []
 
@@ -250,7 +240,8 @@ class Writer:
 
     def tasks(self, mapping: TaskMapping, worker: Expr, inside: Index, bound: Index) -> Iterator[tuple[Var, ...]]:
         """Opens the loops of a mapping around what happens until the next step of the iterator."""
-        for found in self._atoms(mapping.atoms, worker):
+        inner = Expansion(lambda: self.facts, lambda extent, kind: self._loop(Var(self._fresh("r")), extent, kind))
+        for found in inner.tasks(mapping.atoms, worker):
             scope = _Scope()
             names = tuple(Var(self._fresh(f"t{d}")) for d in range(mapping.rank))
             outer = Substitution({v: b for s in self._scopes for v, (b, _) in s.tasks.items()})
@@ -258,43 +249,6 @@ class Writer:
                 scope.tasks[var] = self.facts.simplify(outer(o * extent + t)), limit
             with self._open(scope):
                 yield names
-
-    def _atoms(self, atoms: Sequence[Atom], worker: Expr) -> Iterator[Index]:
-        if not atoms:
-            yield ()
-            return
-        first, rest = atoms[0], atoms[1:]
-        workers = product(a.workers for a in rest)
-        scale = tuple(product(a.shape[d] for a in rest) for d in range(len(first.shape)))
-        facts = self.facts
-        for outer in self._atom(first, facts.simplify(worker // workers)):
-            if not rest:
-                yield outer
-                continue
-            for inner in self._atoms(rest, facts.simplify(worker % workers)):
-                yield tuple(o * s + i for o, s, i in zip(outer, scale, inner, strict=True))
-
-    def _atom(self, atom: Atom, worker: Expr) -> Iterator[Index]:
-        if isinstance(atom, Spatial):
-            yield tuple(map(self.facts.simplify, atom.place(worker)))
-        elif isinstance(atom, Custom):
-            yield from atom.listed(worker)
-        elif isinstance(atom, Projection):
-            for task in self._atoms(atom.inner.atoms, worker):
-                yield tuple(ZERO if d in atom.dims else i for d, i in enumerate(task))
-        elif isinstance(atom, Repeat):
-            yield from self._repeat(atom, by_rank(atom.ranks), {})
-
-    def _repeat(self, atom: Repeat, order: list[int], place: dict[int, Expr]) -> Iterator[Index]:
-        left = [d for d in order if d not in place]
-        if not left:
-            yield tuple(place[d] for d in range(len(order)))
-        elif atom.shape[left[0]] == Const(1):
-            yield from self._repeat(atom, order, {**place, left[0]: ZERO})
-        else:
-            var = Var(self._fresh("r"))
-            with self._loop(var, atom.shape[left[0]], atom.kind):
-                yield from self._repeat(atom, order, {**place, left[0]: var})
 
     # --- the program --------------------------------------------------------------------------------------------------
 
@@ -334,11 +288,9 @@ def open_tasks(
     if not _writing:
         raise SpaceError("on(worker) writes a program: use it inside `with Writer(name)`")
     outer = origin(mapping.rank) if inside is None else tuple(index(i) for i in inside)
-    limit = bound
-    if limit is None:
-        limit = mapping.task_shape if inside is None else None
-    if limit is None:
+    if inside is not None and bound is None:
         raise SpaceError("on(worker, inside=...) needs the bound of the whole task")
+    limit = mapping.task_shape if bound is None else bound
     for what, given in (("inside", outer), ("bound", limit)):
         if len(given) != mapping.rank:
             raise SpaceError(f"on(worker): {what} has {len(given)} numbers for a mapping of rank {mapping.rank}")

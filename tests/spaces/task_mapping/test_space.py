@@ -62,6 +62,12 @@ def test_one_thread() -> None:
     check_space(TaskMappingSpace(), Task(workload("conv2d_bn_relu:ci=5,co=17,h=8,w=8,k=3"), target(1)), points=3)
 
 
+@pytest.mark.parametrize("spec", ["matmul:m=7,n=37,k=9", "conv2d:ci=3,co=17,h=5,w=6,k=3"])
+def test_weights_packed_in_the_kernel(spec: str) -> None:
+    space = check_space(TaskMappingSpace(pack_ahead=False), Task(workload(spec), target()), points=4)
+    assert not any(s.program.layouts for s in space.sketches if s.program is not None)
+
+
 def test_narrow_machine_gets_smaller_tiles() -> None:
     def tiles(name: str) -> int:
         space = TaskMappingSpace().space(Task(workload("matmul:m=64,n=64,k=64"), parse(name)))
