@@ -53,7 +53,7 @@ class RewriteParallelVectorizeUnroll(Postprocessor):
             read_rows_as_they_lie(s, copy, found)
         placed = stages.kept | {t.block for t in stages.tiled} | {b for b, _ in stages.fused}
         for block in [b for b in s.program.blocks if b not in placed]:
-            finish_untiled(s, block, drawn_factors(s, asked[VECTORIZE]), asked["jobs"])
+            finish_untiled(s, block, drawn_factors(asked[VECTORIZE]), asked["jobs"])
         for block, notes in s.notes.items():
             if UNROLL in notes and block in s.program.blocks:
                 unroll_up_to(s, block, notes[UNROLL])

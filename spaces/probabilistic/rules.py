@@ -52,7 +52,7 @@ class Rule(ABC):
         """The schedules that may follow: `s` as it is, changed, or copies of it that go different ways."""
 
 
-def drawn_factors(s: ProbabilisticSchedule, most: int | None = INNERMOST) -> Callable[[str, int, int], Drawn]:
+def drawn_factors(most: int | None = INNERMOST) -> Callable[[str, int, int], Drawn]:
     """Factors for the transformations in spaces.common, drawn for the loop that is split."""
     return lambda axis, extent, parts: Drawn(axis, parts, most)
 
@@ -102,7 +102,7 @@ class AddRFactor(Rule):
             parts: tuple[Literal["outer", "inner"], ...] = ("outer", "inner")
             for part in parts:
                 s = found[0].copy()
-                partial = rfactor(s, block, part, drawn_factors(s))
+                partial = rfactor(s, block, part, drawn_factors())
                 s.steps.append(f"rfactor_{part}({block})")
                 s.finished(block, partial)
                 found.append(s)
@@ -130,7 +130,7 @@ class MultiLevelTiling(Rule):
             s.cache_write(block)
             s.steps.append("cache")
         reader = fusible_consumer(s.program, block)
-        tiles = parallel_outer(s, tile(s, block, self.structure, drawn_factors(s, self.max_innermost)))
+        tiles = parallel_outer(s, tile(s, block, self.structure, drawn_factors(self.max_innermost)))
         s.stages = replace(s.stages, tiled=(*s.stages.tiled, tiles))
         if level is None:
             s.steps.append("tile")
@@ -166,7 +166,7 @@ class PackWeights(MultiLevelTiling):
         if level is not None and fusible_consumer(s.program, block) is None:
             s.cache_write(block)
         reader = fusible_consumer(s.program, block)
-        tiles = parallel_outer(s, tile(s, block, self.structure, drawn_factors(s, self.max_innermost), found.axis))
+        tiles = parallel_outer(s, tile(s, block, self.structure, drawn_factors(self.max_innermost), found.axis))
         copy = pack(s, tiles, found, self.ahead)
         label = "layout" if self.ahead else "pack"
         s.steps.append(label if level is None else f"{label}-fuse{level}")

@@ -14,7 +14,7 @@ from searchlab.errors import ScheduleError, SpaceError
 from searchlab.ir.expr import BOOL, ONE, Expr, Var, knob, variables
 from searchlab.ir.program import Program
 from searchlab.schedule import Schedule, loops_around
-from searchlab.schedule.core import leaves_in
+from searchlab.schedule.core import find_block, find_loop, leaves_in
 from searchlab.search import Knob, Task
 from spaces.probabilistic import knobs
 from spaces.probabilistic.instruction import (
@@ -90,8 +90,8 @@ class ProbabilisticSchedule(Schedule):
 
         The factors are symbols named after the loop.  An extent that is no constant is not tiled: (None, 1, .., 1).
         """
+        extent = find_loop(self.program, loop).extent
         (around,) = self._inputs(("loop", loop))
-        extent = self.program.loops[loop].extent
         name = self._fresh(name or loop, n)
         self.extents[name] = extent
         attributes = (("n", n), ("max_innermost", max_innermost), ("name", name))
@@ -139,6 +139,7 @@ class ProbabilisticSchedule(Schedule):
 
         `loops` restricts the loops; without it, those are left out in which the same work would be done repeatedly.
         """
+        find_block(self.program, block)
         among = None if loops is None else tuple(loops)
         legal = legal_places(self.program, block, among, inline)
         return self._located(block, among, inline, legal, list(legal)[self.choose(len(legal))], name)
@@ -188,9 +189,10 @@ class ProbabilisticSchedule(Schedule):
         """The primitive of that name; the outermost factor of a draw for this loop is worked out from the others."""
         if isinstance(factors, Drawn):
             factors = self.sample_perfect_tile(loop, factors.parts, factors.max_innermost, factors.name)
-        symbols = tuple(factors)
-        drawn = any(i.kind == TILE and i.outputs == symbols for i in self.instructions)
-        return super().split(loop, [None, *factors[1:]] if drawn else factors, names, tail)
+        own = [i for i in self.instructions if i.kind == TILE and i.outputs == tuple(factors)]
+        if own and self.extents[own[0].name] == find_loop(self.program, loop).extent:
+            factors = [None, *factors[1:]]
+        return super().split(loop, factors, names, tail)
 
     def note(self, block: str, key: str, value: Any) -> None:
         """Leaves a wish for a post-processor with a block; the program does not change."""

@@ -245,3 +245,21 @@ def test_a_trace_of_another_program_is_rejected() -> None:
     other = workload("softmax", rows=8, cols=8).program
     with pytest.raises((ScheduleError, TraceError)):
         replay(other, recorded().trace, np.random.default_rng(0))
+
+
+def test_what_is_not_there_cannot_be_drawn_for() -> None:
+    with pytest.raises(ScheduleError, match="no loop 'z'"):
+        ProbabilisticSchedule(DENSE.program).sample_perfect_tile("z", 2)
+    with pytest.raises(ScheduleError, match="no block 'Z'"):
+        ProbabilisticSchedule(DENSE.program).sample_compute_location("Z")
+
+
+def test_factors_of_one_loop_for_another() -> None:
+    s = ProbabilisticSchedule(DENSE.program)
+    tile = s.sample_perfect_tile("i", 2)
+    s.split("i", tile)
+    s.split(s.loops("Y")[0], tile)  # the same extent: worked out
+    assert "factors=(i0, i1)" not in str(s.trace)
+    s.split("j", tile)  # another: the product must be 32, and is not
+    with pytest.raises(ConstraintError, match="i0\\*i1 == 32"):
+        replay(DENSE.program, s.trace, np.random.default_rng(0))
