@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from searchlab.errors import SpaceError
-from searchlab.ir.expr import BOOL, Expr, knob, value_of
+from searchlab.ir.expr import BOOL, Expr, knob, value_of, variables
 from searchlab.schedule import Schedule
 from searchlab.search.knob import Knob, Label, menu
 from spaces.template import policies
@@ -210,6 +210,8 @@ class Config:
             raise SpaceError(f"knob '{name}': there is no loop '{loop}'; loops: {', '.join(loops)}")
         extent = value_of(loops[loop].extent)
         if extent is None:
-            what = f"the extent {loops[loop].extent} of loop '{loop}' is known only at run time"
+            symbols = {v.role for v in variables(loops[loop].extent)}
+            why = "depends on another knob" if "knob" in symbols else "is known only at run time"
+            what = f"the extent {loops[loop].extent} of loop '{loop}' {why}"
             raise SpaceError(f"knob '{name}': {what}; pass tail=True, which takes sizes that need not divide it")
         return extent

@@ -97,19 +97,20 @@ def columns(cfg: Config, s: Schedule, task: Task) -> None:
     s.unroll(c1)
     s.vectorize(x1)
     finish(s, task, w.block, x0, unroll=True)
-    _pad(cfg, s, task, around[-1])
-    share(s, task, around, c0)
+    banded = _pad(cfg, s, task, around[-1])
+    share(s, task, around, None if banded else c0)
 
 
-def _pad(cfg: Config, s: Schedule, task: Task, home: str) -> None:
-    """The padded input: all of it first, or inside a loop what its body reads."""
+def _pad(cfg: Config, s: Schedule, task: Task, home: str) -> bool:
+    """The padded input: all of it first, or inside a loop what its body reads; says whether it is inside."""
     if "P" not in s.program.blocks:
-        return
+        return False
     if cfg.choose("pad", ["whole", "band"]) == "whole":
         fill(s, task, "P")
-    else:
-        s.compute_at("P", home)
-        s.vectorize(s.loops("P")[-1])
+        return False
+    s.compute_at("P", home)
+    s.vectorize(s.loops("P")[-1])
+    return True
 
 
 @template("channels", operator=PLANES)
@@ -149,8 +150,8 @@ def by_channels(cfg: Config, s: Schedule, task: Task, w: Window) -> None:
     if not ahead:
         fill(s, task, name)
     _write(s, task, w, c0, axis, width)
-    _pad(cfg, s, task, (y0 or [w.around[-1]])[0])
-    share(s, task, w.around, y0[0] if y0 else c0)
+    banded = _pad(cfg, s, task, (y0 or [w.around[-1]])[0])
+    share(s, task, w.around, y0[0] if y0 else None if banded else c0)
 
 
 def _fit(cfg: Config, s: Schedule, task: Task, w: Window, rows: Expr, width: Expr) -> None:

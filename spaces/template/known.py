@@ -12,6 +12,8 @@ import numpy as np
 
 from searchlab.ir.expr import value_of
 from searchlab.search import Knob, Points, Sketch, Space, Task
+from searchlab.search.knob import Floats
+from searchlab.search.parts import MOST_LISTED
 from searchlab.targets import Target
 from spaces.template.generator import TemplateSpace
 
@@ -34,15 +36,20 @@ def known_points(task: Task) -> list[dict[str, Any]]:
 
 def _nearest(space: Space, number: int, sketch: Sketch, wishes: Wishes) -> Points:
     """The point whose options come nearest to what is wished for; a knob without a wish gets the least."""
-    row = [number, *(_option(k, wishes.get(k.name, 1)) for k in sketch.knobs)]
-    return Points.of([row], space.width)
+    distances = [_distances(k, wishes.get(k.name, 1)) for k in sketch.knobs]
+    best = Points.of([[number, *(int(d.argmin()) for d in distances)]], space.width)
+    if space.valid(best).all() or not sketch.exact or not 0 < sketch.count <= MOST_LISTED:
+        return best
+    rows = sketch.all()
+    total = sum(d[rows[:, n]] for n, d in enumerate(distances))
+    return Points.of([[number, *rows[int(np.argmin(total))].tolist()]], space.width)
 
 
-def _option(knob: Knob, wish: int) -> int:
-    """The option nearest to a value; of a split the one whose innermost factor is, with the largest outermost."""
-    last = knob.options[:, -1].astype(float)
-    distance = np.abs(np.log((last + 1) / (wish + 1)))
-    return int(np.lexsort((-knob.options[:, 0], distance))[0])
+def _distances(knob: Knob, wish: int) -> Floats:
+    """How far options are from a value; of a split the innermost factor counts, then the outermost should be large."""
+    last, first = knob.options[:, -1], knob.options[:, 0]
+    found: Floats = np.abs(np.log((last + 1) / (wish + 1))) - 1e-9 * first
+    return found
 
 
 def _wishes(task: Task) -> Iterator[tuple[str, Wishes]]:

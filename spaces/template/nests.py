@@ -119,10 +119,9 @@ def pack_inside(s: Schedule, stage: str, loop: str, along_rows: bool) -> None:
     """Packs, inside a loop, the panels that its body reads; row by row if the source's rows run along the panels."""
     s.compute_at(stage, loop)
     *around, lanes = s.loops(stage)[s.loops(stage).index(loop) + 1 :]
-    if along_rows:
-        panel, *rest = longer(s, around)
-        if rest:
-            s.reorder(*rest, panel)
+    panel, *rest = longer(s, around) or around
+    if along_rows and rest:
+        s.reorder(*rest, panel)
     s.vectorize(lanes)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from searchlab.schedule import Schedule
 from searchlab.search.task import Task
 from spaces.template.config import Config
-from spaces.template.nests import extent, extents, finish, fit_registers, longer, reduction, share, vectors
+from spaces.template.nests import extent, extents, fill, finish, fit_registers, longer, reduction, share, vectors
 from spaces.template.registry import template
 
 
@@ -13,8 +13,7 @@ from spaces.template.registry import template
 def windows(cfg: Config, s: Schedule, task: Task) -> None:
     """A few output rows at a time in vectors of columns, the taps of the window unrolled or not.
 
-    Padding is computed for a `channel` or a `band` of rows when it is needed, or the input is read with conditions
-    (`inline`).
+    The padded input is made for a `channel` or a `band` of rows when they are needed, or `whole` before.
     """
     nest = reduction(s, task)
     n, c, h, w = nest.space
@@ -30,14 +29,14 @@ def windows(cfg: Config, s: Schedule, task: Task) -> None:
     finish(s, task, nest.block, x0, unroll=True)
     few = extents(s, [n, c]) < 4 * task.target.threads  # then threads take bands of a channel apart
     if "P" in s.program.blocks:
-        _pad(cfg, s, c, y0, few)
+        _pad(cfg, s, task, c, y0, few)
     share(s, task, [n, c], y0)
 
 
-def _pad(cfg: Config, s: Schedule, channel: str, band: str, few: bool) -> None:
-    pad = cfg.choose("pad", ["band", "inline"] if few else ["channel", "band", "inline"])
-    if pad == "inline":
-        s.compute_inline("P")
+def _pad(cfg: Config, s: Schedule, task: Task, channel: str, band: str, few: bool) -> None:
+    pad = cfg.choose("pad", ["whole", "band"] if few else ["whole", "band", "channel"])
+    if pad == "whole":
+        fill(s, task, "P")
     else:
         s.compute_at("P", channel if pad == "channel" else band)
         s.vectorize(s.loops("P")[-1])
