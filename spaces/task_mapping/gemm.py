@@ -100,36 +100,38 @@ class Product:
 def panels_here(p: Product, blocked: bool, name: str = "panels", more: Sequence[Knob] = ()) -> Sketch:
     """Every core packs the panels of its columns, then meets them with all rows; with `blocked`, part by part of k."""
     s = p.copy()
+    packed = p.pack(s, ahead=False)
+    loops = place(s, p.view.block, _column_blocks(p, s, blocked))
+    home, tile, sums = loops[1 if blocked else 0][-1], loops[-4][-1], loops[-3]
+    s.compute_at(packed, home)
+    _spread(s, packed, home)
+    if not blocked:
+        join_epilogues(s, p.view.block, tile)
+        s.prefetch(p.view.block, packed, sums[0], PREFETCH)
+    share(s, loops[0], p.task.target.threads)
+    finish_rest(s, p.task.target)
+    knobs, limits = p.machine.tile()
+    knobs.append(menu("panels", [1, 2, 4, 8]))
+    knobs.append(menu("depth", p.machine.depths()) if blocked else _prefetch())
+    depth = DEPTH if blocked else _sum_length(p)
+    limits.append((PANELS - 1) * p.width * depth * p.machine.bytes <= p.machine.l2)
+    if blocked:
+        limits.append(DEPTH * p.width * p.machine.bytes <= p.machine.l1)
+    return Sketch(name, (*knobs, *more), tuple(limits), s.program)
+
+
+def _column_blocks(p: Product, s: Schedule, blocked: bool) -> TaskMapping:
+    """Cores over blocks of columns; in each, tiles of rows against its panels."""
     i, j = p.view.row, p.view.vector
     around, sums = p.axes()
     whole, rank = shape(s, p.view.block), len(shape(s, p.view.block))
-    packed = p.pack(s, ahead=False)
-    outer = {**{d: whole[d] for d in around}, j: ceildiv(whole[j], PANELS * p.width)}
-    mapping = spatial(*extents(rank, outer))
+    mapping = spatial(*extents(rank, {**{d: whole[d] for d in around}, j: ceildiv(whole[j], PANELS * p.width)}))
     inner: dict[int, Like] = {d: whole[d] for d in sums}
     if blocked:
         mapping = mapping * repeat(*extents(rank, {sums[0]: ceildiv(whole[sums[0]], DEPTH)}))
         inner[sums[0]] = DEPTH
     mapping = mapping * repeat(*extents(rank, {i: ceildiv(whole[i], ROWS)})) * repeat(*extents(rank, {j: PANELS}))
-    loops = place(s, p.view.block, mapping * p.core(s, inner))
-    home, tile = (loops[1] if blocked else loops[0])[-1], loops[3 if blocked else 2][-1]
-    s.compute_at(packed, home)
-    _spread(s, packed, home)
-    if not blocked:
-        join_epilogues(s, p.view.block, tile)
-        s.prefetch(p.view.block, packed, loops[-3][0], PREFETCH)
-    share(s, loops[0], p.task.target.threads)
-    finish_rest(s, p.task.target)
-    knobs, limits = p.machine.tile()
-    knobs.append(menu("panels", [1, 2, 4, 8]))
-    depth = DEPTH if blocked else _sum_length(p)
-    if not blocked:
-        knobs.append(_prefetch())
-    if blocked:
-        knobs.append(menu("depth", p.machine.depths()))
-        limits.append(DEPTH * p.width * p.machine.bytes <= p.machine.l1)
-    limits.append((PANELS - 1) * p.width * depth * p.machine.bytes <= p.machine.l2)
-    return Sketch(name, (*knobs, *more), tuple(limits), s.program)
+    return mapping * p.core(s, inner)
 
 
 def _prefetch() -> Knob:
