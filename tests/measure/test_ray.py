@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +29,7 @@ from searchlab.workloads import parse
 
 pytest.importorskip("ray")
 # with `--dist loadgroup` all of this goes to one process, which then has the only Ray
-pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.xdist_group("ray")
 ROOT = Path(__file__).resolve().parents[2]
 
 WORKLOAD = parse("matmul:m=16,n=16,k=16")
@@ -313,6 +314,23 @@ def test_misuse_is_refused(fakes: Callable[..., RayMeasurer]) -> None:
             RayMeasurer(**options)
     with pytest.raises(MeasureError, match="cannot join 10.0.0.1:1"):
         RayMeasurer(1, address="10.0.0.1:1")
+
+
+def test_a_start_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    class Slow(types.SimpleNamespace):
+        def init(self, address: str, **_: Any) -> None:
+            tried.append(address)
+            if len(tried) != 3:
+                raise Exception("The current node timed out during startup.")
+
+    slow = Slow(is_initialized=lambda: False, shutdown=lambda **_: None)
+    monkeypatch.setitem(sys.modules, "ray", slow)
+    Connection().close()
+    assert tried == ["local"] * 3
+    with pytest.raises(MeasureError, match="cannot start Ray on this machine: The current node timed out"):
+        Connection()
 
 
 def test_without_ray_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from searchlab.targets import detect
 from searchlab.workloads import parse
 
 pytest.importorskip("ray")
-pytestmark = pytest.mark.xdist_group("ray")
+pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.timeout(600)]
 ROOT = Path(__file__).resolve().parents[2]
 COUNT = 12
 
@@ -54,6 +54,23 @@ def endless() -> Job:
 # --- what runs in processes of its own --------------------------------------------------------------------------------
 
 
+def two_nodes() -> tuple[Any, Any]:
+    """A cluster and its second node; Ray gives up on nodes that a busy machine is slow to start."""
+    from ray.cluster_utils import Cluster
+
+    has = {"resources": {"device:cpu": 1}, "include_dashboard": False}
+    for left in reversed(range(5)):
+        cluster = Cluster()
+        try:
+            cluster.add_node(num_cpus=1, **has)
+            return cluster, cluster.add_node(num_cpus=2, **has)
+        except Exception:
+            cluster.shutdown()
+            if not left:
+                raise
+    raise AssertionError
+
+
 def lose_a_node() -> dict[str, Any]:
     """Two nodes with an object store each; one of them is killed while both measure and build.
 
@@ -62,11 +79,7 @@ def lose_a_node() -> dict[str, Any]:
     """
     folder = tempfile.TemporaryDirectory(prefix="slr-", dir="/tmp", ignore_cleanup_errors=True)
     os.environ.update(RAY_TMPDIR=folder.name, RAY_USAGE_STATS_ENABLED="0")
-    from ray.cluster_utils import Cluster
-
-    has = {"resources": {"device:cpu": 1}, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, **has})
-    second = cluster.add_node(num_cpus=2, **has)
+    cluster, second = two_nodes()
     doomed = second.node_id
 
     class Doomed(Worker):
@@ -137,7 +150,7 @@ def start(name: str) -> subprocess.Popen[str]:
 
 
 def last_line(process: subprocess.Popen[str]) -> dict[str, Any]:
-    text, _ = process.communicate(timeout=200)
+    text, _ = process.communicate(timeout=550)
     assert process.returncode == 0
     found: dict[str, Any] = json.loads(text.splitlines()[-1])
     return found

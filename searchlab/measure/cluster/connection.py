@@ -17,6 +17,7 @@ _log = logging.getLogger(__name__)
 _STORE_BYTES = 128 << 20  # jobs, object code and outcomes are a few kilobytes each
 _LONGEST_FOLDER = 40  # Ray adds about 60 characters for its sockets, whose names may have 107
 _SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0"}
+_STARTS = 4  # Ray gives its own processes half a minute to come up, which a busy machine may need for itself
 
 
 def load() -> Any:
@@ -58,12 +59,17 @@ class Connection:
             self._folder = _short_folder()
             self._remove_folder = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
             options.update(_temp_dir=self._folder, include_dashboard=False, object_store_memory=_STORE_BYTES)
-        try:
-            with _environment(_SETTINGS):
-                self.ray.init(address=address or "local", **options)
-        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-            what = f"cannot join the Ray cluster at {address}" if address else "cannot start Ray on this machine"
-            raise MeasureError(f"{what}: {error}") from error
+        for start in range(1 if address else _STARTS):
+            try:
+                with _environment(_SETTINGS):
+                    self.ray.init(address=address or "local", **options)
+                break
+            except Exception as error:  # Ray raises bare ones, too
+                self.ray.shutdown()
+                if address:
+                    raise MeasureError(f"cannot join the Ray cluster at {address}: {error}") from error
+                if start == _STARTS - 1:
+                    raise MeasureError(f"cannot start Ray on this machine: {error}") from error
         _divert_messages(self.ray)
 
     def _check(self, address: str | None) -> None:
