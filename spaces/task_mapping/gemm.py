@@ -78,13 +78,24 @@ class Product:
 
     def pack(self, s: Schedule, ahead: bool) -> str:
         """The operand in panels as wide as the tile; ahead of time, or as a stage of the program."""
-        ld = self.view.operand
-        v = space_of(s.program.blocks[self.view.block])[self.view.vector]
-        at = ld.indices.index(v)
-        name = ld.buffer if ahead or self.own_stage else s.cache_read(self.view.block, ld.buffer)
-        olds = tuple(Var(f"x{n}") for n in range(len(ld.indices)))
+        buffer = self.view.operand.buffer
+        name = buffer if ahead or self.own_stage else s.cache_read(self.view.block, buffer)
+        self._in_panels(s, name)
+        return name
+
+    def _in_panels(self, s: Schedule, name: str) -> None:
+        at = self.view.operand.indices.index(space_of(self.start.program.blocks[self.view.block])[self.view.vector])
+        olds = tuple(Var(f"x{n}") for n in range(len(self.view.operand.indices)))
         rest = tuple(x for n, x in enumerate(olds) if n != at)
         s.transform_layout(name, (olds, (olds[at] // self.width, *rest, olds[at] % self.width)))
+
+    def pack_padded(self, s: Schedule) -> str:
+        """The operand in panels filled up with zeros; what is computed too much is cut off in a stage after."""
+        v = space_of(s.program.blocks[self.view.block])[self.view.vector]
+        before = set(s.program.blocks)
+        s.pad(self.view.block, {v.name: self.width})
+        (name,) = (x for x in s.program.blocks if x not in before and s.program.blocks[x].store.buffer == x)
+        self._in_panels(s, name)
         return name
 
     def core(self, s: Schedule, inner: Mapping[int, Like]) -> TaskMapping:
@@ -97,22 +108,29 @@ class Product:
         )
 
 
-def panels_here(p: Product, blocked: bool, name: str = "panels", more: Sequence[Knob] = ()) -> Sketch:
-    """Every core packs the panels of its columns, then meets them with all rows; with `blocked`, part by part of k."""
+def panels_here(
+    p: Product, blocked: bool, name: str = "panels", more: Sequence[Knob] = (), padded: bool = False
+) -> Sketch:
+    """Every core packs the panels of its columns, then meets them with all rows; with `blocked`, part by part of k.
+
+    With `padded`, tiles that stick out are computed whole, on panels filled up with zeros, and cut when stored.
+    """
     s = p.copy()
-    packed = p.pack(s, ahead=False)
+    packed = p.pack_padded(s) if padded else p.pack(s, ahead=False)
     loops = place(s, p.view.block, _column_blocks(p, s, blocked))
     home, tile, sums = loops[1 if blocked else 0][-1], loops[-4][-1], loops[-3]
     s.compute_at(packed, home)
     _spread(s, packed, home)
     if not blocked:
         join_epilogues(s, p.view.block, tile)
+    if not blocked and not padded:
         s.prefetch(p.view.block, packed, sums[0], PREFETCH)
     share(s, loops[0], p.task.target.threads)
     finish_rest(s, p.task.target)
     knobs, limits = p.machine.tile()
     knobs.append(menu("panels", [1, 2, 4, 8]))
-    knobs.append(menu("depth", p.machine.depths()) if blocked else _prefetch())
+    if not padded:
+        knobs.append(menu("depth", p.machine.depths()) if blocked else _prefetch())
     depth = DEPTH if blocked else _sum_length(p)
     limits.append((PANELS - 1) * p.width * depth * p.machine.bytes <= p.machine.l2)
     if blocked:
@@ -184,6 +202,7 @@ def products(p: Product) -> Iterator[Sketch]:
     weight = p.view.operand.buffer in p.weights
     if p.view.plain:
         yield panels_here(p, blocked=False)
+        yield panels_here(p, blocked=False, name="panels-padded", padded=True)
         if len(p.axes()[1]) == 1:
             yield panels_here(p, blocked=True, name="panels-by-depth")
         yield panels_before(p, ahead=weight, packed=True)
