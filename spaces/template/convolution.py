@@ -138,7 +138,7 @@ def by_channels(cfg: Config, s: Schedule, task: Task, w: Window) -> None:
     c0, c1 = cfg.split("c", w.channels, 2, tail=True, sizes=vectors(w.lanes, extent(s, w.channels)))
     x0, x1 = cfg.split("x", w.columns, 2, tail=True, max_inner=28)
     y0, y1 = ([y] for y in cfg.split("y", w.band, 2, tail=True, max_inner=16)) if w.band else ([], [])
-    z0, z1 = ([z] for z in cfg.split("z", w.inputs, 2)) if w.inputs else ([], [])
+    z0, z1 = ([z] for z in cfg.split("z", w.inputs, 2, tail=extent(s, w.inputs) is None)) if w.inputs else ([], [])
     rows, width = (s.program.loops[x].extent for x in (x1, c1))
     _fit(cfg, s, task, w, rows, width)
     s.reorder(*w.around, *y0, c0, *z0, *y1, x0, *z1, *w.taps, x1, *w.tile, c1)

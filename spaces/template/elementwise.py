@@ -20,8 +20,7 @@ def chain(cfg: Config, s: Schedule, task: Task) -> None:
         around, column = [], s.fuse(*around, column)
     lanes = task.target.lanes(s.program.buffers[last].dtype)
     sizes = vectors(lanes, extent(s, column), most=8)
-    block, some, inner = cfg.split("x", column, 3, tail=True, max_factor=4096, sizes=sizes)
+    block, _, inner = cfg.split("x", column, 3, tail=True, max_factor=4096, sizes=sizes)
     s.vectorize(inner)
     s.annotate(last, "unroll_up_to", cfg.knob("unroll", [1, 4, 8]) * s.program.loops[inner].extent)
     share(s, task, around, block)
-    assert some in s.program.loops

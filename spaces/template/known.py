@@ -113,5 +113,5 @@ def _convolutions(task: Task, lanes: int) -> Iterator[tuple[str, Wishes]]:
     # with two vectors per column, unrolled taps would need more registers than there are
     tiles = ((14, 1, every, 2), (14, 2, 16, 0)) if wide else ((12, 1, every, 2), (6, 2, 16, 0))
     for columns, vectors, inputs, taps in tiles:
-        yield "channels", {"c1": vectors * lanes, "x1": columns, "y1": 7, "z": inputs, "unroll": taps}
+        yield "channels", {"c1": vectors * lanes, "x1": columns, "y1": 7, "z": inputs, "z1": inputs, "unroll": taps}
     yield "columns", {"c1": 8 if wide else 6, "x1": 2 * lanes, "unroll": 2, "k": 8}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from searchlab.ir.expr import Expr, Load, loads, variables
+from searchlab.ir.expr import loads, variables
 from searchlab.schedule import Schedule
+from searchlab.schedule.core import consumers
 from searchlab.search.task import Task
 from spaces.template.config import Config
 from spaces.template.nests import axis_of, extent, finish, legal, reduction, share, vectors
@@ -46,12 +47,11 @@ def lanes(cfg: Config, s: Schedule, task: Task) -> None:
         _outputs(cfg, s, task, nest.block, list(nest.space), [k0], k1)
         return
     parts, k0, k1 = cfg.split("k", k, 3, tail=True, sizes=sizes)
-    partial = s.rfactor(parts)
+    s.rfactor(parts)
     s.reorder(parts, *nest.space, k0, k1)
     s.vectorize(k1)
     share(s, task, [], parts)
     finish(s, task, nest.block, s.loops(nest.block)[len(nest.space) - 1])
-    assert partial in s.program.blocks
 
 
 def _outputs(cfg: Config, s: Schedule, task: Task, block: str, space: list[str], sums: list[str], inner: str) -> None:
@@ -60,9 +60,8 @@ def _outputs(cfg: Config, s: Schedule, task: Task, block: str, space: list[str],
     first, some = cfg.split("block", whole, 2, tail=True, max_inner=64)
     s.reorder(first, some, *sums, inner)
     s.vectorize(inner)
-    readers = [b for b in s.program.blocks if b != block]
-    for reader in readers:
-        legal(s, "reverse_compute_at", reader, some)
+    for reader in consumers(s.program, s.program.blocks[block].store.buffer):
+        legal(s, "reverse_compute_at", reader.name, some)
     share(s, task, [], first)
 
 
@@ -85,8 +84,5 @@ def columns(cfg: Config, s: Schedule, task: Task) -> None:
 
 def _walks(s: Schedule, block: str, loop: str) -> bool:
     """Whether a loop moves along the last dimension of what a stage reads."""
-    b = s.program.blocks[block]
-    axis = axis_of(s, block, loop)
-    read: list[Load] = [ld for ld in loads(b.store.value) if ld.buffer != b.store.buffer]
-    last: list[Expr] = [ld.indices[-1] for ld in read]
-    return any(axis in variables(i) for i in last)
+    store, axis = s.program.blocks[block].store, axis_of(s, block, loop)
+    return any(axis in variables(ld.indices[-1]) for ld in loads(store.value) if ld.buffer != store.buffer)

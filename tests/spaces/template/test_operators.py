@@ -91,11 +91,9 @@ def test_run_time_rows() -> None:
 
 
 @pytest.mark.slow
-def test_a_thousand_points() -> None:
-    cases = specs()
-    each = -(-1000 // len(cases))
-    for number, spec in enumerate(cases):
-        task = Task(parse(spec), sl.detect(min(1 + number % 2, sl.detect().cores)))
-        found = TemplateSpace().space(task)
-        for point in found.sample_new(each, np.random.default_rng(number)).points:
-            check_point(found, point, task, seed=number)
+@pytest.mark.parametrize("number", range(len(specs())))
+def test_a_thousand_points(number: int) -> None:
+    task = Task(parse(specs()[number]), sl.detect(min(1 + number % 2, sl.detect().cores)))
+    found = TemplateSpace().space(task)
+    for point in found.sample_new(-(-1000 // len(specs())), np.random.default_rng(number)).points:
+        check_point(found, point, task, seed=number)
