@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from searchlab.errors import ScheduleError
+from searchlab.ir.expr import Select, walk
 from searchlab.schedule import Schedule
 from searchlab.search import Sketch
 from spaces.common import (
@@ -21,6 +22,7 @@ from spaces.common import (
 from spaces.sketch.state import State
 
 UNROLL = (1, 16, 64, 512)  # copies of a stage that may be written out; 1 is none
+UNROLL_BRANCHES = (1, 16)  # the same for a stage with a branch: every part that it is cut into is written out
 JOBS = 16  # iterations of a parallel loop per core
 MOST_FREE = 2  # stages whose places are chosen one by one; more of them go to the same level
 
@@ -109,7 +111,9 @@ def _finish(placed: Placed) -> Sketch | None:
     except ScheduleError:
         return None
     reductions = [n for n, b in s.program.blocks.items() if b.reduces]
-    unroll = factors.menu("unroll", UNROLL)
-    for block in reductions or list(s.program.blocks)[-1:]:
+    written_out = reductions or list(s.program.blocks)[-1:]
+    branches = any(isinstance(e, Select) for n in written_out for e in walk(s.program.blocks[n].store.value))
+    unroll = factors.menu("unroll", UNROLL_BRANCHES if branches else UNROLL)
+    for block in written_out:
         unroll_up_to(s, block, unroll)
     return Sketch("/".join((state.name, *placed.label)), tuple(factors.knobs), (), s.program)
