@@ -21,7 +21,7 @@ test: export OPENBLAS_NUM_THREADS = 1
 test: export MKL_NUM_THREADS = 1
 test: lint ## lint, check types, run the tests
 	@echo "tests (pytest)"
-	@$(BIN)/python -m pytest -n 2 -q
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -q
 
 lint: $(READY) ## check style (ruff) and types (mypy)
 	@echo "style (ruff)"

@@ -83,7 +83,7 @@ def test_list_shows_everything(run: Run) -> None:
 def test_list_of_one_kind(run: Run) -> None:
     found = run("list", "suites").stdout
     assert "ansor-ops" in found
-    assert "matmul" not in found
+    assert "batch_matmul" not in found
     assert "m=512, n=512, k=512, dtype=float32" in run("list", "workloads").stdout
     targets = run("list", "targets").stdout.splitlines()
     assert next(line for line in targets if "vectors" in line).startswith("native")
