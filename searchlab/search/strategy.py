@@ -1,0 +1,70 @@
+"""Strategy: which candidates to measure next; searchlab/strategies holds those that come with searchlab."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar
+
+import numpy as np
+
+from searchlab.registry import Registry
+from searchlab.search.knob import Floats, Keys
+from searchlab.search.points import Points
+from searchlab.search.space import Space
+
+Scorer = Callable[[Points], Floats]
+
+
+class Strategy(ABC):
+    """Proposes points and learns from what they took; a plug-in writes `ask`, and `tell` if it learns.
+
+    The base class remembers what was proposed and told, so that `fresh` leaves only points that are new.
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[str] = "1"
+
+    def __init__(self, space: Space, rng: np.random.Generator) -> None:
+        self.space, self.rng = space, rng
+        self.points, self.seconds = Points.empty(space.width), np.empty(0)
+        self._known: set[int] = set()
+
+    @abstractmethod
+    def ask(self, count: int, score: Scorer | None = None) -> Points:
+        """Up to `count` different points that were not proposed before; fewer, even none, when the space is exhausted.
+
+        `score` is the cost model bound to the space, smaller is better; None without a model, or before it has learnt.
+        """
+
+    def tell(self, points: Points, seconds: Floats) -> None:
+        """What measuring gave, in any order and for any points, also ones not asked for; infinite for a failure."""
+        self.points = Points.concat([self.points, points])
+        self.seconds = np.append(self.seconds, seconds)
+        self.exclude(points)
+
+    # --- for strategies -----------------------------------------------------------------------------------------------
+
+    def exclude(self, points: Points) -> None:
+        """These will not be proposed again."""
+        self._known.update(self.space.key(points).tolist())
+
+    @property
+    def known(self) -> Keys:
+        """The keys of all points proposed or told."""
+        return np.fromiter(self._known, np.uint64, len(self._known))
+
+    def fresh(self, points: Points) -> Points:
+        """The points that are new, each once, in their order."""
+        keys = self.space.key(points)
+        first = np.sort(np.unique(keys, return_index=True)[1])
+        return points[[n for n in first.tolist() if int(keys[n]) not in self._known]]
+
+    def draw(self, count: int) -> Points:
+        """New points at random, fewer when there are no more; they count as proposed."""
+        found = self.space.sample_new(count, self.rng, self.known).points
+        self.exclude(found)
+        return found
+
+
+STRATEGIES: Registry[Strategy] = Registry("strategy", "searchlab.strategies", Strategy)  # type: ignore[type-abstract]
