@@ -14,6 +14,6 @@ from searchlab.search.task import Task
 
 __all__ = [
     "MODELS", "SPACES", "STRATEGIES", "CostModel", "History", "Knob", "Points", "RecordedSpace", "Sample", "Scorer",
-    "Size", "Sketch", "Space", "SpaceError", "SpaceGenerator", "Strategy", "Task", "Trials", "category", "menu", "space",
-    "split_knob",
+    "Size", "Sketch", "Space", "SpaceError", "SpaceGenerator", "Strategy", "Task", "Trials", "category", "menu",
+    "space", "split_knob",
 ]  # fmt: skip

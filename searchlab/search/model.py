@@ -35,7 +35,7 @@ class CostModel(ABC):
 
     @abstractmethod
     def predict(self, space: Space, points: Points) -> Floats:
-        """One number per point, smaller for what should be faster; only their order within a space must mean something."""
+        """One number per point, smaller for what should be faster; only their order within a space has to be right."""
 
     @property
     def ready(self) -> bool:
