@@ -1,4 +1,4 @@
-"""The loop: no program twice, an exact budget, an incumbent that is never lost, and the same trace for the same seed."""
+"""The loop: no program twice, an exact budget, an incumbent that is never lost, the same trace for the same seed."""
 
 import math
 from pathlib import Path
@@ -118,7 +118,9 @@ def test_model_quality_is_watched() -> None:
 
 def test_an_interrupted_study_goes_on_where_it_was(tmp_path: Path) -> None:
     subject = load("softmax-128x1024")
-    whole = study(subject, model=f"{__name__}:Nearest", seed=5, batch=8, store=Store(tmp_path / "whole.jsonl"), cell="c")
+    whole = study(
+        subject, model=f"{__name__}:Nearest", seed=5, batch=8, store=Store(tmp_path / "whole.jsonl"), cell="c"
+    )
     whole.optimize(trials=40)
 
     class Stops(ReplayMeasurer):
