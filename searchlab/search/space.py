@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from searchlab.analysis import Ragged, schema
 from searchlab.errors import SpaceError
 from searchlab.ir.program import Program
 from searchlab.registry import nearest
@@ -22,6 +23,7 @@ from searchlab.search.knob import Floats, Ints, Keys
 from searchlab.search.parts import MOST_LISTED, Mask
 from searchlab.search.points import Options, Points
 from searchlab.search.sketch import Sketch
+from searchlab.targets import Target
 
 _ROUNDS = 16  # draws for points that were not seen before, when the space cannot be listed
 
@@ -56,13 +58,17 @@ class Sample(NamedTuple):
 class Space:
     """Sketches with their knobs; points are rows of integers, and everything works on batches of them.
 
-    `version` changes when points of the same values are no longer the same programs.
+    `version` changes when points of the same values are no longer the same programs.  `target` is the machine that
+    features are made for.
     """
 
-    def __init__(self, sketches: Sequence[Sketch], name: str = "space", version: str = "1") -> None:
+    def __init__(
+        self, sketches: Sequence[Sketch], name: str = "space", version: str = "1", target: Target | None = None
+    ) -> None:
         self.sketches = tuple(sketches)
         self.name = name
         self.version = version
+        self.target = target
         if not self.sketches:
             raise SpaceError(f"space '{name}' has no sketches")
         if len({s.name for s in self.sketches}) != len(self.sketches):
@@ -305,6 +311,25 @@ class Space:
             at = np.array([place[c] for k in sketch.knobs for c in k.columns])
             result[np.arange(len(points))[rows][:, None], at] = sketch.encode(own)
         return result
+
+    def features(self, points: Points, view: str) -> Any:
+        """What a cost model sees (see searchlab.analysis): one row per point, for most views.
+
+        `statements` gives a Ragged, since sketches differ in how many they have; `tree` gives pairs (rows, Tree), one
+        for each sketch that occurs.  `knobs` is `encode`.
+        """
+        if view == "knobs":
+            return self.encode(points)
+        parts = [(rows, sketch.features(own, view, self.target)) for _, sketch, rows, own in self._by_sketch(points)]
+        every = np.arange(len(points))
+        if view == "tree":
+            return [(every[rows], found) for rows, found in parts]
+        if view == "statements":
+            return Ragged.join([(every[rows], found) for rows, found in parts], schema(view).width, len(points))
+        result = np.empty((len(points), schema(view).width), np.float32)
+        for rows, found in parts:
+            result[rows] = found
+        return result if len(parts) != 1 else parts[0][1]
 
     def key(self, points: Points) -> Keys:
         """64 bits that stand for each point in records: the same in every process, and when options are added."""
