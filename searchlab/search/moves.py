@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from searchlab.search.knob import Ints
+from searchlab.search.knob import Ints, Kind
 from searchlab.search.points import Options
 from searchlab.search.sketch import Sketch
 
@@ -12,12 +14,14 @@ _ROUNDS = 6  # tries at random before the changes of what is left are listed one
 _CHUNK = 512  # points whose changes are listed together
 
 
-def mutate(sketch: Sketch, options: Options, rng: np.random.Generator, local: float) -> Options:
+def mutate(
+    sketch: Sketch, options: Options, rng: np.random.Generator, local: float, kinds: Mapping[Kind, float] | None = None
+) -> Options:
     """Every row with one knob changed; a row that no single change keeps valid comes back as it was."""
     result = options.copy()
     left = np.arange(len(options))
     for _ in range(_ROUNDS):
-        tried = _change_one(sketch, options[left], rng, local)
+        tried = change_one(sketch, options[left], rng, local, kinds)
         good = sketch.valid(tried)
         result[left[good]] = tried[good]
         left = left[~good]
@@ -31,14 +35,19 @@ def mutate(sketch: Sketch, options: Options, rng: np.random.Generator, local: fl
     return result
 
 
-def _change_one(sketch: Sketch, options: Options, rng: np.random.Generator, local: float) -> Options:
-    """Rows with a random knob set to a neighbouring option (a share `local` of them) or to any other."""
+def change_one(
+    sketch: Sketch, options: Options, rng: np.random.Generator, local: float, kinds: Mapping[Kind, float] | None = None
+) -> Options:
+    """Rows with a random knob set to a neighbouring option (a share `local` of them) or to any other, valid or not.
+
+    `kinds` says how often each kind of knob is chosen, where the sketch has several.
+    """
     live = np.flatnonzero(sketch.sizes > 1)
     if not len(live) or not len(options):
         return options
     count, moves = len(options), sketch.moves
     rows = np.arange(count)
-    knob = live[rng.integers(len(live), size=count)]
+    knob = live[rng.integers(len(live), size=count)] if kinds is None else _by_kind(sketch, live, kinds, rng, count)
     old, size = options[rows, knob], sketch.sizes[knob]
     draw = rng.random(count)
     anywhere = (old + 1 + (draw * (size - 1)).astype(np.int64)) % size
@@ -48,6 +57,14 @@ def _change_one(sketch: Sketch, options: Options, rng: np.random.Generator, loca
     changed = options.copy()
     changed[rows, knob] = np.where((rng.random(count) < local) & (degree > 0), near, anywhere)
     return changed
+
+
+def _by_kind(sketch: Sketch, live: Ints, kinds: Mapping[Kind, float], rng: np.random.Generator, count: int) -> Ints:
+    """Knobs at random: a kind by its weight, then one of that kind; all alike where no weight is left."""
+    present = [sketch.knobs[n].kind for n in live.tolist()]
+    weights = np.array([kinds.get(k, 0.0) / present.count(k) for k in present])
+    total = weights.sum()
+    return live[rng.choice(len(live), size=count, p=weights / total if total > 0 else None)]
 
 
 def one_knob_changes(sketch: Sketch, options: Options, adjacent: bool) -> tuple[Ints, Options]:

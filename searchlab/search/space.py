@@ -19,7 +19,7 @@ from searchlab.errors import SpaceError
 from searchlab.ir.program import Program
 from searchlab.registry import nearest
 from searchlab.search import moves
-from searchlab.search.knob import Floats, Ints, Keys
+from searchlab.search.knob import Floats, Ints, Keys, Kind
 from searchlab.search.parts import MOST_LISTED, Mask
 from searchlab.search.points import Options, Points
 from searchlab.search.sketch import Sketch
@@ -222,19 +222,38 @@ class Space:
 
     # --- moving -------------------------------------------------------------------------------------------------------
 
-    def mutate(self, points: Points, rng: np.random.Generator, local: float = 0.5, structure: float = 0.05) -> Points:
+    def mutate(
+        self,
+        points: Points,
+        rng: np.random.Generator,
+        local: float = 0.5,
+        structure: float = 0.05,
+        kinds: Mapping[Kind, float] | None = None,
+    ) -> Points:
         """Every point with one knob changed: a share `local` to a neighbouring option, the rest to any other.
 
         Where there are several sketches, a share `structure` moves to another one instead, and keeps the options of all
-        knobs that both have.  All are valid; a point that no single change keeps valid comes back as it was.
+        knobs that both have.  All are valid; a point that no single change keeps valid comes back as it was.  `kinds`
+        says how often a knob of each kind is the one that changes; without it all knobs are alike.
         """
         options = points.options.copy()
         for _, sketch, rows, own in self._by_sketch(points):
-            options[rows, : len(sketch.knobs)] = moves.mutate(sketch, own, rng, local)
+            options[rows, : len(sketch.knobs)] = moves.mutate(sketch, own, rng, local, kinds)
         changed = Points(points.sketch.copy(), options)
         if len(self.sketches) > 1 and structure > 0:
             self._restructure(points, changed, rng, np.flatnonzero(rng.random(len(points)) < structure))
         return changed
+
+    def step(self, points: Points, rng: np.random.Generator) -> Points:
+        """Every point with one knob set to any other option, or as it was where that is not valid.
+
+        From x to y is as likely as from y to x, which `mutate`, in trying again, does not promise.
+        """
+        options = points.options.copy()
+        for _, sketch, rows, own in self._by_sketch(points):
+            tried = moves.change_one(sketch, own, rng, local=0.0)
+            options[rows, : len(sketch.knobs)] = np.where(sketch.valid(tried)[:, None], tried, own)
+        return Points(points.sketch, options)
 
     def _restructure(self, points: Points, changed: Points, rng: np.random.Generator, rows: Ints) -> None:
         """Moves the points of some rows to other sketches, in place, where their options are valid there."""
