@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from searchlab.analysis.graph import Graph, Node
 from searchlab.errors import IRError
-from searchlab.ir.expr import Binary, Const, Expr, Monomial, Poly, Var, variables
+from searchlab.ir.expr import ONE, Binary, Const, Expr, Monomial, Poly, Var, substitute, variables
 
 Range = tuple[Node, Node]
 Vars = frozenset[Var]
@@ -129,9 +129,7 @@ class Ranges:
 
     def _stepped(self, e: Expr, loop: Var) -> Node:
         """The value with that loop at 1 and the others at 0."""
-        return Ranges(self.graph, {v: self.graph.const(2 if v == loop else 1) for v in self.extents}).of(
-            e, frozenset({loop})
-        )[1]
+        return self.value(substitute(e, {loop: ONE}))
 
     def different(self, e: Expr, loop: Var) -> Node:
         """How many values an index takes while one loop runs."""

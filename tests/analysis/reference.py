@@ -147,7 +147,8 @@ class Reference:
         return max(abs(int(a[1] - a[0])) for a in found)
 
     def different(self, use: Use, lp: Loop) -> int:
-        return max(len(np.unique(self.addresses(at, use.buffer, lp))) for at in use.indices)
+        every = [[np.broadcast_to(self.values(e, [lp]), extent(lp)) for e in at] for at in use.indices]
+        return max(len(set(zip(*at))) for at in every)
 
     # --- what a use is like ---
 
