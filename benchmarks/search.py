@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from time import process_time
 from typing import Any
 
@@ -72,7 +73,7 @@ def features() -> Iterator[dict[str, Any]]:
             start = process_time()
             extract = extractor(sketch.program, view)
             compiling = process_time() - start
-            seconds = _repeated(lambda extract=extract: extract(values))  # type: ignore[misc]
+            seconds = _repeated(partial(extract, values))
             case = f"{sketch.name}/{view}"
             yield _row(case, "candidates_per_s", round(POPULATION / seconds.min()), _TARGETS.get(view))
             yield _row(case, "seconds_to_compile", round(compiling, 3), _SECONDS_TO_COMPILE)

@@ -45,10 +45,13 @@ class AccessColumns:
 
     def stride(self, lp: LoopColumns) -> Node:
         """Elements that the first step of a loop skips, 0 if it stays or never steps; the largest of all accesses."""
-        steps = (self._stride(at, lp) for at in self.access.indices)
-        return self.nest.graph.largest(steps) * lp.alive
+        return self._step(lp) * lp.alive
 
-    def _stride(self, indices: tuple[Expr, ...], lp: LoopColumns) -> Node:
+    def _step(self, lp: LoopColumns) -> Node:
+        """The same, if the loop runs more than once."""
+        return self.nest.graph.largest(self._step_of(at, lp) for at in self.access.indices)
+
+    def _step_of(self, indices: tuple[Expr, ...], lp: LoopColumns) -> Node:
         ranges, g = self.nest.ranges, self.nest.graph
         total, size = g.zero, g.one
         for e, extent in zip(reversed(indices), reversed(self.access.buffer.shape), strict=True):
@@ -86,24 +89,20 @@ class AccessColumns:
     @cached_property
     def innermost_stride(self) -> Node:
         """The stride of the innermost loop that runs more than once."""
-        g = self.nest.graph
-        found = g.zero
-        for lp in self.statement.loops:
-            found = g.choose(lp.alive, self.stride(lp), found)
-        return found
+        pairs = zip(self.statement.loops, innermost(self.nest, self.statement), strict=True)
+        return self.nest.graph.total(mask * self._step(lp) for lp, mask in pairs)
 
     @cached_property
     def lines(self) -> Node:
         """Cache lines over all iterations, if a line is kept only while the innermost loop that moves steps on it."""
-        g = self.nest.graph
-        share = g.zero
-        for lp in self.statement.loops:
+        g, s = self.nest.graph, self.statement
+        found = g.zero
+        for lp in s.loops:
             moves = self.moves(lp)
-            if moves is g.zero:
-                share = share / lp.extent
-                continue
-            share = g.choose(moves, (self.stride(lp) * (self.access.bytes / LINE)).least(1), share / lp.extent)
-        return (self.nest.iterations(self.statement) * share).most(1)
+            if moves is not g.zero:
+                share = (self._step(lp) * (self.access.bytes / LINE)).least(1)
+                found = g.choose(moves, self.nest.iterations(s, 0, lp.depth + 1) * share, found)
+        return found.most(1)
 
     @cached_property
     def unique_lines(self) -> Node:
@@ -146,6 +145,19 @@ class AccessColumns:
     def _inside(self, depth: int) -> list[Statement]:
         loop = self.statement.loops[depth]
         return [s for s in self.nest.statements if loop in s.loops]
+
+
+def innermost(nest: Nest, s: Statement) -> list[Node]:
+    """For every loop whether it is the innermost that runs more than once."""
+
+    def make() -> list[Node]:
+        found, none_inside = [], nest.graph.one
+        for lp in reversed(s.loops):
+            found.append(lp.alive * none_inside)
+            none_inside = none_inside * (1 - lp.alive)
+        return found[::-1]
+
+    return nest.made(("innermost", id(s)), make)
 
 
 def access_columns(nest: Nest, s: Statement, access: Access) -> AccessColumns:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ Floats = npt.NDArray[Any]
 CHUNK = 2048  # candidates at a time: what is computed for them stays in the second-level cache
 _LEAST = 16
 _PAD = 8
+_GAP = 24  # columns that are rather copied along than left out
 
 
 _Rows = tuple[int, int]  # the first row of memory and how many
@@ -35,7 +36,9 @@ class Function:
         self._inputs: dict[str, int] = {}
         self._height = self.width
         self._translate(columns)
-        self._runs = self._logged()
+        fixed = {at for at, _ in self._fixed}
+        self._logged = _runs(at for at in range(self.width) if at not in fixed | plain)
+        self._copied = _runs((at for at in range(self.width) if at not in fixed), gap=_GAP)
         self._free: dict[int, list[_Bound]] = {}
 
     @property
@@ -111,19 +114,6 @@ class Function:
         self._height += rows
         return self._height - rows, rows
 
-    def _logged(self) -> list[tuple[int, int]]:
-        """Runs of neighbouring columns that are neither constant nor plain."""
-        skipped = {at for at, _ in self._fixed} | self._plain
-        runs: list[tuple[int, int]] = []
-        for at in range(self.width):
-            if at in skipped:
-                continue
-            if runs and runs[-1][1] == at:
-                runs[-1] = (runs[-1][0], at + 1)
-            else:
-                runs.append((at, at + 1))
-        return runs
-
 
 class _Bound:
     """The code of a function with its memory for one number of candidates."""
@@ -149,7 +139,10 @@ class _Bound:
             (np.positive if op == "copy" else UFUNCS[op], tuple(operand(a) for a in args), operand(at))
             for op, args, at in function._code
         ]
-        self.logged = [memory[a:b] for a, b in function._runs]
+        self.logged = [memory[a:b] for a, b in function._logged]
+        ends = [0, *(at for run in function._copied for at in run), function.width]
+        self.kept = [(slice(a, b), self.result[a:b, 0].copy()) for a, b in zip(ends[::2], ends[1::2], strict=True)]
+        self.copied = [(slice(a, b), self.result[a:b], self.narrow[a:b]) for a, b in function._copied]
 
     def run(self, values: Mapping[str, Any], out: Floats) -> None:
         for name, row in self.inputs.items():
@@ -160,11 +153,12 @@ class _Bound:
         for block in self.logged:
             np.add(block, 1.0, block)
             np.log2(block, block)
-        if out.dtype == np.float32:
-            np.copyto(self.narrow, self.result, casting="same_kind")
-            out[...] = self.narrow.T[: len(out)]
-        else:
-            out[...] = self.result.T[: len(out)]
+        for columns, numbers in self.kept:
+            out[:, columns] = numbers
+        for columns, wide, narrow in self.copied:
+            if out.dtype == np.float32:
+                np.copyto(narrow, wide, casting="same_kind")
+            out[:, columns] = (narrow if out.dtype == np.float32 else wide).T[: len(out)]
 
 
 def _operand(node: Node, row: Mapping[int, _Rows]) -> _Operand:
@@ -186,3 +180,14 @@ def _order(columns: Sequence[Node]) -> list[Node]:
             if top.numbers is None:
                 done.setdefault(top.number, top)
     return list(done.values())
+
+
+def _runs(columns: Iterable[int], gap: int = 1) -> list[tuple[int, int]]:
+    """Ascending numbers as intervals (first, last + 1); those that are less than `gap` apart are one."""
+    runs: list[tuple[int, int]] = []
+    for at in columns:
+        if runs and at < runs[-1][1] + gap:
+            runs[-1] = (runs[-1][0], at + 1)
+        else:
+            runs.append((at, at + 1))
+    return runs

@@ -159,12 +159,11 @@ class Nest:
 
     def _written_out(self, lp: Loop) -> tuple[Node, Node]:
         """The product of a loop and those directly nested in it, and what the block inside lets be unrolled."""
-        product, s = self.graph.one, lp
-        while True:
-            product = product * self.ranges.of(s.extent, NONE)[1]
-            if not isinstance(s.body, Loop):
-                break
+        nest, s = [lp.extent], lp
+        while isinstance(s.body, Loop):
             s = s.body
+            nest.append(s.extent)
+        product = self.graph.product(self.ranges.of(e, NONE)[1] for e in reversed(nest))
         notes: dict[str, Any] = dict(s.body.annotations) if isinstance(s.body, Block) else {}
         return product, self.number(notes.get("unroll_up_to", 0))
 
@@ -176,8 +175,9 @@ class Nest:
 
     def iterations(self, s: Statement, first: int = 0, last: int | None = None) -> Node:
         """How often the loops of a statement from depth `first` up to `last` run together."""
-        # from the inside outwards, so that all depths share their products
-        return self.graph.product(lp.extent for lp in reversed(s.loops[first:last]))
+        # in the order in which neighbouring depths share their products
+        chosen = reversed(s.loops[first:]) if last is None else s.loops[first:last]
+        return self.graph.product(lp.extent for lp in chosen)
 
     def region(self, access: Access, running: Vars, ranges: Ranges | None = None) -> tuple[Node, ...]:
         """The sides of the smallest box of a buffer that holds what is touched while some loops run.

@@ -75,7 +75,7 @@ def _places(nest: Nest, s: Statement, depth: int) -> list[Node]:
     here = classes(nest, s)
     for n in (0, 1):
         own = here[depth][n]
-        inner = g.product(1 - c[n] for c in here[depth + 1 :])
+        inner = g.product(1 - c[n] for c in reversed(here[depth + 1 :]))
         outer = g.product(1 - c[n] for c in here[:depth])
         found += [own * inner, own * (1 - inner) * (1 - outer), own * (1 - inner) * outer]
     mixed = s.loops[depth].alive - here[depth][0] - here[depth][1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from searchlab.analysis.access import AccessColumns, access_columns
+from searchlab.analysis.access import AccessColumns, access_columns, innermost
 from searchlab.analysis.graph import Node
 from searchlab.analysis.nest import Nest, Statement
 from searchlab.analysis.position import annotated, carries
@@ -135,10 +135,7 @@ def _main(nest: Nest, s: Statement, target: Target | None) -> Iterator[Node]:
     yield from _vector_strides(nest, s, accesses)
     reduced = (lp.kinds["unrolled"] * carries(nest, s, lp, "reduce") * (lp.extent - 1) + 1 for lp in s.loops)
     yield g.product(reduced)
-    length = g.one
-    for lp in s.loops:
-        length = g.choose(lp.alive, lp.extent, length)
-    yield length
+    yield g.total(mask * lp.extent for mask, lp in zip(innermost(nest, s), s.loops, strict=True)).most(1)
     held = _held(nest, s, target)
     yield from (held.iterations, held.bytes, held.moved, done * s.flops / held.moved)
     for n in range(4):

@@ -2,6 +2,7 @@
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from searchlab.analysis.compiled import CHUNK
 from searchlab.analysis.nest import Nest
 from searchlab.analysis.summary import main
 from searchlab.errors import IRError, SpaceError
-from searchlab.ir import knob
+from searchlab.ir import Program, knob
 from searchlab.ir.expr import value_of
 from searchlab.schedule import Schedule
 from searchlab.search import RecordedSpace, Space, menu
@@ -142,14 +143,17 @@ def test_products_beyond_64_bits_do_not_wrap() -> None:
     assert found[0, schema("summary").columns.index("all_iterations")] == pytest.approx(120)
 
 
+@cache
+def random_programs() -> list[Program]:
+    rng = np.random.default_rng(5)
+    found = [random_schedule(parse(str(rng.choice(WORKLOADS))).program, rng, 6) for _ in range(30)]
+    return [p for p in found if all(value_of(lp.extent) is not None for lp in p.loops.values())]
+
+
 @pytest.mark.parametrize("view", VIEWS)
 def test_random_schedules(view: str) -> None:
     """Exact where indices are sums; where they hold quotients and rests, no box is too small."""
-    rng = np.random.default_rng(5)
-    for _ in range(25):
-        program = random_schedule(parse(WORKLOADS[int(rng.integers(len(WORKLOADS)))]).program, rng, 6)
-        if any(value_of(lp.extent) is None for lp in program.loops.values()):
-            continue
+    for program in random_programs():
         got = extractor(program, view)({}, dtype=np.float64)
         rows = got.features[0] if view == "tree" else np.atleast_2d(got[0])
         reference = Reference(program, main=main(Nest(program)).block.name)
