@@ -136,7 +136,7 @@ class _Bound:
             return memory[x[0]] if x[1] == 1 else memory[x[0] : x[0] + x[1]]
 
         self.code = [
-            (np.positive if op == "copy" else UFUNCS[op], tuple(operand(a) for a in args), operand(at))
+            (np.positive if op == "copy" else UFUNCS[op], (*(operand(a) for a in args), operand(at)))
             for op, args, at in function._code
         ]
         self.logged = [memory[a:b] for a, b in function._logged]
@@ -148,8 +148,8 @@ class _Bound:
         for name, row in self.inputs.items():
             row[: len(out)] = values[name]
             row[len(out) :] = row[0]
-        for ufunc, args, result in self.code:
-            ufunc(*args, out=result)
+        for ufunc, args in self.code:
+            ufunc(*args)
         for block in self.logged:
             np.add(block, 1.0, block)
             np.log2(block, block)

@@ -345,10 +345,12 @@ class Space:
             return [(every[rows], found) for rows, found in parts]
         if view == "statements":
             return Ragged.join([(every[rows], found) for rows, found in parts], schema(view).width, len(points))
+        if len(parts) == 1:
+            return parts[0][1]
         result = np.empty((len(points), schema(view).width), np.float32)
         for rows, found in parts:
             result[rows] = found
-        return result if len(parts) != 1 else parts[0][1]
+        return result
 
     def key(self, points: Points) -> Keys:
         """64 bits that stand for each point in records: the same in every process, and when options are added."""
