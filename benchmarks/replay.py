@@ -3,7 +3,8 @@
 The score of a run is the mean over k = 1..K of (E(k) - best_k) / (E(k) - optimum), where best_k is the best time among
 the first k measurements and E(k) what the best of k random points is expected to be: 0 is random search, 1 the optimum
 at once.  Measurements that failed count.  K is 200.  Strategies that need a cost model get a forest that is fitted anew
-before every batch.  The recorded GPU tables are not part of the project: --data says where they lie.
+before every batch; it says its mean less the spread of its trees, so that they go where it knows little.  The recorded
+GPU tables are not part of the project: --data says where they lie.
 """
 
 from __future__ import annotations
@@ -127,7 +128,8 @@ class Replay:
         space, forest = self.table.space, Forest(rng, trees=32)
         logs = np.log(np.where(worked, strategy.seconds, strategy.seconds[worked].max()))
         forest.fit(self.numbers[space.row(strategy.points)], logs)
-        predicted = forest.predict(self.numbers)
+        said = forest.ask(self.numbers)[0]
+        predicted = said.mean(axis=0) - said.std(axis=0)
 
         def score(points: Points) -> Floats:
             return predicted[space.row(points)]

@@ -72,13 +72,11 @@ class Bayesian(Strategy):
         """All that was told, then what is being measured with a value that stands in."""
         values = self._told_values()
         keys = self.space.key(Points.concat([self.points, self.pending]))
-        if self.lie == "mean":
-            middle = float(values.mean())
-            guessed = [self._lies.get(k, middle) for k in keys[len(values) :].tolist()]
-        else:
-            guessed = [float(values.min() if self.lie == "best" else values.max())] * len(self.pending)
+        lie = {"mean": None, "best": float(values.min()), "worst": float(values.max())}[self.lie]
+        middle = float(values.mean())
+        guessed = [self._lies.get(k, middle) if lie is None else lie for k in keys[len(values) :].tolist()]
         numbers = self._numbers(Points.concat([self.points, self.pending]))
-        return Known(numbers, keys, np.append(values, guessed), float(values.min()))
+        return Known(numbers, keys, np.append(values, guessed), float(values.min()), lie)
 
     def _told_values(self) -> Floats:
         worked = np.isfinite(self.seconds)

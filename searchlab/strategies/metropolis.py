@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from searchlab.errors import SpaceError
 from searchlab.search import Points, Scorer, Space
 from searchlab.search.knob import Floats
+from searchlab.search.parts import Mask
 from searchlab.strategies.guided import Guided, spread
 from searchlab.strategies.shortlist import Shortlist
 
 Prior = Callable[[Points], Floats]
+
+
+class Chains(NamedTuple):
+    """Where all chains are, with the prediction and the log of the prior there."""
+
+    points: Points
+    value: Floats
+    belief: Floats
 
 
 class Metropolis(Guided):
@@ -47,22 +57,27 @@ class Metropolis(Guided):
 
     def explore(self, found: Shortlist, score: Scorer) -> None:
         best = self.leaders(self.chains // 2)
-        now = Points.concat([best, self.space.sample(self.chains - len(best), self.rng)])
-        value, belief = score(now), self._belief(now)
-        unit = spread(value)
-        found.offer(now, value)
+        start = Points.concat([best, self.space.sample(self.chains - len(best), self.rng)])
+        now = Chains(start, score(start), self._belief(start))
+        unit = spread(now.value)
+        found.offer(now.points, now.value)
         for step in range(self.steps):
             heat = self.hot * (self.cold / self.hot) ** (step / max(self.steps - 1, 1))
-            tried = self._proposed(now)
-            there, prior = score(tried), self._belief(tried)
-            with np.errstate(invalid="ignore"):
-                log_ratio = np.nan_to_num((value - there) / (unit * heat) + prior - belief, nan=-np.inf)
-            moved = np.log(self.rng.random(len(now))) < log_ratio
-            now = Points(
-                np.where(moved, tried.sketch, now.sketch), np.where(moved[:, None], tried.options, now.options)
-            )
-            value, belief = np.where(moved, there, value), np.where(moved, prior, belief)
-            found.offer(now[moved], value[moved])
+            now, moved = self.step(now, score, unit * heat)
+            found.offer(now.points[moved], now.value[moved])
+
+    def step(self, now: Chains, score: Scorer, heat: float) -> tuple[Chains, Mask]:
+        """All chains one step on, and which of them moved."""
+        tried = self._proposed(now.points)
+        value, belief = score(tried), self._belief(tried)
+        with np.errstate(invalid="ignore"):
+            log_ratio = np.nan_to_num((now.value - value) / heat + belief - now.belief, nan=-np.inf)
+        moved = np.log(self.rng.random(len(tried))) < log_ratio
+        points = Points(
+            np.where(moved, tried.sketch, now.points.sketch),
+            np.where(moved[:, None], tried.options, now.points.options),
+        )
+        return Chains(points, np.where(moved, value, now.value), np.where(moved, belief, now.belief)), moved
 
     def _belief(self, points: Points) -> Floats:
         return np.zeros(len(points)) if self.prior is None else np.asarray(self.prior(points), np.float64)

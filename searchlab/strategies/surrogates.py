@@ -64,12 +64,16 @@ class Candidates:
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What a surrogate learns from; `best` is the least value measured."""
+    """What a surrogate learns from; `best` is the least value measured.
+
+    `lie` is the value that a point counts with until it is measured; None for what the surrogate expects.
+    """
 
     numbers: Floats
     keys: Keys
     values: Floats
     best: float
+    lie: float | None = None
 
 
 class Surrogate(ABC):
@@ -77,7 +81,7 @@ class Surrogate(ABC):
 
     @abstractmethod
     def choose(self, known: Known, among: Candidates, count: int) -> tuple[Ints, Floats]:
-        """The places of up to `count` candidates that are not known, in order of choice, and the values expected."""
+        """The places of up to `count` new candidates, in order of choice, and the values that they count with."""
 
 
 class GaussianSurrogate(Surrogate):
@@ -111,10 +115,10 @@ class GaussianSurrogate(Surrogate):
             pick = int(np.argmax(gain))
             free[pick] = False
             chosen.append(pick)
-            expected.append(float(guess[pick]))
+            expected.append(float(guess[pick]) if known.lie is None else (known.lie - mean) / scale)
             self._row[int(among.keys[pick])] = len(process)
             process.add(pick)
-            values = np.append(values, guess[pick])
+            values = np.append(values, expected[-1])
         if len(chosen) < count and free.any():
             rest = np.argsort(np.where(free, -gain, np.inf), kind="stable")[: min(count - len(chosen), int(free.sum()))]
             chosen += rest.tolist()
