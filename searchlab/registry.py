@@ -106,14 +106,20 @@ class Registry(Generic[T]):
 
 
 def accepted_options(cls: type) -> dict[str, Any]:
-    """The options that a component takes, with their defaults (`inspect.Parameter.empty` where there is none)."""
-    if cls.__init__ is object.__init__:  # type: ignore[misc]
-        return {}
-    return {
-        p.name: p.default
-        for p in inspect.signature(cls).parameters.values()
-        if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
-    }
+    """The options that a component takes, with their defaults (`inspect.Parameter.empty` where there is none).
+
+    A constructor that passes **options on takes those of the class it inherits from, too.
+    """
+    found: dict[str, Any] = {}
+    for owner in cls.__mro__:
+        if owner is object or "__init__" not in vars(owner):
+            continue
+        _, *parameters = inspect.signature(vars(owner)["__init__"]).parameters.values()
+        named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        found = {p.name: p.default for p in named} | found
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            break
+    return found
 
 
 def summary(cls: type) -> str:

@@ -1,15 +1,19 @@
-"""Search spaces: knobs, sketches and points as matrices of integers, with every move that searches make."""
+"""Search: spaces of candidates as matrices of integers, and what cost models and strategies are."""
 
 from searchlab.errors import SpaceError
 from searchlab.search.generator import SPACES, SpaceGenerator, space
+from searchlab.search.history import History, Trials
 from searchlab.search.knob import Knob, category, menu, split_knob
+from searchlab.search.model import MODELS, CostModel
 from searchlab.search.points import Points
 from searchlab.search.recorded import RecordedSpace
 from searchlab.search.sketch import Sketch
 from searchlab.search.space import Sample, Size, Space
+from searchlab.search.strategy import STRATEGIES, Scorer, Strategy
 from searchlab.search.task import Task
 
 __all__ = [
-    "SPACES", "Knob", "Points", "RecordedSpace", "Sample", "Size", "Sketch", "Space", "SpaceError", "SpaceGenerator",
-    "Task", "category", "menu", "space", "split_knob",
+    "MODELS", "SPACES", "STRATEGIES", "CostModel", "History", "Knob", "Points", "RecordedSpace", "Sample", "Scorer",
+    "Size", "Sketch", "Space", "SpaceError", "SpaceGenerator", "Strategy", "Task", "Trials", "category", "menu",
+    "space", "split_knob",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from searchlab.search.knob import Ints, Knob
+from searchlab.search.knob import Floats, Ints, Knob
 from searchlab.search.parts import Mask
 from searchlab.search.points import Options
 from searchlab.search.sketch import Sketch
@@ -55,11 +55,27 @@ class Flat:
         sizes = self.sizes[sketch]
         return np.where(sizes > 0, rng.random(sizes.shape) * sizes, -1).astype(np.int32)
 
-    def change_one(self, sketch: Options, options: Options, rng: np.random.Generator, local: float) -> Options:
-        """Rows with a random knob set to a neighbouring option (a share `local` of them) or to any other."""
+    def table(self, weights: Sequence[Floats]) -> Floats:
+        """How often each knob changes, as sums over the knobs before it; knobs with one option never do."""
+        result = np.zeros(self.sizes.shape)
+        for s, mine in enumerate(weights):
+            result[s, : len(mine)] = mine
+        return np.asarray(np.cumsum(np.where(self.sizes > 1, result, 0.0), axis=1))
+
+    def change_one(
+        self, sketch: Options, options: Options, rng: np.random.Generator, local: float, chances: Floats | None = None
+    ) -> Options:
+        """Rows with a random knob set to a neighbouring option (a share `local` of them) or to any other.
+
+        `chances` is a `table` of how often each knob is the one; without it all are alike.
+        """
         rows = np.arange(len(options))
         draw = rng.random((3, len(options)))
         column = self._live[sketch, (draw[0] * self._lives[sketch]).astype(np.int64)]
+        if chances is not None:
+            sums = chances[sketch]
+            chosen = (sums <= draw[0][:, None] * sums[:, -1:]).sum(axis=1)
+            column = np.where(chosen < sums.shape[1], chosen, column)  # no weight left: all are alike
         old, size = options[rows, column], self.sizes[sketch, column]
         other = (old + 1 + (draw[1] * (size - 1)).astype(np.int64)) % size
         at = self._base[self._knob[sketch, column]] + old

@@ -32,7 +32,7 @@ class SpaceGenerator(ABC):
         found = list(self.sketches(task))
         if not found:
             raise SpaceError(f"space '{self.name}' has nothing for {task.workload.label}")
-        return Space(found, self.name, self.version)
+        return Space(found, self.name, self.version, task.target)
 
 
 SPACES: Registry[SpaceGenerator] = Registry("space", "searchlab.spaces", SpaceGenerator)  # type: ignore[type-abstract]

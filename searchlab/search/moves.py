@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from searchlab.search.knob import Floats, Ints
+from searchlab.search.knob import Floats, Ints, Kind
 from searchlab.search.points import Options
 from searchlab.search.sketch import Sketch
 
@@ -24,7 +24,7 @@ def mutate(
     result = options.copy()
     left = np.arange(len(options))
     for _ in range(_ROUNDS):
-        tried = _change_one(sketch, options[left], rng, local, weights)
+        tried = change_one(sketch, options[left], rng, local, weights)
         good = sketch.valid(tried)
         result[left[good]] = tried[good]
         left = left[~good]
@@ -32,22 +32,22 @@ def mutate(
             return result
     for start in range(0, len(left), _CHUNK):
         rows = left[start : start + _CHUNK]
-        owner, changed = one_knob_changes(sketch, options[rows], False, _live(sketch, weights))
+        owner, changed = one_knob_changes(sketch, options[rows], False, _live(sketch, weights)[0])
         chosen = _one_each(owner, rng)
         result[rows[owner[chosen]]] = changed[chosen]
     return result
 
 
-def _change_one(
-    sketch: Sketch, options: Options, rng: np.random.Generator, local: float, weights: Floats | None
+def change_one(
+    sketch: Sketch, options: Options, rng: np.random.Generator, local: float, weights: Floats | None = None
 ) -> Options:
-    """Rows with a random knob set to a neighbouring option (a share `local` of them) or to any other."""
-    live = _live(sketch, weights)
+    """Rows with a random knob set to a neighbouring option (a share `local` of them) or to any other, valid or not."""
+    live, weights = _live(sketch, weights)
     if not len(live) or not len(options):
         return options
     count, moves = len(options), sketch.moves
     rows = np.arange(count)
-    knob = live[rng.integers(len(live), size=count) if weights is None else _weighted(weights[live], count, rng)]
+    knob = live[rng.integers(len(live), size=count) if weights is None else _weighted(weights, count, rng)]
     old, size = options[rows, knob], sketch.sizes[knob]
     draw = rng.random(count)
     anywhere = (old + 1 + (draw * (size - 1)).astype(np.int64)) % size
@@ -59,9 +59,23 @@ def _change_one(
     return changed
 
 
-def _live(sketch: Sketch, weights: Floats | None) -> Ints:
-    """The knobs that may change."""
-    return np.flatnonzero((sketch.sizes > 1) & (True if weights is None else weights > 0))
+def _live(sketch: Sketch, weights: Floats | None) -> tuple[Ints, Floats | None]:
+    """The knobs that may change, and their weights; where no weight is left all are alike."""
+    live = np.flatnonzero(sketch.sizes > 1)
+    if weights is None or not (weights[live] > 0).any():
+        return live, None
+    live = live[weights[live] > 0]
+    return live, weights[live]
+
+
+def by_kind(kinds: Mapping[Kind, float]) -> Callable[[Sketch], Floats]:
+    """Weights of knobs by their kind: a kind's weight is shared by the knobs of that kind."""
+
+    def weights(sketch: Sketch) -> Floats:
+        present = [k.kind for k in sketch.knobs]
+        return np.array([kinds.get(k, 0.0) / present.count(k) for k in present])
+
+    return weights
 
 
 def _weighted(weights: Floats, count: int, rng: np.random.Generator) -> Ints:

@@ -6,16 +6,19 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from searchlab.analysis import Extractor, extractor
 from searchlab.errors import SpaceError
 from searchlab.ir.expr import BOOL, Expr, variables
 from searchlab.ir.program import Program, statements
 from searchlab.search.knob import Floats, Ints, Keys, Knob, hash_text
 from searchlab.search.parts import Free, Listed, Mask, Part, parts_of
 from searchlab.search.points import Options
+from searchlab.targets import Target
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +150,19 @@ class Sketch:
     def encode(self, options: Options) -> Floats:
         """What a surrogate model sees, side by side for all knobs."""
         return np.concatenate([k.encoding[options[:, n]] for n, k in enumerate(self.knobs)], axis=1)
+
+    def features(self, options: Options, view: str, target: Target | None = None) -> Any:
+        """The features of a view (see searchlab.analysis); what makes them is made once."""
+        if self.program is None:
+            raise SpaceError(f"sketch '{self.name}' has no program: its points have knobs only, as view 'knobs'")
+        found = self._extractors.get((view, target))
+        if found is None:
+            found = self._extractors[view, target] = extractor(self.program, view, target)
+        return found(self.values(options))
+
+    @cached_property
+    def _extractors(self) -> dict[tuple[str, Target | None], Extractor]:
+        return {}
 
     def keys(self, options: Options) -> Keys:
         """64 bits for every row that depend on names and values only."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from searchlab.analysis import Ragged, schema
 from searchlab.errors import SpaceError
 from searchlab.ir.program import Program
 from searchlab.registry import nearest
@@ -23,6 +24,7 @@ from searchlab.search.knob import Floats, Ints, Keys
 from searchlab.search.parts import MOST_LISTED, Mask
 from searchlab.search.points import Options, Points
 from searchlab.search.sketch import Sketch
+from searchlab.targets import Target
 
 _ROUNDS = 16  # draws for points that were not seen before, when the space cannot be listed
 
@@ -57,13 +59,17 @@ class Sample(NamedTuple):
 class Space:
     """Sketches with their knobs; points are rows of integers, and everything works on batches of them.
 
-    `version` changes when points of the same values are no longer the same programs.
+    `version` changes when points of the same values are no longer the same programs.  `target` is the machine that
+    features are made for.
     """
 
-    def __init__(self, sketches: Sequence[Sketch], name: str = "space", version: str = "1") -> None:
+    def __init__(
+        self, sketches: Sequence[Sketch], name: str = "space", version: str = "1", target: Target | None = None
+    ) -> None:
         self.sketches = tuple(sketches)
         self.name = name
         self.version = version
+        self.target = target
         if not self.sketches:
             raise SpaceError(f"space '{name}' has no sketches")
         if len({s.name for s in self.sketches}) != len(self.sketches):
@@ -232,17 +238,28 @@ class Space:
         `weights` gives a number for every knob of a sketch: how often it is the one, compared with the others.
         """
         self._check_width(points)
-        at_once = self._flat.free if weights is None else np.zeros_like(self._flat.free)
-        options = self._flat.change_one(points.sketch, points.options, rng, local)
-        for s in np.flatnonzero(~at_once).tolist():
+        chances = None if weights is None else self._flat.table([weights(s) for s in self.sketches])
+        options = self._flat.change_one(points.sketch, points.options, rng, local, chances)
+        for s in np.flatnonzero(~self._flat.free).tolist():
             sketch, rows = self.sketches[s], np.flatnonzero(points.sketch == s)
             own = points.options[rows, : len(sketch.knobs)]
-            chances = None if weights is None else weights(sketch)
-            options[rows, : len(sketch.knobs)] = moves.mutate(sketch, own, rng, local, chances)
+            mine = None if weights is None else weights(sketch)
+            options[rows, : len(sketch.knobs)] = moves.mutate(sketch, own, rng, local, mine)
         changed = Points(points.sketch.copy(), options)
         if len(self.sketches) > 1 and structure > 0:
             self._restructure(points, changed, rng, np.flatnonzero(rng.random(len(points)) < structure))
         return changed
+
+    def step(self, points: Points, rng: np.random.Generator) -> Points:
+        """Every point with one knob set to any other option, or as it was where that is not valid.
+
+        From x to y is as likely as from y to x, which `mutate`, in trying again, does not promise.
+        """
+        options = points.options.copy()
+        for _, sketch, rows, own in self._by_sketch(points):
+            tried = moves.change_one(sketch, own, rng, local=0.0)
+            options[rows, : len(sketch.knobs)] = np.where(sketch.valid(tried)[:, None], tried, own)
+        return Points(points.sketch, options)
 
     def _restructure(self, points: Points, changed: Points, rng: np.random.Generator, rows: Ints) -> None:
         """Moves the points of some rows to other sketches, in place, where their options are valid there."""
@@ -323,6 +340,27 @@ class Space:
             result[rows, s] = 1
             at = np.array([place[c] for k in sketch.knobs for c in k.columns])
             result[np.arange(len(points))[rows][:, None], at] = sketch.encode(own)
+        return result
+
+    def features(self, points: Points, view: str) -> Any:
+        """What a cost model sees (see searchlab.analysis): one row per point, for most views.
+
+        `statements` gives a Ragged, since sketches differ in how many they have; `tree` gives pairs (rows, Tree), one
+        for each sketch that occurs.  `knobs` is `encode`.
+        """
+        if view == "knobs":
+            return self.encode(points)
+        parts = [(rows, sketch.features(own, view, self.target)) for _, sketch, rows, own in self._by_sketch(points)]
+        every = np.arange(len(points))
+        if view == "tree":
+            return [(every[rows], found) for rows, found in parts]
+        if view == "statements":
+            return Ragged.join([(every[rows], found) for rows, found in parts], schema(view).width, len(points))
+        if len(parts) == 1:
+            return parts[0][1]
+        result = np.empty((len(points), schema(view).width), np.float32)
+        for rows, found in parts:
+            result[rows] = found
         return result
 
     def key(self, points: Points) -> Keys:

@@ -1,10 +1,4 @@
-"""Conformance suites: what every plug-in must hold to, ours and a user's.
-
-    def test_my_space():
-        check_space(MySpace(), Task(workload("matmul", m=64, n=48, k=32), detect()))
-
-A check raises AssertionError with what was expected and what was found.
-"""
+"""What every space must hold to."""
 
 from __future__ import annotations
 

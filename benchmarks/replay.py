@@ -1,0 +1,199 @@
+"""How fast strategies find good points in recorded spaces: python -m benchmarks.replay [--json] [--seeds N] ...
+
+The score of a run is the mean over k = 1..K of (E(k) - best_k) / (E(k) - optimum), where best_k is the best time among
+the first k measurements and E(k) what the best of k random points is expected to be: 0 is random search, 1 the optimum
+at once.  Measurements that failed count.  K is 200.  Strategies that need a cost model get a forest that is fitted anew
+before every batch; it says its mean less the spread of its trees, so that they go where it knows little.  The recorded
+GPU tables are not part of the project: --data says where they lie.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import numpy as np
+from scipy.special import gammaln
+
+from searchlab.measure.tables import Table, load, shipped
+from searchlab.search import Points, Scorer, Strategy
+from searchlab.search.knob import Floats
+from searchlab.strategies import (
+    Annealing,
+    Bandit,
+    Bayesian,
+    Evolutionary,
+    Forest,
+    Genetic,
+    Grid,
+    Local,
+    Metropolis,
+    Optuna,
+    Random,
+)  # fmt: skip
+from searchlab.strategies.surrogates import Ranks
+
+K = 200
+FOUR = ("convolution_milo@A100", "dedispersion_milo@MI250X", "gemm@RTX_3090", "pnpoly@RTX_3090")
+HELD_OUT = ("convolution@RTX_3090", "convolution_milo@MI250X", "dedispersion_milo@A100")
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "gpu-replay"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A strategy with its options; `model` says that it is given a forest, `goal` what it has to reach on the four."""
+
+    strategy: type[Strategy]
+    options: dict[str, Any]
+    model: bool = False
+    goal: float | None = None
+
+
+CONTENDERS = {
+    "random": Contender(Random, {}),
+    "grid": Contender(Grid, {}),
+    "local": Contender(Local, {}),
+    "genetic": Contender(Genetic, {}, goal=0.0),
+    "annealing-plain": Contender(Annealing, {}, goal=0.0),
+    "annealing": Contender(Annealing, {}, True, goal=0.0),
+    "evolutionary": Contender(Evolutionary, {}, True, goal=0.0),
+    "metaschedule": Contender(Evolutionary, {"variant": "metaschedule"}, True, goal=0.0),
+    "metropolis": Contender(Metropolis, {}, True, goal=0.0),
+    "bayesian": Contender(Bayesian, {}, goal=0.55),
+    "bayesian-forest": Contender(Bayesian, {"surrogate": "forest"}, goal=0.0),
+    "bandit": Contender(Bandit, {}, goal=0.0),
+    "optuna-tpe": Contender(Optuna, {}),
+}
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A recorded table as a benchmark."""
+
+    table: Table
+
+    @cached_property
+    def numbers(self) -> Floats:
+        """All rows as a surrogate sees them."""
+        return Ranks(self.table.space)(self.table.space.points())
+
+    @cached_property
+    def expected(self) -> Floats:
+        """What the best of 1, 2, ... K random rows is expected to be; the worst time where none of them worked."""
+        seconds = np.sort(self.table.seconds[self.table.ok])
+        rows, k, better = len(self.table), np.arange(1, K + 1)[:, None], np.arange(1, len(seconds) + 1)
+        # the chance that k of the rows are all worse than the n-th best
+        left = np.maximum(rows - better - k, 0)
+        log = (
+            gammaln(rows - better + 1) - gammaln(left + 1) - gammaln(rows + 1) + gammaln(rows - np.minimum(k, rows) + 1)
+        )
+        worse = np.where(rows - better >= k, np.exp(log), 0.0)
+        first = np.diff(-worse, axis=1, prepend=-1.0)
+        return np.asarray(first @ seconds + worse[:, -1] * seconds[-1])
+
+    def score(self, seconds: Floats) -> float:
+        """The score of one run, given what it measured in its order."""
+        worst = float(self.table.seconds[self.table.ok].max())
+        best = np.minimum.accumulate(np.where(np.isfinite(seconds), seconds, worst))
+        best = np.append(best, np.full(max(K - len(best), 0), best[-1]))[:K]
+        return float(((self.expected - best) / (self.expected - self.table.best)).mean())
+
+    def run(self, contender: Contender, seed: int, batch: int) -> float:
+        """The score of a strategy with this seed."""
+        space = self.table.space
+        strategy = contender.strategy(space, np.random.default_rng([seed, 0]), **contender.options)
+        rng = np.random.default_rng([seed, 1])
+        measured = np.empty(0)
+        while len(measured) < min(K, len(self.table)):
+            score = self._scorer(strategy, rng) if contender.model else None
+            points = strategy.ask(min(batch, K - len(measured)), score)
+            if not len(points):
+                break
+            seconds = self.table.seconds[space.row(points)]
+            strategy.tell(points, seconds)
+            measured = np.append(measured, seconds)
+        return self.score(measured)
+
+    def _scorer(self, strategy: Strategy, rng: np.random.Generator) -> Scorer | None:
+        """A forest that has learnt from all that the strategy was told; all rows are asked at once and looked up."""
+        worked = np.isfinite(strategy.seconds)
+        if worked.sum() < 2:
+            return None
+        space, forest = self.table.space, Forest(rng, trees=32)
+        logs = np.log(np.where(worked, strategy.seconds, strategy.seconds[worked].max()))
+        forest.fit(self.numbers[space.row(strategy.points)], logs)
+        said = forest.ask(self.numbers)[0]
+        predicted = said.mean(axis=0) - said.std(axis=0)
+
+        def score(points: Points) -> Floats:
+            return predicted[space.row(points)]
+
+        return score
+
+
+def tables(options: argparse.Namespace) -> Iterator[tuple[str, Replay]]:
+    for name in options.spaces:
+        path = options.data / name
+        if name in shipped():
+            yield name, Replay(load(name))
+        elif path.with_name(f"{name}.csv.xz").is_file():
+            yield name, Replay(load(path))
+
+
+def interval(scores: Floats) -> list[float]:
+    """A bootstrap interval of 95 % for the mean."""
+    draws = np.random.default_rng(0).choice(scores, size=(2000, len(scores))).mean(axis=1)
+    return [round(float(x), 3) for x in np.percentile(draws, [2.5, 97.5])]
+
+
+def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    replays = list(tables(options))
+    for name in options.strategies:
+        means, contender = {}, CONTENDERS[name]
+        for space, replay in replays:
+            start = process_time()
+            scores = np.array([replay.run(contender, s, options.batch) for s in range(options.seeds)])
+            means[space] = float(scores.mean())
+            spent = round((process_time() - start) / options.seeds, 2)
+            yield _row(space, name, scores.mean(), None, interval=interval(scores), batch=options.batch, cpu_s=spent)
+        four = [means[s] for s in FOUR if s in means]
+        if len(four) == len(FOUR):
+            yield _row("mean-of-four", name, np.mean(four), contender.goal, batch=options.batch, seeds=options.seeds)
+
+
+def _row(case: str, metric: str, value: Any, target: float | None, **more: Any) -> dict[str, Any]:
+    return {"case": case, "metric": metric, "value": round(float(value), 3), "target": target, **more}
+
+
+def _line(row: dict[str, Any]) -> str:
+    verdict = "" if row["target"] is None else "ok  " if row["value"] >= row["target"] else "MISS"
+    goal = "" if row["target"] is None else f"target {row['target']:<7g}"
+    shown = "  ".join(f"{k} {v}" for k, v in row.items() if k not in ("case", "metric", "value", "target"))
+    return f"{row['case']:26s} {row['metric']:16s} {row['value']:>+8.3f}  {goal:15s}{verdict:5s} {shown}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="one JSON object per row")
+    parser.add_argument("--seeds", type=int, default=50, help="runs of every strategy on every space")
+    parser.add_argument("--batch", type=int, default=4, help="how many points are asked for at once")
+    known = [*FOUR, *HELD_OUT, *shipped()]
+    parser.add_argument(
+        "--spaces", nargs="+", default=list(FOUR), choices=known, metavar="SPACE", help=", ".join(known)
+    )
+    parser.add_argument("--strategies", nargs="+", default=["bayesian"], choices=[*CONTENDERS], metavar="STRATEGY",
+                        help=", ".join(CONTENDERS))  # fmt: skip
+    parser.add_argument("--data", type=Path, default=DATA, help="folder of recorded GPU tables")
+    options = parser.parse_args()
+    for row in rows(options):
+        print(json.dumps(row) if options.json else _line(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()

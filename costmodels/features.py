@@ -1,0 +1,56 @@
+"""From a history to training data: features of measured programs, labels per task, and which rows belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from searchlab.analysis import Ragged
+from searchlab.search import Points, Space, Trials
+from searchlab.search.knob import Floats, Ints
+
+RAGGED = ("statements",)
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Measured programs as a model learns from them.
+
+    `rows` are features, `owner` says which program each row belongs to (statement by statement, or one row each),
+    `scores` how good each program was among those of its task (1 the best, 0 a failure), `task` which task that was.
+    """
+
+    rows: Floats
+    owner: Ints
+    scores: Floats
+    task: Ints
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+
+def features(space: Space, points: Points, view: str) -> tuple[Floats, Ints]:
+    """The rows of a population and the number of the point that each belongs to."""
+    found = space.features(points, view)
+    if isinstance(found, Ragged):
+        return found.rows, found.segments
+    return np.asarray(found, np.float32), np.arange(len(points))
+
+
+def training_data(history: Iterable[Trials], view: str) -> Data:
+    """All that was measured; labels are comparable within a task only."""
+    parts = [t for t in history if len(t)]
+    found = [features(t.space, t.points, view) for t in parts]
+    widths = {rows.shape[1] for rows, _ in found}
+    if len(widths) > 1:
+        raise ValueError(f"view '{view}' has {len(widths)} widths over these spaces: it does not transfer between them")
+    sizes = [len(t) for t in parts]
+    starts = np.cumsum([0, *sizes])
+    return Data(
+        np.concatenate([rows for rows, _ in found]),
+        np.concatenate([owner + start for (_, owner), start in zip(found, starts[:-1], strict=True)]),
+        np.concatenate([t.scores for t in parts]),
+        np.repeat(np.arange(len(parts)), sizes),
+    )

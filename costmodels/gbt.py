@@ -1,0 +1,165 @@
+"""Gradient-boosted trees (xgboost): the model of AutoTVM, Ansor and MetaSchedule with their objectives and settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from costmodels.features import RAGGED, Data, features, training_data
+from searchlab.errors import ComponentError
+from searchlab.search import CostModel, History, Points, Space
+from searchlab.search.knob import Floats
+
+_PAIRS = 256
+_WORST = 1e-3  # the score of a failure where logarithms are taken
+
+ObjectiveName = Literal["rank", "regression", "pack-sum"]
+
+# AutoTVM's trees are shallow, and many; Ansor's and MetaSchedule's are deep.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "default": {"max_depth": 6, "gamma": 1e-4, "min_child_weight": 1, "eta": 0.2, "rounds": 100, "patience": 20},
+    "autotvm": {"max_depth": 3, "gamma": 1e-4, "min_child_weight": 1, "eta": 0.3, "rounds": 8000, "patience": 20},
+    "ansor": {"max_depth": 10, "gamma": 1e-3, "min_child_weight": 0, "eta": 0.2, "rounds": 10000, "patience": 50},
+}
+
+
+class GBTModel(CostModel):
+    """Gradient-boosted trees on features of programs.
+
+    objective  rank (pairs within a task), regression (squared error), or pack-sum: a program's score is the sum over
+               its statements, squared error (needs the view `statements`)
+    label      what regression learns: score (best time / time, as the papers do) or its log
+    weighted   pack-sum counts a program by its score, as Ansor does, so that good ones matter more
+    settings   default, autotvm or ansor; single values may be given: max_depth, eta, rounds, patience, ...
+    warmup     measurements below which it does not predict
+    """
+
+    name = "gbt"
+
+    def __init__(
+        self,
+        rng: np.random.Generator | None = None,
+        view: str | None = None,
+        objective: ObjectiveName = "rank",
+        settings: str = "default",
+        label: Literal["score", "log"] = "score",
+        weighted: bool = True,
+        warmup: int = 16,
+        threads: int = 1,
+        max_depth: int | None = None,
+        eta: float | None = None,
+        rounds: int | None = None,
+        patience: int | None = None,
+    ) -> None:
+        super().__init__(rng)
+        if settings not in SETTINGS:
+            raise ComponentError(f"gbt: unknown settings '{settings}'; known: {', '.join(SETTINGS)}")
+        if objective not in ("rank", "regression", "pack-sum"):
+            raise ComponentError(f"gbt: unknown objective '{objective}'; known: rank, regression, pack-sum")
+        self.view = view or ("statements" if objective == "pack-sum" else "summary")
+        if (self.view in RAGGED) != (objective == "pack-sum"):
+            raise ComponentError(f"gbt: objective '{objective}' does not go with view '{self.view}'")
+        if label not in ("score", "log"):
+            raise ComponentError(f"gbt: unknown label '{label}'; known: score, log")
+        self.label = label
+        given = {"max_depth": max_depth, "eta": eta, "rounds": rounds, "patience": patience}
+        self.settings = {**SETTINGS[settings], **{k: v for k, v in given.items() if v is not None}}
+        self.objective, self.weighted, self.warmup, self.threads = objective, weighted, warmup, threads
+        self._booster: Any = None
+
+    @property
+    def ready(self) -> bool:
+        return self._booster is not None
+
+    def fit(self, history: History) -> None:
+        if len(history) < self.warmup:
+            return
+        data = training_data(history, self.view)
+        if data.scores.max(initial=0.0) > 0:
+            self._booster = self._train(data)
+
+    def _train(self, data: Data) -> Any:
+        import xgboost as xgb
+
+        parameters = {k: v for k, v in self.settings.items() if k not in ("rounds", "patience")}
+        parameters |= {"nthread": self.threads, "tree_method": "hist", "seed": int(self.rng.integers(1 << 31))}
+        matrix = xgb.DMatrix(data.rows, nthread=self.threads)
+        custom: dict[str, Any] = {}
+        if self.objective == "pack-sum":
+            loss = PackSum(data, self.weighted)
+            parameters |= {"base_score": 0.0}
+            custom = {"obj": loss.gradient, "custom_metric": loss.error}
+        else:
+            matrix.set_info(label=_log(data.scores) if self.label == "log" else data.scores)
+            parameters |= {"objective": "reg:squarederror"}
+        if self.objective == "rank":
+            matrix.set_info(qid=data.task)
+            # every program against all of the better ones, up to a number that keeps the cost in bounds
+            pairs = {"lambdarank_pair_method": "topk", "lambdarank_num_pair_per_sample": min(len(data), _PAIRS)}
+            parameters |= {"objective": "rank:pairwise", **pairs}
+            custom = {"custom_metric": lambda predicted, _: ("missed", missed(predicted, data))}
+        if custom:
+            parameters |= {"disable_default_eval_metric": 1}
+        stop = xgb.callback.EarlyStopping(rounds=self.settings["patience"], min_delta=1e-5, save_best=True)
+        watched = {"evals": [(matrix, "train")], "callbacks": [stop], "verbose_eval": False}
+        return xgb.train(parameters, matrix, num_boost_round=self.settings["rounds"], **watched, **custom)
+
+    def predict(self, space: Space, points: Points) -> Floats:
+        return -self.margins(space, points)
+
+    def margins(self, space: Space, points: Points) -> Floats:
+        """The score of every program, larger for what should be faster."""
+        rows, owner = features(space, points, self.view)
+        found = np.asarray(self._booster.inplace_predict(rows, predict_type="margin"), np.float64)
+        if self.objective == "pack-sum":
+            return np.asarray(np.bincount(owner, found, len(points)), np.float64)
+        return found
+
+    def save(self, path: Path) -> None:
+        self._booster.save_model(path.with_suffix(".ubj"))
+
+    def load(self, path: Path) -> None:
+        import xgboost as xgb
+
+        self._booster = xgb.Booster({"nthread": self.threads})
+        self._booster.load_model(path.with_suffix(".ubj"))
+
+
+class PackSum:
+    """Squared error of a program's score, predicted as the sum over the rows of its statements."""
+
+    def __init__(self, data: Data, weighted: bool) -> None:
+        self._owner, self._scores = data.owner, data.scores
+        # a failure has score 0; it still has to count for something
+        self._weights = np.maximum(data.scores, 0.05) if weighted else np.ones(len(data))
+
+    def _sums(self, predicted: Floats) -> Floats:
+        return np.asarray(np.bincount(self._owner, predicted, len(self._scores)), np.float64)
+
+    def gradient(self, predicted: Floats, _: Any) -> tuple[Floats, Floats]:
+        """For every row of a program the same: how far its sum is off."""
+        weight = self._weights[self._owner]
+        return (self._sums(predicted) - self._scores)[self._owner] * weight, weight
+
+    def error(self, predicted: Floats, _: Any) -> tuple[str, float]:
+        off = self._sums(predicted) - self._scores
+        return "pack_rmse", float(np.sqrt(np.average(off * off, weights=self._weights)))
+
+
+def _log(scores: Floats) -> Floats:
+    return np.asarray(np.log(np.maximum(scores, _WORST)))
+
+
+def missed(predicted: Floats, data: Data, most: int = 64) -> float:
+    """How many of the best n programs of a task are not among the n favoured, on average over n and over tasks."""
+    found = []
+    for task in np.unique(data.task):
+        rows = np.flatnonzero(data.task == task)
+        place = np.argsort(np.argsort(-data.scores[rows], kind="stable"))  # 0 for the best
+        favoured = place[np.argsort(-predicted[rows], kind="stable")][:most]
+        n = np.arange(len(favoured))
+        hits = np.tril(favoured[None, :] <= n[:, None]).sum(axis=1)
+        found.append(1.0 - float(np.mean(hits / (n + 1))))
+    return float(np.mean(found))

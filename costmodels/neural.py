@@ -1,0 +1,156 @@
+"""What neural models share: the training loop, the rank loss over pairs of one task, saving, and one thread."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from searchlab.errors import ComponentError
+from searchlab.search import CostModel, History, Points, Space, Trials
+from searchlab.search.knob import Floats, Ints
+
+_EVERY = 10  # batches between two looks at the training loss
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """Measured programs of one task as tensors of a model's own kind."""
+
+    inputs: Any
+    scores: Floats
+
+
+class NeuralModel(CostModel):
+    """A network that scores programs, trained on pairs: the better of two must score higher.
+
+    batches   at most so many steps of `batch` programs; training stops after `patience` without a lower loss
+    objective rank (pairs within a task) or regression (squared error)
+    warmup    measurements below which it does not predict
+    """
+
+    def __init__(
+        self,
+        rng: np.random.Generator | None = None,
+        objective: str = "rank",
+        batches: int = 500,
+        batch: int = 128,
+        patience: int = 100,
+        rate: float = 7e-4,
+        decay: float = 1e-4,
+        warmup: int = 32,
+    ) -> None:
+        super().__init__(rng)
+        if objective not in ("rank", "regression"):
+            raise ComponentError(f"{self.name}: unknown objective '{objective}'; known: rank, regression")
+        self.objective, self.batches, self.batch, self.patience = objective, batches, batch, patience
+        self.rate, self.decay, self.warmup = rate, decay, warmup
+        self.network: Any = None
+
+    # --- what a model writes ------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def build(self) -> Any:
+        """The network, freshly initialised."""
+
+    @abstractmethod
+    def inputs(self, space: Space, points: Points) -> Any:
+        """What `scores` takes for these points."""
+
+    @abstractmethod
+    def scores(self, inputs: Any, rows: Ints) -> Any:
+        """The network's score of some rows of the inputs, larger for what should be faster."""
+
+    # --- the rest -----------------------------------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        return self.network is not None
+
+    def fit(self, history: History) -> None:
+        tasks = [t for t in history if len(t) > 1 and np.isfinite(t.best)]
+        if sum(len(t) for t in tasks) < self.warmup:
+            return
+        import torch
+
+        with one_thread(), torch.random.fork_rng():
+            torch.manual_seed(int(self.rng.integers(1 << 31)))
+            self.network = self.build()
+            self._train([self._example(t) for t in tasks])
+
+    def _example(self, trials: Trials) -> Example:
+        return Example(self.inputs(trials.space, trials.points), trials.scores)
+
+    def _train(self, examples: Sequence[Example]) -> None:
+        import torch
+
+        optimizer = torch.optim.Adam(self.network.parameters(), lr=self.rate, weight_decay=self.decay)
+        sizes = np.array([len(e.scores) for e in examples], np.float64)
+        lowest, since, recent = np.inf, 0, list[float]()
+        self.network.train()
+        for step in range(self.batches):
+            chosen = examples[int(self.rng.choice(len(examples), p=sizes / sizes.sum()))]
+            loss = self._loss(chosen, self.rng.permutation(len(chosen.scores))[: self.batch])
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(self.network.parameters(), 5.0)
+            optimizer.step()
+            recent.append(float(loss.detach()))
+            if (step + 1) % _EVERY == 0:
+                now, recent = float(np.mean(recent)), []
+                lowest, since = (now, 0) if now < lowest - 1e-4 else (lowest, since + _EVERY)
+                if since >= self.patience:
+                    break
+        self.network.eval()
+
+    def _loss(self, example: Example, rows: Ints) -> Any:
+        import torch
+
+        found = self.scores(example.inputs, rows)
+        wanted = torch.from_numpy(example.scores[rows].astype(np.float32))
+        if self.objective == "regression":
+            return torch.mean((found - wanted) ** 2)
+        # all pairs of the batch; equal scores say nothing
+        sign = torch.sign(wanted[:, None] - wanted[None, :])
+        losses = torch.nn.functional.softplus(-sign * (found[:, None] - found[None, :]))
+        told = sign != 0
+        return losses[told].mean() if bool(told.any()) else losses.sum() * 0.0
+
+    def predict(self, space: Space, points: Points) -> Floats:
+        import torch
+
+        if not len(points):
+            return np.empty(0)
+        with one_thread(), torch.inference_mode():
+            found = self.scores(self.inputs(space, points), np.arange(len(points)))
+        return -np.asarray(found.numpy(), np.float64)
+
+    def save(self, path: Path) -> None:
+        import torch
+
+        torch.save(self.network.state_dict(), path.with_suffix(".pt"))
+
+    def load(self, path: Path) -> None:
+        import torch
+
+        self.network = self.build()
+        self.network.load_state_dict(torch.load(path.with_suffix(".pt"), weights_only=True))
+        self.network.eval()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """torch on one thread: the other cores measure."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

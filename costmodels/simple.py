@@ -1,0 +1,42 @@
+"""Models that learn nothing: the floor that every other model has to beat."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from searchlab.search import CostModel, History, Points, Space
+from searchlab.search.knob import Floats
+
+
+class RandomModel(CostModel):
+    """Every candidate gets a random score: a search with it is a random one with the same machinery."""
+
+    name = "random"
+    view = "none"
+
+    def fit(self, history: History) -> None:
+        """There is nothing to learn."""
+
+    def predict(self, space: Space, points: Points) -> Floats:
+        return self.rng.random(len(points))
+
+    def save(self, path: Path) -> None:
+        """There is nothing to keep."""
+
+    def load(self, path: Path) -> None:
+        """There is nothing to read."""
+
+
+class NoModel(RandomModel):
+    """No model: strategies work from measurements alone."""
+
+    name = "none"
+
+    @property
+    def ready(self) -> bool:
+        return False
+
+    def predict(self, space: Space, points: Points) -> Floats:
+        return np.zeros(len(points))

@@ -1,0 +1,76 @@
+"""Transfer: what other tasks taught, corrected by what this one shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from searchlab.registry import Component
+from searchlab.search import MODELS, CostModel, History, Points, Space, Trials
+from searchlab.search.knob import Floats
+
+
+class TransferModel(CostModel):
+    """A global model of other tasks plus a local one of this task.
+
+    base   the model that both are
+    half   the global model's say halves with so many trials of this task; a share below 5 % is left out
+    least  measurements of other tasks below which there is no global model
+    """
+
+    name = "transfer"
+
+    def __init__(
+        self, rng: np.random.Generator | None = None, base: Component = "gbt", half: int = 64, least: int = 100
+    ) -> None:
+        super().__init__(rng)
+        first, second = self.rng.spawn(2)
+        self.base_global, self.base_local = MODELS.make(base, rng=first), MODELS.make(base, rng=second)
+        self.view, self.half, self.least = self.base_local.view, half, least
+        self._taught, self._own = 0, 0
+        self._scales = {"global": 1.0, "local": 1.0}
+
+    @property
+    def discount(self) -> float:
+        """How much the global model has to say."""
+        share = 2.0 ** (-self._own / self.half)
+        return share if share >= 0.05 and self.base_global.ready else 0.0
+
+    @property
+    def ready(self) -> bool:
+        return self.base_local.ready or self.base_global.ready
+
+    def pretrain(self, others: Sequence[Trials]) -> None:
+        """Learns from other tasks."""
+        self.base_global.fit(History.of([t for t in others if len(t) and np.isfinite(t.best)]))
+        self._taught = sum(len(t) for t in others)
+
+    def fit(self, history: History) -> None:
+        *others, own = history.tasks
+        taught = sum(len(t) for t in others)
+        if taught >= self.least and taught != self._taught:
+            self.pretrain(others)
+        self._own = len(own)
+        self.base_local.fit(History.of([own]))
+        for name, model in (("global", self.base_global), ("local", self.base_local)):
+            if model.ready and len(own) > 1:
+                # the two are added, so what both say about the measured programs is put on one scale
+                self._scales[name] = max(float(model.predict(own.space, own.points).std()), 1e-9)
+
+    def predict(self, space: Space, points: Points) -> Floats:
+        if not self.base_local.ready:
+            return self.base_global.predict(space, points)
+        local = self.base_local.predict(space, points) / self._scales["local"]
+        if not self.discount:
+            return local
+        return local + self.discount * self.base_global.predict(space, points) / self._scales["global"]
+
+    def save(self, path: Path) -> None:
+        """Writes the global model: the local one is learnt anew for every task."""
+        self.base_global.save(path)
+
+    def load(self, path: Path) -> None:
+        self.base_global.load(path)
+        self._taught = self.least

@@ -1,0 +1,20 @@
+"""Studies: the loop that proposes, measures and learns, and what it keeps account of."""
+
+from searchlab.lab.study.best import Best
+from searchlab.lab.study.ledger import Ledger
+from searchlab.lab.study.quality import Quality, judge
+from searchlab.lab.study.study import Round, Study
+from searchlab.lab.study.subject import Candidate, Subject, TableSubject, TaskSubject
+
+__all__ = [
+    "Best",
+    "Candidate",
+    "Ledger",
+    "Quality",
+    "Round",
+    "Study",
+    "Subject",
+    "TableSubject",
+    "TaskSubject",
+    "judge",
+]

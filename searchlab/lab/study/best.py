@@ -1,0 +1,36 @@
+"""Best: what a study found, ready to be used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from searchlab.codegen.kernel import Kernel, compile
+from searchlab.errors import SpaceError
+from searchlab.ir.program import Program
+from searchlab.lab.study.subject import Subject, TaskSubject
+from searchlab.search import Points
+
+
+@dataclass(frozen=True, eq=False)
+class Best:
+    """The best point, its time, and on demand its program and kernel."""
+
+    subject: Subject
+    point: Points
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.subject.space.text(self.point)}: {self.seconds * 1e3:.4g} ms"
+
+    @cached_property
+    def program(self) -> Program:
+        """The loops."""
+        return self.subject.program(self.point)
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """The compiled program, a callable on arrays."""
+        if not isinstance(self.subject, TaskSubject):
+            raise SpaceError(f"{self.subject.name} is a table of measurements: its points have no programs")
+        return compile(self.program, self.subject.task.target)

@@ -1,0 +1,59 @@
+"""How good a cost model's predictions were, judged by the measurements that followed them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from searchlab.search.knob import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """A model on one batch of candidates that it had not seen measured.
+
+    `pairwise`: the share of pairs with different times that it puts in the right order.  `recall`: how many of the
+    fastest quarter are in its own fastest quarter.  `regret`: how much slower its favourite is than the batch's best,
+    relative to that.  `correlation`: of ranks; a calibrated model has 1, one that knows nothing 0.
+    """
+
+    count: int
+    pairwise: float
+    recall: float
+    regret: float
+    correlation: float
+
+
+def judge(predicted: Floats, seconds: Floats) -> Quality | None:
+    """The quality of predictions (smaller is faster); None where fewer than two candidates worked."""
+    good = np.isfinite(seconds)
+    if good.sum() < 2:
+        return None
+    first, second = np.triu_indices(len(seconds), 1)
+    with np.errstate(invalid="ignore"):
+        order = np.sign(np.nan_to_num(seconds[first] - seconds[second], nan=0.0))
+    guess = np.sign(predicted[first] - predicted[second])
+    told = order != 0
+    pairwise = float(np.mean(np.where(guess[told] == 0, 0.5, guess[told] == order[told]))) if told.any() else 0.5
+    top = max(1, len(seconds) // 4)
+    fastest, favoured = np.argsort(seconds, kind="stable")[:top], np.argsort(predicted, kind="stable")[:top]
+    favourite = seconds[favoured[0]]
+    regret = float(favourite / seconds[good].min() - 1.0)
+    return Quality(
+        len(seconds),
+        pairwise,
+        len(set(fastest.tolist()) & set(favoured.tolist())) / top,
+        regret,
+        _ranks(predicted, seconds),
+    )
+
+
+def _ranks(a: Floats, b: Floats) -> float:
+    """Spearman's correlation of ranks; 0 where one of them is constant."""
+    from scipy.stats import rankdata
+
+    ra, rb = rankdata(a), rankdata(b)
+    if ra.std() == 0 or rb.std() == 0:
+        return 0.0
+    return float(np.corrcoef(ra, rb)[0, 1])

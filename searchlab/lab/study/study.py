@@ -1,0 +1,324 @@
+"""Study: the one loop of searchlab: propose, measure, learn, until the budget is used.
+
+    study = searchlab.Study(task, space="sketch", model="gbt", strategy="evolutionary", seed=0)
+    study.optimize(trials=256)
+    study.best.kernel(a, b)
+
+The study owns what every strategy would otherwise have to get right by itself: the budget, no program measured twice,
+the confirmation of what looks best, seeds, records, and where the time went.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from searchlab.errors import SpaceError
+from searchlab.lab.records import Record, Store
+from searchlab.lab.study.best import Best
+from searchlab.lab.study.ledger import Ledger
+from searchlab.lab.study.quality import Quality, judge
+from searchlab.lab.study.seeds import Seeds
+from searchlab.lab.study.subject import Candidate, Subject, TableSubject, TaskSubject
+from searchlab.measure import Limits, Measurer, Outcome, Protocol
+from searchlab.measure.tables import Table
+from searchlab.registry import Component
+from searchlab.search import (
+    MODELS,
+    SPACES,
+    STRATEGIES,
+    CostModel,
+    History,
+    Points,
+    SpaceGenerator,
+    Strategy,
+    Task,
+    Trials,
+)
+from searchlab.search.knob import Floats
+
+_TRIES = 8  # asks for programs that are new, before the rest of a batch is left out
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one batch gave: its points and times, the best so far, and how well the model had known."""
+
+    number: int
+    points: Points
+    seconds: Floats
+    best_s: float
+    trials: int
+    quality: Quality | None = None
+
+
+Callback = Callable[["Study", Round], object]
+
+
+class Study:
+    """A search on one subject: a task on hardware, or a recorded table.
+
+    space, model and strategy are names, {name: {options}}, "module:Class" or objects; `model` None means none.
+    `measurer` is a local one unless given; `store` keeps every measurement; `history` holds trials of other tasks for
+    models that transfer.  With a `store` and a `cell`, a study that is made anew with the same seed takes its own
+    earlier measurements from the store and goes on where it was.
+    """
+
+    def __init__(
+        self,
+        subject: Task | Table | Subject,
+        space: Component | SpaceGenerator = "sketch",
+        model: Component | CostModel | None = "gbt",
+        strategy: Component = "evolutionary",
+        *,
+        measurer: Measurer[Any] | None = None,
+        seed: int = 0,
+        batch: int = 16,
+        protocol: Protocol | None = None,
+        limits: Limits | None = None,
+        store: Store | None = None,
+        cell: str = "",
+        history: Sequence[Trials] = (),
+        confirm: bool = True,
+        callbacks: Iterable[Callback] = (),
+    ) -> None:
+        if batch < 1:
+            raise SpaceError(f"a batch holds at least one trial, not {batch}")
+        self.ledger = Ledger()
+        self.seeds = Seeds(seed)
+        self.subject = _subject(subject, space, protocol, limits)
+        self.space = self.subject.space
+        self.strategy: Strategy = STRATEGIES.make(strategy, space=self.space, rng=self.seeds.generator("strategy"))
+        self.model = None if model is None else MODELS.make(model, rng=self.seeds.generator("model"))
+        self.batch, self.store, self.cell = batch, store, cell
+        self.trials = Trials(self.subject.name, self.space, Points.empty(self.space.width), np.empty(0))
+        self.history = tuple(history)
+        self.rounds: list[Round] = []
+        self.callbacks = list(callbacks)
+        self.confirming = confirm
+        self.reason = ""  # why the last `optimize` ended
+        self._measurer, self._own_measurer = measurer, measurer is None
+        self._by_program: dict[str, float] = {}
+        self._pending: dict[int, Candidate] = {}
+        self._leader: tuple[Candidate, float] | None = None
+        self._fitted = 0
+        self._recorded = self._read_cell()
+
+    # --- the loop -----------------------------------------------------------------------------------------------------
+
+    def optimize(self, trials: int | None = None, seconds: float | None = None) -> Best:
+        """Measures until so many trials of this study are done, or so many seconds have passed, or nothing is left."""
+        if trials is None and seconds is None:
+            raise SpaceError("optimize needs a budget: trials=, seconds= or both")
+        until = math.inf if seconds is None else self.ledger.wall + seconds
+        while True:
+            left = self.batch if trials is None else min(self.batch, trials - len(self.trials))
+            if left <= 0 or self.ledger.wall >= until:
+                self.reason = "trials" if left <= 0 else "seconds"
+                break
+            candidates = self.ask(left)
+            if not candidates:
+                self.reason = "exhausted"
+                break
+            self.tell(candidates, self.measure(candidates))
+        return self.best
+
+    def ask(self, count: int | None = None) -> list[Candidate]:
+        """Candidates to measure next: none twice, none whose program was measured; fewer when the space is used up."""
+        wanted = self.batch if count is None else count
+        score = self._scorer()
+        found: list[Candidate] = []
+        for _ in range(_TRIES):
+            with self.ledger.phase("propose"):
+                points = self.strategy.ask(wanted - len(found), score)
+            if not len(points):
+                break
+            predicted = score(points) if score is not None else None
+            with self.ledger.phase("programs"):
+                found += self._new(points, predicted)
+            if len(found) >= wanted:
+                break
+        self._pending.update({c.key: c for c in found})
+        return found
+
+    def measure(self, candidates: Sequence[Candidate]) -> list[Outcome]:
+        """What measuring the candidates gave, in their order; each is stored as soon as it is known."""
+        found: dict[str, Outcome] = {}
+        asked = {c.job.id: c for c in candidates}
+        for c in candidates:
+            if (record := self._recorded.get(c.job.id)) is not None:
+                found[c.job.id] = record.outcome(c.job.id)
+        missing = [c.job for c in candidates if c.job.id not in found]
+        shares: dict[str, float] = {}
+        outcomes = iter(self.measurer.measure(missing)) if missing else iter(())
+        while True:
+            with self.ledger.waiting(shares):
+                outcome = next(outcomes, None)
+                if outcome is None:
+                    break
+                shares.update({n: getattr(outcome, f"{n}_s") for n in ("build", "check", "run", "queue")})
+            found[outcome.id] = outcome
+            self._store(asked[outcome.id], outcome)
+        return [found[c.job.id] for c in candidates]
+
+    def tell(self, candidates: Sequence[Candidate], outcomes: Sequence[Outcome]) -> Round:
+        """Learns from a measured batch: the strategy, the model, and what is best."""
+        if not candidates:
+            raise SpaceError("a batch that is told holds at least one candidate")
+        points = Points.concat([c.point for c in candidates])
+        seconds = np.array([o.seconds for o in outcomes])
+        for c, s in zip(candidates, seconds.tolist(), strict=True):
+            self._pending.pop(c.key, None)
+            self._by_program[c.digest] = s
+        self.trials = self.trials.extended(points, seconds)
+        with self.ledger.phase("propose"):
+            self.strategy.tell(points, seconds)
+        self._lead(candidates, seconds)
+        guesses = [c.predicted for c in candidates]
+        known = np.array([g for g in guesses if g is not None])
+        quality = judge(known, seconds) if len(known) == len(seconds) else None
+        done = Round(len(self.rounds), points, seconds, self.best_s, len(self.trials), quality)
+        self.rounds.append(done)
+        for callback in self.callbacks:
+            callback(self, done)
+        return done
+
+    # --- results ------------------------------------------------------------------------------------------------------
+
+    @property
+    def best_s(self) -> float:
+        """The time of the incumbent, infinite if nothing has worked."""
+        return math.inf if self._leader is None else self._leader[1]
+
+    @property
+    def best(self) -> Best:
+        """The incumbent: its point, program and kernel."""
+        if self._leader is None:
+            raise SpaceError(f"{self.subject.name}: none of {len(self.trials)} candidates worked")
+        candidate, seconds = self._leader
+        return Best(self.subject, candidate.point, seconds)
+
+    @property
+    def measurer(self) -> Measurer[Any]:
+        """What measures; a local one is started when it is first needed."""
+        if self._measurer is None:
+            self._measurer = _measurer(self.subject)
+        return self._measurer
+
+    def close(self) -> None:
+        """Ends the measurer that the study started."""
+        if self._own_measurer and self._measurer is not None:
+            self._measurer.close()
+            self._measurer = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _scorer(self) -> Callable[[Points], Floats] | None:
+        """The model bound to the space, after it has learnt from what is new; None while there is nothing to learn."""
+        model = self.model
+        if model is None:
+            return None
+        total = len(self.trials) + sum(len(t) for t in self.history)
+        if total > self._fitted:
+            with self.ledger.phase("fit"):
+                model.fit(History.of([*self.history, self.trials]))
+            self._fitted = total
+        if not model.ready:
+            return None
+
+        def score(points: Points) -> Floats:
+            with self.ledger.phase("predict"):
+                return model.predict(self.space, points)
+
+        return score
+
+    def _new(self, points: Points, predicted: Floats | None) -> list[Candidate]:
+        """Candidates of points whose programs are new; the others are told what their program took."""
+        best = self.best_s if math.isfinite(self.best_s) else None
+        found: list[Candidate] = []
+        digests = {c.digest for c in self._pending.values()}
+        for n, point in enumerate(points):
+            c = self.subject.candidate(point, best)
+            if c.digest in self._by_program:
+                self.strategy.tell(point, np.array([self._by_program[c.digest]]))
+            elif c.digest not in digests:
+                digests.add(c.digest)
+                found.append(c if predicted is None else replace(c, predicted=float(predicted[n])))
+        return found
+
+    def _lead(self, candidates: Sequence[Candidate], seconds: Floats) -> None:
+        """The batch's best becomes the incumbent if it is faster, and holds in a second look beside the old one."""
+        best = int(np.argmin(seconds))
+        if not math.isfinite(seconds[best]) or seconds[best] >= self.best_s:
+            return
+        new = candidates[best]
+        if self._leader is not None and self.confirming and isinstance(self.subject, TaskSubject):
+            from searchlab.measure.confirm import confirm
+
+            with self.ledger.phase("confirm"):
+                seen = confirm(self.measurer, new.job, self._leader[0].job)
+            if not seen.confirmed:
+                return
+        self._leader = (new, float(seconds[best]))
+
+    def _store(self, candidate: Candidate, outcome: Outcome) -> None:
+        if self.store is None:
+            return
+        notes = {"round": str(len(self.rounds))}
+        if candidate.predicted is not None:
+            notes["predicted"] = repr(candidate.predicted)
+        with self.ledger.phase("record"):
+            self.store.append(self.subject.record(candidate, outcome, self.cell, notes))
+
+    def _read_cell(self) -> dict[str, Record]:
+        """What this study measured before it was interrupted, by job."""
+        if self.store is None or not self.cell:
+            return {}
+        return {r.job: r for r in self.store.records(self.subject.name) if r.cell == self.cell}
+
+
+def _subject(
+    given: Task | Table | Subject, space: Component | SpaceGenerator, protocol: Protocol | None, limits: Limits | None
+) -> Subject:
+    if isinstance(given, Subject):
+        return given
+    if isinstance(given, Table):
+        return TableSubject(given)
+    found = SPACES.make(space).space(given)
+    return TaskSubject(given, found, protocol or Protocol(), limits or Limits())
+
+
+def _measurer(subject: Subject) -> Measurer[Any]:
+    if isinstance(subject, TableSubject):
+        from searchlab.measure.replay import ReplayMeasurer
+
+        return ReplayMeasurer(subject.table)
+    from searchlab.measure.local import LocalMeasurer
+
+    return LocalMeasurer()
+
+
+def observed(study: Study) -> dict[str, Any]:
+    """A study in one line of plain data: trials, best, failures, seconds per phase, the model's last quality."""
+    quality = next((r.quality for r in reversed(study.rounds) if r.quality is not None), None)
+    return {
+        "task": study.subject.name,
+        "trials": len(study.trials),
+        "best_s": study.best_s,
+        "failed": int(np.isinf(study.trials.seconds).sum()),
+        "ledger": study.ledger.seconds,
+        "quality": quality,
+    }

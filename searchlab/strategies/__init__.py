@@ -1,0 +1,20 @@
+"""Strategies: ways to choose what to measure next, and the parts they are made of."""
+
+from searchlab.strategies.annealing import Annealing
+from searchlab.strategies.bandit import Bandit
+from searchlab.strategies.bayesian import Bayesian
+from searchlab.strategies.evolutionary import Evolutionary
+from searchlab.strategies.forest import Forest
+from searchlab.strategies.genetic import Genetic
+from searchlab.strategies.guided import Guided
+from searchlab.strategies.local import Local
+from searchlab.strategies.metropolis import Metropolis
+from searchlab.strategies.plain import Grid, Random
+from searchlab.strategies.shortlist import Shortlist
+from searchlab.strategies.stages import Diverse, Epsilon, Polish, Selection, Share, Top
+from searchlab.strategies.with_optuna import Optuna
+
+__all__ = [
+    "Annealing", "Bandit", "Bayesian", "Diverse", "Epsilon", "Evolutionary", "Forest", "Genetic", "Grid", "Guided",
+    "Local", "Metropolis", "Optuna", "Polish", "Random", "Selection", "Share", "Shortlist", "Top",
+]  # fmt: skip

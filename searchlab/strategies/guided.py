@@ -1,0 +1,59 @@
+"""Guided: what the strategies that walk on a cost model have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+
+from searchlab.errors import SpaceError
+from searchlab.search import Points, Scorer, Space, Strategy
+from searchlab.search.knob import Floats
+from searchlab.strategies.shortlist import Shortlist
+from searchlab.strategies.stages import Diverse, Epsilon, Polish, Selection, Share, Top
+
+
+class Guided(Strategy):
+    """Looks for points that the model likes, and makes a batch of them in stages.
+
+    A subclass writes `explore`.  Without a model, points are drawn at random.
+    """
+
+    excess = 1.0  # how many times more points are kept than a batch needs
+
+    def __init__(
+        self, space: Space, rng: np.random.Generator, epsilon: float, diversity: float | None, polish: float
+    ) -> None:
+        super().__init__(space, rng)
+        if diversity is not None and diversity < 1:
+            raise SpaceError(f"{self.name}: diversity chooses from 1 or more times the batch, not {diversity}")
+        self.selection: Selection = Top() if diversity is None else Diverse(diversity)
+        self.shares: tuple[Share, ...] = (Epsilon(epsilon), Polish(polish))
+
+    @abstractmethod
+    def explore(self, found: Shortlist, score: Scorer) -> None:
+        """Offers points to the list."""
+
+    def ask(self, count: int, score: Scorer | None = None) -> Points:
+        if score is None:
+            return self.draw(count)
+        parts = [s.part(count) for s in self.shares]
+        rest = max(count - sum(parts), 0)
+        batch = [self._best(rest, score)] if rest else []
+        for share, part in zip(self.shares, parts, strict=True):
+            batch.append(share.fill(self, min(part, count - sum(map(len, batch))), score))
+        return Points.concat([*batch, self.draw(count - sum(map(len, batch)))])
+
+    def _best(self, count: int, score: Scorer) -> Points:
+        size = int(np.ceil(max(self.excess, self.selection.excess) * count))
+        found = Shortlist(self.space, size, self.fresh)
+        self.explore(found, score)
+        wanted = int(np.ceil(self.selection.excess * count))
+        chosen = self.selection.choose(found.points[:wanted], found.scores[:wanted], count)
+        return self.take(found.points[chosen], count)
+
+
+def spread(scores: Floats) -> float:
+    """The unit in which temperatures are given: the standard deviation of what a model says about a population."""
+    finite = scores[np.isfinite(scores)]
+    return float(finite.std()) or 1.0 if len(finite) else 1.0

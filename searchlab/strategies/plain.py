@@ -1,0 +1,65 @@
+"""Strategies that learn nothing: the yardsticks."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+
+from searchlab.errors import SpaceError
+from searchlab.search import Points, Scorer, Space, Strategy
+
+
+class Random(Strategy):
+    """New points at random, each set of them equally likely."""
+
+    name = "random"
+
+    def ask(self, count: int, score: Scorer | None = None) -> Points:
+        return self.draw(count)
+
+
+class Grid(Strategy):
+    """All points in the order of their index, or in strides that cover the space evenly from the start."""
+
+    name = "grid"
+    LISTED = 1 << 20
+
+    def __init__(
+        self, space: Space, rng: np.random.Generator, order: Literal["index", "stride"] = "stride", start: int = 0
+    ) -> None:
+        super().__init__(space, rng)
+        if order not in ("index", "stride"):
+            raise SpaceError(f"grid: unknown order '{order}'; known: index, stride")
+        self._listed = space.size.exact and space.size.valid <= self.LISTED
+        self._size = space.size.valid if self._listed else space.size.cartesian
+        self._stride = _stride(self._size) if order == "stride" else 1
+        self._start, self._done = start, 0
+        self._queue = Points.empty(space.width)
+
+    def ask(self, count: int, score: Scorer | None = None) -> Points:
+        self._queue = self.fresh(self._queue)
+        limit = self._done + self.LISTED  # where hardly anything is valid, a batch may stay small
+        while len(self._queue) < count and self._done < min(self._size, limit):
+            steps = range(self._done, min(self._done + max(count, 1024), self._size))
+            self._done = steps.stop
+            more = self._at([(self._start + n * self._stride) % self._size for n in steps])
+            self._queue = self.fresh(Points.concat([self._queue, more]))
+        taken = self.take(self._queue, count)
+        self._queue = self._queue[len(taken) :]
+        return taken
+
+    def _at(self, places: list[int]) -> Points:
+        if self._listed:
+            return self.space.enumerate()[places]
+        found = self.space.at(places)
+        return found[self.space.valid(found)]
+
+
+def _stride(size: int) -> int:
+    """A step near the golden section of the size that meets every place once before it comes back."""
+    step = max(round(size * (math.sqrt(5) - 1) / 2), 1)
+    while math.gcd(step, size) != 1:
+        step += 1
+    return step

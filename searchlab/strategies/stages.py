@@ -1,0 +1,111 @@
+"""Stages of choosing a batch: what is made of the candidates that a model ranked, as small parts that go together.
+
+A batch is filled by `Share`s first (random points, neighbours of the best), and the rest by a `Selection`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from searchlab.errors import SpaceError
+from searchlab.search import Points, Scorer, Strategy
+from searchlab.search.knob import Floats, Ints
+
+
+class Selection(ABC):
+    """Chooses among candidates that are ranked best first; it is given `excess` times as many as it has to choose."""
+
+    excess: float = 1.0
+
+    @abstractmethod
+    def choose(self, points: Points, scores: Floats, count: int) -> Ints:
+        """The positions of the chosen ones."""
+
+
+class Top(Selection):
+    """The best by the model."""
+
+    def choose(self, points: Points, scores: Floats, count: int) -> Ints:
+        return np.arange(min(count, len(points)))
+
+
+@dataclass
+class Diverse(Selection):
+    """AutoTVM's diversity: greedily those of the best that show most options not yet in the batch.
+
+    The gain of a point is `prediction` * how good it is (1 for the best of the list, 0 for the last) + the number of
+    its knobs whose option is new.  In the published code prediction is 0: the model only decides what is on
+    the list.
+    """
+
+    excess: float = 2.0
+    prediction: float = 0.0
+
+    def choose(self, points: Points, scores: Floats, count: int) -> Ints:
+        size = len(points)
+        if not size:
+            return np.empty(0, np.int64)
+        # one number per sketch, knob and option, so that what was shown is one array of marks
+        width, most = points.width, int(points.options.max(initial=0)) + 1
+        ids = (points.sketch[:, None] * width + np.arange(width)) * most + points.options
+        used = points.options >= 0
+        shown = np.zeros(int(ids.max()) + 1, np.bool_)
+        spread = float(scores.max() - scores.min())
+        worth = self.prediction * ((scores.max() - scores) / spread if spread > 0 else np.zeros(size))
+        left = np.ones(size, np.bool_)
+        chosen = []
+        for _ in range(min(count, size)):
+            gain = worth + (~shown[np.where(used, ids, 0)] & used).sum(axis=1)
+            best = int(np.argmax(np.where(left, gain, -np.inf)))
+            left[best] = False
+            shown[ids[best][used[best]]] = True
+            chosen.append(best)
+        return np.array(chosen, np.int64)
+
+
+class Share(ABC):
+    """Fills a share of every batch in a way of its own.
+
+    Fractions are carried over to the next batch, so that small batches get their share too.
+    """
+
+    def __init__(self, share: float) -> None:
+        if not 0 <= share <= 1:
+            raise SpaceError(f"a share of a batch is between 0 and 1, not {share}")
+        self.share, self._owed = share, 0.0
+
+    def part(self, count: int) -> int:
+        """How many of a batch of `count` are due."""
+        self._owed += self.share * count
+        due = min(int(self._owed + 1e-9), count)
+        self._owed -= due
+        return due
+
+    @abstractmethod
+    def fill(self, strategy: Strategy, count: int, score: Scorer) -> Points:
+        """Up to `count` new points, which count as proposed."""
+
+
+class Epsilon(Share):
+    """Points at random, so that the model also sees what it would not choose."""
+
+    def fill(self, strategy: Strategy, count: int, score: Scorer) -> Points:
+        return strategy.draw(count)
+
+
+class Polish(Share):
+    """New neighbours of the best point measured, in the order of the model; of the next best when there are none."""
+
+    def fill(self, strategy: Strategy, count: int, score: Scorer) -> Points:
+        taken = Points.empty(strategy.space.width)
+        for leader in strategy.leaders(8):
+            near = strategy.fresh(strategy.space.neighbours(leader))
+            if len(near):
+                order = np.argsort(score(near), kind="stable")
+                taken = Points.concat([taken, strategy.take(near[order], count - len(taken))])
+            if len(taken) >= count:
+                break
+        return taken

@@ -1,0 +1,15 @@
+"""Conformance suites: what every plug-in must hold to, ours and a user's.
+
+    def test_my_space():
+        check_space(MySpace(), Task(workload("matmul", m=64, n=48, k=32), detect()))
+
+    def test_my_strategy():
+        check_strategy(MyStrategy)
+
+A check raises AssertionError with what was expected and what was found.
+"""
+
+from searchlab.testing.spaces import check_moves, check_point, check_space
+from searchlab.testing.strategies import check_strategy, small_space
+
+__all__ = ["check_moves", "check_point", "check_space", "check_strategy", "small_space"]

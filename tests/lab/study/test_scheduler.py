@@ -1,0 +1,79 @@
+"""Several tasks, one budget: the gradient rule against values worked out by hand, and what it is good for."""
+
+import math
+
+import numpy as np
+import pytest
+
+from searchlab.lab.study.network import tune
+from searchlab.lab.study.objective import Latency, Patient, Requirement, SpeedUp
+from searchlab.lab.study.scheduler import Policy, Progress, TaskScheduler
+from searchlab.lab.study.study import Study
+from searchlab.measure.tables import load
+
+STRATEGY = f"{__name__.replace('test_scheduler', 'test_study')}:Plain"
+
+
+def test_the_gradient_by_hand() -> None:
+    tasks = [Progress("a", 8.0, (10.0, 8.0, 7.0, 4.0)), Progress("b", 100.0, (5.0, 5.0, 5.0, 5.0))]
+    found = TaskScheduler(Latency((1.0, 3.0))).gradients(tasks)
+    # a: improved by 6 in 3 rounds; outlook min(-4/4, 2*8/(8/4) - 4 = 4) = -1
+    assert found[0] == pytest.approx(0.2 * -2.0 + 0.8 * -1.0)
+    # b: no improvement; outlook min(-5/4, 2*5 - 5) = -1.25; three times in a run
+    assert found[1] == pytest.approx(3 * 0.8 * -1.25)
+
+
+def test_similar_tasks_raise_hope() -> None:
+    slow, fast = Progress("conv", 1000.0, (10.0,) * 6), Progress("conv", 1001.0, (1.0,) * 6)
+    other = Progress("pool", 1001.0, (1.0,) * 6)
+    scheduler = TaskScheduler(Latency((1.0, 1.0)))
+    assert scheduler.gradients([slow, fast])[0] < scheduler.gradients([slow, other])[0]
+
+
+def test_every_task_gets_a_round_first_and_turns_are_taken() -> None:
+    for policy in ("gradient", "round-robin"):
+        scheduler = TaskScheduler(Latency((1.0,) * 3), policy)  # type: ignore[arg-type]
+        tasks = [Progress("a", 1.0, (1.0,)), Progress("b", 1.0), Progress("c", 1.0, (1.0,))]
+        assert scheduler.choose(tasks) == 1
+    assert (
+        TaskScheduler(Latency((1.0,) * 3), "round-robin").choose([Progress("a", 1.0, (1.0,) * n) for n in (3, 2, 4)])
+        == 1
+    )
+    assert scheduler.choose(tasks, [False] * 3) is None
+
+
+def test_a_task_without_a_result_comes_first() -> None:
+    tasks = [Progress("a", 1.0, (1.0, 1.0)), Progress("b", 1.0, (math.inf, math.inf))]
+    assert TaskScheduler(Latency((1.0, 1.0))).choose(tasks) == 1
+
+
+def test_epsilon_makes_random_choices() -> None:
+    tasks = [Progress("a", 1.0, (9.0, 1.0)), Progress("b", 1.0, (1.0, 1.0))]
+    chosen = {
+        TaskScheduler(Latency((1.0, 1e-6)), epsilon=1.0, rng=np.random.default_rng(n)).choose(tasks) for n in range(9)
+    }
+    assert chosen == {0, 1}
+    assert TaskScheduler(Latency((1.0, 1e-6))).choose(tasks) == 0
+
+
+def test_objectives() -> None:
+    assert Latency((2.0, 3.0))([1.0, 10.0]) == 32.0
+    assert Requirement(((1.0, 0.0), (0.0, 1.0)), (5.0, 5.0))([1.0, 10.0]) == 15.0
+    assert SpeedUp(((1.0, 0.0), (0.0, 1.0)), (4.0, 9.0))([1.0, 1.0]) == pytest.approx(-6.0)
+    patient = TaskScheduler(Patient(Latency((1.0, 1.0)), rounds=2))
+    tired, lively = Progress("a", 1.0, (2.0,) * 4), Progress("b", 1.0, (4.0, 3.0, 2.0, 1.0))
+    assert patient.choose([tired, lively]) == 1 and patient.choose([tired, tired]) is None
+
+
+def tuned(policy: Policy, seed: int) -> float:
+    names = ("matmul-256", "conv2d-32x28x28", "softmax-128x1024")
+    studies = [Study(load(name), model=None, strategy=STRATEGY, seed=seed, batch=4) for name in names]
+    found = tune(studies, (30.0, 1.0, 1.0), trials=60, policy=policy, seed=seed)
+    assert sum(len(s.trials) for s in studies) == 60 and len(found.turns) == 15
+    assert list(found.objective[3:]) == sorted(found.objective[3:], reverse=True)
+    return found.objective[-1]
+
+
+def test_the_gradient_rule_spends_the_budget_where_it_counts() -> None:
+    gains = [tuned("round-robin", n) / tuned("gradient", n) for n in range(8)]
+    assert np.mean(gains) > 1.0

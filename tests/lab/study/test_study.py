@@ -1,0 +1,197 @@
+"""The loop: no program twice, an exact budget, an incumbent that is never lost, the same trace for the same seed."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from searchlab.errors import ComponentError, SpaceError
+from searchlab.lab.records import Store
+from searchlab.lab.study import Ledger, Study, judge
+from searchlab.measure.job import Outcome
+from searchlab.measure.replay import ReplayMeasurer
+from searchlab.measure.tables import Table, load
+from searchlab.search import CostModel, History, Points, RecordedSpace, Scorer, Space, Strategy, menu
+from searchlab.search.knob import Floats
+
+
+class Plain(Strategy):
+    """New points at random; with a model, the best of many."""
+
+    name = "plain"
+
+    def ask(self, count: int, score: Scorer | None = None) -> Points:
+        if score is None:
+            return self.draw(count)
+        pool = self.space.sample_new(8 * count, self.rng, self.known).points
+        chosen = pool[np.argsort(score(pool), kind="stable")[:count]] if len(pool) else pool
+        self.exclude(chosen)
+        return chosen
+
+
+class Nearest(CostModel):
+    """A point takes as long as the nearest one that was measured."""
+
+    name = "nearest"
+
+    def fit(self, history: History) -> None:
+        trials = list(history)[-1]
+        good = np.isfinite(trials.seconds)
+        self.known, self.seconds = trials.space.encode(trials.points)[good], trials.seconds[good]
+
+    def predict(self, space: Space, points: Points) -> Floats:
+        distance = np.abs(space.encode(points)[:, None] - self.known[None]).sum(axis=2)
+        return np.asarray(self.seconds[distance.argmin(axis=1)])
+
+    @property
+    def ready(self) -> bool:
+        return hasattr(self, "known") and len(self.known) > 0
+
+
+def table(seconds: list[float]) -> Table:
+    """A small table; infinite times are failures."""
+    space = RecordedSpace.of([menu("t", range(1, len(seconds) + 1))], np.arange(len(seconds)).reshape(-1, 1), "small")
+    zeros = np.zeros(len(seconds))
+    status = tuple("ok" if math.isfinite(s) else "run" for s in seconds)
+    return Table(space, status, np.array(seconds), zeros, zeros, zeros, zeros)
+
+
+def study(subject: Table, **options: object) -> Study:
+    path = f"{__name__}:Plain"
+    return Study(subject, strategy=path, **{"model": None, **options})  # type: ignore[arg-type]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seconds=st.lists(st.one_of(st.floats(1e-3, 10), st.just(math.inf)), min_size=1, max_size=40),
+    trials=st.integers(1, 50),
+    batch=st.integers(1, 16),
+    seed=st.integers(0, 99),
+)
+def test_budget_incumbent_and_uniqueness(seconds: list[float], trials: int, batch: int, seed: int) -> None:
+    s = study(table(seconds), batch=batch, seed=seed)
+    if all(map(math.isinf, seconds)):
+        with pytest.raises(SpaceError, match="none of"):
+            s.optimize(trials=trials)
+    else:
+        seen: list[float] = []
+        s.callbacks.append(lambda study, done: seen.append(done.best_s))
+        try:
+            assert s.optimize(trials=trials).seconds == s.trials.seconds.min()
+        except SpaceError:
+            assert np.isinf(s.trials.seconds).all()
+        assert seen == sorted(seen, reverse=True)
+    assert len(s.trials) == min(trials, len(seconds))
+    assert s.reason == ("trials" if trials <= len(seconds) else "exhausted")
+    assert len(set(s.space.key(s.trials.points).tolist())) == len(s.trials)
+
+
+@pytest.mark.parametrize("model", [None, f"{__name__}:Nearest"])
+def test_the_same_seed_gives_the_same_trace(model: str | None) -> None:
+    subject = load("softmax-128x1024")
+    first, again, other = (study(subject, model=model, seed=n, batch=8) for n in (3, 3, 4))
+    for s in (first, again, other):
+        s.optimize(trials=48)
+    assert first.trials.points == again.trials.points
+    assert (first.trials.seconds == again.trials.seconds).all()
+    assert first.trials.points != other.trials.points
+
+
+def test_a_model_that_knows_something_helps() -> None:
+    subject = load("matmul-256")
+    best = {}
+    for model in (None, f"{__name__}:Nearest"):
+        found = [study(subject, model=model, seed=n, batch=8).optimize(trials=40).seconds for n in range(10)]
+        best[model] = float(np.mean(found))
+    assert best[f"{__name__}:Nearest"] < best[None]
+
+
+def test_model_quality_is_watched() -> None:
+    s = study(load("matmul-256"), model=f"{__name__}:Nearest", batch=16)
+    s.optimize(trials=64)
+    assert s.rounds[0].quality is None  # nothing had been learnt
+    assert all(r.quality is not None and 0 <= r.quality.pairwise <= 1 for r in s.rounds[1:])
+
+
+def test_an_interrupted_study_goes_on_where_it_was(tmp_path: Path) -> None:
+    subject = load("softmax-128x1024")
+    whole = study(
+        subject, model=f"{__name__}:Nearest", seed=5, batch=8, store=Store(tmp_path / "whole.jsonl"), cell="c"
+    )
+    whole.optimize(trials=40)
+
+    class Stops(ReplayMeasurer):
+        left = 19
+
+        def measure(self, jobs):  # type: ignore[no-untyped-def]
+            for outcome in super().measure(jobs):
+                if not self.left:
+                    raise KeyboardInterrupt
+                self.left -= 1
+                yield outcome
+
+    part = Store(tmp_path / "part.jsonl")
+    options = {"model": f"{__name__}:Nearest", "seed": 5, "batch": 8, "store": part, "cell": "c"}
+    with pytest.raises(KeyboardInterrupt):
+        study(subject, measurer=Stops(subject), **options).optimize(trials=40)
+    assert len(part) == 19
+    resumed = study(subject, **options)
+    resumed.optimize(trials=40)
+    assert len(part) == 40
+    assert resumed.trials.points == whole.trials.points
+    stored = [{r.job: r.times for r in Store(tmp_path / name).records()} for name in ("whole.jsonl", "part.jsonl")]
+    assert stored[0] == stored[1]
+
+
+def test_the_ledger_adds_up() -> None:
+    s = study(load("matmul-256"), model=f"{__name__}:Nearest", batch=16)
+    s.optimize(trials=64)
+    seconds = s.ledger.seconds
+    assert sum(seconds.values()) == pytest.approx(s.ledger.wall, rel=0.02)
+    assert min(seconds["propose"], seconds["predict"], seconds["fit"]) > 0
+
+
+def test_the_ledger_takes_inner_phases_out_of_outer_ones() -> None:
+    now = [0.0]
+    ledger = Ledger(lambda: now[0])
+    with ledger.phase("propose"):
+        now[0] += 1
+        with ledger.phase("predict"):
+            now[0] += 2
+        now[0] += 4
+    with ledger.waiting({"build": 3.0, "run": 1.0}):
+        now[0] += 8
+    found = ledger.seconds
+    assert (found["propose"], found["predict"], found["build"], found["run"]) == (5, 2, 6, 2)
+    assert sum(found.values()) == ledger.wall == 15
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(SpaceError, match="needs a budget"):
+        study(table([1.0])).optimize()
+    with pytest.raises(SpaceError, match="at least one trial"):
+        study(table([1.0]), batch=0)
+    with pytest.raises(ComponentError, match="unknown cost model 'xgb'"):
+        study(table([1.0]), model="xgb")
+
+
+def test_quality_of_predictions() -> None:
+    times = np.array([4.0, 1.0, 3.0, math.inf, 2.0])
+    perfect = judge(times, times)
+    assert perfect is not None and (perfect.pairwise, perfect.recall, perfect.regret) == (1.0, 1.0, 0.0)
+    upside_down = judge(-np.array([4.0, 1.0, 3.0, 5.0, 2.0]), times)
+    assert upside_down is not None and upside_down.pairwise == 0.0 and upside_down.regret == math.inf
+    blind = judge(np.zeros(5), times)
+    assert blind is not None and blind.pairwise == 0.5 and blind.correlation == 0.0
+    assert judge(np.zeros(2), np.array([1.0, math.inf])) is None
+
+
+def test_told_by_hand() -> None:
+    s = study(table([3.0, 1.0, 2.0]), batch=2)
+    asked = s.ask()
+    s.tell(asked, [Outcome(c.job.id, "ok", (float(n + 1),)) for n, c in enumerate(asked)])
+    assert len(s.trials) == 2 and s.best_s == 1.0
+    assert len(s.ask()) == 1 and not s.ask()

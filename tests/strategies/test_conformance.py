@@ -1,0 +1,49 @@
+"""Every strategy, with and without a model, holds to the conformance suite."""
+
+import importlib.util
+
+import pytest
+
+from searchlab.search import Strategy
+from searchlab.strategies import (
+    Annealing,
+    Bandit,
+    Bayesian,
+    Evolutionary,
+    Genetic,
+    Grid,
+    Local,
+    Metropolis,
+    Optuna,
+    Random,
+)
+from searchlab.testing import check_strategy
+
+needs_optuna = pytest.mark.skipif(importlib.util.find_spec("optuna") is None, reason="optuna is not installed")
+SMALL = {"population": 64, "generations": 2}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "options"),
+    [
+        (Random, {}),
+        (Grid, {}),
+        (Grid, {"order": "index", "start": 5}),
+        (Annealing, {"steps": 20}),
+        (Annealing, {"steps": 20, "diversity": 2, "polish": 0.25}),
+        (Evolutionary, SMALL),
+        (Evolutionary, {**SMALL, "variant": "metaschedule", "diversity": 3}),
+        (Metropolis, {"chains": 32, "steps": 20}),
+        (Bayesian, {}),
+        (Bayesian, {"everything": 0, "pool": 64}),
+        (Bayesian, {"surrogate": "forest", "trees": 8}),
+        (Bayesian, {"most": 16, "lie": "worst"}),
+        (Genetic, {}),
+        (Local, {}),
+        (Local, {"polish": "adjacent"}),
+        (Bandit, {}),
+        pytest.param(Optuna, {}, marks=needs_optuna),
+    ],
+)
+def test_conformance(strategy: type[Strategy], options: dict[str, object]) -> None:
+    check_strategy(strategy, **options)
