@@ -24,6 +24,7 @@ from spaces.probabilistic.rules import (
     DEFAULT_RULES,
     AddRFactor,
     AutoInline,
+    CollapseAndPack,
     CustomRule,
     InlineConstants,
     MultiLevelTiling,
@@ -38,10 +39,10 @@ from spaces.probabilistic.space import TraceSpace
 from spaces.probabilistic.trace import Trace
 
 __all__ = [
-    "DEFAULT_MUTATORS", "DEFAULT_POSTPROCESSORS", "DEFAULT_RULES", "AddRFactor", "AutoInline", "CustomRule",
-    "Decision", "DisallowDynamicLoops", "Handle", "InlineConstants", "Instruction", "MultiLevelTiling",
-    "MutateComputeLocation", "MutateParallel", "MutateTileSize", "MutateUnroll", "Mutator", "PackOperand",
-    "PackWeights", "ParallelizeVectorizeUnroll", "Postprocessor", "ProbabilisticSchedule", "ProbabilisticSpace",
-    "RandomComputeLocation", "Replayed", "RewriteLayout", "RewriteParallelVectorizeUnroll", "RewriteReduction", "Rule",
-    "Trace", "TraceSpace", "VerifyTile", "replay",
+    "DEFAULT_MUTATORS", "DEFAULT_POSTPROCESSORS", "DEFAULT_RULES", "AddRFactor", "AutoInline", "CollapseAndPack",
+    "CustomRule", "Decision", "DisallowDynamicLoops", "Handle", "InlineConstants", "Instruction",
+    "MultiLevelTiling", "MutateComputeLocation", "MutateParallel", "MutateTileSize", "MutateUnroll", "Mutator",
+    "PackOperand", "PackWeights", "ParallelizeVectorizeUnroll", "Postprocessor", "ProbabilisticSchedule",
+    "ProbabilisticSpace", "RandomComputeLocation", "Replayed", "RewriteLayout", "RewriteParallelVectorizeUnroll",
+    "RewriteReduction", "Rule", "Trace", "TraceSpace", "VerifyTile", "replay",
 ]  # fmt: skip

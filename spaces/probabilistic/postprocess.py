@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from searchlab.ir.expr import Expr, value_of, variables
+from searchlab.ir.expr import Expr, Select, value_of, variables, walk
 from spaces.common import (
     finish_fused,
     finish_untiled,
@@ -38,7 +38,13 @@ class DisallowDynamicLoops(Postprocessor):
 
 
 class RewriteParallelVectorizeUnroll(Postprocessor):
-    """Carries out what ParallelizeVectorizeUnroll asked for: threads share the outer loops, lanes the innermost."""
+    """Carries out what ParallelizeVectorizeUnroll asked for: threads share the outer loops, lanes the innermost.
+
+    Stages with a branch are written out `with_branches` times at most, since each part that they are cut into is.
+    """
+
+    def __init__(self, with_branches: int = 16) -> None:
+        self.with_branches = with_branches
 
     def apply(self, s: ProbabilisticSchedule) -> bool:
         asked = {key: value for notes in s.notes.values() for key, value in notes.items()}
@@ -54,10 +60,17 @@ class RewriteParallelVectorizeUnroll(Postprocessor):
         placed = stages.kept | {t.block for t in stages.tiled} | {b for b, _ in stages.fused}
         for block in [b for b in s.program.blocks if b not in placed]:
             finish_untiled(s, block, drawn_factors(asked[VECTORIZE]), asked["jobs"])
-        for block, notes in s.notes.items():
-            if UNROLL in notes and block in s.program.blocks:
-                unroll_up_to(s, block, notes[UNROLL])
+        self.unroll(s)
         return True
+
+    def unroll(self, s: ProbabilisticSchedule) -> None:
+        """Notes how far stages are written out, and refuses too far."""
+        asked = {b: notes[UNROLL] for b, notes in s.notes.items() if UNROLL in notes and b in s.program.blocks}
+        for block, copies in asked.items():
+            unroll_up_to(s, block, copies)
+        branches = any(isinstance(e, Select) for b in asked for e in walk(s.program.blocks[b].store.value))
+        for copies in dict.fromkeys(c for c in asked.values() if branches and isinstance(c, Expr)):
+            s.require(copies <= self.with_branches)
 
 
 class RewriteReduction(Postprocessor):

@@ -20,7 +20,9 @@ from searchlab.schedule import Schedule
 from spaces.common import (
     Panel,
     attempt,
+    collapse,
     fusible_consumer,
+    lay_in_panels,
     locations,
     needs_tiling,
     operands,
@@ -31,6 +33,7 @@ from spaces.common import (
     space_axes,
     strictly_inlinable,
     tile,
+    trailing,
     transpose_results,
     wants_rfactor,
 )
@@ -192,6 +195,25 @@ class PackOperand(PackWeights):
         return True
 
 
+class CollapseAndPack(MultiLevelTiling):
+    """Trailing axes in one and their operand in panels, then tiles: a 1x1 convolution becomes a matmul of pixels."""
+
+    def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
+        alone = fusible_consumer(s.program, block) is None and needs_tiling(s.program, block)
+        found = trailing(s.program, block) if alone else None
+        if found is None:
+            return [s]
+        own = s.copy()
+        copy, panels = collapse(own, block, found)
+        tiles = parallel_outer(own, tile(own, block, self.structure, drawn_factors(self.max_innermost), panels.axis))
+        lay_in_panels(own, tiles, copy, panels.dimension)
+        done = own.stages
+        own.stages = replace(done, tiled=(*done.tiled, tiles), packed=(*done.packed, (copy, panels)))
+        own.steps.append("collapse")
+        own.finished(block)
+        return [s, own]
+
+
 class ParallelizeVectorizeUnroll(Rule):
     """Draws how far reductions are unrolled, and asks for threads and vectors; a post-processor carries that out."""
 
@@ -267,6 +289,7 @@ DEFAULT_RULES: tuple[Rule, ...] = (
     AddRFactor(),
     PackWeights(),
     PackOperand(),
+    CollapseAndPack(),
     MultiLevelTiling(),
     ParallelizeVectorizeUnroll(),
     RandomComputeLocation(),
