@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +23,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from searchlab.measure.tables import Table, load, shipped
-from searchlab.search import Points, Scorer, Strategy
+from searchlab.search import Points, Scorer, Sketch, Space, Strategy, menu, split_knob
 from searchlab.search.knob import Floats
 from searchlab.strategies import (
     Annealing,
@@ -144,6 +145,8 @@ def tables(options: argparse.Namespace) -> Iterator[tuple[str, Replay]]:
             yield name, Replay(load(name))
         elif path.with_name(f"{name}.csv.xz").is_file():
             yield name, Replay(load(path))
+        else:
+            print(f"skipped {name}: there is no {path}.csv.xz", file=sys.stderr)
 
 
 def interval(scores: Floats) -> list[float]:
@@ -167,12 +170,26 @@ def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
             yield _row("mean-of-four", name, np.mean(four), contender.goal, batch=options.batch, seeds=options.seeds)
 
 
+def evolutionary_round() -> dict[str, Any]:
+    """CPU seconds of one round of the default evolutionary search with a cheap model, on the tiles of a matmul."""
+    knobs = (*(split_knob(n, 512, p, 64) for n, p in (("i", 4), ("j", 4), ("k", 2))), menu("unroll", [0, 16, 64, 512]))
+    space = Space([Sketch(f"sketch{n}", knobs) for n in range(3)], "matmul-like")
+    strategy, spent = Evolutionary(space, np.random.default_rng(0)), []
+    for _ in range(12):
+        start = process_time()
+        points = strategy.ask(64, lambda p: space.encode(p).sum(axis=1))
+        spent.append(process_time() - start)
+        strategy.tell(points, 1.0 + np.arange(len(points)))
+    return _row("matmul-like", "round_cpu_s", np.median(spent), 0.1)
+
+
 def _row(case: str, metric: str, value: Any, target: float | None, **more: Any) -> dict[str, Any]:
     return {"case": case, "metric": metric, "value": round(float(value), 3), "target": target, **more}
 
 
 def _line(row: dict[str, Any]) -> str:
-    verdict = "" if row["target"] is None else "ok  " if row["value"] >= row["target"] else "MISS"
+    good = row["target"] is not None and (row["value"] >= row["target"]) != (row["metric"] == "round_cpu_s")
+    verdict = "" if row["target"] is None else "ok  " if good else "MISS"
     goal = "" if row["target"] is None else f"target {row['target']:<7g}"
     shown = "  ".join(f"{k} {v}" for k, v in row.items() if k not in ("case", "metric", "value", "target"))
     return f"{row['case']:26s} {row['metric']:16s} {row['value']:>+8.3f}  {goal:15s}{verdict:5s} {shown}"
@@ -191,6 +208,9 @@ def main() -> None:
                         help=", ".join(CONTENDERS))  # fmt: skip
     parser.add_argument("--data", type=Path, default=DATA, help="folder of recorded GPU tables")
     options = parser.parse_args()
+    if "evolutionary" in options.strategies:
+        row = evolutionary_round()
+        print(json.dumps(row) if options.json else _line(row), flush=True)
     for row in rows(options):
         print(json.dumps(row) if options.json else _line(row), flush=True)
 

@@ -37,7 +37,7 @@ class Local(Strategy):
             raise SpaceError(f"local: unknown polish '{polish}'; known: all, adjacent")
         self.start, self.kick, self.restart, self.polish = start, kick, restart, polish
         self._began = 0  # points told before this climb began do not count as reached by it
-        self._seed = Points.empty(space.width)
+        self._seed = Points.empty(space.width)  # where it began, until something is told
 
     def ask(self, count: int, score: Scorer | None = None) -> Points:
         missing = self.start - len(self.points) - len(self.pending)
@@ -78,12 +78,12 @@ class Local(Strategy):
 
     def _jump(self) -> Points:
         """Begins a new climb, at a changed best point or anywhere."""
-        best = self.leaders(1)
         self._began = len(self.points)
-        tried = best[[0] * 8] if len(best) else best
-        for _ in range(self.kick if self.rng.random() >= self.restart else 0):
+        tried = Points.concat([self.leaders(1)] * 8)
+        if self.rng.random() < self.restart:
+            tried = tried[:0]
+        for _ in range(self.kick):
             tried = self.space.mutate(tried, self.rng)
-            self._seed = self.take(tried, 0)
         taken = self.take(tried, 1)
         self._seed = taken if len(taken) else self.draw(1)
         return self._seed
