@@ -15,21 +15,25 @@ if TYPE_CHECKING:
     from searchlab.codegen.kernel import compile
     from searchlab.defaults import default_schedule
     from searchlab.ir import Builder, knob, size
+    from searchlab.lab.study import Study
     from searchlab.schedule import Schedule
+    from searchlab.search import Task
     from searchlab.targets import Target, detect
     from searchlab.workloads import operator, workload
 
     __version__: str
 
 __all__ = [
-    "Builder", "Schedule", "Target", "__version__", "compile", "default_schedule", "detect", "knob", "operator", "size",
-    "workload",
+    "Builder", "Schedule", "Study", "Target", "Task", "__version__", "compile", "default_schedule", "detect", "knob",
+    "operator", "size", "workload",
 ]  # fmt: skip
 
 _MODULES = {
     "Builder": "ir",
     "Schedule": "schedule",
+    "Study": "lab.study",
     "Target": "targets",
+    "Task": "search",
     "compile": "codegen.kernel",
     "default_schedule": "defaults",
     "detect": "targets",
