@@ -7,8 +7,11 @@ from dataclasses import dataclass, field, replace
 from searchlab.errors import BuildError
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import TRUE, Expr, Substitution, Var, all_of, loads, value_of, variables
-from searchlab.ir.program import Ahead, Block, If, Loop, Prefetch, Program, Seq, Stmt, Store, seq
+from searchlab.ir.program import Ahead, Block, If, Loop, Prefetch, Program, Seq, Stmt, Store, children, seq
 
+# the most copies of innermost statements that unrolled loops together may make: compile time grows with them
+MOST_COPIES = 1024
+VECTOR = 16  # elements that one statement handles in a vectorised loop, more or less
 FARTHEST = 1 << 31  # iterations; an address further away than that could not be computed safely
 
 
@@ -34,6 +37,8 @@ class _Flattener:
             return seq(*(self.visit(p, put, facts, around) for p in s.body))
         if isinstance(s, Loop):
             kind = "unrolled" if s.kind == "serial" and _fits(s) else s.kind
+            if kind == "unrolled" and (value_of(s.extent) or 1) * _copies(s.body) > MOST_COPIES:
+                kind = "serial"
             loop = replace(s, extent=put(s.extent), kind=kind, annotations=())
             body = self.visit(s.body, put, facts, (*around, loop))
             return seq(*self.before.pop(s.var, ()), replace(loop, body=body))
@@ -94,6 +99,17 @@ class _Flattener:
             nest = replace(lp, body=nest)
         self.before.setdefault(inside[stop].var, []).append(nest)
         return []
+
+
+def _copies(s: Stmt) -> int:
+    """How many innermost statements a program holds once its unrolled loops are written out."""
+    inside = sum(map(_copies, children(s)))
+    if isinstance(s, Loop):
+        extent = value_of(s.extent) or 1
+        if s.kind == "unrolled" or (s.kind == "serial" and _fits(s)):
+            return inside * extent if inside * extent <= MOST_COPIES else inside
+        return inside * -(-extent // VECTOR) if s.kind == "vectorized" else inside
+    return 1 if isinstance(s, Store) else inside
 
 
 def _fits(loop: Loop) -> bool:

@@ -38,6 +38,7 @@ from searchlab.targets import Target
 STACK = 16 * 1024  # larger buffers go to scratch memory
 CHUNKS = 8  # a vectorised loop of more registers than this becomes a loop over registers
 MOST_JOINED = 96  # registers of one vectorised reduction
+SINGLE_LANES = 16  # lanes of a loop that is vectorised in name only
 UNROLL = 512  # more copies than this are not worth their compile time: the loop stays a loop
 
 
@@ -154,10 +155,15 @@ class _Body:
             self.parallel(s)
         elif s.kind == "vectorized" and self.w.lanes is None and _vectorizable(s.body, s.var):
             self.vector(s)
-        elif s.kind in ("unrolled", "vectorized") and 0 <= (value_of(s.extent) or -1) <= UNROLL:
+        elif s.kind in ("unrolled", "vectorized") and 0 <= (value_of(s.extent) or -1) <= self._most_copies(s):
             self.unrolled(s)
         else:
             self.serial(s)
+
+    def _most_copies(self, s: Loop) -> int:
+        """What cannot run in lanes is no better for being written out, unless a register tile demands it."""
+        lanes = s.kind == "vectorized" and not _uses_registers(s.body, s.var, self.w.places)
+        return SINGLE_LANES if lanes else UNROLL
 
     def serial(self, s: Loop) -> None:
         def body(i: str) -> None:

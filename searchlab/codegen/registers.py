@@ -8,6 +8,7 @@ per lane, joined at the end.  All other reductions are set before the outermost 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from searchlab.codegen.flatten import Update
 from searchlab.codegen.plain import own_accesses, touches
@@ -72,11 +73,11 @@ class _Sum:
     init: Expr | None
     path: tuple[Stmt, ...]  # from the promoted loop down to the store
 
-    @property
+    @cached_property
     def space(self) -> frozenset[Var]:
         return frozenset(v for i in self.store.indices for v in variables(i))
 
-    @property
+    @cached_property
     def loops(self) -> list[Loop]:
         return [s for s in self.path if isinstance(s, Loop)]
 
@@ -128,7 +129,7 @@ class _Placer:
         return result
 
     def fits(self, x: _Sum, loop: Loop) -> bool:
-        if x.store.buffer in self.tiles or loop.var in x.space or not _only_touched_by(loop, x.store):
+        if x.store.buffer in self.tiles or loop.var in x.space:
             return False
         carried = variables(x.first)
         width = 1
@@ -150,7 +151,7 @@ class _Placer:
         lanewise = any(lp.kind == "vectorized" and lp.var not in x.space for lp in x.loops)
         if lanewise and (identity(x.op, x.store.value.dtype) is None):
             return False
-        return vectors <= MOST_VECTORS and _injective(x)
+        return vectors <= MOST_VECTORS and _injective(x) and _only_touched_by(loop, x.store)
 
     def accumulate(self, x: _Sum, loop: Loop, facts: Facts) -> tuple[Store, Stmt, Stmt, Buffer]:
         """The store on the register tile, what comes before the loop, what after, and the tile."""

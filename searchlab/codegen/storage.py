@@ -134,6 +134,9 @@ def _interval(
     # an extent that changes from iteration to iteration is no better than the whole dimension
     if any(v.role == "iter" for v in variables(extent)) or (value_of(extent) or 1) < 1:
         return ZERO, whole
+    # tiles that reach beyond the buffer do so under conditions that keep them inside
+    if (value_of(extent - whole) or 0) > 0:
+        return ZERO, whole
     return low, extent
 
 

@@ -89,6 +89,10 @@ class Facts:
         if isinstance(e, Poly):
             total: dict[Monomial, int] = {}
             for monomial, coefficient in e.terms:
+                if len(monomial) <= 1 and (simple := _step(monomial, over, up == (coefficient > 0))) is not None:
+                    key, scale = simple  # what nearly all terms are needs no arithmetic on expressions
+                    total[key] = total.get(key, 0) + coefficient * scale
+                    continue
                 for m, c in poly(self._extreme_product(monomial, over, up == (coefficient > 0))).items():
                     total[m] = total.get(m, 0) + c * coefficient
             return from_poly(total)
@@ -242,6 +246,21 @@ class Facts:
                     return floordiv(big, index(divisor // g))
                 return (big % (divisor // g)) * g + small
         return e
+
+
+def _step(monomial: Monomial, over: Ranges, up: bool) -> tuple[Monomial, int] | None:
+    """The extreme of a constant or a variable as a multiple of a product, where that is simple."""
+    if not monomial:
+        return (), 1
+    (atom,) = monomial
+    if not isinstance(atom, Var):
+        return None
+    extent = over.get(atom)
+    if extent is None:
+        return monomial, 1
+    if not up:
+        return (), 0
+    return ((), int(extent.value) - 1) if isinstance(extent, Const) else None
 
 
 def _shift_to_zero(e: Expr) -> Expr:

@@ -136,9 +136,9 @@ class Expr:
 
 
 class _Node(Expr):
-    """Gives every node a slot for its cached hash."""
+    """Gives every node slots for its cached hash and variables."""
 
-    __slots__ = ("_hash",)
+    __slots__ = ("_hash", "_variables")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -373,6 +373,9 @@ def mul_monomials(a: Monomial, b: Monomial) -> Monomial:
 
 
 def _index_arithmetic(op: str, a: Expr, b: Expr) -> Expr:
+    if isinstance(a, Const) and isinstance(b, Const) and op != "div":
+        x, y = int(a.value), int(b.value)
+        return Const(x + y if op == "add" else x - y if op == "sub" else x * y)
     if op in ("add", "sub"):
         terms = poly(a)
         _add_into(terms, b, 1 if op == "add" else -1)
@@ -471,7 +474,7 @@ def _pair(a: Like, b: Like, what: str) -> tuple[Expr, Expr]:
 
 
 def _arithmetic(op: str, a: Like, b: Like) -> Expr:
-    ea, eb = _pair(a, b, op)
+    ea, eb = (a, b) if isinstance(a, Expr) and isinstance(b, Expr) and a.dtype == b.dtype else _pair(a, b, op)
     return _index_arithmetic(op, ea, eb) if ea.dtype == INDEX else Binary(op, ea, eb)
 
 
@@ -486,7 +489,7 @@ def maximum(a: Like, b: Like) -> Expr:
 
 
 def extreme(op: str, a: Like, b: Like) -> Expr:
-    ea, eb = _pair(a, b, op)
+    ea, eb = (a, b) if isinstance(a, Const) and isinstance(b, Const) and a.type == b.type else _pair(a, b, op)
     if ea.dtype == INDEX:
         gap = value_of(ea - eb)
         if gap is not None:
@@ -573,8 +576,17 @@ def walk(e: Expr) -> Iterator[Expr]:
 
 
 def variables(e: Expr) -> frozenset[Var]:
-    """All variables of an expression."""
-    return frozenset(x for x in walk(e) if isinstance(x, Var))
+    """All variables of an expression, which remembers them."""
+    try:
+        return e._variables  # type: ignore[attr-defined, no-any-return]
+    except AttributeError:
+        if isinstance(e, Var):
+            found = frozenset((e,))
+        else:
+            parts = e.children()
+            found = variables(parts[0]) if len(parts) == 1 else frozenset().union(*map(variables, parts))
+        _set(e, "_variables", found)
+        return found
 
 
 def loads(e: Expr) -> Iterator[Load]:
@@ -650,9 +662,10 @@ class Substitution:
     def __init__(self, mapping: Mapping[Any, Expr]) -> None:
         self.mapping = mapping
         self._memo: dict[Expr, Expr] = dict(mapping)
+        self._names = mapping.keys()
 
     def __call__(self, e: Expr) -> Expr:
-        if isinstance(e, Const):
+        if self._names.isdisjoint(variables(e)):
             return e
         known = self._memo.get(e)
         if known is None:

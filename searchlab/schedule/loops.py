@@ -259,7 +259,7 @@ def vectorize(program: Program, loop: str) -> Made:
 
 @primitive
 def unroll(program: Program, loop: str) -> Made:
-    """Write a loop out, one copy of the body per iteration.
+    """Write a loop out, one copy of the body per iteration; where that is too much code, it stays a loop.
 
     for j in n: S   =>   for j in n unrolled: S
     """

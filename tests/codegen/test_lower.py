@@ -297,3 +297,32 @@ def test_the_checker_sees_wild_accesses_races_and_gaps():
     race = Loop(knob("t"), lowered.body.extent, lowered.body, "parallel")
     with pytest.raises(AccessError, match=r"Y\[\d\] is used by two iterations of a parallel loop"):
         run_checked(replace(lowered, body=race), program, inputs)
+
+
+# --- what keeps compile time bounded ----------------------------------------------------------------------------------
+
+
+def test_unrolling_beyond_the_limit_leaves_outer_loops():
+    def write(s):
+        for loop in s.loops("C"):
+            s.unroll(loop)
+
+    w, program = scheduled("matmul:m=16,n=16,k=16", write)
+    kinds = {lp.name: lp.kind for lp in parts(lower(program, ONE).body, Loop)}
+    assert kinds["k"] == kinds["j"] == "unrolled" and kinds["i"] == "serial"
+    assert_right(w, program)
+
+
+def test_tails_at_every_level_make_few_copies():
+    """Where a condition is refuted nothing further is cut, however many conditions there are."""
+
+    def write(s):
+        for loop in s.loops("Y"):
+            rest = loop
+            for factor in (9, 4, 3):
+                rest = s.split(rest, [None, factor], tail=True)[1]
+
+    w, program = scheduled("conv2d:ci=5,co=7,h=6,w=7,k=3,padding=1", write)
+    assert len(parts(lower(program, ONE).body, Store)) <= 300
+    inputs = w.inputs()
+    assert w.check(run_checked(lower(program, ONE), program, inputs), inputs) is None
