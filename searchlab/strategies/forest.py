@@ -30,6 +30,20 @@ class Forest:
             row, starts = self._grow(x, y, row, starts, last=level == self.depth)
             if not len(starts):
                 break
+        self._flat = self._flattened()
+
+    def _flattened(self) -> tuple[Ints, Floats, Ints, Floats]:
+        """All nodes of all levels side by side: column, cut, left child and value; a leaf leads to itself."""
+        sizes = np.array([len(v) for v in self._value])
+        after = np.cumsum(sizes)  # where the next level begins
+        ends = np.concatenate(self._first) < 0
+        child = np.concatenate([f + a for f, a in zip(self._first, after, strict=True)])
+        return (
+            np.concatenate(self._feature),
+            np.where(ends, np.inf, np.concatenate(self._cut)),
+            np.where(ends, np.arange(len(ends)), child),
+            np.concatenate(self._value),
+        )
 
     def _grow(self, x: Floats, y: Floats, row: Ints, starts: Ints, last: bool) -> tuple[Ints, Ints]:
         """Cuts the nodes of a level, whose rows follow each other from `starts` on; returns those of the next."""
@@ -79,19 +93,16 @@ class Forest:
 
     def ask(self, x: Floats) -> tuple[Floats, Ints]:
         """What every tree says about every row, and the number of the leaf that says so."""
-        columns = np.ascontiguousarray(x.T)
-        size = self.trees * len(x)
-        said, leaf, where = np.empty(size), np.empty(size, np.int64), np.arange(size)
-        node, row = np.repeat(np.arange(self.trees), len(x)), np.tile(np.arange(len(x)), self.trees)
-        before = 0
-        for feature, cut, first, value in zip(self._feature, self._cut, self._first, self._value, strict=True):
-            child = first[node]
-            ends = child < 0
-            said[where[ends]], leaf[where[ends]] = value[node[ends]], before + node[ends]
-            before += len(value)
-            on = ~ends
-            node, row, where, child = node[on], row[on], where[on], child[on]
-            if not len(node):
-                break
-            node = child + (columns[feature[node], row] > cut[node])
-        return said.reshape(self.trees, len(x)), leaf.reshape(self.trees, len(x))
+        feature, cut, child, value = self._flat
+        columns, row = np.ascontiguousarray(x.T).ravel(), np.arange(len(x))
+        leaf = np.empty((self.trees, len(x)), np.int64)
+        for tree in range(self.trees):  # one by one: then all that is looked up stays in the cache
+            node = np.full(len(x), tree)
+            while True:
+                right = columns.take(feature.take(node) * len(x) + row) > cut.take(node)
+                deeper = child.take(node) + right
+                if np.array_equal(deeper, node):
+                    break
+                node = deeper
+            leaf[tree] = node
+        return value[leaf], leaf
