@@ -326,3 +326,14 @@ def test_tails_at_every_level_make_few_copies():
     assert len(parts(lower(program, ONE).body, Store)) <= 300
     inputs = w.inputs()
     assert w.check(run_checked(lower(program, ONE), program, inputs), inputs) is None
+
+
+def test_tiles_beyond_a_buffer_do_not_enlarge_it():
+    def write(s):
+        for loop in s.loops("Y"):
+            s.split(loop, [None, 5, 4], tail=True)
+
+    w, program = scheduled("conv2d:ci=2,co=3,h=6,w=7,k=3,padding=1", write)
+    (padded,) = {a.buffer for a in parts(lower(program, ONE).body, Alloc) if a.buffer.name == "P"}
+    assert padded.shape == program.buffers["P"].shape
+    assert_right(w, program)
