@@ -54,7 +54,8 @@ def test_spaces_conform(spec: str) -> None:
 
 
 def test_all_operators_are_there() -> None:
-    assert {spec.partition(":")[0] for spec in SMALL} == set(operators())
+    ours = {n for n, o in operators().items() if o.path.startswith("searchlab.")}  # other tests add their own
+    assert {spec.partition(":")[0] for spec in SMALL} == ours
 
 
 def test_padding_in_every_place() -> None:

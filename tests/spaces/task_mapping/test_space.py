@@ -49,7 +49,8 @@ def target(threads: int = 2) -> Target:
 
 
 def test_every_operator_has_a_case() -> None:
-    assert {c.partition(":")[0] for c in CASES} == set(operators())
+    ours = {n for n, o in operators().items() if o.path.startswith("searchlab.")}  # other tests add their own
+    assert {c.partition(":")[0] for c in CASES} == ours
 
 
 @pytest.mark.parametrize("spec", CASES)

@@ -48,7 +48,7 @@ def specs() -> list[str]:
 
 
 def test_every_operator_has_templates() -> None:
-    ours = {n for n in operators() if not n.startswith("test")}
+    ours = {n for n, o in operators().items() if o.path.startswith("searchlab.")}  # other tests add their own
     assert ours <= {*CASES} and all(templates(n) for n in CASES)
 
 
