@@ -309,16 +309,3 @@ def _measurer(subject: Subject) -> Measurer[Any]:
     from searchlab.measure.local import LocalMeasurer
 
     return LocalMeasurer()
-
-
-def observed(study: Study) -> dict[str, Any]:
-    """A study in one line of plain data: trials, best, failures, seconds per phase, the model's last quality."""
-    quality = next((r.quality for r in reversed(study.rounds) if r.quality is not None), None)
-    return {
-        "task": study.subject.name,
-        "trials": len(study.trials),
-        "best_s": study.best_s,
-        "failed": int(np.isinf(study.trials.seconds).sum()),
-        "ledger": study.ledger.seconds,
-        "quality": quality,
-    }
