@@ -1,4 +1,4 @@
-"""What an experiment gave, as values: cells with their trials, and the run that holds them; everything after it reads this."""
+"""What an experiment gave, as values: cells with their trials, and the run that holds them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class CellResult:
 
     @property
     def final_s(self) -> float:
-        """The time of what the cell found: of the run-off if there was one, else the best trial; inf if nothing worked."""
+        """The time of what the cell found: of the run-off, else of the best trial; inf if nothing worked."""
         if self.best is not None and "seconds" in self.best:
             return float(self.best["seconds"])
         return float(self.best_so_far[-1]) if len(self.seconds) else np.inf
