@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from costmodels.features import RAGGED, Data, features, training_data
+from costmodels.features import RAGGED, Data, check_card, features, training_data, write_card
 from searchlab.errors import ComponentError
 from searchlab.search import CostModel, History, Points, Space
 from searchlab.search.knob import Floats
@@ -119,11 +119,13 @@ class GBTModel(CostModel):
         return found
 
     def save(self, path: Path) -> None:
+        write_card(path, self.name, self.view)
         self._booster.save_model(path.with_suffix(".ubj"))
 
     def load(self, path: Path) -> None:
         import xgboost as xgb
 
+        check_card(path, self.name, self.view)
         self._booster = xgb.Booster({"nthread": self.threads})
         self._booster.load_model(path.with_suffix(".ubj"))
 

@@ -176,9 +176,7 @@ def test_missing_and_ragged_values_are_refused() -> None:
     extract = extractor(SKETCHES["tailed_matmul"]().program, "summary")  # type: ignore[arg-type]
     with pytest.raises(IRError, match="no values for lanes; given: rows"):
         extract({"rows": np.array([1])})
-    with pytest.raises(
-        IRError, match=r"as many for all; got rows \(1,\), lanes \(2,\)"
-    ):
+    with pytest.raises(IRError, match=r"as many for all; got rows \(1,\), lanes \(2,\)"):
         extract({"rows": np.array([1]), "lanes": np.array([1, 2])})
 
 
