@@ -1,6 +1,12 @@
-"""What a search spends on looking at candidates: python -m benchmarks.search [--json] [--only ROW].
+"""What a search costs and what it finds: python -m benchmarks.search [--json] [--only ROW] [--quality].
 
-`features`: candidates a second whose features are computed, in CPU time on one core, for a population of 2,048.
+`features`: candidates a second whose features are computed; `predict`: with features and trees, over a whole space;
+`round`: one evolutionary round; `fit`: trees on 1,000 records.  All for a population of 2,048, in CPU time on one core.
+`tune`: a whole search with its final race, wall time.
+
+`--quality` runs searches of 256 trials on eight operators (hours in all; `--cases`, `--kinds` and `--results` cut it
+into pieces): the ratio to the better of numpy and torch, trials to the level of random search, with and without
+transfer, and the accuracy of the models.
 """
 
 from __future__ import annotations
@@ -9,15 +15,31 @@ import argparse
 import json
 from collections.abc import Callable, Iterator
 from functools import partial
-from time import process_time
+from pathlib import Path
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
 
+from benchmarks import quality
 from searchlab.analysis import extractor
 from searchlab.ir import knob
+from searchlab.lab.study import Study
 from searchlab.schedule import Schedule
-from searchlab.search import Sketch, menu, split_knob
+from searchlab.search import (
+    MODELS,
+    STRATEGIES,
+    CostModel,
+    History,
+    Sketch,
+    Space,
+    Task,
+    Trials,
+    menu,
+    space,
+    split_knob,
+)
+from searchlab.targets import detect
 from searchlab.workloads import parse
 
 POPULATION = 2048
@@ -79,10 +101,76 @@ def features() -> Iterator[dict[str, Any]]:
             yield _row(case, "seconds_to_compile", round(compiling, 3), _SECONDS_TO_COMPILE)
 
 
-def _repeated(run: Callable[[], Any]) -> Any:
+_SPACES = {
+    "matmul-512": "matmul:m=512,n=512,k=512",
+    "conv2d-64": "conv2d:ci=64,co=64,h=56,w=56,k=3,padding=1",
+}
+
+
+def predict() -> Iterator[dict[str, Any]]:
+    """Features and trees for points of all sketches of a space."""
+    for name, spec in _SPACES.items():
+        found = space("sketch", Task(parse(spec), detect()))
+        model = _fitted(found)
+        points = found.sample(POPULATION, np.random.default_rng(1))
+        seconds = _repeated(partial(model.predict, found, points))
+        yield _row(f"{name}/gbt", "candidates_per_s", round(POPULATION / seconds.min()), 150_000)
+
+
+def evolutionary_round() -> Iterator[dict[str, Any]]:
+    """A batch of 16 from four generations of 2,048."""
+    for name, spec in _SPACES.items():
+        found = space("sketch", Task(parse(spec), detect()))
+        model = _fitted(found)
+        options = {"evolutionary": {"population": POPULATION, "generations": 4}}
+        strategy = STRATEGIES.make(options, space=found, rng=np.random.default_rng(2))
+        known = _records(found, 256)
+        strategy.tell(known.points, known.seconds)
+        seconds = _repeated(lambda s=strategy, m=model, f=found: s.ask(16, lambda p: m.predict(f, p)), 10)  # type: ignore[misc]
+        yield _row(f"{name}/evolutionary", "seconds_round", round(float(seconds.min()), 3), 0.2)
+
+
+def fit() -> Iterator[dict[str, Any]]:
+    """Trees on 1,000 records, with the features of these."""
+    for name, spec in _SPACES.items():
+        found = space("sketch", Task(parse(spec), detect()))
+        records = _records(found, 1000)
+        model = MODELS.make("gbt", rng=np.random.default_rng(0))
+        seconds = _repeated(partial(model.fit, History.of([records])), 5)
+        yield _row(f"{name}/gbt", "seconds_fit_1000", round(float(seconds.min()), 3), 1.0)
+
+
+def tune() -> Iterator[dict[str, Any]]:
+    """Searches on matmul 512 with 2 threads, from the start to a best that was raced with the libraries."""
+    task = Task(parse(_SPACES["matmul-512"]), detect(2))
+    for trials, goal in ((64, 20), (128, None), (256, 60)):
+        start = perf_counter()
+        with Study(task, "sketch", "gbt", "evolutionary", seed=0) as study:
+            study.optimize(trials=trials)
+            final = study.finish()
+        wall = perf_counter() - start
+        ledger = {k: round(v, 1) for k, v in study.ledger.seconds.items() if v >= 0.05}
+        row = _row(f"matmul-512/{trials}-trials", "seconds_wall", round(wall, 1), goal)
+        yield row | {"per_trial": round(wall / trials, 3), "ratio": final.ratio, "ledger": ledger}
+
+
+def _records(found: Space, count: int) -> Trials:
+    """Points at random with times that a model has something to learn from."""
+    points = found.sample_new(count, np.random.default_rng(0)).points
+    guess = MODELS.make("roofline").predict(found, points)
+    return Trials("t", found, points, np.exp(guess + 0.1 * np.random.default_rng(1).standard_normal(count)))
+
+
+def _fitted(found: Space) -> CostModel:
+    model = MODELS.make("gbt", rng=np.random.default_rng(0))
+    model.fit(History.of([_records(found, 1000)]))
+    return model
+
+
+def _repeated(run: Callable[[], Any], rounds: int = ROUNDS) -> Any:
     run()
     seconds = []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         start = process_time()
         run()
         seconds.append(process_time() - start)
@@ -93,25 +181,44 @@ def _row(case: str, metric: str, value: float, target: float | None) -> dict[str
     return {"case": case, "metric": metric, "value": value, "target": target}
 
 
-ROWS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {"features": features}
+ROWS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
+    "features": features, "predict": predict, "round": evolutionary_round, "fit": fit, "tune": tune
+}  # fmt: skip
 
 
 def _line(row: dict[str, Any]) -> str:
     target = row["target"]
-    reached = target is not None and (row["value"] <= target) == row["metric"].startswith("seconds")
-    verdict = "" if target is None else f"target {target:<9,g} {'ok' if reached else 'MISS'}"
-    return f"{row['case']:26s} {row['metric']:20s} {row['value']:>12,}  {verdict}"
+    low = row["metric"].startswith(("seconds", "trials", "transfer"))
+    reached = target is not None and (row["value"] <= target if low else row["value"] >= target)
+    verdict = "" if target is None else f"target {target:<9,g} {'ok  ' if reached else 'MISS'}"
+    more = "  ".join(f"{k} {v}" for k, v in row.items() if k not in ("case", "metric", "value", "target"))
+    return f"{row['case']:26s} {row['metric']:24s} {row['value']:>12,}  {verdict}  {more}".rstrip()
+
+
+def _rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    if options.quality:
+        cases = [quality.BY_NAME[name] for name in options.cases]
+        yield from quality.rows(cases, options.seeds, options.kinds, options.results)
+        return
+    for name, make in ROWS.items():
+        if options.only in (None, name):
+            yield from make()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="one JSON object per row")
     parser.add_argument("--only", choices=ROWS, metavar="ROW", help=f"one of {', '.join(ROWS)}")
+    parser.add_argument("--quality", action="store_true", help="how good searches are, instead of how fast")
+    parser.add_argument("--cases", nargs="+", choices=quality.BY_NAME, default=list(quality.BY_NAME), metavar="CASE")
+    parser.add_argument(
+        "--kinds", nargs="*", choices=("random", "transfer", "models"), default=["random", "transfer", "models"]
+    )
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--results", type=Path, default=Path("search-quality.jsonl"), help="where runs are kept")
     options = parser.parse_args()
-    for name, make in ROWS.items():
-        if options.only in (None, name):
-            for row in make():
-                print(json.dumps(row) if options.json else _line(row), flush=True)
+    for row in _rows(options):
+        print(json.dumps(row) if options.json else _line(row), flush=True)
 
 
 if __name__ == "__main__":

@@ -144,7 +144,7 @@ class Sketch:
 
     def values(self, options: Options) -> dict[str, Ints]:
         """The integers of all symbols."""
-        chosen = (k.options[options[:, n]] for n, k in enumerate(self.knobs))
+        chosen = (k.options.take(options[:, n], axis=0) for n, k in enumerate(self.knobs))
         return dict(zip(self.symbols, (c for table in chosen for c in table.T), strict=True))
 
     def encode(self, options: Options) -> Floats:

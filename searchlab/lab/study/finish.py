@@ -14,25 +14,22 @@ if TYPE_CHECKING:
     from searchlab.bench.rows import Maker
 
 DEFAULT = "default"
+LIBRARIES = ("numpy", "torch")  # in their usual layouts
 
 
 @dataclass(frozen=True)
 class Finish:
     """Median seconds in the race: of the best finalist (number `winner`), and of others by name.
 
-    `load` is the share of all cores that other programs took meanwhile: with much of it the figures say little.
+    `ratio` is how many times as fast as the better of numpy and torch it is, by the best times: they suffer least from
+    other programs.  `load` is the share of all cores that these took: with much of it the figures say little.
     """
 
     winner: int
     seconds: float
     baselines: Mapping[str, float] = field(default_factory=dict)
+    ratio: float | None = None
     load: float = 0.0
-
-    @property
-    def ratio(self) -> float | None:
-        """How many times as fast as the better of numpy and torch."""
-        rivals = [t for name, t in self.baselines.items() if name in ("numpy", "torch")]
-        return min(rivals) / self.seconds if rivals else None
 
 
 def final_race(subject: TaskSubject, finalists: Sequence[Points], seconds: float = 1.0) -> Finish:
@@ -53,4 +50,6 @@ def final_race(subject: TaskSubject, finalists: Sequence[Points], seconds: float
         raise SpaceError(f"{subject.name}: {row.wrong[next(iter(makers))]}")
     best = min(ours, key=lambda name: row.times[name].median)
     others = {name: t.median for name, t in row.times.items() if name not in makers}
-    return Finish(int(best), row.times[best].median, others, row.other_load)
+    rival = min((t.min for name, t in row.times.items() if name in LIBRARIES), default=None)
+    ratio = None if rival is None else rival / row.times[best].min
+    return Finish(int(best), row.times[best].median, others, ratio, row.other_load)
