@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from searchlab.cli import benching, doctoring, listing, noising, recording, showing
+from searchlab.cli import benching, doctoring, listing, making, noising, recording, showing
 from searchlab.cli.output import err, out
 from searchlab.errors import SearchLabError
 
@@ -75,6 +75,7 @@ app.command("bench")(benching.bench_command)
 app.command("doctor")(doctoring.doctor_command)
 app.command("noise")(noising.noise_command)
 app.add_typer(recording.app, name="records")
+app.command("new")(making.new_command)
 
 
 def main() -> None:
