@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from searchlab.cli import benching, doctoring, listing, making, noising, recording, showing
+from searchlab.cli import benching, doctoring, listing, making, noising, recording, running, showing, watching
 from searchlab.cli.output import err, out
 from searchlab.errors import SearchLabError
 
@@ -74,6 +74,8 @@ app.command("show")(showing.show_command)
 app.command("bench")(benching.bench_command)
 app.command("doctor")(doctoring.doctor_command)
 app.command("noise")(noising.noise_command)
+app.command("run")(running.run_command)
+app.command("status")(watching.status_command)
 app.add_typer(recording.app, name="records")
 app.command("new")(making.new_command)
 
