@@ -59,3 +59,11 @@ class ExportError(SearchLabError):
 
 class ResultError(SearchLabError, ValueError):
     """Results of experiments do not hold what is asked of them."""
+
+
+class ConfigError(SearchLabError, ValueError):
+    """An experiment cannot be read or makes no sense; `problems` has one line for each thing that is wrong."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems

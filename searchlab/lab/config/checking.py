@@ -1,0 +1,134 @@
+"""What can be known to fail before anything runs: settings that do not go together, claims about nobody."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from searchlab.errors import SearchLabError
+from searchlab.lab.config import components
+from searchlab.lab.config.combinations import Combination, combinations
+from searchlab.lab.config.models import Experiment
+from searchlab.lab.config.naming import Entry, entries
+from searchlab.lab.config.selectors import matches
+from searchlab.lab.config.settings import SETTINGS, split
+from searchlab.lab.config.subjects import subjects
+from searchlab.lab.config.tree import Map, Path, Problems, find, plain
+from searchlab.registry import nearest
+from searchlab.search import SPACES
+
+MOST_CELLS = 1_000_000
+
+
+def check(tree: Map, experiment: Experiment, problems: Problems) -> None:
+    """Notes everything that is wrong with an experiment whose forms are right."""
+    _mixed(tree, problems)
+    found = combinations(tree, problems)
+    for combination in found:
+        _settings(combination.settings, experiment.recorded, problems)
+    if problems.found:
+        return
+    named = entries(found)
+    _twice(tree, found, named, problems)
+    _selectors(tree, experiment, named, problems)
+    count = len(found) * len(subjects(experiment.workloads)) * len(experiment.seeds)
+    if count > MOST_CELLS:
+        problems.add(tree.place, f"{count} cells are too many; at most {MOST_CELLS}")
+
+
+def _mixed(tree: Map, problems: Problems) -> None:
+    kinds = [isinstance(w, dict) and "table" in w for w in tree["workloads"]]
+    if any(kinds) and not all(kinds):
+        odd = tree["workloads"].at(kinds.index(not kinds[0]))
+        problems.add(odd, "workloads and recorded tables are not searched in one experiment; write two files")
+
+
+def _settings(settings: Map, recorded: bool, problems: Problems) -> None:
+    good = True
+    for key in SETTINGS:
+        for path, message in components.faults(key, plain(settings[key])):
+            good = False
+            problems.add(find(settings, (key, *path), settings.place), message)
+    if good:
+        for path, message in _recorded(settings) if recorded else _measured(settings):
+            problems.add(find(settings, path, settings.place), message)
+
+
+def _recorded(settings: Map) -> Iterator[tuple[Path, str]]:
+    """What does not go with recorded tables."""
+    if settings["space"] is not None:
+        name, _ = split("space", settings["space"])
+        yield ("space",), f"recorded tables bring their own space; leave out '{name}', or name workloads"
+    kind = next(iter(settings["measure"]))
+    if kind != "replay":
+        yield ("measure",), f"recorded tables are not measured; measure is replay, not '{kind}'"
+    model = plain(settings["model"])
+    view = components.view(json.dumps(model))
+    if view not in ("none", "knobs"):
+        name, _ = split("model", model)
+        hint = "; {gbt: {view: knobs}} works from knobs" if name == "gbt" else "; accepted: none, {gbt: {view: knobs}}"
+        yield ("model",), f"model '{name}' looks at programs (view '{view}'), and recorded tables have none{hint}"
+
+
+def _measured(settings: Map) -> Iterator[tuple[Path, str]]:
+    """What does not go with measuring on a machine."""
+    kind, options = split("measure", settings["measure"])
+    if settings["space"] is None:
+        known = ", ".join(SPACES.names())
+        yield ("space",), f"workloads need a space; accepted: {known}"
+    if kind == "replay":
+        yield ("measure",), "replay answers from recorded tables, and these are workloads; measure is local or ray"
+    if kind == "local":
+        yield from _cores(settings, options)
+
+
+def _cores(settings: Map, options: Any) -> Iterator[tuple[Path, str]]:
+    from searchlab.codegen.jit import check_runs_here
+    from searchlab.targets import detect, parse
+
+    target = parse(plain(settings["target"]))
+    try:
+        check_runs_here(target)
+    except SearchLabError as e:
+        yield ("target",), str(e)
+    workers, cores = int(options.get("workers", 1)), len(options.get("cores") or range(detect().cores))
+    if workers * target.threads > cores:
+        wanted = f"{workers} workers with {target.threads} threads each need {workers * target.threads} cores"
+        yield ("measure", "local", "workers"), f"{wanted}; there are {cores}"
+
+
+def _twice(tree: Map, found: list[Combination], named: list[Entry], problems: Problems) -> None:
+    seen: dict[str, str] = {}
+    names: set[str] = set()
+    place = tree.at("ablate") if tree.get("ablate") is not None else tree.at("sweep")
+    for combination, entry in zip(found, named, strict=True):
+        key = json.dumps(plain(combination.settings), sort_keys=True)
+        if key in seen:
+            problems.add(place, f"'{seen[key]}' and '{entry.name}' are the same search")
+        elif entry.name in names:
+            problems.add(place, f"two combinations are called '{entry.name}'")
+        seen.setdefault(key, entry.name)
+        names.add(entry.name)
+
+
+def _selectors(tree: Map, experiment: Experiment, named: list[Entry], problems: Problems) -> None:
+    given: list[tuple[Path, Any]] = [(("report", "baseline"), experiment.report.baseline)]
+    for number, claim in enumerate(experiment.expect):
+        for key in ("better", "than", "same", "as"):
+            given.append((("expect", number, key), getattr(claim, "as_" if key == "as" else key)))
+    for path, selector in given:
+        if selector is not None and not any(matches(selector, e.name, e.factors) for e in named):
+            problems.add(find(tree, path, tree.place), f"{path[-1]}: {_nobody(selector, named)}")
+
+
+def _nobody(selector: Any, named: list[Entry]) -> str:
+    if isinstance(selector, str):
+        return f"no entry is called '{selector}'{nearest(selector, [e.name for e in named][:20], 'entries')}"
+    factors = {k: sorted({e.factors.get(k, "") for e in named} - {""}) for k in selector}
+    for key, values in factors.items():
+        if not values:
+            known = sorted({k for e in named for k in e.factors})
+            return f"unknown factor '{key}'{nearest(key, known, 'factors')}"
+    known_values = "; ".join(f"{k}: {', '.join(v)}" for k, v in factors.items())
+    return f"no entry has {', '.join(f'{k}: {v}' for k, v in selector.items())}; there is {known_values}"
