@@ -12,7 +12,18 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from searchlab.cli import benching, doctoring, listing, making, noising, recording, running, showing, watching
+from searchlab.cli import (
+    benching,
+    describing,
+    doctoring,
+    listing,
+    making,
+    noising,
+    recording,
+    running,
+    showing,
+    watching,
+)
 from searchlab.cli.output import err, out
 from searchlab.errors import SearchLabError
 
@@ -26,11 +37,12 @@ class _Group(TyperGroup):
         except SearchLabError as e:
             if ctx.params.get("debug"):
                 raise
-            err.print(f"[bold red]error:[/] {escape_line(e)}", soft_wrap=True)
+            for problem in getattr(e, "problems", ()) or (e,):
+                err.print(f"[bold red]error:[/] {escape_line(problem)}", soft_wrap=True)
             raise typer.Exit(2) from None
 
 
-def escape_line(error: Exception) -> str:
+def escape_line(error: Exception | str) -> str:
     """The message as one line that rich prints as it is."""
     from rich.markup import escape
 
@@ -76,6 +88,7 @@ app.command("doctor")(doctoring.doctor_command)
 app.command("noise")(noising.noise_command)
 app.command("run")(running.run_command)
 app.command("status")(watching.status_command)
+app.command("schema")(describing.schema_command)
 app.add_typer(recording.app, name="records")
 app.command("new")(making.new_command)
 

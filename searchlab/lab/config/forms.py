@@ -6,20 +6,20 @@ from typing import Any
 
 Schema = dict[str, Any]
 
-_NAMED: Schema = {"type": "object", "minProperties": 1, "maxProperties": 1}
+NAMED: Schema = {"type": "object", "minProperties": 1, "maxProperties": 1}
 _OPTIONS: Schema = {"type": ["object", "null"]}
 _ONE_OR_MORE_TEXTS: Schema = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
 
 COMPONENT: Schema = {
     "description": 'a name, {name: {options}}, or "module:Class"',
-    "anyOf": [{"type": "string"}, {**_NAMED, "additionalProperties": _OPTIONS}, {"type": "null"}],
+    "anyOf": [{"type": "string"}, {**NAMED, "additionalProperties": _OPTIONS}, {"type": "null"}],
 }
 TARGET: Schema = {
     "description": "native, a CPU by name, or {native: {threads: 2}}",
     "anyOf": [
         {"type": "string"},
         {
-            **_NAMED,
+            **NAMED,
             "additionalProperties": {"type": ["object", "null"], "properties": {"threads": {"type": "integer"}}},
         },
     ],
@@ -28,7 +28,7 @@ WORKLOAD: Schema = {
     "description": "matmul:m=512,n=512, {matmul: {m: 512}}, {suite: ansor-ops}, {suite: resnet18}, {table: matmul-256}",
     "anyOf": [
         {"type": "string"},
-        {**_NAMED, "properties": {"suite": _ONE_OR_MORE_TEXTS, "table": _ONE_OR_MORE_TEXTS}},
+        {**NAMED, "properties": {"suite": _ONE_OR_MORE_TEXTS, "table": _ONE_OR_MORE_TEXTS}},
     ],
 }
 WORKLOADS: Schema = {"anyOf": [{"type": "array", "items": WORKLOAD, "minItems": 1}, WORKLOAD]}
@@ -66,5 +66,5 @@ def measure() -> Schema:
 
     schemas = (Local.model_json_schema(), Ray.model_json_schema(), Replay.model_json_schema())
     kinds = {k: {"anyOf": [s, {"type": "null"}]} for k, s in zip(KINDS, schemas, strict=True)}
-    one = {**_NAMED, "properties": kinds, "additionalProperties": False}
+    one = {**NAMED, "properties": kinds, "additionalProperties": False}
     return {"anyOf": [{"enum": list(KINDS)}, one]}
