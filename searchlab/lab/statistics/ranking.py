@@ -37,6 +37,12 @@ class Ranking:
         """Every entry's sets as letters; entries that share one cannot be told apart."""
         return {e: "".join(_letter(n) for n, c in enumerate(self.cliques) if e in c) for e in self.entries}
 
+    def place(self, entry: str) -> int:
+        """One more than the number of entries that are better by the tests; who is in a set with it is not better."""
+        better = [p.b for p in self.pairs if p.a == entry and p.verdict == "slower"]
+        better += [p.a for p in self.pairs if p.b == entry and p.verdict == "faster"]
+        return 1 + sum(not any({entry, other} <= set(c) for c in self.cliques) for other in better)
+
 
 def ranking(
     rows: Sequence[Score],

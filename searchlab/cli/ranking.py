@@ -1,0 +1,243 @@
+"""`searchlab leaderboard` and `searchlab compare`: what runs say about each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from searchlab.cli.output import duration, err, hint, json_line, out, print_table, table
+from searchlab.errors import ResultError
+
+if TYPE_CHECKING:
+    from searchlab.lab.leaderboard import Card, Sheet
+    from searchlab.lab.results import Run
+    from searchlab.lab.statistics import Settings
+
+
+_WORDS = 20  # columns that the longest words keep in narrow tables
+
+
+class Form(StrEnum):
+    """How a table is written."""
+
+    text = "text"
+    markdown = "markdown"
+    csv = "csv"
+    json = "json"
+    latex = "latex"
+    html = "html"
+
+
+class _Board(TyperGroup):
+    """`searchlab leaderboard DIR` means `searchlab leaderboard show DIR`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_Board,
+    no_args_is_help=True,
+    help="Rank the entries of runs, show what one of them is, and take a second look.\n\n"
+    "searchlab leaderboard DIR... is short for searchlab leaderboard show DIR...",
+)
+
+_Dirs = Annotated[list[Path], typer.Argument(metavar="DIR", help="Folders of runs.")]
+_Form = Annotated[Form, typer.Option("--format", "-f", help="How to write the tables.")]
+_Out = Annotated[Path | None, typer.Option("--out", "-o", help="The file to write to.")]
+_Json = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
+_To = Annotated[str, typer.Option("--to", help="What scores are relative to: best, a baseline or an entry.")]
+_Metric = Annotated[
+    str, typer.Option(help="final: the best found; trials, time, log-time: area under the best so far.")
+]
+_Alpha = Annotated[float, typer.Option(help="The level of the tests.")]
+_Tie = Annotated[float | None, typer.Option(help="Differences up to this count as ties, in percent.", min=0.0)]
+_Blocks = Annotated[str, typer.Option(help="Blocks of the tests: seed (of a task) or task.")]
+_Control = Annotated[str | None, typer.Option(help="Compare all others with this one only.")]
+_Seed = Annotated[int, typer.Option(help="Of the resampling.")]
+
+
+@app.command("show")
+def leaderboard_command(
+    dirs: _Dirs,
+    card: Annotated[str | None, typer.Option(metavar="ENTRY", help="Show all that is known of this entry.")] = None,
+    form: _Form = Form.text,
+    output: _Out = None,
+    to: _To = "best",
+    metric: _Metric = "final",
+    alpha: _Alpha = 0.05,
+    tie: _Tie = None,
+    blocks: _Blocks = "seed",
+    together: Annotated[bool, typer.Option(help="Rank runs of different machines together all the same.")] = False,
+    seed: _Seed = 0,
+    as_json: _Json = False,
+) -> None:
+    """Rank the entries of runs with intervals, and say which cannot be told apart.
+
+    Runs of different machines get a table each; replays of the same recorded tables are ranked together.
+    """
+    from searchlab.lab.leaderboard import board_sheets, boards, cards, recorded_tables
+
+    runs = _runs(dirs)
+    if card is not None:
+        _print_cards(cards(runs, card), as_json or form is Form.json)
+        return
+    settings = _settings(runs, to, metric, alpha, tie, blocks, None, seed)
+    tables, missing = recorded_tables(runs)
+    found = boards(runs, settings, tables, together=together)
+    sheets = [s for b in found for s in board_sheets(b)]
+    form = Form.json if as_json else form
+    _write(sheets, form, output)
+    if form is Form.text and output is None:
+        for name in missing:
+            err.print(f"table {name} is not here: no score against random search", style="dim", soft_wrap=True)
+        first = next((s.entry for b in found for s in b.standings), None)
+        if first is not None:
+            folders = " ".join(map(str, dirs))
+            hint(
+                f"searchlab leaderboard {folders} --card '{first}'   [dim]what it is and how to repeat it[/]",
+                f"searchlab compare {folders} --by strategy   [dim]factor by factor[/]",
+            )
+
+
+def compare_command(
+    dirs: _Dirs,
+    by: Annotated[str, typer.Option("--by", help="What to compare: entry, or a factor such as space.")] = "entry",
+    form: _Form = Form.text,
+    output: _Out = None,
+    to: _To = "best",
+    metric: _Metric = "final",
+    alpha: _Alpha = 0.05,
+    tie: _Tie = None,
+    blocks: _Blocks = "seed",
+    control: _Control = None,
+    together: Annotated[bool, typer.Option(help="Compare runs of different machines all the same.")] = False,
+    seed: _Seed = 0,
+    as_json: _Json = False,
+) -> None:
+    """Compare the levels of one factor with everything else equal: same task, same seed, same other factors."""
+    from searchlab.lab.leaderboard import comparison_sheets, pools
+    from searchlab.lab.statistics import View, compare, pooled
+
+    runs = _runs(dirs)
+    settings = _settings(runs, to, metric, alpha, tie, blocks, control, seed)
+    sheets: list[Sheet] = []
+    for pool in pools(runs, together):
+        sheets += comparison_sheets(compare(pooled(pool.runs), View(by), settings), pool.where)
+    form = Form.json if as_json else form
+    _write(sheets, form, output)
+    if form is Form.text and output is None:
+        hint(f"searchlab report {' '.join(map(str, dirs))}   [dim]curves and diagrams as one page[/]")
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _runs(dirs: Sequence[Path]) -> list[Run]:
+    from searchlab.lab.run import load
+
+    runs = [load(folder) for folder in dirs]
+    if not any(c.state in ("done", "failed") for r in runs for c in r.cells):
+        raise ResultError(f"no cell of {', '.join(map(str, dirs))} is finished; `searchlab run` goes on with a run")
+    return runs
+
+
+def _settings(
+    runs: Sequence[Run],
+    to: str,
+    metric: str,
+    alpha: float,
+    tie: float | None,
+    unit: str,
+    control: str | None,
+    seed: int,
+) -> Settings:
+    from searchlab.lab.statistics import Settings, tie_band
+
+    band = tie_band(runs) if tie is None else tie / 100
+    return Settings(metric, to, band, alpha, unit, control, seed)  # type: ignore[arg-type]  # it checks the metric
+
+
+# --- printing ---------------------------------------------------------------------------------------------------------
+
+
+def _write(sheets: Sequence[Sheet], form: Form, output: Path | None) -> None:
+    from searchlab.lab.leaderboard import FORMS
+
+    if form is Form.text and output is None:
+        for sheet in sheets:
+            _print(sheet)
+        return
+    text = FORMS["markdown" if form is Form.text else form.value](sheets)
+    if output is None:
+        out.out(text, highlight=False, end="")
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as e:
+        raise ResultError(f"{output}: cannot write: {e.strerror or e}") from e
+    out.print(f"written to {output}", markup=False, soft_wrap=True)
+
+
+def _print(sheet: Sheet) -> None:
+    from rich.markup import escape
+
+    made = table(*sheet.header, right=[h for h in sheet.header if h not in sheet.left], title=escape(sheet.title))
+    for number, (name, column) in enumerate(zip(sheet.header, made.columns, strict=True)):
+        if name in sheet.left:  # columns of numbers do not shrink, so words would have to
+            column.min_width = min(_WORDS, max(len(row[number]) for row in (sheet.header, *sheet.body)))
+    for row in sheet.body:
+        made.add_row(*map(escape, row))
+    if sheet.answer:
+        out.print(f"[bold]{escape(sheet.answer)}[/]\n", soft_wrap=True)
+    print_table(made)
+    for note in sheet.notes:
+        out.print(f"[yellow]note:[/] {escape(note)}", soft_wrap=True)
+    for line in sheet.method:
+        out.print(f"[dim]{escape(line)}[/]", soft_wrap=True)
+    out.print()
+
+
+def _print_cards(found: Sequence[Card], as_json: bool) -> None:
+    from searchlab.lab.leaderboard.sheet import plain
+
+    for card in found:
+        if as_json:
+            json_line(**plain(card))
+        else:
+            _print_card(card)
+
+
+def _print_card(card: Card) -> None:
+    from rich.markup import escape
+
+    where = f" in {card.folder}" if card.folder else ""
+    facts = {
+        "run": f"{card.run}{where}, started {card.started or 'at an unknown time'}",
+        "made of": ", ".join(f"{k}: {v}" for k, v in card.factors.items()) or "-",
+        "seeds": ", ".join(map(str, card.seeds)),
+        "machine": "recorded tables" if card.recorded else card.machine,
+        "versions": ", ".join(f"{k} {v}" for k, v in card.versions.items()) or "unknown",
+        "repeat it": card.command or "unknown",
+    }
+    out.print(f"\n[bold green]{escape(card.entry)}[/]")
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        out.print(f"  [dim]{name:{width}}[/]  {escape(value)}", soft_wrap=True)
+    out.print()
+    made = table("task", "cells", "failed", "median", "best", "candidate", right=("cells", "failed", "median", "best"))
+    for t in card.tasks:
+        made.add_row(escape(t.task), str(t.cells), str(t.failed), _time(t.median_s), _time(t.best_s), escape(t.best))
+    print_table(made)
+
+
+def _time(seconds: float | None) -> str:
+    return "-" if seconds is None or not math.isfinite(seconds) else duration(seconds)
