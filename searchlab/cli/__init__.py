@@ -19,6 +19,7 @@ from searchlab.cli import (
     listing,
     making,
     noising,
+    ranking,
     recording,
     running,
     showing,
@@ -90,6 +91,8 @@ app.command("run")(running.run_command)
 app.command("status")(watching.status_command)
 app.command("schema")(describing.schema_command)
 app.add_typer(recording.app, name="records")
+app.add_typer(ranking.app, name="leaderboard")
+app.command("compare")(ranking.compare_command)
 app.command("new")(making.new_command)
 
 

@@ -112,8 +112,8 @@ def _board(pool: Pool, settings: Settings, tables: Mapping[str, Floats], budget:
     tasks = tuple(dict.fromkeys(c.task for c in known))
     covered = {e: {c.task for c in known if c.entry == e} for e in dict.fromkeys(c.entry for c in known)}
     full = [c for c in known if len(covered[c.entry]) == len(tasks)]
-    comparison = compare(full, settings=settings)
-    rest = compare([c for c in known if len(covered[c.entry]) < len(tasks)], settings=settings)
+    comparison = compare(full, settings=settings, among=known)
+    rest = compare([c for c in known if len(covered[c.entry]) < len(tasks)], settings=settings, among=known)
     limit = min([budget, *(len(c.seconds) for c in known if c.task in tables and len(c.seconds))])
     random = _versus_random(known, tables, limit, settings.seed)
     facts = _Facts(known, random, comparison.ranking, pool.recorded)

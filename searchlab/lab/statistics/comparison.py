@@ -11,11 +11,11 @@ import numpy as np
 from searchlab.errors import ResultError
 from searchlab.lab.results import CellResult
 from searchlab.lab.statistics.aggregate import METHOD, Summary, summaries
-from searchlab.lab.statistics.curves import areas
+from searchlab.lab.statistics.curves import areas, trial_bests
 from searchlab.lab.statistics.notes import TIE_BAND, notes
 from searchlab.lab.statistics.pairs import UNKNOWN
 from searchlab.lab.statistics.ranking import Ranking, ranking
-from searchlab.lab.statistics.scores import BEST, Score, View, counted, scores
+from searchlab.lab.statistics.scores import BEST, Score, View, best_known, counted, scores
 from searchlab.registry import nearest
 
 Metric = Literal["final", "trials", "time", "log-time"]
@@ -101,10 +101,18 @@ class Comparison:
         )
 
 
-def compare(cells: Sequence[CellResult], view: View | None = None, settings: Settings | None = None) -> Comparison:
-    """Compares the entries of cells, or the levels of a factor with everything else equal."""
+def compare(
+    cells: Sequence[CellResult],
+    view: View | None = None,
+    settings: Settings | None = None,
+    among: Sequence[CellResult] = (),
+) -> Comparison:
+    """Compares the entries of cells, or the levels of a factor with everything else equal.
+
+    `among` are all cells that decide what is the best known, if more than those compared.
+    """
     view, settings = view or View(), settings or Settings()
-    rows = rows_of(cells, view, settings)
+    rows = rows_of(cells, view, settings, among or cells)
     if settings.control is not None and settings.control not in {r.entry for r in rows}:
         known = nearest(settings.control, dict.fromkeys(r.entry for r in rows), "compared")
         raise ResultError(f"there is no '{settings.control}' to compare with{known}")
@@ -116,12 +124,14 @@ def compare(cells: Sequence[CellResult], view: View | None = None, settings: Set
     return Comparison(view.by, settings, summaries(rows, first), found, notes(cells, view))
 
 
-def rows_of(cells: Sequence[CellResult], view: View, settings: Settings) -> tuple[Score, ...]:
+def rows_of(
+    cells: Sequence[CellResult], view: View, settings: Settings, among: Sequence[CellResult]
+) -> tuple[Score, ...]:
     """The scores to compare; for areas, `seconds` is 1 / area, so that smaller is better as for times."""
     known = counted(cells)
     if settings.metric == "final":
-        return scores(known, view, settings.to)
-    found = areas(known, settings.metric, view)
+        return scores(known, view, settings.to, best_known(counted(among)))
+    found = areas(known, settings.metric, view, bests=trial_bests(counted(among)))
     return tuple(replace(r, seconds=1 / r.score if r.score > 0 else np.inf) for r in found)
 
 

@@ -49,7 +49,11 @@ def area(starts: Floats, values: Floats, first: float, last: float) -> float:
 
 
 def areas(
-    cells: Sequence[CellResult], axis: Axis = "trials", view: View | None = None, horizon: float | None = None
+    cells: Sequence[CellResult],
+    axis: Axis = "trials",
+    view: View | None = None,
+    horizon: float | None = None,
+    bests: Mapping[str, float] | None = None,
 ) -> tuple[Score, ...]:
     """One row per cell that counts, whose score is the mean over the search of best known / best so far.
 
@@ -59,7 +63,7 @@ def areas(
     view = view or View()
     known = counted(cells)
     view.check(known)
-    bests = trial_bests(known)
+    bests = bests or trial_bests(known)
     limits = {task: _limits([c for c in known if c.task == task], axis, horizon) for task in bests}
     rows = []
     for c in known:

@@ -78,16 +78,19 @@ def best_known(cells: Iterable[CellResult]) -> dict[str, float]:
     return found
 
 
-def scores(cells: Sequence[CellResult], view: View | None = None, to: str = BEST) -> tuple[Score, ...]:
+def scores(
+    cells: Sequence[CellResult], view: View | None = None, to: str = BEST, bests: Mapping[str, float] | None = None
+) -> tuple[Score, ...]:
     """One row per cell that counts.
 
     The score is reference / time: with `to` "best" the reference is the best known time of the task and scores lie
-    between 0 and 1; otherwise it is a baseline or an entry, and the score is the speed-up over it.
+    between 0 and 1; otherwise it is a baseline or an entry, and the score is the speed-up over it.  `bests` has best
+    known times where more is known than these cells.
     """
     view = view or View()
     known = counted(cells)
     view.check(known)
-    reference = best_known(known) if to == BEST else _reference(known, to)
+    reference = (bests or best_known(known)) if to == BEST else _reference(known, to)
     return tuple(
         Score(view.entry(c), c.task, view.context(c), c.seed, s := seconds_of(c), ratio(_own(c, to, reference), s))
         for c in known
