@@ -8,7 +8,7 @@ from typing import Any
 
 from searchlab.errors import SearchLabError
 from searchlab.lab.config import components
-from searchlab.lab.config.combinations import Combination, combinations
+from searchlab.lab.config.combinations import Combination, ablation, combinations, sweep_axes
 from searchlab.lab.config.models import Experiment
 from searchlab.lab.config.naming import Entry, entries
 from searchlab.lab.config.selectors import matches
@@ -21,14 +21,21 @@ from searchlab.search import SPACES
 MOST_CELLS = 1_000_000
 
 
-def check(tree: Map, experiment: Experiment, problems: Problems) -> None:
-    """Notes everything that is wrong with an experiment whose forms are right."""
-    _mixed(tree, problems)
+def check_settings(tree: Map, problems: Problems) -> list[Combination]:
+    """Notes what is wrong with the combinations of an experiment, each by itself; gives them back."""
+    recorded = _tables(tree)
+    if any(recorded) and not all(recorded):
+        odd = tree["workloads"].at(recorded.index(not recorded[0]))
+        problems.add(odd, "workloads and recorded tables are not searched in one experiment; write two files")
+    _names(tree, problems)
     found = combinations(tree, problems)
     for combination in found:
-        _settings(combination.settings, experiment.recorded, problems)
-    if problems.found:
-        return
+        _settings(combination.settings, any(recorded), problems)
+    return found
+
+
+def check_whole(tree: Map, experiment: Experiment, found: list[Combination], problems: Problems) -> None:
+    """Notes what is wrong with an experiment whose combinations are right, each by itself."""
     named = entries(found)
     _twice(tree, found, named, problems)
     _selectors(tree, experiment, named, problems)
@@ -37,11 +44,18 @@ def check(tree: Map, experiment: Experiment, problems: Problems) -> None:
         problems.add(tree.place, f"{count} cells are too many; at most {MOST_CELLS}")
 
 
-def _mixed(tree: Map, problems: Problems) -> None:
-    kinds = [isinstance(w, dict) and "table" in w for w in tree["workloads"]]
-    if any(kinds) and not all(kinds):
-        odd = tree["workloads"].at(kinds.index(not kinds[0]))
-        problems.add(odd, "workloads and recorded tables are not searched in one experiment; write two files")
+def _tables(tree: Map) -> list[bool]:
+    return [isinstance(w, dict) and "table" in w for w in tree.get("workloads", ())]
+
+
+def _names(tree: Map, problems: Problems) -> None:
+    """Names that were given by hand are given once."""
+    variants = [v[-1] for v in ablation(tree.get("ablate"), tree.place) if v]
+    for choices in [*sweep_axes(tree.get("sweep"), tree.place), variants]:
+        names = [c.name for c in choices]
+        for number, choice in enumerate(choices):
+            if choice.name and choice.name in names[:number]:
+                problems.add(choice.changes.place, f"two combinations are called '{choice.name}'")
 
 
 def _settings(settings: Map, recorded: bool, problems: Problems) -> None:
@@ -100,16 +114,12 @@ def _cores(settings: Map, options: Any) -> Iterator[tuple[Path, str]]:
 
 def _twice(tree: Map, found: list[Combination], named: list[Entry], problems: Problems) -> None:
     seen: dict[str, str] = {}
-    names: set[str] = set()
     place = tree.at("ablate") if tree.get("ablate") is not None else tree.at("sweep")
     for combination, entry in zip(found, named, strict=True):
         key = json.dumps(plain(combination.settings), sort_keys=True)
         if key in seen:
             problems.add(place, f"'{seen[key]}' and '{entry.name}' are the same search")
-        elif entry.name in names:
-            problems.add(place, f"two combinations are called '{entry.name}'")
         seen.setdefault(key, entry.name)
-        names.add(entry.name)
 
 
 def _selectors(tree: Map, experiment: Experiment, named: list[Entry], problems: Problems) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import PydanticSchemaGenerationError, PydanticUndefinedAnnotation, TypeAdapter, ValidationError
 
 from searchlab.errors import ComponentError, SearchLabError, TargetError
-from searchlab.lab.config.measuring import KINDS, Measure
+from searchlab.lab.config.measuring import Measure
 from searchlab.lab.config.models import Budget
 from searchlab.lab.config.settings import COMPONENTS, Malformed, say, split
 from searchlab.lab.config.translating import faults as translated
@@ -55,9 +55,6 @@ def _budget(value: Any) -> Iterator[Fault]:
 
 def _measure(value: Any) -> Iterator[Fault]:
     kind, _ = split("measure", value)
-    if kind not in KINDS:
-        yield (), f"unknown way to measure '{kind}'{nearest(kind, KINDS, 'accepted')}"
-        return
     try:
         Measure.model_validate_json(json.dumps(value))
     except ValidationError as e:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from searchlab.lab.config import effort, overrides
-from searchlab.lab.config.checking import check
+from searchlab.lab.config.checking import check_settings, check_whole
 from searchlab.lab.config.including import read_file
 from searchlab.lab.config.models import Experiment, Source
 from searchlab.lab.config.normalising import normalise
@@ -47,18 +47,15 @@ def _experiment(tree: Map, texts: Sequence[str]) -> Experiment:
     normalise(tree, problems)
     overrides.apply_parts(tree, given, problems)
     effort.fill(tree)
-    made = _validated(tree, problems)
-    if made is not None and not problems.found:
-        check(tree, made, problems)
-    problems.raise_any()
-    assert made is not None
-    return made
-
-
-def _validated(tree: Map, problems: Problems) -> Experiment | None:
+    wrong: set[str | int] = set()
     try:
-        return Experiment.model_validate_json(json.dumps(plain(tree)))
+        made = Experiment.model_validate_json(json.dumps(plain(tree)))
     except ValidationError as e:
         for path, message in faults(e, Source):
             problems.add(find(tree, path, tree.place), message)
-    return None
+            wrong.add(path[0])
+    found = check_settings(tree, problems) if wrong.isdisjoint(("sweep", "ablate")) else []
+    if not problems.found:
+        check_whole(tree, made, found, problems)
+    problems.raise_any()
+    return made

@@ -25,7 +25,7 @@ def _selector(value: Any) -> Any:
         return value
     if isinstance(value, Mapping) and value and all(isinstance(v, str) for v in value.values()):
         return dict(value)
-    raise PydanticCustomError("selector", "an entry is named by text (with * for several) or by {{factor: value}}")
+    raise PydanticCustomError("selector", "an entry is named by text (with * for several) or by {factor: value}")
 
 
 Selector = Annotated[Any, AfterValidator(_selector), WithJsonSchema(forms.SELECTOR)]
@@ -107,7 +107,7 @@ class Claim(Model):
     def _pairs(self) -> Claim:
         given = {n for n in ("better", "than", "same", "as") if getattr(self, "as_" if n == "as" else n) is not None}
         if given not in ({"better", "than"}, {"same", "as"}):
-            raise PydanticCustomError("claim", "a statement is {{better: A, than: B}} or {{same: A, as: B}}")
+            raise PydanticCustomError("claim", "a statement is {better: A, than: B} or {same: A, as: B}")
         return self
 
 

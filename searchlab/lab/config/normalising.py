@@ -66,7 +66,7 @@ def _seeds(given: Any, place: Place, problems: Problems) -> Seq:
             if any(seed == other for other, _ in found):
                 problems.add(where, f"seed {seed} is listed twice")
             found.append((seed, where))
-    return Seq(items.place, found)
+    return Seq(items.place, found or [(0, place)])  # so that what else is wrong is found, too
 
 
 def _seed(item: Any, place: Place, problems: Problems) -> range:

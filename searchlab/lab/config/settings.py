@@ -11,6 +11,7 @@ from typing import Any
 
 from searchlab.lab.config.measuring import KINDS
 from searchlab.lab.config.tree import Map, Place, placed
+from searchlab.registry import nearest
 
 COMPONENTS = ("space", "model", "strategy")
 NAMED = ("target", *COMPONENTS, "measure")  # a name with options
@@ -33,6 +34,8 @@ def normal(key: str, value: Any, place: Place) -> Any:
         value = _target(value, place)
     name, options = split(key, value)
     if key == "measure":
+        if name not in KINDS:
+            raise Malformed(f"unknown way to measure '{name}'{nearest(name, KINDS, 'accepted')}")
         return Map(place, [(name, placed(options, place), place)])
     return Map(place, [(name, placed(options, place), place)]) if options else name
 

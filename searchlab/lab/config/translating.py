@@ -25,19 +25,20 @@ def faults(error: ValidationError, model: type[BaseModel], start: Path = ()) -> 
     """Path and message of everything that is wrong; `start` is where the model's data lies."""
     for e in error.errors(include_url=False):
         path = (*start, *e["loc"])
-        yield path, _message(e, model, tuple(e["loc"]), _dotted(path))
+        yield path, _message(e, model, tuple(e["loc"]), start)
 
 
 def _dotted(path: Path) -> str:
     return "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path).lstrip(".")
 
 
-def _message(error: Any, model: type[BaseModel], loc: Path, name: str) -> str:
+def _message(error: Any, model: type[BaseModel], loc: Path, start: Path) -> str:
     kind, given, context = error["type"], error["input"], error.get("ctx", {})
+    name, inside = _dotted((*start, *loc)), _dotted((*start, *loc[:-1]))
     if kind == "extra_forbidden":
         known = nearest(str(loc[-1]), _keys(_model_at(model, loc[:-1])), "accepted")
-        inside = f" in '{_dotted(loc[:-1])}'" if len(loc) > 1 else ""
-        return f"unknown key '{loc[-1]}'{inside}{known}"
+        where = f" in '{inside}'" if inside else ""
+        return f"unknown key '{loc[-1]}'{where}{known}"
     if kind == "missing":
         return f"'{name}' is missing: {_about(model, loc)}"
     if kind == "literal_error":
@@ -52,8 +53,8 @@ def _message(error: Any, model: type[BaseModel], loc: Path, name: str) -> str:
         return f"{name} is {say(given)}; accepted: letters, digits, and . _ + - after the first"
     if kind == "string_too_long":
         return f"{name} is too long; at most {context['max_length']} characters"
-    for start, words in _KINDS.items():
-        if kind.startswith(f"{start}_"):
+    for prefix, words in _KINDS.items():
+        if kind.startswith(f"{prefix}_"):
             return f"{name} is {words}, not {say(given)}"
     return f"{name}: {error['msg']}"
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from searchlab.errors import ConfigError
+
 Path = tuple[str | int, ...]
 
 
@@ -55,7 +57,7 @@ class Seq(list[Any]):
 
 
 class Problems:
-    """What is wrong, each thing with its place; all of it is raised together."""
+    """What is wrong, each thing with its place; all of it is raised together, file by file and line by line."""
 
     def __init__(self) -> None:
         self.found: list[tuple[Place, str]] = []
@@ -68,9 +70,9 @@ class Problems:
     def raise_any(self) -> None:
         """Raises all that was noted, if anything was."""
         if self.found:
-            from searchlab.errors import ConfigError
-
-            raise ConfigError(*(f"{place}: {message}" for place, message in self.found))
+            files = list(dict.fromkeys(place.file for place, _ in self.found))
+            ordered = sorted(self.found, key=lambda f: (files.index(f[0].file), f[0].line))
+            raise ConfigError(*(f"{place}: {message}" for place, message in ordered))
 
 
 def placed(data: Any, place: Place) -> Any:
