@@ -23,6 +23,7 @@ from searchlab.cli import (
     recording,
     running,
     showing,
+    taking,
     watching,
 )
 from searchlab.cli.output import err, out
@@ -93,6 +94,8 @@ app.command("schema")(describing.schema_command)
 app.add_typer(recording.app, name="records")
 app.add_typer(ranking.app, name="leaderboard")
 app.command("compare")(ranking.compare_command)
+app.command("best")(taking.best_command)
+app.command("replay")(taking.replay_command)
 app.command("new")(making.new_command)
 
 

@@ -26,9 +26,9 @@ def load(path: str | os.PathLike[str], task: str | None = None) -> Any:
         return exported(folder)
     if (folder / "manifest.json").is_file():
         from searchlab.codegen.kernel import compile
-        from searchlab.lab.export.found import best_of
+        from searchlab.lab.export.finding import best_program
 
-        found = best_of(folder, task)
+        found = best_program(folder, task)
         return compile(found.program, found.target)
     what = "holds neither kernel.json nor manifest.json" if folder.is_dir() else "does not exist"
     raise ExportError(f"{folder} {what}; expected a folder of `searchlab best --export` or of `searchlab run`")

@@ -7,8 +7,10 @@ does meets both; the time that was recorded is then compared with both.
 from __future__ import annotations
 
 import ctypes
+import os
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from searchlab.lab.export.loader import Kernel
 from searchlab.lab.export.loading import exported
 from searchlab.measure import Protocol
 from searchlab.measure.confirm import ratio_interval
+from searchlab.measure.lock import CoreLock
 from searchlab.measure.pulse import pulse
 from searchlab.measure.runs import MeasuredKernel
 from searchlab.measure.timing import Sampler
@@ -67,19 +70,39 @@ def verify(
     """Runs the kernel of an export folder beside the program it was made of."""
     kernel = exported(folder)
     inputs = workload.inputs(seed=0)
-    wrong = workload.check(kernel(*inputs.values()), inputs)
-    values, outputs = kernel.arrays(*inputs.values())
-    ours = _exported_runs(kernel, values, outputs)
-    theirs = _built_runs(program, target, inputs, dict(zip(program.outputs, outputs, strict=True)))
-    plan = protocol or Protocol(repeats=3)
-    pairs = []
-    for number in range(rounds):
-        order = [("new", ours), ("old", theirs)][:: 1 if number % 2 == 0 else -1]
-        found = {name: _seconds(runs, plan, target.threads) for name, runs in order}
-        pairs.append((found["new"], found["old"]))
+    with _alone(target.threads):
+        wrong = workload.check(kernel(*inputs.values()), inputs)
+        values, outputs = kernel.arrays(*inputs.values())
+        ours = _exported_runs(kernel, values, outputs)
+        theirs = _built_runs(program, target, inputs, dict(zip(program.outputs, outputs, strict=True)))
+        pairs = _in_turns(ours, theirs, rounds, protocol or Protocol(repeats=3), target.threads)
     ratio, low, high = ratio_interval(pairs, _LEVEL, seed=0)
     medians = [statistics.median(side) for side in zip(*pairs, strict=True)]
     return Verified(wrong, recorded_s, medians[0], medians[1], ratio, low, high)
+
+
+@contextmanager
+def _alone(threads: int) -> Iterator[None]:
+    """Cores on which no other searchlab process measures meanwhile."""
+    allowed = os.sched_getaffinity(0)
+    with CoreLock(sorted(allowed), min(threads, len(allowed))) as lock:
+        os.sched_setaffinity(0, lock.held)
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, allowed)
+
+
+def _in_turns(ours: Runs, theirs: Runs, rounds: int, protocol: Protocol, threads: int) -> list[tuple[float, float]]:
+    """Seconds of both in every round; the one that goes first changes."""
+    pairs = []
+    for number in range(rounds):
+        if number % 2 == 0:
+            new, old = (_seconds(runs, protocol, threads) for runs in (ours, theirs))
+        else:
+            old, new = (_seconds(runs, protocol, threads) for runs in (theirs, ours))
+        pairs.append((new, old))
+    return pairs
 
 
 def _seconds(runs: Runs, protocol: Protocol, threads: int) -> float:

@@ -29,7 +29,7 @@ class Example(CostModel):
             return
         x = self._rows(trials.space, trials.points[worked])
         y = np.log(trials.seconds[worked])
-        self.weights = np.linalg.solve(x.T @ x + self.ridge * np.eye(x.shape[1]), x.T @ y)
+        self.weights = np.asarray(np.linalg.solve(x.T @ x + self.ridge * np.eye(x.shape[1]), x.T @ y), np.float64)
 
     @property
     def ready(self) -> bool:
