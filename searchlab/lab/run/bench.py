@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -44,12 +44,14 @@ class Bench(ABC):
 
 
 @contextmanager
-def bench(cell: Cell, cores: Sequence[int] | None = None) -> Iterator[Bench]:
-    """The bench of a cell; its measurer ends with it."""
+def bench(
+    cell: Cell, cores: Sequence[int] | None = None, note: Callable[[str], None] = lambda text: None
+) -> Iterator[Bench]:
+    """The bench of a cell; its measurer ends with it.  `note` is told what keeps it waiting."""
     if cell.table is not None:
         yield RecordedBench(cell, load_table(cell.table))
         return
-    with _measurer(cell, cores) as measurer:
+    with _measurer(cell, cores, note) as measurer:
         yield TaskBench(cell, measurer)
 
 
@@ -124,7 +126,7 @@ class TaskBench(Bench):
         return float(found.seconds), dict(found.baselines)
 
 
-def _measurer(cell: Cell, cores: Sequence[int] | None) -> Measurer[Any]:
+def _measurer(cell: Cell, cores: Sequence[int] | None, note: Callable[[str], None]) -> Measurer[Any]:
     options = dict(cell.measure.settings.options)
     if cell.measure.kind == "ray":
         from searchlab.measure.cluster import RayMeasurer
@@ -132,4 +134,4 @@ def _measurer(cell: Cell, cores: Sequence[int] | None) -> Measurer[Any]:
         return RayMeasurer(**options)
     if options.get("cores") is None:
         options["cores"] = cores
-    return LocalMeasurer(**options)
+    return LocalMeasurer(**options, on_wait=note)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from searchlab.lab.results import CellResult
-from searchlab.lab.run.events import Ended, Event, Progress, Started
+from searchlab.lab.run.events import Ended, Event, Noted, Progress, Started
 from searchlab.lab.run.folder import Entry
 
 
@@ -57,7 +57,7 @@ class Board:
     def update(self, event: Event) -> Row:
         """Takes an event in; returns the row that changed."""
         row = self.rows[event.cell]
-        if isinstance(event, Started):
+        if isinstance(event, Started | Noted):
             row.state = "running"
             return row
         row.trials, row.measured, row.best_s = event.trials, event.measured, event.best_s

@@ -21,7 +21,7 @@ from searchlab.lab.results import CellResult
 from searchlab.lab.run import cellfile
 from searchlab.lab.run.bench import Bench, bench
 from searchlab.lab.run.elapsed import Elapsed
-from searchlab.lab.run.events import Ended, Event, Progress, Started
+from searchlab.lab.run.events import Ended, Event, Noted, Progress, Started
 from searchlab.lab.run.folder import Folder
 from searchlab.lab.run.stopping import Stopped, Watched
 from searchlab.lab.study import Candidate, Study
@@ -51,9 +51,14 @@ def run_cell(
     nothing = cellfile.waiting(cell.id, cell.entry, cell.task, cell.seed, cell.factors)
     search: _Search | None = None
     trace = ""
+
+    def note(text: str) -> None:
+        tell(Noted(cell.id, text))
+
     try:
         with ExitStack() as open_:
-            search = _Search(cell, folder, open_.enter_context(bench(cell, cores)), stop, tell, open_)
+            ready = open_.enter_context(bench(cell, cores, note))
+            search = _Search(cell, folder, ready, stop, tell, open_)
             found = search.run()
     except Exception as e:
         if (full := _no_disk(e)) is not None:

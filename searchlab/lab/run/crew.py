@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Self
 
+from searchlab.errors import MeasureError
 from searchlab.lab.run import cellfile
 from searchlab.lab.run.events import STOP, Ended, Event, Order
 from searchlab.lab.run.folder import Folder
@@ -29,6 +30,7 @@ class _Member:
     connection: Connection
     cores: Sequence[int] | None
     order: Order | None = None
+    began: bool = False  # whether it has ever said anything
 
 
 class Crew:
@@ -85,6 +87,7 @@ class Crew:
             except (EOFError, OSError):
                 yield from self._lost(member)
                 continue
+            member.began = True
             if isinstance(event, Ended):
                 member.order = None
             yield event
@@ -94,6 +97,8 @@ class Crew:
         self._cores.append(member.cores)
         code = member.process.wait()
         member.connection.close()
+        if not member.began:
+            raise MeasureError(f"processes that run cells do not start; the end of {self._folder.log} says why")
         if member.order is not None:
             how = f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
             error = f"its process ended {how}; {self._folder.log} may say why"

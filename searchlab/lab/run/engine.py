@@ -17,7 +17,7 @@ from searchlab.lab.cells import cells as cells_of
 from searchlab.lab.run import cores
 from searchlab.lab.run.board import Board
 from searchlab.lab.run.crew import Crew, Here
-from searchlab.lab.run.events import Ended, Event, Order
+from searchlab.lab.run.events import Ended, Event, Noted, Order
 from searchlab.lab.run.folder import LOG_FORMAT, Folder
 from searchlab.lab.run.interrupt import Interrupt
 from searchlab.lab.run.lock import FolderLock
@@ -129,6 +129,8 @@ class _Engine:
     def _take(self, event: Event, cells: Sequence[Cell]) -> Cell | None:
         """Takes an event in; the cell that is to be tried again, if there is one."""
         row = self._board.update(event)
+        if isinstance(event, Noted):
+            _log.info("cell %s: %s", event.cell, event.text)
         if not isinstance(event, Ended):
             self._observer.changed(row, event, self._board)
             return None

@@ -41,6 +41,14 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Noted:
+    """Something that the user should know, such as who keeps the cores busy."""
+
+    cell: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """A cell has ended: its result is in its file; `error` and `trace` say why it failed, `fatal` that all would."""
 
@@ -57,4 +65,4 @@ class Ended:
     fatal: bool = False
 
 
-Event = Started | Progress | Ended
+Event = Started | Progress | Noted | Ended

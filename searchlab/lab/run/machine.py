@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from functools import cache
 from importlib import metadata
 from itertools import takewhile
 from pathlib import Path
@@ -15,6 +16,7 @@ _PACKAGES = (
 )  # fmt: skip
 
 
+@cache
 def machine() -> dict[str, Any]:
     """The processor with its caches and vectors, and what the doctor says about it."""
     from searchlab.doctor import examine
