@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +16,7 @@ from searchlab.errors import ResultError
 
 if TYPE_CHECKING:
     from searchlab.lab.leaderboard import Card, Sheet
+    from searchlab.lab.leaderboard.validation import Check
     from searchlab.lab.results import Run
     from searchlab.lab.statistics import Settings
 
@@ -88,6 +89,10 @@ def leaderboard_command(
 
     runs = _runs(dirs)
     if card is not None:
+        if output is not None or form not in (Form.text, Form.json):
+            raise ResultError(
+                "a card is printed as text or as JSON: use --card without --out and with no other --format"
+            )
         _print_cards(cards(runs, card), as_json or form is Form.json)
         return
     settings = _settings(runs, to, metric, alpha, tie, blocks, None, seed)
@@ -105,7 +110,39 @@ def leaderboard_command(
             hint(
                 f"searchlab leaderboard {folders} --card '{first}'   [dim]what it is and how to repeat it[/]",
                 f"searchlab compare {folders} --by strategy   [dim]factor by factor[/]",
+                f"searchlab leaderboard validate {dirs[0]}   [dim]a second look at what was found[/]",
             )
+
+
+@app.command("validate")
+def validate_command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")],
+    sample: Annotated[int, typer.Option(min=1, help="How many cells to check.")] = 5,
+    entry: Annotated[str | None, typer.Option(help="Only cells of this entry.")] = None,
+    tie: _Tie = None,
+    rounds: Annotated[int, typer.Option(min=1, help="How often each candidate is measured.")] = 5,
+    seed: Annotated[int, typer.Option(help="Of the sample.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+) -> None:
+    """Measure a sample of a run's best candidates again, and say whether their times hold.
+
+    Candidates of recorded tables are looked up again. Exit code 1 if a time does not hold.
+    """
+    import numpy as np
+
+    from searchlab.lab.leaderboard.sheet import flat
+    from searchlab.lab.leaderboard.validation import validate
+    from searchlab.lab.run import load
+    from searchlab.lab.statistics import tie_band
+
+    band = tie_band([load(folder)]) if tie is None else tie / 100
+    checks = validate(folder, np.random.default_rng(seed), sample=sample, entry=entry, band=band, rounds=rounds)
+    if as_json:
+        for check in checks:
+            json_line(**flat(check))
+    else:
+        _print_checks(checks, band)
+    raise typer.Exit(0 if all(c.good for c in checks) else 1)
 
 
 def compare_command(
@@ -206,6 +243,26 @@ def _print(sheet: Sheet) -> None:
     out.print()
 
 
+def _print_checks(checks: Sequence[Check], band: float) -> None:
+    from rich.markup import escape
+
+    right = ("seed", "claimed", "now", "ratio")
+    made = table("entry", "task", "seed", "claimed", "now", "ratio", "", right=right)
+    for c in checks:
+        ratio = "-" if c.ratio is None else f"{c.ratio:.3f} [{c.low:.3f}, {c.high:.3f}]"
+        style = "green" if c.good else "yellow" if c.seconds is None else "red"
+        verdict = f"[{style}]{c.verdict}[/]{escape(f': {c.why}') if c.why else ''}"
+        names = (escape(c.entry), escape(c.task), str(c.seed))
+        made.add_row(*names, duration(c.claimed_s), _time(c.seconds), escape(ratio), verdict)
+    print_table(made)
+    good = sum(c.good for c in checks)
+    out.print(
+        f"[bold]{good} of {len(checks)} hold[/] [dim]within {100 * band:g} %; ratio: new time over the claimed one,"
+        " with its range over the rounds[/]",
+        soft_wrap=True,
+    )
+
+
 def _print_cards(found: Sequence[Card], as_json: bool) -> None:
     from searchlab.lab.leaderboard.sheet import plain
 
@@ -222,6 +279,7 @@ def _print_card(card: Card) -> None:
     where = f" in {card.folder}" if card.folder else ""
     facts = {
         "run": f"{card.run}{where}, started {card.started or 'at an unknown time'}",
+        "settings": _short(card.config) or "unknown",
         "made of": ", ".join(f"{k}: {v}" for k, v in card.factors.items()) or "-",
         "seeds": ", ".join(map(str, card.seeds)),
         "machine": "recorded tables" if card.recorded else card.machine,
@@ -237,6 +295,14 @@ def _print_card(card: Card) -> None:
     for t in card.tasks:
         made.add_row(escape(t.task), str(t.cells), str(t.failed), _time(t.median_s), _time(t.best_s), escape(t.best))
     print_table(made)
+
+
+def _short(config: Mapping[str, Any]) -> str:
+    """What was the same for all entries of a run, on one line."""
+    import json
+
+    shown = {k: config[k] for k in ("target", "budget", "measure") if config.get(k)}
+    return ", ".join(f"{k}: {v if isinstance(v, str) else json.dumps(v)}" for k, v in shown.items())
 
 
 def _time(seconds: float | None) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from searchlab.lab.leaderboard.board import NEAR, Board, Standing
 from searchlab.lab.leaderboard.sheet import Sheet, flat
-from searchlab.lab.statistics import BEST, UNKNOWN, Comparison, Estimate, Pair, Settings, Summary, shown_p
+from searchlab.lab.statistics import BEST, Comparison, Estimate, Pair, Settings, Summary, shown_p
 
 NONE = "-"
 
@@ -111,33 +112,30 @@ def _levels(comparison: Comparison, where: str) -> Sheet:
 
 
 def _pairs(comparison: Comparison) -> Sheet:
-    header = (
-        "A", "B", "A is", "speed-up", "P(A faster)", "win/tie/loss", "Cliff's delta", "p (Holm)", "blocks",
-    )  # fmt: skip
+    final = comparison.settings.metric == "final"
+    words = {"faster": "faster", "slower": "slower"} if final else {"faster": "better", "slower": "worse"}
+    figures = ("speed-up" if final else "ratio", f"P(A {words['faster']})", "win/tie/loss")
+    what = "speed-up: time of B over that of A" if final else "ratio: area of A over that of B"
     return Sheet(
         f"Every two of {comparison.by}" if comparison.settings.control is None else "Against the control",
-        header,
-        tuple(_pair(p) for p in comparison.ranking.pairs),
+        ("A", "B", "A is", *figures, "Cliff's delta", "p (Holm)"),
+        tuple(_pair(p, words) for p in comparison.ranking.pairs),
         tuple(flat(p) for p in comparison.ranking.pairs),
         frozenset({"A", "B", "A is", "Cliff's delta"}),
-        method=(
-            "speed-up: B's time over A's, geometric mean where both worked; P(A faster): on a task, for any two seeds,"
-            " ties halved",
-        ),
+        method=(f"{what}, geometric mean where both worked; P: on a task, for any two seeds, ties halved",),
     )
 
 
-def _pair(p: Pair) -> tuple[str, ...]:
+def _pair(p: Pair, words: Mapping[str, str]) -> tuple[str, ...]:
     return (
         p.a,
         p.b,
-        "not told apart" if p.verdict == UNKNOWN else p.verdict,
+        words.get(p.verdict, "not told apart"),
         NONE if p.speedup is None else with_interval(p.speedup),
         with_interval(p.improvement, ".2f"),
         f"{p.wins}/{p.ties}/{p.losses}",
         f"{p.delta:+.2f} {p.magnitude}",
         shown_p(p.p_holm).removeprefix("= "),
-        str(p.blocks),
     )
 
 

@@ -93,6 +93,8 @@ class Comparison:
         relative = "the best known" if s.to == BEST else s.to
         blocks = "pairs of task and seed" if s.unit == "seed" else "tasks (medians over seeds)"
         friedman = "" if r.friedman is None else f"Friedman p {shown_p(r.friedman.p_f)}, then "
+        if r.friedman is not None and r.friedman.p_f >= s.alpha and s.control is None:
+            friedman = f"Friedman p {shown_p(r.friedman.p_f)}, so no two are told apart; p-values by "
         return (
             f"score: time of {relative} / time of {what.get(s.metric, f'the best so far, mean over {s.metric}')}; "
             f"IQM with {METHOD}",

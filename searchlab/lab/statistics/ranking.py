@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,7 +18,8 @@ class Ranking:
     """Entries from the best mean rank to the worst.
 
     `cliques` are the sets of entries that cannot be told apart by Wilcoxon's test with Holm's correction, asked only if
-    Friedman's finds a difference; `nemenyi_cliques` those whose mean ranks are within the `critical_difference`.
+    Friedman's finds a difference (or there is a control).  `nemenyi_cliques` are those whose mean ranks are within the
+    `critical_difference`.
     """
 
     entries: tuple[str, ...]
@@ -38,10 +39,10 @@ class Ranking:
         return {e: "".join(_letter(n) for n, c in enumerate(self.cliques) if e in c) for e in self.entries}
 
     def place(self, entry: str) -> int:
-        """One more than the number of entries that are better by the tests; who is in a set with it is not better."""
-        better = [p.b for p in self.pairs if p.a == entry and p.verdict == "slower"]
-        better += [p.a for p in self.pairs if p.b == entry and p.verdict == "faster"]
-        return 1 + sum(not any({entry, other} <= set(c) for c in self.cliques) for other in better)
+        """One more than the number of entries that are better by the tests."""
+        return 1 + sum(
+            (p.a, p.verdict) == (entry, "slower") or (p.b, p.verdict) == (entry, "faster") for p in self.pairs
+        )
 
 
 def ranking(
@@ -60,6 +61,8 @@ def ranking(
     ordered = [entries[n] for n in order]
     found = pairs(rows, rng, band=band, alpha=alpha, unit=unit, control=control)
     overall = friedman(times) if len(entries) > 2 else None
+    if overall is not None and overall.p_f >= alpha and control is None:
+        found = tuple(replace(p, verdict=UNKNOWN) for p in found)
     distance = critical_difference(len(entries), len(times), alpha) if len(entries) > 1 and len(times) > 1 else None
     gaps = np.abs(ranks[order][:, None] - ranks[order])
     return Ranking(
@@ -70,7 +73,7 @@ def ranking(
         alpha,
         overall,
         distance,
-        _named(ordered, _different(ordered, found, overall, alpha)),
+        _named(ordered, _different(ordered, found)),
         _named(ordered, gaps > (np.inf if distance is None else distance)),
         found,
     )
@@ -88,12 +91,8 @@ def complete_blocks(rows: Sequence[Score], unit: str = "seed") -> tuple[list[str
     return entries, np.array(times).reshape(len(full), len(entries))
 
 
-def _different(
-    entries: Sequence[str], found: Sequence[Pair], overall: Friedman | None, alpha: float
-) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+def _different(entries: Sequence[str], found: Sequence[Pair]) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     different = np.zeros((len(entries), len(entries)), dtype=np.bool_)
-    if overall is not None and overall.p_f >= alpha:
-        return different
     for p in found:
         if p.verdict != UNKNOWN:
             a, b = entries.index(p.a), entries.index(p.b)
