@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,7 @@ def programs(workload: Workload, threads: int, name: str, count: int = 8) -> lis
     return [found.program(p) for p in found.sample(count, np.random.default_rng(0))]
 
 
+@cache
 def packed(threads: int = 1) -> Program:
     """One that packs B ahead of time, with columns that B does not have."""
     found = [p for p in programs(MATMUL, threads, "template") if p.layouts]
