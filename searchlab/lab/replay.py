@@ -75,12 +75,12 @@ def replay_cell(cell: Cell, folder: Folder) -> Replayed:
 
 
 def _study(cell: Cell, folder: Folder) -> Study:
-    store = folder.records(cell.id)
+    store, nothing = folder.records(cell.id), _Nothing()
     if cell.table is not None:
         from searchlab.measure.tables import load as load_table
 
-        return RecordedBench(cell, load_table(cell.table)).study(_Nothing(), store)
-    return TaskBench(cell, _Nothing()).study(_Nothing(), store)
+        return RecordedBench(cell, load_table(cell.table)).study(nothing, store)
+    return TaskBench(cell, nothing, note=lambda _: None).study(nothing, store)
 
 
 class _Nothing(Measurer[Any]):
