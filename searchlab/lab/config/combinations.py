@@ -27,7 +27,7 @@ class Choice:
 class Combination:
     """Settings to compare: `swept` as the sweep left them, `settings` after the ablation's variant.
 
-    `names` are those that values of the sweep were given, `named` the settings that such values changed.
+    `names` are those that values of the sweep were given, `named` the settings that such values stand for.
     """
 
     swept: Map
@@ -50,13 +50,14 @@ def combinations(tree: Mapping[str, Any], problems: Problems | None = None) -> l
     if count > MOST:
         noted.add(_at(tree, "sweep", start), f"{count} combinations are too many; at most {MOST}")
         noted.raise_any()
+    changed = [frozenset(k.partition(".")[0] for c in axis for k in c.changes) for axis in axes]
     found = []
     for chosen in itertools.product(*axes):
         swept = _changed(base, chosen, noted)
         if swept is None:
             continue
         names = tuple(c.name for c in chosen if c.name)
-        named = frozenset(k.partition(".")[0] for c in chosen if c.name for k in c.changes)
+        named = frozenset().union(*(own for own, c in zip(changed, chosen, strict=True) if c.name))
         for variant in variants:
             settings = _changed(swept, variant, noted)
             if settings is not None:

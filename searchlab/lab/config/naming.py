@@ -81,7 +81,8 @@ def _text(name: str, options: Mapping[str, Any]) -> str:
     given = ", ".join(f"{k}={_value(v)}" for k, v in options.items() if v is not None)
     if not name:
         return given
-    return f"{name.rpartition(':')[2] if ':' in name else name}({given})" if given else name
+    short = name.rpartition(":")[2]  # the class, of an import path
+    return f"{short}({given})" if given else short
 
 
 def _value(value: Any) -> str:

@@ -82,6 +82,8 @@ def assign(settings: Map, key: str, value: Any, place: Place) -> None:
         name, options = split(head, settings[head])
         if rest[0] == name and len(rest) > 1:
             rest = rest[1:]
+        elif head == "measure" and rest[0] in KINDS:
+            raise Malformed(f"'{key}': measure is {name} here, not {rest[0]}")
         changed = placed(options, settings.at(head))
         _put(changed, key, rest, value, place)
         settings.put(head, Map(settings.at(head), [(name, changed, settings.at(head))]), settings.at(head))
@@ -100,7 +102,7 @@ def _put(tree: Map, key: str, path: list[str], value: Any, place: Place) -> None
             below = Map(place)
         if not isinstance(below, Map):
             raise Malformed(f"'{key}': '{step}' is {say(below)}, which has no '{path[-1]}'")
-        tree.put(step, below, tree.at(step))
+        tree.put(step, below, tree.at(step) if step in tree else place)
         tree = below
     tree.put(path[-1], placed(value, place), place)
 
