@@ -1,52 +1,48 @@
-"""The short table that a run ends with: entries, best first."""
+"""The short table that a run ends with: the entries in order, and their times."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+import statistics
 from typing import TYPE_CHECKING
 
-import numpy as np
 from rich.markup import escape
 
-from searchlab.cli.output import duration, print_table, table
+from searchlab.cli.output import duration, out, print_table, table
 
 if TYPE_CHECKING:
-    from searchlab.lab.results import CellResult, Run
+    from searchlab.lab.leaderboard import Board
+    from searchlab.lab.results import Run
 
-_MOST_TASKS = 4
+_MOST_TASKS = 4  # columns beyond these are for `searchlab leaderboard`
+_MOST_ENTRIES = 20
 
 
 def print_standings(run: Run) -> None:
-    """Prints how the entries did."""
-    tasks = run.tasks if len(run.tasks) <= _MOST_TASKS else ()
-    found = table("entry", "score", *tasks, right=("score", *tasks))
-    cells: dict[str, list[CellResult]] = defaultdict(list)
-    for cell in run.cells:
-        if cell.state == "done":
-            cells[cell.entry].append(cell)
-    scores = {entry: _score(own, _fastest(run)) for entry, own in cells.items()}
-    for entry in sorted(cells, key=lambda e: -scores[e]):
-        times = [_median(cells[entry], task) for task in tasks]
-        found.add_row(escape(entry), f"{scores[entry]:.3f}", *times)
+    """Prints how the entries did; nothing if no cell is done."""
+    from searchlab.lab.leaderboard import boards
+
+    for board in boards([run]):
+        _print(run, board)
+
+
+def _print(run: Run, board: Board) -> None:
+    from searchlab.lab.leaderboard.sheets import with_interval
+
+    tasks = board.tasks if len(board.tasks) <= _MOST_TASKS else ()
+    found = table("entry", "rank", "score", *map(escape, tasks), right=("rank", "score", *map(escape, tasks)))
+    for s in board.standings[:_MOST_ENTRIES]:
+        rank = "-" if s.rank is None else str(s.rank)
+        found.add_row(escape(s.entry), rank, with_interval(s.score), *(_time(run, s.entry, t) for t in tasks))
+    out.print()
     print_table(found)
+    if len(board.standings) > _MOST_ENTRIES:
+        out.print(f"[dim]and {len(board.standings) - _MOST_ENTRIES} more entries[/]")
+    for note in board.notes:
+        out.print(f"[dim]note: {escape(note)}[/]", soft_wrap=True)
 
 
-def _fastest(run: Run) -> dict[str, float]:
-    """The best time of each task that anybody found, or that is known."""
-    found: dict[str, float] = defaultdict(lambda: np.inf)
-    for cell in run.cells:
-        if cell.state == "done":
-            found[cell.task] = min(found[cell.task], cell.final_s, cell.optimum_s or np.inf)
-    return found
-
-
-def _score(cells: list[CellResult], fastest: dict[str, float]) -> float:
-    """The geometric mean of the share of the best speed; 0 if a cell found nothing."""
-    shares = np.array([fastest[c.task] / c.final_s for c in cells])
-    return float(np.exp(np.log(shares).mean())) if (shares > 0).all() else 0.0
-
-
-def _median(cells: list[CellResult], task: str) -> str:
-    times = [c.final_s for c in cells if c.task == task]
-    middle = float(np.median(times)) if times else np.inf
-    return duration(middle) if np.isfinite(middle) else "-"
+def _time(run: Run, entry: str, task: str) -> str:
+    """The median over seeds of the best times."""
+    times = [c.final_s for c in run.cells if c.state == "done" and (c.entry, c.task) == (entry, task)]
+    middle = statistics.median(times) if times else float("inf")
+    return duration(middle) if middle < float("inf") else "-"

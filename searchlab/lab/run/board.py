@@ -12,6 +12,8 @@ from searchlab.lab.results import CellResult
 from searchlab.lab.run.events import Ended, Event, Noted, Progress, Started
 from searchlab.lab.run.folder import Entry
 
+_ENOUGH = 8  # trials that tell something about those to come
+
 
 @dataclass
 class Row:
@@ -39,7 +41,7 @@ class Board:
     ) -> None:
         self.rows = {c.id: Row(c) for c in cells}
         self.references: dict[str, dict[str, float]] = {}  # by task: times of others, or the best there is
-        self._now, self._start = now, now()
+        self._now, self._start = now, math.nan  # the clock starts with the first cell
         for result in results:
             if (row := self.rows.get(result.id)) is not None:
                 self._enter(row, result)
@@ -57,6 +59,8 @@ class Board:
     def update(self, event: Event) -> Row:
         """Takes an event in; returns the row that changed."""
         row = self.rows[event.cell]
+        if math.isnan(self._start):
+            self._start = self._now()
         if isinstance(event, Started | Noted):
             row.state = "running"
             return row
@@ -89,8 +93,8 @@ class Board:
 
     @property
     def seconds(self) -> float:
-        """How long this run lasts."""
-        return self._now() - self._start
+        """How long cells have been running."""
+        return 0.0 if math.isnan(self._start) else self._now() - self._start
 
     @property
     def rate(self) -> float:
@@ -100,9 +104,10 @@ class Board:
 
     @property
     def eta_s(self) -> float | None:
-        """How long it will take at this rate; None while that is not known."""
+        """How long it will take at this rate; None while too little was measured to tell."""
         left = sum(row.left for row in self.rows.values())
-        return left / self.rate if self.rate > 0 else None if left else 0.0
+        measured = sum(row.measured for row in self.rows.values())
+        return left / self.rate if measured >= _ENOUGH else None
 
     def against(self, row: Row) -> str:
         """The best of a cell beside the fastest reference of its task: '1.21x torch'; empty where there is none."""

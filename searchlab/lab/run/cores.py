@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from searchlab.errors import ConfigError
@@ -46,6 +47,17 @@ def side_by_side(cells: Sequence[Cell], jobs: int | None) -> int:
                 f" kernel allow {max(1, most)} at a time (target: {{native: {{threads: 1}}}} would allow more)"
             )
     return min(len(cells), jobs)
+
+
+@contextmanager
+def aside() -> Iterator[None]:
+    """Keeps this thread on the last core: measurers time on the first ones."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def shares(count: int) -> list[tuple[int, ...]] | None:

@@ -47,6 +47,7 @@ class Crew:
         self._folder, self._lock, self._single = folder, lock, single
         self._cores: list[Sequence[int] | None] = [None] * size if cores is None else list(cores)
         self._members: list[_Member] = []
+        self._usable = sorted(os.sched_getaffinity(0))
         self.size = size
 
     def __enter__(self) -> Self:
@@ -111,7 +112,8 @@ class Crew:
 
     def _hire(self) -> _Member:
         ours, theirs = Pipe()
-        command = [sys.executable, "-m", "searchlab.lab.run.worker", str(theirs.fileno()), str(self._folder.path)]
+        words = [str(theirs.fileno()), str(self._folder.path), ",".join(map(str, self._usable))]
+        command = [sys.executable, "-m", "searchlab.lab.run.worker", *words]
         with self._folder.log.open("ab") as log:
             process = subprocess.Popen(
                 command,

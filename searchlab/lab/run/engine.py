@@ -6,7 +6,7 @@ import logging
 import os
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -108,7 +108,8 @@ class _Engine:
             with Here(self._folder, interrupt.stop) as here:
                 self._work(cells, here, interrupt)
             return
-        with Crew(self._folder, size, self._lock, single, None if single else cores.shares(size)) as crew:
+        own = None if single else cores.shares(size)
+        with Crew(self._folder, size, self._lock, single, own) as crew, nullcontext() if single else cores.aside():
             self._work(cells, crew, interrupt)
 
     def _work(self, cells: Sequence[Cell], crew: Crew | Here, interrupt: Interrupt) -> None:

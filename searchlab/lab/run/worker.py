@@ -1,7 +1,7 @@
 """The process that runs cells, one after another, for a run that hands them to it.
 
-It is started as `python -m searchlab.lab.run.worker FD FOLDER`; orders come and events go through the socket FD.  When
-the socket closes, the run is gone, and so is this process.
+It is started as `python -m searchlab.lab.run.worker FD FOLDER CORES`; orders come and events go through the socket FD.
+When the socket closes, the run is gone, and so is this process.  The run itself may keep to fewer cores.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ class _Worker:
 def main() -> None:
     """Serves until the socket closes."""
     logging.basicConfig(format=LOG_FORMAT, level=logging.INFO)
-    _Worker(Connection(int(sys.argv[1])), Folder(Path(sys.argv[2]))).run()
+    socket, folder, cores = sys.argv[1:]
+    os.sched_setaffinity(0, map(int, cores.split(",")))
+    _Worker(Connection(int(socket)), Folder(Path(folder))).run()
 
 
 if __name__ == "__main__":
