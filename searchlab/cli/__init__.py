@@ -21,6 +21,7 @@ from searchlab.cli import (
     noising,
     ranking,
     recording,
+    reporting,
     running,
     showing,
     taking,
@@ -93,6 +94,7 @@ app.command("status")(watching.status_command)
 app.command("schema")(describing.schema_command)
 app.add_typer(recording.app, name="records")
 app.add_typer(ranking.app, name="leaderboard")
+app.command("report")(reporting.report_command)
 app.command("compare")(ranking.compare_command)
 app.command("best")(taking.best_command)
 app.command("replay")(taking.replay_command)
