@@ -13,6 +13,9 @@ import pytest
 import searchlab as sl
 from searchlab import testing
 from searchlab.errors import ComponentError
+from searchlab.lab.cells import cells
+from searchlab.lab.config import load as load_experiment
+from searchlab.lab.run import run
 from searchlab.lab.scaffold import KINDS, make
 from searchlab.measure.tables import load as load_table
 from searchlab.search import space
@@ -130,3 +133,19 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     with pytest.raises(ComponentError, match="exists already, and nothing is overwritten"):
         make("strategy", "my-strategy", tmp_path)
     assert (folder / "my_strategy.py").read_text() == "mine"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_experiment_can_be_run(kind: str, tmp_path: Path) -> None:
+    experiment = load_experiment(made(kind, tmp_path) / "experiment.yaml")
+    found = cells(experiment)
+    settings = {str(getattr(c, kind)) for c in found} if kind != "workload" else {c.workload for c in found}
+    assert any(f"my_{kind}:" in s for s in settings)
+    assert len({c.entry for c in found}) == (3 if kind in ("strategy", "model") else 2)
+
+
+@pytest.mark.parametrize("kind", ["strategy", "model"])
+def test_the_experiment_runs_without_hardware(kind: str, tmp_path: Path) -> None:
+    path = made(kind, tmp_path) / "experiment.yaml"
+    summary = run(load_experiment(path, ["seeds=0", "budget.trials=16"]), tmp_path / "run", jobs=0)
+    assert (summary.done, summary.failed) == (3, ())
