@@ -85,6 +85,9 @@ def _component(key: str, value: Any) -> Iterator[Fault]:
     except ComponentError as e:
         yield (), str(e)
         return
+    except Exception as e:  # whatever a module does when it is imported
+        yield (), f"{registry.kind} '{name}' cannot be imported: {type(e).__name__}: {e}"
+        return
     accepted = [k for k in accepted_options(cls) if k not in _GIVEN]
     wrong = [k for k in options if k not in accepted]
     for option in wrong:
@@ -144,8 +147,10 @@ def _made(key: str, name: str, value: Any) -> Iterator[Fault]:
         make(key, value)
     except ImportError as e:
         yield (), f"{_REGISTRIES[key].kind} '{name}' needs a package that is not installed: {e}"
-    except (SearchLabError, TypeError, ValueError) as e:
+    except SearchLabError as e:
         yield (name,), str(e) if name in str(e) else f"{_REGISTRIES[key].kind} '{name}': {e}"
+    except Exception as e:  # whatever a constructor does with options
+        yield (name,), f"{_REGISTRIES[key].kind} '{name}' cannot be made: {type(e).__name__}: {e}"
 
 
 def make(key: str, value: Any) -> Any:

@@ -30,7 +30,7 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
 
 def from_data(data: Mapping[str, Any], overrides: Sequence[str] = ()) -> Experiment:
     """The experiment that plain data describes, as a file would; paths are relative to the current folder."""
-    return _experiment(placed(data, Place("experiment")), overrides)
+    return _experiment(placed({"name": "experiment", **data}, Place("experiment")), overrides)
 
 
 def dump(experiment: Experiment) -> str:

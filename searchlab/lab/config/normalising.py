@@ -147,7 +147,10 @@ def _ablate(given: Any, place: Place, problems: Problems) -> Map:
         problems.add(place, f"ablate is a mapping such as {{remove: {{model: {{model: none}}}}}}, not {say(given)}")
         return Map(place)
     if isinstance(given.get("base"), Map):
-        _changes(given["base"], given.at("base"), "ablate", problems)
+        _changes(given["base"], given.at("base"), "base", problems)
+    elif not isinstance(given.get("base", ""), str):
+        problems.add(given.at("base"), f"base is a name or a mapping of settings, not {say(given['base'])}")
+        del given["base"]
     for form in ("remove", "replace"):
         named = given.get(form)
         if named is not None and not isinstance(named, Map):

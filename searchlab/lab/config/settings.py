@@ -88,6 +88,8 @@ def assign(settings: Map, key: str, value: Any, place: Place) -> None:
         _put(changed, key, rest, value, place)
         settings.put(head, Map(settings.at(head), [(name, changed, settings.at(head))]), settings.at(head))
         return
+    if not isinstance(settings.get(head) or {}, Mapping):
+        raise Malformed(f"'{key}': {head} is {say(settings[head])}, which has no parts")
     changed = placed(settings.get(head) or {}, settings.at(head))
     _put(changed, key, rest, value, place)
     settings.put(head, changed, settings.at(head))

@@ -101,8 +101,8 @@ def find(tree: Any, path: Path, default: Place) -> Place:
     """Where the value at a path was written: as much of the path as there is."""
     place = default
     for step in path:
-        known = step in tree if isinstance(tree, Map) else isinstance(tree, Seq) and int(step) < len(tree)
-        if not known:
+        listed = isinstance(tree, Seq) and isinstance(step, int) and step < len(tree)
+        if not listed and not (isinstance(tree, Map) and step in tree):
             break
         place, tree = tree.at(step), tree[step]
     return place

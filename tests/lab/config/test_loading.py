@@ -2,14 +2,19 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from searchlab.errors import ConfigError
 from searchlab.lab.cells import cells
 from searchlab.lab.config import Experiment, dump, from_data, load
 from searchlab.lab.config.effort import EFFORTS
+from searchlab.lab.config.models import Source
 from searchlab.lab.config.overrides import split
+from searchlab.lab.config.reading import read
 from searchlab.measure import Limits, Protocol
 
 TABLE = {"name": "t", "workloads": [{"table": "matmul-256"}]}
@@ -87,8 +92,8 @@ def test_settings_of_measurers_are_those_they_have() -> None:
     from searchlab.measure.local import LocalMeasurer
     from searchlab.measure.replay import ReplayMeasurer
 
-    for settings, measurer in [(Local(), LocalMeasurer), (Ray(), RayMeasurer), (Replay(), ReplayMeasurer)]:
-        assert settings.options.keys() <= inspect.signature(measurer).parameters.keys()
+    for kind, measurer in [(Local(), LocalMeasurer), (Ray(), RayMeasurer), (Replay(), ReplayMeasurer)]:
+        assert kind.options.keys() <= inspect.signature(measurer).parameters.keys()
 
 
 # --- effort -----------------------------------------------------------------------------------------------------------
@@ -261,3 +266,91 @@ def test_folders_of_converted_tables(tmp_path: Path) -> None:
     assert [c.task for c in cells(load(tmp_path / "e.yaml"))] == ["gemm@A100", "gemm@W7800"]
     (tmp_path / "e.yaml").write_text("workloads: [{table: conv@A100}]\nseeds: 0\n")
     assert [c.task for c in cells(load(tmp_path / "e.yaml"))] == ["conv@A100"]
+
+
+# --- anything at all --------------------------------------------------------------------------------------------------
+
+KEYS = st.sampled_from(
+    [
+        *Source.model_fields,
+        "grid",
+        "zip",
+        "list",
+        "remove",
+        "replace",
+        "path",
+        "base",
+        "name",
+        "replay",
+        "local",
+        "trials",
+    ]
+    + [
+        "strategy.population",
+        "budget.trials",
+        "measure.replay.workers",
+        "strategy.a.b",
+        "evolutionary",
+        "table",
+        "",
+        "..",
+        "on",
+    ]
+)
+WORDS = st.sampled_from(
+    [
+        "random",
+        "local",
+        "matmul",
+        "matmul-256",
+        "0..3",
+        "",
+        "*",
+        "a:b",
+        "native:x",
+        "os:path",
+        "json:",
+        "sketch",
+        "full",
+        "/",
+    ]
+)
+LEAVES = st.one_of(
+    st.none(), st.booleans(), st.integers(-3, 2**62), st.floats(allow_nan=False, allow_infinity=False), WORDS
+)
+ANYTHING = st.recursive(LEAVES, lambda x: st.lists(x, max_size=3) | st.dictionaries(KEYS, x, max_size=3), max_leaves=8)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.dictionaries(st.sampled_from(sorted(Source.model_fields.keys() - {"include"})), ANYTHING, max_size=4))
+def test_anything_is_accepted_or_refused(data: dict[str, Any]) -> None:
+    try:
+        found = from_data({**TABLE, **data})
+    except ConfigError as e:
+        assert e.problems and all("\n" not in p for p in e.problems)
+    else:
+        assert from_data(found.resolved()) == found
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(st.sampled_from("ab:-[]{},&*!|>'\"%@`?#\n\t 01.e_<~=\x07\u00e9"), max_size=40))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        read(text, "f.yaml")
+    except ConfigError as e:
+        assert all(p.startswith("f.yaml:") and "\n" not in p for p in e.problems)
+
+
+def test_a_component_that_breaks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken_module.py").write_text("1 / 0\n")
+    (tmp_path / "breaking_class.py").write_text(
+        "from searchlab.strategies import Random\n\n\nclass Breaks(Random):\n"
+        "    def __init__(self, space, rng, size: int = 3):\n        raise KeyError(size)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match="strategy 'broken_module:X' cannot be imported: ZeroDivisionError"):
+        from_data({**TABLE, "strategy": "broken_module:X"})
+    with pytest.raises(ConfigError, match="strategy 'breaking_class:Breaks' cannot be made: KeyError: 7"):
+        from_data({**TABLE, "strategy": {"breaking_class:Breaks": {"size": 7}}})
+    with pytest.raises(ConfigError, match="size is 'x'; accepted: a whole number"):
+        from_data({**TABLE, "strategy": {"breaking_class:Breaks": {"size": "x"}}})
