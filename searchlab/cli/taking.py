@@ -54,7 +54,7 @@ def best_command(
         _print_export(done if export is not None else None)
         _print_verified(seen)
     if not as_json:
-        _next(run, list(found), export is not None)
+        _next(run, [first for first, *_ in found.values()], export is not None)
     if not right:
         raise typer.Exit(1)
 
@@ -196,12 +196,16 @@ def _print_verified(seen: Verified | None) -> None:
         out.print("[yellow]The search's own kernel differs from its record too: the machine is not as it was then.[/]")
 
 
-def _next(run: Path, tasks: list[str], exported: bool) -> None:
+def _next(run: Path, found: list[Found], exported: bool) -> None:
     from rich.markup import escape
 
     out.print()
+    tasks = [f.task for f in found if not f.cell.recorded]
     if exported:
         hint("read README.md in the folder of a task   [dim]how it is called from Python and C[/]")
+        return
+    if not tasks:
+        hint(f"searchlab report {escape(shlex.quote(str(run)))}   [dim]how the searches compare[/]")
         return
     several = len(tasks) > 1
     shell = f" --task {shlex.quote(tasks[0])}" if several else ""

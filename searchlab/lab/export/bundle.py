@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -93,10 +94,18 @@ def _description(code: Code, title: str, about: Mapping[str, Any]) -> dict[str, 
         "threads": code.threads,
         "scratch": {"shared": shared, "per_thread": stride},
         "target": code.target.to_dict(),
+        "needs": _needs(code.target),
         "program": code.program.hash,
         "versions": toolchain(),
         **about,
     }
+
+
+def _needs(target: Target) -> list[str]:
+    """The vector instructions that the code may use, as far as Linux names them in the same way."""
+    if target.arch != "x86_64":
+        return []
+    return sorted(f for f in target.enabled_features() if f in ("fma", "f16c") or re.match(r"avx(?!10|.*-)", f))
 
 
 def _write(path: Path, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,12 +19,14 @@ from searchlab.lab.export.modules import joined, owned
 from searchlab.lab.export.packing import packing
 from searchlab.targets import Target
 
-_LONGEST = 60
+_LONGEST = 64
 
 
 def identifier(text: str) -> str:
     """A text as a name of C, a file or a folder: `matmul(m=64, n=64)` is `matmul_m64_n64`."""
     found = re.sub(r"[^0-9A-Za-z]+", "_", text.replace("=", "")).strip("_") or "kernel"
+    if len(found) > _LONGEST:
+        found = f"{found[: _LONGEST - 9].rstrip('_')}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     return f"k_{found}" if found[0].isdigit() else found
 
 
@@ -48,7 +51,7 @@ class Code:
     def __post_init__(self) -> None:
         if sizes := self.program.sizes:
             raise ExportError(f"{self.program.name} has sizes known only at run time ({', '.join(sizes)}): fix them")
-        if not re.fullmatch(r"[A-Za-z_]\w*", self.name) or len(self.name) > 2 * _LONGEST:
+        if not re.fullmatch(r"[A-Za-z_]\w*", self.name, re.ASCII):
             raise ExportError(f"'{self.name}' is no name of C: letters, digits and underscores")
 
     @cached_property

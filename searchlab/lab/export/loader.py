@@ -117,10 +117,22 @@ def _aligned(shape: tuple[int, ...], dtype: Any) -> Any:
     return raw[start : start + count].view(dtype).reshape(shape)
 
 
+def _features() -> set[str]:
+    """What /proc/cpuinfo says of this CPU, without underscores; where there is no such file, nothing is known."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return set()
+    return {flag.replace("_", "") for line in lines if line.startswith("flags") for flag in line.split()}
+
+
 def load(folder: str | Path | None = None) -> Kernel:
     """The kernel of a folder, by default the one that this file is in."""
     here = Path(__file__).parent if folder is None else Path(folder)
     about = json.loads((here / DESCRIPTION).read_text(encoding="utf-8"))
+    features = _features()
+    if features and (missing := set(about["needs"]) - features):
+        raise OSError(f"{here}: this CPU lacks {', '.join(sorted(missing))}, which the kernel needs")
     library = ctypes.CDLL(str((here / LIBRARY).resolve()))
 
     def address(symbol: str) -> int:

@@ -89,7 +89,7 @@ name: {name}
 workloads: [{{table: matmul-256}}]
 budget: {{trials: 64, batch: 8}}
 seeds: 0..4
-sweep: {{strategy: [random, evolutionary, "{module}:{class}"]}}
+sweep: {{strategy: [random, genetic, "{module}:{class}"]}}
 """,
     "model": """# {name} beside another model and none, on recorded measurements: no hardware is needed.
 name: {name}

@@ -255,3 +255,21 @@ def test_sizes_of_run_time_are_refused() -> None:
 )
 def test_names(text: str, name: str) -> None:
     assert identifier(text) == name
+
+
+def test_long_names_are_cut_and_stay_different() -> None:
+    first, second = (identifier(f"conv2d({', '.join(f'parameter{n}={n}' for n in range(20))}, last={x})") for x in "ab")
+    assert first != second
+    assert max(len(first), len(second)) <= 64
+    assert first.startswith("conv2d_parameter00_")
+
+
+@needs_cc
+def test_a_cpu_that_lacks_instructions_is_told(tmp_path: Path) -> None:
+    done = exported(packed(), tmp_path / "k")
+    path = done.folder / "kernel.json"
+    about = json.loads(path.read_text())
+    assert set(about["needs"]) <= set(sl.detect().enabled_features())
+    path.write_text(json.dumps({**about, "needs": [*about["needs"], "avx4096f"]}))
+    with pytest.raises(OSError, match="this CPU lacks avx4096f, which the kernel needs"):
+        load(done.folder)

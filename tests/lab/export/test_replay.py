@@ -26,7 +26,7 @@ def call(*args: object) -> Any:
     [
         ("random", "none"),
         ("genetic", "none"),
-        ({"annealing": {"chains": 8, "steps": 20}}, "roofline"),
+        ({"annealing": {"chains": 8, "steps": 20}}, "random"),
         ({"evolutionary": {"population": 64}}, {"gbt": {"warmup": 8}}),
     ],
 )

@@ -21,7 +21,7 @@ from searchlab.workloads import Workload
 from .small_run import DATA, TABLE, write
 
 Call = Callable[..., Any]
-TWO = {"workloads": ["matmul:m=64,n=64,k=64", "softmax:rows=16,cols=32"], "space": "sketch"}
+TWO = {"workloads": ["matmul:m=64,n=64,k=64", "softmax:rows=16,cols=32"]}
 
 
 @pytest.fixture(scope="module")
