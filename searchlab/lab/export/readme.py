@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from searchlab.lab.export.code import Code
+from searchlab.lab.export.code import Argument, Code
+from searchlab.lab.export.header import C_TYPES
 
 
 def readme(code: Code, title: str, about: Mapping[str, Any], missing: str) -> str:
@@ -56,8 +57,31 @@ def _python(code: Code) -> str:
 
 
 def _c(code: Code) -> str:
-    lines = ["From C (`kernel.h` says what each argument is):", "", "```sh", "cc -O2 main.c kernel.o -o main -pthread"]
-    text = "\n".join([*lines, "```"])
+    lines = ["From C (`kernel.h` says what each argument is):", "", "```c", *_main(code), "```", ""]
+    lines += ["```sh", "cc -O2 main.c kernel.o -o main -pthread", "```"]
+    text = "\n".join(lines)
     if code.parallel:
-        text += f"\n\nThe kernel brings its own thread pool of {code.threads - 1} workers, started at the first call."
+        workers = "a worker" if code.threads == 2 else f"{code.threads - 1} workers"
+        text += f"\n\nThe kernel brings its own thread pool: {workers} beside the caller, started at the first call."
     return text + "\n"
+
+
+def _main(code: Code) -> list[str]:
+    """A program that calls the kernel on arrays of zeros."""
+    packed = [a for a in code.inputs if a.packed is not None]
+    arrays = [*((a.name, a.dtype, a.shape) for a in (*code.inputs, *code.outputs))]
+    arrays += [(f"{a.name}_packed", a.dtype, a.packed) for a in packed if a.packed is not None]
+    lines = ["#include <stdlib.h>", '#include "kernel.h"', "", "int main(void) {"]
+    for name, dtype, shape in arrays:
+        lines.append(f"    static _Alignas(64) {C_TYPES[dtype]} {name}{''.join(f'[{n}]' for n in shape)};")
+    lines += [
+        "    /* fill the inputs */",
+        *(f"    {code.name}_pack_{a.name}({_at(a)}, {_at(a, True)});" for a in packed),
+    ]
+    passed = ", ".join([*(_at(a, a.packed is not None) for a in code.inputs), *(_at(a) for a in code.outputs)])
+    return [*lines, f"    return {code.name}({passed});", "}"]
+
+
+def _at(a: Argument, packed: bool = False) -> str:
+    shape = a.packed if packed and a.packed is not None else a.shape
+    return f"&{a.name}{'_packed' * packed}{'[0]' * len(shape)}"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -164,6 +165,29 @@ def test_c_calls_it(how: str, threads: int, tmp_path: Path) -> None:
     linked = {"object": ["k/kernel.o"], "library": ["-Lk", "-lkernel", "-Wl,-rpath,k"]}[how]
     subprocess.run([*command, *linked, "-o", "main", "-lm", "-pthread"], cwd=tmp_path, check=True)
     subprocess.run([tmp_path / "main"], cwd=tmp_path, check=True)
+
+
+@needs_cc
+def test_the_c_program_of_the_readme_runs(tmp_path: Path) -> None:
+    done = exported(packed(), tmp_path / "k")
+    text = (done.folder / "README.md").read_text()
+    (source,) = re.findall(r"^```c\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    (done.folder / "main.c").write_text(source)
+    (command,) = re.findall(r"^cc .*$", text, re.MULTILINE)
+    subprocess.run([*command.split(), "-Wall", "-Werror"], cwd=done.folder, check=True)
+    subprocess.run([done.folder / "main"], check=True)
+
+
+@pytest.mark.skipif(shutil.which("ld") is None, reason="no linker here")
+@pytest.mark.parametrize("threads", [1, pytest.param(2, marks=needs_two)])
+def test_a_bare_linker_will_do(threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "ld").symlink_to(str(shutil.which("ld")))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.delenv("CC", raising=False)
+    done = exported(packed(threads), tmp_path / "k", threads=threads)
+    assert done.missing == ""
+    subprocess.run([sys.executable, "-c", ALONE], cwd=done.folder, check=True)
 
 
 @needs_cc
