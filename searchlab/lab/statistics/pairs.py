@@ -134,7 +134,6 @@ def improvement(both: Both, resampler: Resampler, band: float) -> Estimate:
         return Estimate(value)
     drawn = np.zeros(1)
     for stratum, c in chances.items():
-        chosen = resampler.chosen(stratum, len(c))
-        counts = (chosen[:, :, None] == np.arange(len(c))).sum(axis=1)
+        counts = resampler.counts(stratum, len(c))
         drawn = drawn + (counts @ c * counts).sum(axis=1) / len(c) ** 2 / len(chances)
     return interval(value, drawn)
