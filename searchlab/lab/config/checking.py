@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from searchlab.lab.config.subjects import subjects
 from searchlab.lab.config.tree import Map, Path, Problems, find, plain
 from searchlab.registry import nearest
 from searchlab.search import SPACES
+from searchlab.targets import parse
 
 MOST_CELLS = 1_000_000
 
@@ -93,23 +95,36 @@ def _measured(settings: Map) -> Iterator[tuple[Path, str]]:
         yield ("space",), f"workloads need a space; accepted: {known}"
     if kind == "replay":
         yield ("measure",), "replay answers from recorded tables, and these are workloads; measure is local or ray"
+    threads = parse(plain(settings["target"])).threads
     if kind == "local":
         yield from _cores(settings, options)
+    pinned = options.get("cores")
+    if kind == "ray" and 0 < (pinned := int(options.get("cpus", 1)) if pinned is None else pinned) < threads:
+        wanted = f"kernels use {threads} threads and a slot has {pinned} cores"
+        yield (
+            ("measure", "ray"),
+            f"{wanted}; ask for more with cpus or cores, or write target: {{native: {{threads: {pinned}}}}}",
+        )
 
 
 def _cores(settings: Map, options: Any) -> Iterator[tuple[Path, str]]:
     from searchlab.codegen.jit import check_runs_here
-    from searchlab.targets import detect, parse
 
     target = parse(plain(settings["target"]))
     try:
         check_runs_here(target)
     except SearchLabError as e:
         yield ("target",), str(e)
-    workers, cores = int(options.get("workers", 1)), len(options.get("cores") or range(detect().cores))
-    if workers * target.threads > cores:
+    usable = sorted(os.sched_getaffinity(0))
+    cores, workers = options.get("cores") or usable, int(options.get("workers", 1))
+    if unknown := [c for c in cores if c not in usable] or [c for c in cores if cores.count(c) > 1]:
+        yield (
+            ("measure", "local", "cores"),
+            f"core {unknown[0]} cannot be used; each once of {', '.join(map(str, usable))}",
+        )
+    elif workers * target.threads > len(cores):
         wanted = f"{workers} workers with {target.threads} threads each need {workers * target.threads} cores"
-        yield ("measure", "local", "workers"), f"{wanted}; there are {cores}"
+        yield ("measure", "local", "workers"), f"{wanted}; there are {len(cores)}"
 
 
 def _twice(tree: Map, found: list[Combination], named: list[Entry], problems: Problems) -> None:

@@ -12,7 +12,7 @@ from searchlab.errors import ConfigError
 from searchlab.lab.config.scalars import Trap, meaning
 from searchlab.lab.config.tree import Map, Place, Problems, Seq
 
-_MOST_NODES = 100_000  # after aliases are written out
+_MOST_NODES = 20_000  # after aliases are written out
 _MOST_DEPTH = 60
 _PLAIN = {"null", "bool", "int", "float", "str", "timestamp", "merge", "value", "seq", "map"}
 _TAG = "tag:yaml.org,2002:"

@@ -90,7 +90,12 @@ def _checked(text: str, make: Any) -> str:
     from searchlab.workloads import networks, suites
 
     try:
-        return str(make(text).spec)
+        made = make(text)
+        if made.sizes:
+            raise Malformed(
+                f"{made.label}: an experiment needs numbers for sizes, and {', '.join(made.sizes)} is left open"
+            )
+        return str(made.spec)
     except WorkloadError as e:
         name = text.partition(":")[0]
         if name in {*networks(), *suites()}:
