@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+from searchlab.lab.config import matches
 from searchlab.lab.report.material import Material
 from searchlab.lab.report.words import digits, p_value
 from searchlab.lab.results import CellResult
@@ -110,9 +111,7 @@ def _same(pair: Pair, within: float) -> str:
 
 
 def _matches(cell: CellResult, selector: Any) -> bool:
-    if isinstance(selector, Mapping):
-        return all(fnmatchcase(cell.factors.get(k, ""), str(v)) for k, v in selector.items())
-    return fnmatchcase(cell.entry, str(selector))
+    return selector is not None and matches(selector, cell.entry, cell.factors)
 
 
 def _text(claim: Mapping[str, Any], ours: Any, theirs: Any, better: bool) -> str:

@@ -64,7 +64,7 @@ def _ahead(material: Material, leader: str, pairs: dict[str, Pair]) -> tuple[Pie
     second = material.ranked[1].entry
     gain = _gain(leader, pairs[second])
     others = "" if len(pairs) == 1 else f" and is told apart from all {len(pairs)} others"
-    middle = f" finds the fastest programs: {gain} " if gain else " finds more programs that work than "
+    middle = f" finds the fastest programs: {gain} " if gain else " finds the faster program more often than "
     return (
         (leader, material.looks[leader]),
         (middle, None),
@@ -75,9 +75,8 @@ def _ahead(material: Material, leader: str, pairs: dict[str, Pair]) -> tuple[Pie
 
 def _close(material: Material, leader: str, alike: list[str]) -> tuple[Piece, ...]:
     if len(alike) + 1 == len(material.ranked):
-        both = "both entries" if len(alike) == 1 else f"the {len(alike) + 1} entries"
         return (
-            (f"{both[0].upper()}{both[1:]} cannot be told apart; ", None),
+            (f"{_all_alike(material)} ", None),
             (leader, material.looks[leader]),
             (" is ahead, but not by more than chance would give.", None),
         )
@@ -95,11 +94,21 @@ def _close(material: Material, leader: str, alike: list[str]) -> tuple[Piece, ..
     )
 
 
+def _all_alike(material: Material) -> str:
+    """That no two entries are told apart; which is not to say that all are the same."""
+    count, overall = len(material.ranked), material.ranking.friedman
+    if overall is not None and overall.p_f < material.alpha:
+        return f"The {count} entries differ, but there are too few searches to say which ones;"
+    return f"The {'two' if count == 2 else count} entries cannot be told apart;"
+
+
 def _gain(leader: str, pair: Pair) -> str:
-    """By how much the leader is faster."""
+    """By how much the leader is faster; nothing where the mean does not say what the ranks say."""
     if pair.speedup is None:
         return ""
     value = pair.speedup.value if pair.a == leader else 1 / pair.speedup.value
+    if value <= 1.0005:
+        return ""
     return f"{share(value - 1, 1)} faster than" if value < 2 else f"{digits(value)} times as fast as"
 
 

@@ -13,14 +13,14 @@ from searchlab.lab.results import Floats, Run
 
 
 def spreads(material: Material) -> dict[str, Floats]:
-    """(slowest - fastest) / median of the repeats of every measurement that worked, by task."""
+    """How far the repeats of a measurement typically are from their median, relative to it; by task."""
     found: dict[str, list[float]] = {}
     for run in material.runs:
         tasks = {c.id: c.task for c in run.cells}
         for record in _records(run):
             if record.ok and len(record.times) > 1 and record.cell in tasks:
                 times = np.array(record.times)
-                found.setdefault(tasks[record.cell], []).append(float(np.ptp(times) / np.median(times)))
+                found.setdefault(tasks[record.cell], []).append(float(np.median(np.abs(times / np.median(times) - 1))))
     return {task: np.array(values) for task, values in found.items()}
 
 

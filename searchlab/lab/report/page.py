@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from importlib import metadata
 from importlib.resources import files
 from typing import Any
 
@@ -70,6 +71,7 @@ def _downloads(material: Material) -> list[dict[str, Any]]:
 
 
 def _version() -> str:
-    from searchlab import __version__
-
-    return __version__
+    try:
+        return metadata.version("searchlab")
+    except metadata.PackageNotFoundError:
+        return ""

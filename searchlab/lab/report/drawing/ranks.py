@@ -25,7 +25,7 @@ def rank_diagram(
     if width < NARROW:
         return _in_rows(ranked, cliques, width)
     count = len(ranked)
-    names = max((svg.room(look.name) for look, _ in ranked), default=0.0) + 48
+    names = max((svg.room(look.name) for look, _ in ranked), default=0.0) + 54
     margin = min(names, width * 0.36)
     across = Scale(1.0, float(max(count, 2)), margin, width - margin)
     top = 54.0 if difference else 34.0
@@ -74,11 +74,11 @@ def _name(look: Look, rank: float, across: Scale, top: float, y: float, left: bo
     x, end = across.at(rank), (margin - 6 if left else width - margin + 6)
     line = svg.path([(x, top), (x, y - 4), (end, y - 4)], "leader")
     mark = svg.element("circle", **{"cx": x, "cy": top, "r": 3.5, "class": "dot"})
-    figure, name = f"{rank:.2f}", svg.fitted(look.name, margin - 44)
+    figure, name = f"{rank:.2f}", svg.fitted(look.name, margin - 50)
     if left:
-        words = svg.words(end - 38, y, name, "", "end", look.name) + svg.words(end - 4, y, figure, "note", "end")
+        words = svg.words(end - 44, y, name, "", "end", look.name) + svg.words(end - 4, y, figure, "note", "end")
     else:
-        words = svg.words(end + 38, y, name, "", None, look.name) + svg.words(end + 4, y, figure, "note")
+        words = svg.words(end + 44, y, name, "", None, look.name) + svg.words(end + 4, y, figure, "note")
     return look.group(line, mark) + words
 
 

@@ -114,7 +114,7 @@ def _pairs(material: Material) -> Table:
                 *(Cell(str(n), n) for n in (p.wins, p.ties, p.losses)),
                 Cell(digits(p.delta, 2), p.delta, hint=p.magnitude),
                 Cell(p_value(p.p_holm).removeprefix("p ").removeprefix("= "), p.p_holm),
-                Cell(p.verdict, tone=tone),
+                Cell("not told apart" if p.verdict == UNKNOWN else p.verdict, tone=tone),
             )
         )
     return Table("pairs-table", "Every two entries", columns, tuple(rows), note)

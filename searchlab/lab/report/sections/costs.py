@@ -45,9 +45,14 @@ def _table(material: Material, means: dict[str, dict[str, float]], phases: list[
     rows = []
     for entry, m in means.items():
         trials = float(np.mean([len(c.seconds) for c in material.of_entry(entry)]))
-        cells = [Cell(digits(m.get(p, 0.0)), m.get(p, 0.0)) for p in used]
+        cells = [Cell(_short(m.get(p, 0.0)), m.get(p, 0.0)) for p in used]
         total = sum(m.values())
         rows.append(
-            (Cell(entry, look=material.looks[entry]), Cell(f"{trials:.0f}", trials), Cell(digits(total), total), *cells)
+            (Cell(entry, look=material.looks[entry]), Cell(f"{trials:.0f}", trials), Cell(_short(total), total), *cells)
         )
     return Table("ledger-table", "Seconds per cell by phase", columns, tuple(rows))
+
+
+def _short(value: float) -> str:
+    """Seconds to a thousandth."""
+    return "0" if value == 0 else "< 0.001" if value < 0.001 else f"{value:.3f}" if value < 1 else digits(value)

@@ -74,7 +74,7 @@ def _noise(material: Material) -> list[Block]:
     columns = (
         Column("task"),
         Column("measurements", True),
-        Column("median", True, "of (slowest - fastest) / median of the repeats of one measurement"),
+        Column("median", True, "half of the measurements are steadier than this"),
         Column("95th percentile", True, "one measurement in twenty is less steady than this"),
     )
     rows = []
@@ -88,5 +88,6 @@ def _noise(material: Material) -> list[Block]:
                 Cell(share(most, 1), most),
             )
         )
-    note = "Differences between entries that are smaller than this are no differences."
-    return [Table("noise-table", "Noise: how far the repeats of one measurement differ", columns, tuple(rows), note)]
+    caption = "Noise: how far a repeat typically is from the median of its measurement"
+    note = "Relative to the median, which is the figure that counts and is steadier than its repeats."
+    return [Table("noise-table", caption, columns, tuple(rows), note)]
