@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
@@ -45,7 +46,7 @@ class Timing(Model):
     @property
     def protocol(self) -> Protocol:
         """How a candidate is timed."""
-        names = ("repeats", "min_repeat_ms", "warmup", "cache", "steady", "check", "early_stop")
+        names = [f.name for f in fields(Protocol) if f.name in Timing.model_fields]
         return Protocol(**{n: getattr(self, n) for n in names})
 
     @property

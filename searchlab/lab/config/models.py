@@ -79,7 +79,9 @@ class Report(Model):
     """What the report says and how."""
 
     title: str | None = Field(default=None, min_length=1, description="the headline; null: the experiment's name")
-    baseline: Selector | None = Field(default=None, description="the entry that others are compared with")
+    baseline: Selector | None = Field(
+        default=None, description="what others are compared with: an entry, or default, numpy, torch"
+    )
     metrics: tuple[Metric, ...] = Field(
         default=("final", "trials-to-target", "auc"), min_length=1, description="what is compared"
     )

@@ -354,3 +354,9 @@ def test_a_component_that_breaks_is_told(tmp_path: Path, monkeypatch: pytest.Mon
         from_data({**TABLE, "strategy": {"breaking_class:Breaks": {"size": 7}}})
     with pytest.raises(ConfigError, match="size is 'x'; accepted: a whole number"):
         from_data({**TABLE, "strategy": {"breaking_class:Breaks": {"size": "x"}}})
+
+
+def test_libraries_are_baselines_of_workloads_only() -> None:
+    assert from_data({**WORK, "report": {"baseline": "numpy"}}).report.baseline == "numpy"
+    with pytest.raises(ConfigError, match="baseline: no entry is called 'numpy'"):
+        from_data({**TABLE, "report": {"baseline": "numpy"}})
