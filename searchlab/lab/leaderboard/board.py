@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from searchlab.lab.leaderboard.pools import Pool, machine_key, pools
+from searchlab.lab.leaderboard.pools import Pool, pools
 from searchlab.lab.results import CellResult, Floats, Run
 from searchlab.lab.statistics import (
     ALL,
@@ -24,6 +24,7 @@ from searchlab.lab.statistics import (
     reach,
     recorded_scores,
 )
+from searchlab.lab.statistics.pooling import machine_key
 
 NEAR = 0.95  # the share of the best known that a search is said to reach
 _ON_DEVICE = ("run", "check", "confirm")

@@ -45,17 +45,17 @@ class Card:
 
 def cards(runs: Sequence[Run], entry: str) -> tuple[Card, ...]:
     """The cards of an entry, one for every run that holds it."""
-    shown = {c.id: c.entry for c in pooled(runs)}
-    found = [_card(run, entry, ids) for run in runs if (ids := _ids(run, entry, shown))]
+    shown = dict.fromkeys(c.entry for c in pooled(runs))
+    found = [_card(run, entry, ids) for run in runs if (ids := _ids(run, entry))]
     if not found:
-        known = nearest(entry, dict.fromkeys(shown.values()), "entries")
+        known = nearest(entry, shown, "entries")
         raise ResultError(f"there is no entry '{entry}'{known}")
     return tuple(found)
 
 
-def _ids(run: Run, entry: str, shown: Mapping[str, str]) -> set[str]:
-    """The run's cells that go by this name, be it their own or the one that a board gave them."""
-    return {c.id for c in run.cells if entry in (c.entry, shown[c.id])}
+def _ids(run: Run, entry: str) -> set[str]:
+    """The run's cells that go by this name, be it their own or the one that boards give namesakes."""
+    return {c.id for c in run.cells if entry in (c.entry, f"{c.entry} ({run.name})")}
 
 
 def _card(run: Run, entry: str, ids: set[str]) -> Card:

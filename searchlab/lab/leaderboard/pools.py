@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from searchlab.lab.results import Run
+from searchlab.lab.statistics.pooling import machine_key
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,6 @@ def pools(runs: Sequence[Run], together: bool = False) -> tuple[Pool, ...]:
         else:
             fitting.append(run)
     return tuple(Pool(" and ".join(dict.fromkeys(map(_where, p))), p[0].recorded, tuple(p)) for p in found)
-
-
-def machine_key(run: Run) -> str:
-    """What makes two machines the same: the fingerprint of the target and the host, as far as the run says."""
-    return " ".join(str(run.machine[k]) for k in ("fingerprint", "cpu", "host") if run.machine.get(k))
 
 
 def machine_name(run: Run) -> str:

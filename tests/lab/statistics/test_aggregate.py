@@ -1,6 +1,7 @@
 """Means, intervals and scores: values by hand, invariances, and intervals that cover the truth."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -127,8 +128,6 @@ def test_scale_and_order_do_not_matter(scale, order):
 
 
 def _scaled(cell, scale):
-    from dataclasses import replace
-
     best = {**cell.best, "seconds": cell.best["seconds"] * scale}
     return replace(cell, seconds=cell.seconds * scale, best=best)
 
@@ -147,10 +146,16 @@ def test_pooling_counts_a_cell_once_and_tells_namesakes_apart():
     assert len(pooled([one, one])) == 2
     more = made_run(["a"], ["t"], seeds=[2, 3], name="more")
     assert {c.entry for c in pooled([one, more])} == {"a"}
-    from dataclasses import replace
-
-    again = Run("again", tuple(replace(c, id=c.id + "'") for c in one.cells))
-    assert {c.entry for c in pooled([one, again])} == {"a (made)", "a (again)"}
+    apart = {"a (made)", "a (more)"}
+    for different in (
+        replace(more, cells=tuple(replace(c, id=c.id + "'", seed=c.seed - 2) for c in more.cells)),
+        replace(more, machine={"cpu": "other"}),
+        replace(more, config={"budget": {"trials": 7}}),
+        replace(more, cells=tuple(replace(c, factors={"strategy": "b"}) for c in more.cells)),
+    ):
+        assert {c.entry for c in pooled([one, different])} == apart
+    renamed = replace(one, cells=tuple(replace(c, entry="b") for c in one.cells))
+    assert len(pooled([one, renamed])) == 4  # the same cells under two names are two entries
 
 
 def test_tie_band_is_that_of_the_machine_or_two_percent():
