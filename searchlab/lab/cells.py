@@ -68,7 +68,7 @@ class Cell:
 def cells(experiment: Experiment) -> tuple[Cell, ...]:
     """All cells: seed by seed and task by task, so that what an interrupted run has done can be compared."""
     found = combinations(experiment.model_dump(mode="json"))
-    settings = [(e.name, e.factors, _settings(plain(c.settings))) for c, e in zip(found, entries(found), strict=True)]
+    settings = [(e.name, e.factors, _settings(c.settings)) for c, e in zip(found, entries(found), strict=True)]
     return tuple(
         Cell(entry=name, factors=factors, seed=seed, **_subject(subject), **given)
         for seed in experiment.seeds
@@ -79,7 +79,11 @@ def cells(experiment: Experiment) -> tuple[Cell, ...]:
 
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     budget, measure = json.dumps(given["budget"]), json.dumps(given["measure"])
-    return {**given, "budget": Budget.model_validate_json(budget), "measure": Measure.model_validate_json(measure)}
+    return {
+        **plain(given),
+        "budget": Budget.model_validate_json(budget),
+        "measure": Measure.model_validate_json(measure),
+    }
 
 
 def _subject(subject: Subject) -> dict[str, Any]:

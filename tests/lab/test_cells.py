@@ -81,6 +81,19 @@ def test_factors_say_all_options() -> None:
     assert cell.factors == {"model": "none", "strategy": "local(start=4, polish=all)"}
 
 
+def test_ways_to_measure_are_told_apart_by_what_differs() -> None:
+    sweep = [{"measure": {"replay": {"workers": 3}}}, {"strategy": "local"}]
+    found = cells(from_data({**TABLE, "sweep": sweep}))
+    assert [c.entry for c in found] == ["random/replay(workers=3)", "local/replay(workers=1)"]
+    assert found[0].factors == {"model": "none", "strategy": "random", "measure": "replay(workers=3)"}
+
+
+def test_what_is_given_at_its_default_is_the_same_search() -> None:
+    sweep = {"measure": ["replay", {"replay": {"workers": 1}}]}
+    with pytest.raises(ConfigError, match="are the same search"):
+        from_data({**TABLE, "sweep": sweep})
+
+
 @pytest.mark.parametrize(
     ("selector", "found"),
     [

@@ -10,7 +10,7 @@ from typing import Any
 from searchlab.errors import SearchLabError
 from searchlab.lab.config import components
 from searchlab.lab.config.combinations import Combination, ablation, combinations, sweep_axes
-from searchlab.lab.config.models import Experiment
+from searchlab.lab.config.models import Experiment, resolved_settings
 from searchlab.lab.config.naming import Entry, entries
 from searchlab.lab.config.selectors import matches
 from searchlab.lab.config.settings import SETTINGS, split
@@ -96,16 +96,19 @@ def _measured(settings: Map) -> Iterator[tuple[Path, str]]:
         yield ("space",), f"workloads need a space; accepted: {known}"
     if kind == "replay":
         yield ("measure",), "replay answers from recorded tables, and these are workloads; measure is local or ray"
-    threads = parse(plain(settings["target"])).threads
     if kind == "local":
         yield from _cores(settings, options)
-    pinned = options.get("cores")
-    if kind == "ray" and 0 < (pinned := int(options.get("cpus", 1)) if pinned is None else pinned) < threads:
-        wanted = f"kernels use {threads} threads and a slot has {pinned} cores"
-        yield (
-            ("measure", "ray"),
-            f"{wanted}; ask for more with cpus or cores, or write target: {{native: {{threads: {pinned}}}}}",
-        )
+    if kind == "ray":
+        yield from _slots(settings, options)
+
+
+def _slots(settings: Map, options: Any) -> Iterator[tuple[Path, str]]:
+    threads, given = parse(plain(settings["target"])).threads, options.get("cores")
+    cores = int(options.get("cpus", 1)) if given is None else given
+    if 0 < cores < threads:
+        wanted = f"kernels use {threads} threads and a slot has {cores} cores"
+        instead = f"write target: {{native: {{threads: {cores}}}}}"
+        yield ("measure", "ray"), f"{wanted}; ask for more with cpus or cores, or {instead}"
 
 
 def _cores(settings: Map, options: Any) -> Iterator[tuple[Path, str]]:
@@ -119,10 +122,8 @@ def _cores(settings: Map, options: Any) -> Iterator[tuple[Path, str]]:
     usable = sorted(os.sched_getaffinity(0))
     cores, workers = options.get("cores") or usable, int(options.get("workers", 1))
     if unknown := [c for c in cores if c not in usable] or [c for c in cores if cores.count(c) > 1]:
-        yield (
-            ("measure", "local", "cores"),
-            f"core {unknown[0]} cannot be used; each once of {', '.join(map(str, usable))}",
-        )
+        known = ", ".join(map(str, usable))
+        yield ("measure", "local", "cores"), f"core {unknown[0]} cannot be used; accepted: each once of {known}"
     elif workers * target.threads > len(cores):
         wanted = f"{workers} workers with {target.threads} threads each need {workers * target.threads} cores"
         yield ("measure", "local", "workers"), f"{wanted}; there are {len(cores)}"
@@ -132,7 +133,7 @@ def _twice(tree: Map, found: list[Combination], named: list[Entry], problems: Pr
     seen: dict[str, str] = {}
     place = tree.at("ablate") if tree.get("ablate") is not None else tree.at("sweep")
     for combination, entry in zip(found, named, strict=True):
-        key = json.dumps(plain(combination.settings), sort_keys=True)
+        key = json.dumps(resolved_settings(combination.settings), sort_keys=True)
         if key in seen:
             problems.add(place, f"'{seen[key]}' and '{entry.name}' are the same search")
         seen.setdefault(key, entry.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -10,6 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from searchlab.lab.config import forms
 from searchlab.lab.config.measuring import Measure, Model
+from searchlab.lab.config.tree import plain
 
 SETTINGS = ("target", "space", "model", "strategy", "budget", "measure")  # what a sweep or an ablation may change
 Metric = Literal["final", "trials-to-target", "auc"]
@@ -168,6 +170,13 @@ class Experiment(Model):
         for key in ("budget", "sweep", "ablate", "report"):
             data[key] = _given(data[key] or {})
         return _given(data)
+
+
+def resolved_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a combination as plain data, with everything that is not given at its default."""
+    budget = Budget.model_validate_json(json.dumps(settings["budget"])).model_dump(mode="json")
+    measure = Measure.model_validate_json(json.dumps(settings["measure"])).model_dump(mode="json")
+    return {**plain(settings), "budget": budget, "measure": measure}
 
 
 def _given(data: Mapping[str, Any]) -> dict[str, Any]:

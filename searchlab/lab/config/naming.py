@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from searchlab.lab.config.combinations import Combination
+from searchlab.lab.config.models import resolved_settings
 from searchlab.lab.config.settings import NAMED, split
-from searchlab.lab.config.tree import plain
 
 ORDER = ("space", "model", "strategy", "target", "budget", "measure")
 ALWAYS = ("space", "model", "strategy")
@@ -24,25 +24,36 @@ class Entry:
 
 def entries(combinations: Sequence[Combination]) -> list[Entry]:
     """A name for each combination, none twice."""
-    swept = {k: [plain(c.swept[k]) for c in combinations] for k in ORDER}
-    varying = [k for k in ORDER if any(v != swept[k][0] for v in swept[k])]
-    short = {k: _short(k, swept[k]) for k in ORDER}
-    final = {k: [plain(c.settings[k]) for c in combinations] for k in ORDER}
-    factored = [k for k in ORDER if k in ALWAYS or any(v != final[k][0] for v in final[k])]
-    names = [_name(c, [(k, short[k][n]) for k in varying], short, n) for n, c in enumerate(combinations)]
+    swept = _Texts([resolved_settings(c.swept) for c in combinations])
+    final = _Texts([resolved_settings(c.settings) for c in combinations])
     made = []
     for n, c in enumerate(combinations):
-        factors = {k: text(k, final[k][n]) for k in factored if final[k][n] is not None}
+        factors = final.factors(n)
         if c.variant:
             factors["ablation"] = c.variant
-        made.append(Entry(names[n], factors))
+        made.append(Entry(_name(c, swept, n), factors))
     return _unique(made)
 
 
-def _name(c: Combination, varying: list[tuple[str, str]], short: Mapping[str, list[str]], n: int) -> str:
-    parts = [t for k, t in varying if k not in c.named and t]
+class _Texts:
+    """All settings of all combinations as short texts; `varying` are those that differ."""
+
+    def __init__(self, settings: Sequence[Mapping[str, Any]]) -> None:
+        self.settings = settings
+        self.short = {k: _short(k, [s[k] for s in settings]) for k in ORDER}
+        self.varying = [k for k in ORDER if any(s[k] != settings[0][k] for s in settings)]
+
+    def factors(self, n: int) -> dict[str, str]:
+        """What a combination is made of: components with all their options, and what else varies."""
+        always = {k: _text(*_parts(k, self.settings[n][k])) for k in ALWAYS}
+        others = {k: self.short[k][n] for k in self.varying if k not in ALWAYS}
+        return {k: v for k, v in {**always, **others}.items() if v}
+
+
+def _name(c: Combination, texts: _Texts, n: int) -> str:
+    parts = [t for k in texts.varying if k not in c.named and (t := texts.short[k][n])]
     parts += [*c.names, *([c.variant] if c.variant else [])]
-    return "/".join(parts) or "/".join(short[k][n] for k in ALWAYS if short[k][n])
+    return "/".join(parts) or "/".join(t for k in ALWAYS if (t := texts.short[k][n]))
 
 
 def _unique(made: list[Entry]) -> list[Entry]:
@@ -57,18 +68,13 @@ def _unique(made: list[Entry]) -> list[Entry]:
 def _short(key: str, values: Sequence[Any]) -> list[str]:
     """Texts that tell the values apart: names, with those options that differ among values of the same name."""
     parts = [_parts(key, v) for v in values]
-    found = []
+    differing: dict[str, dict[str, None]] = {}
+    first: dict[str, Mapping[str, Any]] = {}
     for name, options in parts:
-        same = [o for other, o in parts if other == name]
-        keys = dict.fromkeys(k for o in same for k in o)
-        differing = [k for k in keys if any(o.get(k) != same[0].get(k) for o in same)]
-        found.append(_text(name, {k: options.get(k) for k in differing if k in options}))
-    return found
-
-
-def text(key: str, value: Any) -> str:
-    """A setting as text, with all its options."""
-    return _text(*_parts(key, value))
+        start = first.setdefault(name, options)
+        unlike = (k for k in (*start, *options) if options.get(k) != start.get(k))
+        differing.setdefault(name, {}).update(dict.fromkeys(unlike))
+    return [_text(name, {k: options[k] for k in differing[name] if k in options}) for name, options in parts]
 
 
 def _parts(key: str, value: Any) -> tuple[str, Mapping[str, Any]]:

@@ -59,14 +59,14 @@ def _seeds(given: Any, place: Place, problems: Problems) -> Seq:
     items = given if isinstance(given, Seq) else Seq(place, [(given, place)])
     if not items:
         problems.add(place, "seeds is empty; accepted: one number, a range such as 0..9, or a list of both")
-    found: list[tuple[int, Place]] = []
+    found: dict[int, Place] = {}
     for number, item in enumerate(items):
         where = items.at(number)
         for seed in _seed(item, where, problems):
-            if any(seed == other for other, _ in found):
+            if seed in found:
                 problems.add(where, f"seed {seed} is listed twice")
-            found.append((seed, where))
-    return Seq(items.place, found or [(0, place)])  # so that what else is wrong is found, too
+            found[seed] = where
+    return Seq(items.place, found.items() or [(0, place)])  # so that what else is wrong is found, too
 
 
 def _seed(item: Any, place: Place, problems: Problems) -> range:
@@ -112,12 +112,11 @@ def _lists(form: str, sweep: Map, problems: Problems) -> None:
         sweep[form] = Map(sweep.place)
         return
     for key, values in list(given.items()):
-        check_key(key, given.at(key), "sweep", problems)
-        if not isinstance(values, Seq) or not values:
-            problems.add(
-                given.at(key),
-                f"a sweep over '{key}' takes a list of values, not {say(values) if values else 'nothing'}",
-            )
+        if not check_key(key, given.at(key), "sweep", problems):
+            del given[key]
+        elif not isinstance(values, Seq) or not values:
+            what = say(values) if values else "nothing"
+            problems.add(given.at(key), f"a sweep over '{key}' takes a list of values, not {what}")
             del given[key]
     lengths = {len(v) for v in given.values()}
     if form == "zip" and len(lengths) > 1:
@@ -129,10 +128,8 @@ def _lists(form: str, sweep: Map, problems: Problems) -> None:
 def _listed(sweep: Map, problems: Problems) -> None:
     items = sweep["list"]
     if not isinstance(items, Seq) or not items:
-        problems.add(
-            sweep.at("list"),
-            f"a list of combinations holds mappings of settings, not {say(items) if items else 'nothing'}",
-        )
+        what = say(items) if items else "nothing"
+        problems.add(sweep.at("list"), f"a list of combinations holds mappings of settings, not {what}")
         sweep["list"] = Seq(sweep.place)
         return
     kept = []
@@ -146,32 +143,39 @@ def _ablate(given: Any, place: Place, problems: Problems) -> Map:
     if not isinstance(given, Map):
         problems.add(place, f"ablate is a mapping such as {{remove: {{model: {{model: none}}}}}}, not {say(given)}")
         return Map(place)
-    if isinstance(given.get("base"), Map):
-        _changes(given["base"], given.at("base"), "base", problems)
-    elif not isinstance(given.get("base", ""), str):
-        problems.add(given.at("base"), f"base is a name or a mapping of settings, not {say(given['base'])}")
+    base = given.get("base", "full")
+    if not isinstance(base, str | Map):
+        problems.add(given.at("base"), f"base is a name or a mapping of settings, not {say(base)}")
+    if not isinstance(base, str) and not (isinstance(base, Map) and _changes(base, given.at("base"), "base", problems)):
         del given["base"]
     for form in ("remove", "replace"):
-        named = given.get(form)
-        if named is not None and not isinstance(named, Map):
-            problems.add(
-                given.at(form), f"{form} maps names to settings, such as {{model: {{model: none}}}}, not {say(named)}"
-            )
-            given[form] = Map(place)
-        for name, changes in list((given.get(form) or {}).items()):
-            if not _changes(changes, given[form].at(name), f"{form} '{name}'", problems):
-                del given[form][name]
+        _variants(form, given, problems)
     factors = list(given.get("remove") or {})
-    path = given.get("path")
-    for number, name in enumerate(path if isinstance(path, Seq) else ()):
-        if name not in factors:
-            known = nearest(str(name), factors, "factors of remove")
-            problems.add(path.at(number), f"path: unknown factor '{name}'{known}")  # type: ignore[union-attr]
-        elif name in path[:number]:  # type: ignore[index]
-            problems.add(path.at(number), f"path: '{name}' is listed twice")  # type: ignore[union-attr]
+    if isinstance(given.get("path"), Seq):
+        _path(given["path"], factors, problems)
     if not factors and not given.get("replace"):
         problems.add(place, "ablate has nothing to compare with; name at least one factor under 'remove' or 'replace'")
     return given
+
+
+def _variants(form: str, ablate: Map, problems: Problems) -> None:
+    given = ablate.get(form)
+    if given is not None and not isinstance(given, Map):
+        example = "{model: {model: none}}"
+        problems.add(ablate.at(form), f"{form} maps names to settings, such as {example}, not {say(given)}")
+        ablate[form] = given = Map(ablate.place)
+    for name, changes in list((given or {}).items()):
+        if not _changes(changes, ablate[form].at(name), f"{form} '{name}'", problems):
+            del ablate[form][name]
+
+
+def _path(path: Seq, factors: list[str], problems: Problems) -> None:
+    for number, name in enumerate(path):
+        if name not in factors:
+            known = nearest(str(name), factors, "factors of remove")
+            problems.add(path.at(number), f"path: unknown factor '{name}'{known}")
+        elif name in path[:number]:
+            problems.add(path.at(number), f"path: '{name}' is listed twice")
 
 
 def _changes(given: Any, place: Place, where: str, problems: Problems, named: bool = False) -> bool:
