@@ -297,3 +297,25 @@ def test_a_cpu_that_lacks_instructions_is_told(tmp_path: Path) -> None:
     path.write_text(json.dumps({**about, "needs": [*about["needs"], "avx4096f"]}))
     with pytest.raises(OSError, match="this CPU lacks avx4096f, which the kernel needs"):
         load(done.folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("threads", [1, pytest.param(2, marks=needs_two)])
+@pytest.mark.parametrize("name", ["template", "sketch", "task-mapping", "probabilistic"])
+def test_programs_of_all_kinds(name: str, threads: int, tmp_path: Path) -> None:
+    specs = {
+        "matmul": {"m": 33, "n": 70, "k": 29},
+        "batch_matmul": {"batch": 3, "m": 16, "n": 24, "k": 20},
+        "dense": {"m": 20, "n": 48, "k": 36, "activation": "relu"},
+        "conv2d": {"ci": 6, "co": 20, "h": 11, "w": 13, "k": 3, "padding": 1},
+        "depthwise_conv2d": {"c": 24, "h": 10, "w": 10, "k": 3, "padding": 1},
+        "conv2d_bn_relu": {"ci": 8, "co": 16, "h": 8, "w": 8, "k": 3, "padding": 1},
+        "softmax": {"rows": 9, "cols": 50},
+        "layer_norm": {"rows": 9, "cols": 50},
+        "max_pool2d": {"c": 16, "h": 12, "w": 12, "k": 3, "stride": 2},
+    }
+    for operator, sizes in specs.items():
+        workload = sl.workload(operator, **sizes)
+        for n, program in enumerate(programs(workload, threads, name, 3)):
+            done = exported(program, tmp_path / f"{operator}-{n}", workload, threads)
+            right(load(done.folder), workload)
