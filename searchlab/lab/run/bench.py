@@ -44,16 +44,52 @@ class Bench(ABC):
         """The time of the best, as a last look has it, and times of others on the same task."""
 
 
+class Measurers:
+    """Measurers for one cell after another: starting one takes a while, so it stays for cells that ask for the same."""
+
+    def __init__(self, cores: Sequence[int] | None = None) -> None:
+        self._cores = cores
+        self._key = ""
+        self._measurer: Measurer[Any] | None = None
+        self._note: Callable[[str], None] = lambda text: None
+
+    def of(self, cell: Cell, note: Callable[[str], None]) -> Measurer[Any]:
+        """The measurer of a cell; `note` is told what keeps it waiting."""
+        self._note = note
+        key = repr(cell.measure)
+        if self._measurer is None or key != self._key:
+            self.close()
+            self._measurer, self._key = self._made(cell), key
+        return self._measurer
+
+    def close(self) -> None:
+        """Ends the measurer that is open."""
+        measurer, self._measurer = self._measurer, None
+        if measurer is not None:
+            measurer.close()
+
+    def _made(self, cell: Cell) -> Measurer[Any]:
+        options = dict(cell.measure.settings.options)
+        if cell.measure.kind == "ray":
+            from searchlab.measure.cluster import RayMeasurer
+
+            return RayMeasurer(**options)
+        if options.get("cores") is None:
+            options["cores"] = self._cores
+        return LocalMeasurer(**options, on_wait=lambda text: self._note(text))
+
+
 @contextmanager
-def bench(
-    cell: Cell, cores: Sequence[int] | None = None, note: Callable[[str], None] = lambda text: None
-) -> Iterator[Bench]:
-    """The bench of a cell; its measurer ends with it.  `note` is told what keeps it waiting."""
+def bench(cell: Cell, measurers: Measurers, note: Callable[[str], None]) -> Iterator[Bench]:
+    """The bench of a cell; after an error its measurer is not used again."""
     if cell.table is not None:
         yield RecordedBench(cell, load_table(cell.table))
         return
-    with _measurer(cell, cores, note) as measurer:
-        yield TaskBench(cell, measurer, note)
+    try:
+        yield TaskBench(cell, measurers.of(cell, note), note)
+    except BaseException:
+        measurers.close()
+        raise
 
 
 class RecordedBench(Bench):
@@ -126,14 +162,3 @@ class TaskBench(Bench):
         with CoreLock(sorted(os.sched_getaffinity(0)), on_wait=self._note):
             found = finish()
         return float(found.seconds), dict(found.baselines)
-
-
-def _measurer(cell: Cell, cores: Sequence[int] | None, note: Callable[[str], None]) -> Measurer[Any]:
-    options = dict(cell.measure.settings.options)
-    if cell.measure.kind == "ray":
-        from searchlab.measure.cluster import RayMeasurer
-
-        return RayMeasurer(**options)
-    if options.get("cores") is None:
-        options["cores"] = cores
-    return LocalMeasurer(**options, on_wait=note)

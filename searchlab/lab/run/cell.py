@@ -19,7 +19,7 @@ import numpy as np
 from searchlab.errors import RecordError
 from searchlab.lab.results import CellResult
 from searchlab.lab.run import cellfile
-from searchlab.lab.run.bench import Bench, bench
+from searchlab.lab.run.bench import Bench, Measurers, bench
 from searchlab.lab.run.elapsed import Elapsed
 from searchlab.lab.run.events import Ended, Event, Noted, Progress, Started
 from searchlab.lab.run.folder import Folder
@@ -39,9 +39,7 @@ _DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 Tell = Callable[[Event], object]
 
 
-def run_cell(
-    cell: Cell, folder: Folder, stop: threading.Event, tell: Tell, cores: Sequence[int] | None = None
-) -> CellResult:
+def run_cell(cell: Cell, folder: Folder, stop: threading.Event, tell: Tell, measurers: Measurers) -> CellResult:
     """Runs a cell to its end, or until `stop` is set, and returns what it gave, which is in its file then.
 
     An exception makes it a failed cell.  Only a disk that takes no more data, which no other cell would survive either,
@@ -57,7 +55,7 @@ def run_cell(
 
     try:
         with ExitStack() as open_:
-            ready = open_.enter_context(bench(cell, cores, note))
+            ready = open_.enter_context(bench(cell, measurers, note))
             search = _Search(cell, folder, ready, stop, tell, open_)
             found = search.run()
     except Exception as e:

@@ -60,10 +60,10 @@ def aside() -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def shares(count: int) -> list[tuple[int, ...]] | None:
-    """Cores for so many cells that time side by side; None: one cell alone may use them all."""
-    if count < 2:
-        return None
+def shares(count: int, apart: bool) -> list[tuple[int, ...]]:
+    """The cores of so many cells side by side: those that time get cores of their own."""
     cores = usable()
+    if count < 2 or not apart:
+        return [cores] * count
     each = len(cores) // count
     return [cores[n * each : (n + 1) * each] for n in range(count)]

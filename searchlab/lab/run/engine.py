@@ -17,7 +17,7 @@ from searchlab.lab.cells import cells as cells_of
 from searchlab.lab.run import cores
 from searchlab.lab.run.board import Board
 from searchlab.lab.run.crew import Crew, Here
-from searchlab.lab.run.events import Ended, Event, Noted, Order
+from searchlab.lab.run.events import Ended, Event, Noted
 from searchlab.lab.run.folder import LOG_FORMAT, Folder
 from searchlab.lab.run.interrupt import Interrupt
 from searchlab.lab.run.lock import FolderLock
@@ -108,8 +108,9 @@ class _Engine:
             with Here(self._folder, interrupt.stop) as here:
                 self._work(cells, here, interrupt)
             return
-        own = None if single else cores.shares(size)
-        with Crew(self._folder, size, self._lock, single, own) as crew, nullcontext() if single else cores.aside():
+        local = not single and cells[0].measure.kind == "local"
+        shares = cores.shares(size, apart=local)
+        with Crew(self._folder, shares, self._lock, single) as crew, cores.aside() if local else nullcontext():
             self._work(cells, crew, interrupt)
 
     def _work(self, cells: Sequence[Cell], crew: Crew | Here, interrupt: Interrupt) -> None:
@@ -121,7 +122,7 @@ class _Engine:
                     crew.stop()
                     told = True
             while todo and crew.busy < crew.size:
-                crew.start(Order(todo.popleft()))
+                crew.start(todo.popleft())
             for event in crew.events(_WAIT_S):
                 if (again := self._take(event, cells)) is not None and not told:
                     todo.appendleft(again)

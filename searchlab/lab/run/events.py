@@ -1,25 +1,18 @@
-"""What goes between a run and the processes that run its cells: orders there, events back, all plain values."""
+"""What goes between a run and the processes that run its cells: cells and words there, events back."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from searchlab.lab.cells import Cell
+from enum import Enum
 
 
-STOP = None  # instead of an order: end the cell after the measurement that is under way
+class Word(Enum):
+    """What is said to a process instead of giving it a cell."""
 
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """A cell to run, and on which cores if it times on this machine."""
-
-    cell: Cell
-    cores: Sequence[int] | None = None
+    STOP = "end the cell after the measurement that is under way"
+    LEAVE = "there are no more cells"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ import pytest
 from searchlab.lab.cells import Cell, cells
 from searchlab.lab.config import from_data
 from searchlab.lab.results import CellResult
-from searchlab.lab.run import Folder, bench
+from searchlab.lab.run import Folder
+from searchlab.lab.run.bench import Measurers
 from searchlab.lab.run.cell import run_cell
 from searchlab.lab.run.cellfile import from_json, to_json
 from searchlab.lab.run.elapsed import Elapsed
@@ -51,9 +52,9 @@ def cell() -> Cell:
 def searched(
     cell: Cell, path: Path, patch: pytest.MonkeyPatch, measurer: Made, stop: threading.Event | None = None
 ) -> tuple[CellResult, list[Event]]:
-    patch.setattr(bench, "_measurer", lambda cell, cores, note: measurer)
+    patch.setattr(Measurers, "of", lambda self, cell, note: measurer)
     said: list[Event] = []
-    return run_cell(cell, Folder(path), stop or threading.Event(), said.append), said
+    return run_cell(cell, Folder(path), stop or threading.Event(), said.append, Measurers()), said
 
 
 def test_a_stopped_cell_goes_on(cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,13 +110,13 @@ def test_nothing_worked(cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_measurer_says_what_it_waits_for(cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def measurer(cell: Cell, cores: object, note: Any) -> Made:
+    def of(self: Measurers, cell: Cell, note: Any) -> Made:
         note("waiting for cores")
         return Made()
 
-    monkeypatch.setattr(bench, "_measurer", measurer)
+    monkeypatch.setattr(Measurers, "of", of)
     said: list[Event] = []
-    run_cell(cell, Folder(tmp_path), threading.Event(), said.append)
+    run_cell(cell, Folder(tmp_path), threading.Event(), said.append, Measurers())
     assert Noted(cell.id, "waiting for cores") in said
 
 
@@ -123,7 +124,7 @@ def test_a_budget_of_seconds(cell: Cell, tmp_path: Path, monkeypatch: pytest.Mon
     """For tables it is the simulated time, so that it is the same everywhere."""
     settings = {"name": "one", "workloads": [{"table": "softmax-128x1024"}], "strategy": "random", "seeds": [0]}
     (timed,) = cells(from_data({**settings, "budget": {"seconds": 1.5, "batch": 2}}))
-    found = run_cell(timed, Folder(tmp_path), threading.Event(), lambda event: None)
+    found = run_cell(timed, Folder(tmp_path), threading.Event(), lambda event: None, Measurers())
     assert found.state == "done" and found.elapsed[-1] >= 1.5 > found.elapsed[-3]
 
 
