@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from searchlab.lab.statistics import Settings
 
 
+_CALM = 5  # tie bands that rounds of one candidate may differ by before they are called into question
 _WORDS = 20  # columns that the longest words keep in narrow tables
 
 
@@ -104,14 +105,7 @@ def leaderboard_command(
     if form is Form.text and output is None:
         for name in missing:
             err.print(f"table {name} is not here: no score against random search", style="dim", soft_wrap=True)
-        first = next((s.entry for b in found for s in b.standings), None)
-        if first is not None:
-            folders = " ".join(map(str, dirs))
-            hint(
-                f"searchlab leaderboard {folders} --card '{first}'   [dim]what it is and how to repeat it[/]",
-                f"searchlab compare {folders} --by strategy   [dim]factor by factor[/]",
-                f"searchlab leaderboard validate {dirs[0]}   [dim]a second look at what was found[/]",
-            )
+        _hint(dirs, runs, found[0].standings[0].entry)
 
 
 @app.command("validate")
@@ -206,6 +200,26 @@ def _settings(
 # --- printing ---------------------------------------------------------------------------------------------------------
 
 
+def _hint(dirs: Sequence[Path], runs: Sequence[Run], entry: str) -> None:
+    import shlex
+
+    from rich.markup import escape
+
+    folders = escape(shlex.join(map(str, dirs)))
+    varied = [f for f in _factors(runs) if len({c.factors.get(f) for r in runs for c in r.cells}) > 1]
+    hint(
+        f"searchlab leaderboard {folders} --card {escape(shlex.quote(entry))}   [dim]what it is, how to repeat it[/]",
+        *(f"searchlab compare {folders} --by {escape(f)}   [dim]everything else equal[/]" for f in varied[:1]),
+        f"searchlab leaderboard validate {escape(shlex.quote(str(dirs[0])))}   [dim]a second look at what was found[/]",
+    )
+
+
+def _factors(runs: Sequence[Run]) -> list[str]:
+    """The factors that all cells have."""
+    cells = [c for r in runs for c in r.cells]
+    return [f for f in cells[0].factors if all(f in c.factors for c in cells)]
+
+
 def _write(sheets: Sequence[Sheet], form: Form, output: Path | None) -> None:
     from searchlab.lab.leaderboard import FORMS
 
@@ -255,6 +269,12 @@ def _print_checks(checks: Sequence[Check], band: float) -> None:
         names = (escape(c.entry), escape(c.task), str(c.seed))
         made.add_row(*names, duration(c.claimed_s), _time(c.seconds), escape(ratio), verdict)
     print_table(made)
+    spread = max((c.high / c.low - 1 for c in checks if c.low and c.high), default=0.0)
+    if spread > _CALM * band:
+        out.print(
+            f"[yellow]note:[/] rounds differ by up to {100 * spread:.0f} %: the machine is busy, and this says little",
+            soft_wrap=True,
+        )
     good = sum(c.good for c in checks)
     out.print(
         f"[bold]{good} of {len(checks)} hold[/] [dim]within {100 * band:g} %; ratio: new time over the claimed one,"

@@ -68,7 +68,7 @@ def _missing(rows: Sequence[Score]) -> str:
     full = sum(len(found) == len(entries) for found in have.values())
     if not lacking:
         return ""
-    return f"{_count(lacking, 'cell')} missing: {full} of {len(have)} pairs of task and seed are there for all entries"
+    return f"{_count(lacking, 'cell')} missing: {full} of {len(have)} pairs of task and seed are there for all of them"
 
 
 def _failed(rows: Sequence[Score]) -> str:

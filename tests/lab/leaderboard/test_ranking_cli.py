@@ -34,7 +34,7 @@ def test_leaderboard(run):
     assert "genetic-gbt is better than all others." in found.output
     assert "Leaderboard: other" in found.output and "'x' is alone" in found.output
     assert "fewer than 10 are a hint, not a claim" in found.output
-    assert "next: searchlab leaderboard swept small --card 'genetic-gbt'" in found.output
+    assert "next: searchlab leaderboard swept small --card genetic-gbt" in found.output
 
 
 def test_speed_up_over_a_baseline(run):
