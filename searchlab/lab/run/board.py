@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from searchlab.lab.results import CellResult
@@ -110,9 +110,14 @@ class Board:
         return left / self.rate if measured >= _ENOUGH else None
 
     def against(self, row: Row) -> str:
-        """The best of a cell beside the fastest reference of its task: '1.21x torch'; empty where there is none."""
-        known = {n: s for n, s in self.references.get(row.cell.task, {}).items() if s > 0}
-        if not known or not math.isfinite(row.best_s):
-            return ""
-        name = min(known, key=known.__getitem__)
-        return f"{known[name] / row.best_s:.2f}x {name}"
+        """The best of a cell beside the fastest reference of its task; empty where there is none."""
+        return against(row.best_s, self.references.get(row.cell.task, {}))
+
+
+def against(best_s: float, references: Mapping[str, float]) -> str:
+    """A time beside the fastest of others: '1.21x torch' is faster than torch; empty where there is none."""
+    known = {name: seconds for name, seconds in references.items() if seconds > 0}
+    if not known or not math.isfinite(best_s):
+        return ""
+    name = min(known, key=known.__getitem__)
+    return f"{known[name] / best_s:.2f}x {name}"

@@ -32,7 +32,7 @@ def prepare(folder: Folder, experiment: Experiment, source: str, command: str, a
         changed, data = bool(difference), _joined(before, data)
     if changed:
         folder.write_manifest(data)
-    if changed or not folder.experiment.exists():
+    if changed or not folder.experiment.exists() or not folder.source.exists():
         files.replace_text(folder.experiment, dump(experiment))
         files.replace_text(folder.source, source or dump(experiment))
     found = Manifest.of(data)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from searchlab.lab.results import CellResult
+from searchlab.lab.run.board import against
 from searchlab.lab.run.folder import Entry, Folder
 from searchlab.lab.run.lock import owner
 
@@ -111,9 +112,6 @@ def _rows(cells: Sequence[Entry], results: Mapping[str, CellResult]) -> list[Row
 def _row(entry: str, task: str, own: Sequence[CellResult]) -> Row:
     best = min(own, key=lambda r: r.final_s)
     references = dict(best.baselines) | ({"optimum": best.optimum_s} if best.optimum_s else {})
-    against = ""
-    if references and math.isfinite(best.final_s):
-        name = min(references, key=lambda n: references[n])
-        against = f"{references[name] / best.final_s:.2f}x {name}"
+    shown = against(best.final_s, references)
     trials, done = sum(len(r.seconds) for r in own), sum(r.state == "done" for r in own)
-    return Row(entry, task, len(own), done, trials, best.final_s if math.isfinite(best.final_s) else None, against)
+    return Row(entry, task, len(own), done, trials, best.final_s if math.isfinite(best.final_s) else None, shown)
