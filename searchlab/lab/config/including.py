@@ -34,7 +34,7 @@ def with_includes(tree: Map, path: Path, above: tuple[Path, ...] = ()) -> Map:
     below = Map(tree.place)
     for number, name in enumerate(files):
         place = files.at(number)
-        if not isinstance(name, str) or not name:
+        if not isinstance(name, str) or not name or "\0" in name:
             raise ConfigError(f"{place}: include takes file names, not {name!r}")
         target = path.parent / name
         if target.resolve() in own:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import hashlib
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from searchlab.errors import SearchLabError, WorkloadError
+from searchlab.errors import ConfigError, SearchLabError, WorkloadError
 from searchlab.lab.config.settings import Malformed, say
 from searchlab.lab.config.tree import Map, Place, Problems, Seq
 from searchlab.registry import nearest
@@ -92,9 +94,8 @@ def _checked(text: str, make: Any) -> str:
     try:
         made = make(text)
         if made.sizes:
-            raise Malformed(
-                f"{made.label}: an experiment needs numbers for sizes, and {', '.join(made.sizes)} is left open"
-            )
+            left = ", ".join(made.sizes)
+            raise Malformed(f"{made.label}: an experiment needs numbers for sizes, and {left} is left open")
         return str(made.spec)
     except WorkloadError as e:
         name = text.partition(":")[0]
@@ -103,8 +104,10 @@ def _checked(text: str, make: Any) -> str:
         if text in shipped():
             raise Malformed(f"'{text}' is a recorded table; write {{table: {text}}}") from None
         raise Malformed(str(e)) from None
-    except TypeError as e:
-        raise Malformed(f"{text}: {e}") from None
+    except Malformed:
+        raise
+    except Exception as e:  # whatever the module of an operator does
+        raise Malformed(f"workload '{text}' cannot be made: {type(e).__name__}: {e}") from e
 
 
 def _texts(key: str, given: Any) -> list[str]:
@@ -142,7 +145,7 @@ def _tables(text: str, place: Place) -> list[str]:
     if text in shipped():
         return [text]
     base = Path(place.file).parent if place.line else Path()
-    path = (base / Path(text).expanduser()).absolute()
+    path = (base / os.path.expanduser(text)).absolute()
     if any(c in text for c in "*?["):
         found = _matching(path)
     elif path.is_dir():
@@ -150,18 +153,16 @@ def _tables(text: str, place: Place) -> list[str]:
     else:
         found = [path] if path.is_file() or path.name in _indexed(path.parent) else []
     if not found:
-        raise Malformed(
-            f"there is no recorded table '{text}'{nearest(text, shipped(), 'shipped')}, or a file or folder"
-        )
+        known = nearest(text, shipped(), "shipped")
+        raise Malformed(f"there is no recorded table '{text}', neither a file nor a folder{known}")
     return [str(p) for p in found]
 
 
 def _matching(pattern: Path) -> list[Path]:
     if names := _indexed(pattern.parent):
-        import fnmatch
-
         return [pattern.parent / n for n in names if fnmatch.fnmatchcase(n, pattern.name)]
-    return sorted(p for p in map(Path, glob.glob(str(pattern))) if p.is_file())
+    found = map(Path, glob.glob(str(pattern)))
+    return sorted(p for p in found if p.is_file() and any(fnmatch.fnmatchcase(p.name, t) for t in _TABLE_FILES))
 
 
 def _inside(folder: Path) -> list[Path]:
@@ -173,7 +174,10 @@ def _inside(folder: Path) -> list[Path]:
 def _indexed(folder: Path) -> list[str]:
     from searchlab.measure.tables import indexed_names
 
-    return sorted(indexed_names(folder)) if (folder / "index.json").is_file() else []
+    try:
+        return sorted(indexed_names(folder)) if (folder / "index.json").is_file() else []
+    except (SearchLabError, KeyError, TypeError):  # an index of something else
+        return []
 
 
 def _expand(item: Any) -> list[Subject]:
@@ -193,5 +197,8 @@ def _table(reference: str) -> Subject:
         return Subject(reference, table=reference)
     path = Path(reference)
     data = path if path.is_file() else path.with_name(f"{path.name}.csv.xz")
-    digest = hashlib.sha256(data.read_bytes()).hexdigest()[:12] if data.is_file() else ""
+    try:
+        digest = hashlib.sha256(data.read_bytes()).hexdigest()[:12]
+    except OSError as e:
+        raise ConfigError(f"the recorded table {data} cannot be read: {e.strerror or e}") from None
     return Subject(path.name.partition(".json")[0].removesuffix(".csv.xz"), table=reference, digest=digest)

@@ -233,6 +233,7 @@ def folder(tmp_path: Path) -> Path:
         ("tables/mine-matmul-256.json", ["mine-matmul-256"]),
         ("tables", ["mine-matmul-256", "mine-softmax-128x1024"]),
         ("tables/*soft*.json", ["mine-softmax-128x1024"]),
+        ("tables/*", ["mine-matmul-256", "mine-softmax-128x1024"]),
         (["matmul-256", "tables/mine-matmul-256.json"], ["matmul-256", "mine-matmul-256"]),
     ],
 )
@@ -260,8 +261,10 @@ def test_a_resolved_file_may_lie_anywhere(folder: Path) -> None:
 
 
 def test_folders_of_converted_tables(tmp_path: Path) -> None:
-    index = {"files": [{"file": f"{n}.csv.xz"} for n in ("gemm@A100", "conv@A100", "gemm@W7800")]}
-    (tmp_path / "index.json").write_text(json.dumps(index))
+    names = ("gemm@A100", "conv@A100", "gemm@W7800")
+    (tmp_path / "index.json").write_text(json.dumps({"files": [{"file": f"{n}.csv.xz"} for n in names]}))
+    for name in names:
+        (tmp_path / f"{name}.csv.xz").write_text(name)
     (tmp_path / "e.yaml").write_text("workloads: [{table: 'gemm@*'}]\nseeds: 0\n")
     assert [c.task for c in cells(load(tmp_path / "e.yaml"))] == ["gemm@A100", "gemm@W7800"]
     (tmp_path / "e.yaml").write_text("workloads: [{table: conv@A100}]\nseeds: 0\n")
@@ -360,3 +363,25 @@ def test_libraries_are_baselines_of_workloads_only() -> None:
     assert from_data({**WORK, "report": {"baseline": "numpy"}}).report.baseline == "numpy"
     with pytest.raises(ConfigError, match="baseline: no entry is called 'numpy'"):
         from_data({**TABLE, "report": {"baseline": "numpy"}})
+
+
+def test_a_folder_with_an_index_of_something_else(tmp_path: Path) -> None:
+    (tmp_path / "index.json").write_text("[]")
+    (tmp_path / "e.yaml").write_text("workloads: [{table: nothing}]\n")
+    with pytest.raises(ConfigError, match="there is no recorded table 'nothing'"):
+        load(tmp_path / "e.yaml")
+
+
+def test_a_table_that_is_gone_when_cells_are_made(folder: Path) -> None:
+    (folder / "e.yaml").write_text("workloads: [{table: tables/mine-matmul-256.json}]\n")
+    found = load(folder / "e.yaml")
+    (folder / "tables" / "mine-matmul-256.json").unlink()
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        cells(found)
+
+
+def test_a_workload_that_breaks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken_operator.py").write_text("raise RuntimeError('no luck')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match="workload 'broken_operator:f' cannot be made: RuntimeError: no luck"):
+        from_data({"workloads": ["broken_operator:f"]})
