@@ -52,7 +52,7 @@ def write(folder: Path, monkeypatch: pytest.MonkeyPatch, **changes: object) -> P
     def final(_: object, study: Study) -> tuple[float, dict[str, float]]:
         return study.best_s * 1.01, {"numpy": 2e-5}
 
-    monkeypatch.setattr(bench, "_measurer", lambda *_: MadeUp())
+    monkeypatch.setattr(bench.Measurers, "of", lambda *_: MadeUp())
     monkeypatch.setattr(bench.TaskBench, "final", final)
     run(from_data({**DATA, **changes} if "workloads" not in changes else changes), folder, jobs=0)
     return folder
