@@ -86,6 +86,7 @@ class Grid:
     looks: tuple[Look, ...]
     caption: str
     open: int = 8
+    more: str = "more tasks"
     kind: str = field(default="grid", init=False)
 
 

@@ -61,11 +61,11 @@ def _compared(material: Material, cells: Sequence[CellResult], ours: Any, theirs
             replace(row, entry=_name(side), context=_others(c, ours))
             for side in (ours, theirs)
             for c, row in zip(cells, rows, strict=True)
-            if _matches(c, side)
+            if matches(side, c.entry, c.factors)
         ]
         return _against(material, _name(ours), sided)
-    first = dict.fromkeys(c.entry for c in cells if _matches(c, ours))
-    second = [e for e in dict.fromkeys(c.entry for c in cells if _matches(c, theirs)) if e not in first]
+    first = dict.fromkeys(c.entry for c in cells if matches(ours, c.entry, c.factors))
+    second = [e for e in dict.fromkeys(c.entry for c in cells if matches(theirs, c.entry, c.factors)) if e not in first]
     return [p for a in first for p in _against(material, a, [r for r in rows if r.entry == a or r.entry in second])]
 
 
@@ -108,10 +108,6 @@ def _same(pair: Pair, within: float) -> str:
     if high < 1 / within or low > within:
         return REFUTED
     return HELD if pair.speedup.low is not None and low >= 1 / within and high <= within else OPEN
-
-
-def _matches(cell: CellResult, selector: Any) -> bool:
-    return selector is not None and matches(selector, cell.entry, cell.factors)
 
 
 def _text(claim: Mapping[str, Any], ours: Any, theirs: Any, better: bool) -> str:

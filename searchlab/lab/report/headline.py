@@ -29,7 +29,7 @@ class Headline:
 def headline(material: Material) -> Headline:
     """What the runs say."""
     pieces, support = _said(material)
-    return Headline(pieces, support, _extent(material), material.board.notes)
+    return Headline(pieces, support, _extent(material), (*material.board.notes, *_twins(material)))
 
 
 def _said(material: Material) -> tuple[tuple[Piece, ...], str]:
@@ -83,7 +83,8 @@ def _close(material: Material, leader: str, alike: list[str]) -> tuple[Piece, ..
     rest = len(material.ranked) - 1 - len(alike)
     shown: list[Piece] = []
     for n, e in enumerate(alike[:3]):
-        shown += [(", " if n else "", None), (e, material.looks[e])]
+        joint = "" if n == 0 else " and " if n == len(alike) - 1 else ", "
+        shown += [(joint, None), (e, material.looks[e])]
     if len(alike) > 3:
         shown.append((f" and {len(alike) - 3} more", None))
     return (
@@ -127,6 +128,17 @@ def _support(material: Material, leader: str, pair: Pair) -> str:
         f"{share(chance)}; the two are {sure} by Wilcoxon's test with Holm's correction ({p_value(pair.p_holm)}, "
         f"{count(pair.blocks, 'pair')} of searches)."
     ).replace("the two are cannot", "the two cannot")
+
+
+def _twins(material: Material) -> list[str]:
+    """Entries that did the same in every search: most likely not what the experiment meant to compare."""
+    groups: dict[tuple[object, ...], list[str]] = {}
+    for entry in material.entries:
+        cells = sorted(material.of_entry(entry), key=lambda c: (c.task, c.seed))
+        done = tuple((c.task, c.seed, c.seconds.tobytes()) for c in cells if len(c.seconds))
+        groups.setdefault(done, []).append(entry)
+    alike = [names for done, names in groups.items() if done and len(names) > 1]
+    return [f"{listed(names)} measured the same in every search: they differ in name only" for names in alike]
 
 
 def _extent(material: Material) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from searchlab.errors import ResultError
-from searchlab.lab.leaderboard import Board, Standing, boards, pools
+from searchlab.lab.leaderboard import Board, Standing, boards, pools, recorded_tables
 from searchlab.lab.report.drawing import Look
 from searchlab.lab.report.drawing.theme import COLOURS
 from searchlab.lab.results import CellResult, Run
@@ -115,7 +115,8 @@ class Material:
     @cached_property
     def board(self) -> Board:
         """The leaderboard, and the comparison behind it."""
-        (board,) = boards(self.runs, Settings(band=self.tie, alpha=self.alpha, seed=SEED))
+        tables, _ = recorded_tables(self.runs)
+        (board,) = boards(self.runs, Settings(band=self.tie, alpha=self.alpha, seed=SEED), tables)
         return board
 
     @property

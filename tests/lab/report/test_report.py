@@ -17,8 +17,8 @@ from searchlab.lab.report.raster import available
 from searchlab.lab.results import Run
 
 FIGURES = {
-    "scores", "progress-trials", "progress-time", "task-1", "task-2", "profile", "critical-difference", "win-matrix",
-    "model-quality", "ledger", "failures",
+    "scores", "progress-trials", "progress-time", "task-1", "task-2", "task-1-time", "task-2-time", "profile",
+    "critical-difference", "win-matrix", "model-quality", "ledger", "failures",
 }  # fmt: skip
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
@@ -80,7 +80,7 @@ def report() -> Report:
 def test_every_figure_and_table_is_there(report: Report) -> None:
     check(report)
     assert {f.id for f in report.figures} == FIGURES
-    for table in ("leaderboard-table", "pairs-table", "model-table", "ledger-table", "failure-table"):
+    for table in ("leaderboard-table", "times-table", "pairs-table", "model-table", "ledger-table", "failure-table"):
         assert f'<table id="{table}">' in report.html
     for figure in report.figures:
         assert figure.title and figure.caption.endswith(".")
@@ -171,6 +171,19 @@ def test_odd_runs(name: str, said: str, absent: set[str]) -> None:
     check(report)
     assert said in report.headline.text
     assert not absent & {f.id for f in report.figures}
+
+
+def test_entries_that_did_the_same_are_named() -> None:
+    run = made_run(["a"], seeds=2, trials=8)
+    twins = tuple(replace(c, entry="b", id=f"{c.id}-b") for c in run.cells)
+    report = Report.of([replace(run, cells=run.cells + twins)])
+    assert "a and b measured the same in every search: they differ in name only" in report.headline.limits
+
+
+def test_the_chosen_baseline_gets_a_column() -> None:
+    run = made_run({"a": 1.0, "b": 2.0}, seeds=2, trials=8)
+    report = Report.of([replace(run, config={"report": {"baseline": "b"}})])
+    assert "× b</button>" in report.html
 
 
 def test_errors_of_cells_are_listed() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from searchlab.errors import ResultError
+from searchlab.lab.config import matches
 from searchlab.lab.leaderboard import Standing
 from searchlab.lab.leaderboard.board import NEAR
 from searchlab.lab.report.blocks import Cell, Column, Figure, Section, Table
@@ -28,7 +29,7 @@ def section(material: Material) -> Section | None:
         f"100 % is the best known. Whiskers: {METHOD}.",
         lambda width: interval_chart(bars, axis, width),
     )
-    return Section("leaderboard", "Leaderboard", (figure, leaderboard(material)))
+    return Section("leaderboard", "Leaderboard", (figure, leaderboard(material), by_task(material)))
 
 
 def leaderboard(material: Material) -> Table:
@@ -46,7 +47,8 @@ def leaderboard(material: Material) -> Table:
             "trials expected to be needed for that: all trials spent, over the number of searches that got there",
         ),
         *(Column(f"× {n}", True, f"speed-up over {n}, geometric mean over tasks and seeds") for n in baselines),
-        Column("search time", True, "mean per task and seed"),
+        *_versus_random(material),
+        Column("search time", True, f"mean per task and seed{', simulated' if material.recorded else ''}"),
     )  # fmt: skip
     rows = tuple(
         _row(material, s, [found.get(s.entry, np.nan) for found in baselines.values()])
@@ -66,6 +68,7 @@ def _row(material: Material, s: Standing, speedups: list[float]) -> tuple[Cell, 
         Cell(share(s.near), s.near),
         Cell(f"{trials:.0f}" if np.isfinite(trials) else "–", trials),
         *(Cell(digits(v), v) for v in speedups),
+        *([] if s.versus_random is None else [Cell(digits(s.versus_random.value), s.versus_random.value)]),
         Cell(seconds(s.wall_s), s.wall_s),
     )
 
@@ -83,12 +86,39 @@ def _ends(estimate: Estimate) -> tuple[float, float]:
 
 
 def _baselines(material: Material) -> dict[str, dict[str, float]]:
-    """Speed-ups over everything that was measured beside the best of every task, by name and entry."""
+    """Speed-ups over what was measured beside the best of tasks and over the chosen baseline, by name and entry."""
     found = {}
-    for name in dict.fromkeys(b for c in material.ended for b in c.baselines):
+    for name in dict.fromkeys([*(b for c in material.ended for b in c.baselines), *_chosen(material)]):
         try:
             rows = scores(material.ended, to=name)
         except ResultError:  # a task lacks it
             continue
         found[name] = {s.entry: s.geometric_mean.value for s in summaries(rows, material.rng(), draws=2)}
     return found
+
+
+def _chosen(material: Material) -> list[str]:
+    """The entry that the experiment calls its baseline, if it is one."""
+    selector = material.settings.get("baseline")
+    meant = dict.fromkeys(c.entry for c in material.ended if selector and matches(selector, c.entry, c.factors))
+    return list(meant) if len(meant) == 1 else []
+
+
+def _versus_random(material: Material) -> list[Column]:
+    known = any(s.versus_random is not None for s in material.board.standings)
+    hint = f"over the first {material.board.budget} trials: 0 is random search, 1 the optimum at once"
+    return [Column("against random", True, hint)] if known else []
+
+
+def by_task(material: Material) -> Table:
+    """Median times, tasks down and entries across; the fastest of a task stands out."""
+    entries = [s.entry for s in material.board.standings]
+    rows = []
+    for task in dict.fromkeys(c.task for c in material.ended):
+        times = {e: [r.seconds for r in material.scores if (r.entry, r.task) == (e, task)] for e in entries}
+        medians = {e: float(np.median(t)) if t else np.inf for e, t in times.items()}
+        best = min(medians.values())
+        tones = {e: "good" if np.isfinite(m) and m == best else "" for e, m in medians.items()}
+        rows.append((Cell(task), *(Cell(seconds(m), m, tone=tones[e]) for e, m in medians.items())))
+    columns = (Column("task"), *(Column(e, True) for e in entries))
+    return Table("times-table", "Time found on each task, median over seeds", columns, tuple(rows))
