@@ -140,15 +140,32 @@ def _twice(tree: Map, found: list[Combination], named: list[Entry], problems: Pr
 
 
 def _selectors(tree: Map, experiment: Experiment, named: list[Entry], problems: Problems) -> None:
-    baseline = experiment.report.baseline
-    known = baseline in LIBRARIES and not experiment.recorded
-    given: list[tuple[Path, Any]] = [] if known else [(("report", "baseline"), baseline)]
+    given: list[tuple[Path, Any]] = [(("report", "baseline"), experiment.report.baseline)]
+    if _is_library(experiment):
+        given = []
     for number, claim in enumerate(experiment.expect):
-        for key in ("better", "than", "same", "as"):
-            given.append((("expect", number, key), getattr(claim, "as_" if key == "as" else key)))
+        given += [(("expect", number, key), selector) for key, selector in claim.sides.items()]
     for path, selector in given:
-        if selector is not None and not any(matches(selector, e.name, e.factors) for e in named):
+        if selector is not None and not _anybody(selector, named):
             problems.add(find(tree, path, tree.place), f"{path[-1]}: {_nobody(selector, named)}")
+
+
+def without_absent(experiment: Experiment, found: list[Combination]) -> Experiment:
+    """The experiment without the baseline and the statements that mean entries which overrides have taken away."""
+    named = entries(found)
+    kept = tuple(c for c in experiment.expect if all(_anybody(s, named) for s in c.sides.values()))
+    report, baseline = experiment.report, experiment.report.baseline
+    if baseline is not None and not _is_library(experiment) and not _anybody(baseline, named):
+        report = report.model_copy(update={"baseline": None})
+    return experiment.model_copy(update={"expect": kept, "report": report})
+
+
+def _is_library(experiment: Experiment) -> bool:
+    return experiment.report.baseline in LIBRARIES and not experiment.recorded
+
+
+def _anybody(selector: Any, named: list[Entry]) -> bool:
+    return any(matches(selector, e.name, e.factors) for e in named)
 
 
 def _nobody(selector: Any, named: list[Entry]) -> str:

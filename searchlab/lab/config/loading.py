@@ -11,10 +11,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from searchlab.lab.config import effort, overrides
-from searchlab.lab.config.checking import check_settings, check_whole
+from searchlab.lab.config.checking import check_settings, check_whole, without_absent
 from searchlab.lab.config.including import read_file
 from searchlab.lab.config.models import Experiment, Source
 from searchlab.lab.config.normalising import normalise
+from searchlab.lab.config.settings import SETTINGS
 from searchlab.lab.config.translating import faults
 from searchlab.lab.config.tree import Map, Place, Problems, find, placed, plain
 
@@ -56,6 +57,8 @@ def _experiment(tree: Map, texts: Sequence[str]) -> Experiment:
             wrong.add(path[0])
     found = check_settings(tree, problems) if wrong.isdisjoint(("sweep", "ablate")) else []
     if not problems.found:
+        if any(o.head in (*SETTINGS, "sweep", "ablate") for o in given):
+            made = without_absent(made, found)
         check_whole(tree, made, found, problems)
     problems.raise_any()
     return made

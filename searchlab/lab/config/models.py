@@ -107,10 +107,15 @@ class Claim(Model):
     tasks: str = Field(default="*", min_length=1, description="on which tasks: a label, with * for several")
     note: str = Field(default="", description="where the statement comes from")
 
+    @property
+    def sides(self) -> dict[str, Any]:
+        """The selectors that are given, by key."""
+        every = {"better": self.better, "than": self.than, "same": self.same, "as": self.as_}
+        return {k: v for k, v in every.items() if v is not None}
+
     @model_validator(mode="after")
     def _pairs(self) -> Claim:
-        given = {n for n in ("better", "than", "same", "as") if getattr(self, "as_" if n == "as" else n) is not None}
-        if given not in ({"better", "than"}, {"same", "as"}):
+        if list(self.sides) not in (["better", "than"], ["same", "as"]):
             raise PydanticCustomError("claim", "a statement is {better: A, than: B} or {same: A, as: B}")
         return self
 

@@ -164,7 +164,7 @@ expect:
 
 `searchlab run FILE key=value ...` changes an experiment without a new file: `seeds=0..2`, `budget.trials=32`,
 `strategy.population=64`. Values are YAML. Commas make a sweep, `strategy=random,local`; a setting that gets one value
-is no longer swept over.
+is no longer swept over. A baseline and statements about entries that an override takes away are left out.
 
 ## What words mean
 

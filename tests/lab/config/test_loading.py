@@ -174,6 +174,23 @@ def test_an_override_ends_a_sweep_over_the_same_key() -> None:
     assert entries(from_data(given, ["strategy=grid,bayesian", "budget.trials=4"])) == ["grid", "bayesian"]
 
 
+def test_an_override_may_take_away_what_statements_are_about(tmp_path: Path) -> None:
+    claims = [{"better": "local", "than": "random"}, {"better": "grid", "than": "random"}]
+    given = {
+        **TABLE,
+        "sweep": {"strategy": ["random", "local", "grid"]},
+        "expect": claims,
+        "report": {"baseline": "local"},
+    }
+    found = from_data(given, ["strategy=random,grid"])
+    assert [c.better for c in found.expect] == ["grid"] and found.report.baseline is None
+    (tmp_path / "again.yaml").write_text(dump(found))
+    assert load(tmp_path / "again.yaml") == found
+    assert len(from_data(given, ["seeds=1"]).expect) == 2
+    with pytest.raises(ConfigError, match="no entry is called 'locl'"):
+        from_data({**given, "report": {"baseline": "locl"}}, ["seeds=1"])
+
+
 def test_later_overrides_win() -> None:
     assert from_data(TABLE, ["seeds=1", "seeds=2"]).seeds == (2,)
 
