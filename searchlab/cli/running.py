@@ -101,9 +101,10 @@ def _experiment(what: Path, overrides: list[str], folder: Path | None) -> tuple[
 def _dry_run(cells: Sequence[Cell], place: Path, jobs: int | None, as_json: bool) -> None:
     from searchlab.cli.views import span
     from searchlab.lab.run import Folder
-    from searchlab.lab.run.cores import side_by_side
+    from searchlab.lab.run.cores import check, side_by_side
     from searchlab.lab.run.forecast import forecast
 
+    check(cells, jobs)
     folder = Folder(place)
     results = list(folder.results()) if folder.exists else []
     done = {r.id for r in results if r.state == "done"}

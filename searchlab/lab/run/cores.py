@@ -36,17 +36,21 @@ def side_by_side(cells: Sequence[Cell], jobs: int | None) -> int:
         return 0
     if cells[0].table is not None:
         return min(len(cells), idle() if jobs is None else jobs)
-    if jobs is None or jobs < 2:
-        return 1
-    if cells[0].measure.kind == "local":
-        threads = max(target(cell.target).threads for cell in cells)
-        most = len(usable()) // threads
-        if jobs > most:
-            raise ConfigError(
-                f"-j {jobs}: cells that time never share a core; {len(usable())} cores with {threads} threads per"
-                f" kernel allow {max(1, most)} at a time (target: {{native: {{threads: 1}}}} would allow more)"
-            )
-    return min(len(cells), jobs)
+    return min(len(cells), max(1, jobs or 1))
+
+
+def check(cells: Sequence[Cell], jobs: int | None) -> None:
+    """Refuses to time more cells at the same time than there are cores for."""
+    timed = [target(cell.target).threads for cell in cells if cell.measure.kind == "local"]
+    if jobs is None or jobs < 2 or not timed:
+        return
+    threads, count = max(timed), len(usable())
+    if jobs * threads > count:
+        advice = "; target: {native: {threads: 1}} leaves more of them" if threads > 1 else ""
+        raise ConfigError(
+            f"-j {jobs}: cells that time never share a core, and {jobs} with {threads} threads each need more than"
+            f" the {count} there are; at most -j {max(1, count // threads)}{advice}"
+        )
 
 
 @contextmanager

@@ -67,6 +67,7 @@ def run(
     """
     place = Folder(Path(folder if folder is not None else Path("runs") / experiment.name))
     cells = cells_of(experiment)
+    cores.check(cells, jobs)
     if fresh and place.exists:
         with FolderLock(place.lock):
             place.move_aside()

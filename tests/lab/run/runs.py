@@ -5,7 +5,7 @@ from typing import Any
 
 from searchlab.lab.config import Experiment, from_data
 from searchlab.lab.run import Folder
-from searchlab.lab.run.files import read_json
+from searchlab.lab.run.files import read_json, read_text
 
 STRATEGIES = "lab.run.made_strategies"
 
@@ -45,4 +45,4 @@ def content(path: Path) -> dict[str, Any]:
 
 def lines(path: Path) -> int:
     """How many measurements there are."""
-    return sum(file.read_bytes().count(b"\n") for file in path.glob("records/*.jsonl"))
+    return sum(read_text(file).count("\n") for file in path.glob("records/*.jsonl"))  # a cell may just begin anew

@@ -10,8 +10,10 @@ import pytest
 from lab.run.runs import content, one, replay
 
 from searchlab.errors import ConfigError, RecordError
+from searchlab.lab.cells import cells
+from searchlab.lab.config import from_data
 from searchlab.lab.records import Store
-from searchlab.lab.run import Folder, Observer, OnError, load, run
+from searchlab.lab.run import Folder, Observer, OnError, cores, load, run
 from searchlab.lab.run.board import Board, Row
 from searchlab.lab.run.events import Ended, Event, Started
 from searchlab.lab.run.lock import FolderLock, owner
@@ -131,6 +133,21 @@ def test_times_of_two_machines_do_not_mix(path: Path) -> None:
 
     with pytest.raises(ConfigError, match="begun on another machine"):
         _card(Folder(path), "", anywhere=False)
+
+
+def test_cells_that_time_never_share_a_core(tmp_path: Path) -> None:
+    settings = {"name": "t", "workloads": ["matmul:m=16,n=16,k=16"], "seeds": [0, 1], "budget": {"trials": 1}}
+    count = len(cores.usable())
+    alone = cells(from_data({**settings, "target": {"native": {"threads": 1}}}))
+    with pytest.raises(ConfigError, match=f"never share a core.*at most -j {count}$"):
+        cores.check(alone, count + 1)
+    cores.check(alone, None)
+    assert cores.side_by_side(alone, None) == 1 and cores.side_by_side(alone, 2) == 2
+    shares = cores.shares(count, apart=True)
+    assert sorted(c for share in shares for c in share) == list(cores.usable())
+    with pytest.raises(ConfigError, match="never share a core"):
+        run(from_data({**settings, "target": {"native": {"threads": count}}}), tmp_path / "run", jobs=2)
+    assert not (tmp_path / "run").exists()
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------
