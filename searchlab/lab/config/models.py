@@ -13,7 +13,6 @@ from searchlab.lab.config import forms
 from searchlab.lab.config.measuring import Measure, Model
 from searchlab.lab.config.tree import plain
 
-SETTINGS = ("target", "space", "model", "strategy", "budget", "measure")  # what a sweep or an ablation may change
 Metric = Literal["final", "trials-to-target", "auc"]
 
 Component = Annotated[Any, WithJsonSchema(forms.COMPONENT)]
@@ -161,11 +160,6 @@ class Experiment(Model):
     def recorded(self) -> bool:
         """Whether all is looked up in recorded tables."""
         return any(isinstance(w, Mapping) and "table" in w for w in self.workloads)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What sweeps and ablations start from, as plain data."""
-        return self.model_dump(include=set(SETTINGS), by_alias=True, mode="json")
 
     def resolved(self) -> dict[str, Any]:
         """Plain data that says everything; written as YAML and loaded again, it gives the same cells."""

@@ -15,7 +15,7 @@ from searchlab.registry import nearest
 
 COMPONENTS = ("space", "model", "strategy")
 NAMED = ("target", *COMPONENTS, "measure")  # a name with options
-SETTINGS = ("target", *COMPONENTS, "budget", "measure")
+SETTINGS = ("target", *COMPONENTS, "budget", "measure")  # what overrides, sweeps and ablations may change
 
 
 class Malformed(ValueError):

@@ -24,6 +24,8 @@ _BOUNDS = {
 def faults(error: ValidationError, model: type[BaseModel], start: Path = ()) -> Iterator[tuple[Path, str]]:
     """Path and message of everything that is wrong; `start` is where the model's data lies."""
     for e in error.errors(include_url=False):
+        if e["type"] == "too_short" and e["input"]:
+            continue  # items that are wrong do not count, and have errors of their own
         path = (*start, *e["loc"])
         yield path, _message(e, model, tuple(e["loc"]), start)
 
@@ -43,6 +45,8 @@ def _message(error: Any, model: type[BaseModel], loc: Path, start: Path) -> str:
         return f"'{name}' is missing: {_about(model, loc)}"
     if kind == "literal_error":
         choices = [str(c) for c in _literals(model, loc)]
+        if str(given) in choices:
+            return f"{name} is text; write {given} without quotes"
         return f"{name} is {say(given)}{nearest(str(given), choices, 'accepted')}"
     if kind in _BOUNDS:
         key, words = _BOUNDS[kind]
