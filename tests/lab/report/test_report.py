@@ -20,7 +20,7 @@ FIGURES = {
     "scores", "progress-trials", "progress-time", "task-1", "task-2", "task-1-time", "task-2-time", "profile",
     "critical-difference", "win-matrix", "model-quality", "ledger", "failures",
 }  # fmt: skip
-VOID = {"meta", "link", "br", "hr", "img", "input"}
+VOID = {"meta", "link", "wbr", "br", "hr", "img", "input"}
 
 
 class Page(HTMLParser):

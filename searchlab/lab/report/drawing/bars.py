@@ -126,7 +126,7 @@ def stacked_chart(
             value = values.get(part, 0.0)
             if value > 0:
                 x, end = across.at(done), across.at(done + value)
-                hint = f"{name}, {part}: {across.label(value)}"
+                hint = f"{name}, {part}: {across.label(float(f'{value:.3g}'))}"
                 drawn.append(svg.box(x, y - 9, end - x, 18, f"{kinds[part]} gap", hint))
                 done += value
     return svg.Drawing(width, rows.bottom + _BOTTOM, "".join(drawn))

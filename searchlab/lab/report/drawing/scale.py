@@ -60,7 +60,7 @@ class Scale:
 
     def label(self, value: float) -> str:
         """A tick in words."""
-        return f"{100 * value:.4g} %" if self.percent else plain(value)
+        return f"{100 * value:.6g} %" if self.percent else plain(value)
 
     @property
     def data(self) -> str:
@@ -86,7 +86,7 @@ def plain(value: float) -> str:
         return "0"
     if 1e4 <= abs(value) < 1e7:
         return f"{value:,.0f}".replace(",", "\u2009")
-    return f"{value:.4g}"
+    return f"{value:.6g}"
 
 
 def unit(seconds: float) -> tuple[float, str]:
@@ -100,7 +100,7 @@ def linear_ticks(low: float, high: float, count: int) -> list[float]:
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(s * power for s in (1, 2, 5, 10) if s * power >= rough * 0.999)
     first = math.ceil(low / step - 1e-9)
-    return [round(n * step, 12) for n in range(first, math.floor(high / step + 1e-9) + 1)]
+    return [float(f"{n * step:.10g}") for n in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
 def _log_ticks(low: float, high: float, count: int) -> list[float]:
