@@ -33,6 +33,7 @@ class Seen(Observer):
 
     def retried(self, row: Row, attempt: int, board: Board) -> None:
         self.again.append(attempt)
+        self.error = row.error
 
 
 @pytest.fixture
@@ -187,12 +188,11 @@ def test_failures_are_tried_again(path: Path, tmp_path: Path) -> None:
     assert len(summary.failed) == 1 and seen.again == [1, 2]
 
 
-def test_a_cell_whose_process_dies_costs_that_cell(path: Path, tmp_path: Path) -> None:
-    experiment = one({"Dying": {"file": str(tmp_path / "healed"), "heals": True}}, seeds=[0, 1])
-    summary = run(experiment, path, jobs=1)
-    (failed,) = summary.failed
-    assert summary.done == 1 and "its process ended by signal SIGKILL" in failed.error
-    assert run(experiment, path, jobs=1).exit_code == 0
+def test_a_process_that_dies_costs_its_cell(path: Path, tmp_path: Path) -> None:
+    experiment = one({"Dying": {"file": str(tmp_path / "healed"), "heals": True}}, seeds=[0])
+    seen = Seen()
+    summary = run(experiment, path, jobs=1, on_error=OnError.parse("retry:1"), observer=seen)
+    assert summary.done == 1 and seen.again == [1] and "its process ended by signal SIGKILL" in seen.error
     assert {c.state for c in load(path).cells} == {"done"}
 
 
