@@ -62,27 +62,33 @@ def line_chart(
     clip = _clip(across, down)
     if level is not None:
         frame += svg.rule(across.start, down.at(level), across.end, down.at(level), "reference")
-    background = [_marks(s, across, down, step) for s in drawn if s.look.muted]
-    foreground = [_marks(s, across, down, step) for s in reversed(drawn) if not s.look.muted]
-    marks = svg.element("g", *background, *foreground, **{"clip-path": f"url(#{clip[0]})"})
+    ordered = [s for s in drawn if s.look.muted] + [s for s in reversed(drawn) if not s.look.muted]
+    bands = [_band(s, across, down) for s in ordered if not step]
+    lines = [_line(s, across, down, step) for s in ordered]
+    marks = svg.element("g", *bands, *lines, **{"clip-path": f"url(#{clip[0]})"})
     data = {"x": across.data, "y": down.data, "x-title": x.title}
     body = names + clip[1] + frame + (marks if drawn else "")
     return svg.Drawing(width, top + tall + _BOTTOM, body, data)
 
 
-def _marks(s: Series, across: Scale, down: Scale, step: bool) -> str:
-    xs, parts = across(s.x), []
-    if s.low is not None and s.high is not None and not step:
-        there = np.isfinite(s.low) & np.isfinite(s.high)
-        forth = list(zip(xs[there].tolist(), down(s.high[there]).tolist(), strict=True))
-        back = list(zip(xs[there].tolist(), down(s.low[there]).tolist(), strict=True))
-        parts.append(svg.path(forth + back[::-1], "band", close=True) if len(forth) > 1 else "")
+def _band(s: Series, across: Scale, down: Scale) -> str:
+    if s.low is None or s.high is None:
+        return ""
+    there = np.isfinite(s.low) & np.isfinite(s.high)
+    xs = across(s.x[there]).tolist()
+    forth = list(zip(xs, down(s.high[there]).tolist(), strict=True))
+    back = list(zip(xs, down(s.low[there]).tolist(), strict=True))
+    return s.look.group(svg.path(forth + back[::-1], "band", close=True)) if len(forth) > 1 else ""
+
+
+def _line(s: Series, across: Scale, down: Scale, step: bool) -> str:
     there = np.isfinite(s.y)
-    points = list(zip(xs[there].tolist(), down(s.y[there]).tolist(), strict=True))
-    if len(points) == 1:
-        parts.append(svg.element("circle", **{"cx": points[0][0], "cy": points[0][1], "r": 3.5, "class": "dot"}))
-    parts.append(svg.path(points, "line", step) if points else "")
-    return s.look.group(*parts)
+    points = list(zip(across(s.x[there]).tolist(), down(s.y[there]).tolist(), strict=True))
+    if not points:
+        return ""
+    alone = {"cx": points[0][0], "cy": points[0][1], "r": 3.5, "class": "dot"}
+    dot = svg.element("circle", **alone) if len(points) == 1 else ""
+    return s.look.group(dot, svg.path(points, "line", step))
 
 
 def _frame(across: Scale, down: Scale, x_title: str, y_title: str, width: float) -> str:

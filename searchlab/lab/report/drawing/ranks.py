@@ -33,8 +33,8 @@ def rank_diagram(
     if difference:
         parts.append(_difference(across, difference))
     at = {look.name: rank for look, rank in ranked}
-    bars = _bars([(min(at[n] for n in c), max(at[n] for n in c)) for c in cliques if len(c) > 1], across, top)
-    lowest = top + 14 + 9 * bars[1]
+    bars = _bars([sorted(at[n] for n in c) for c in cliques if len(c) > 1], across, top)
+    lowest = top + 14 + 10 * bars[1]
     half = math.ceil(count / 2)
     for n, (look, rank) in enumerate(ranked):
         level = n if n < half else count - 1 - n
@@ -58,16 +58,21 @@ def _difference(across: Scale, difference: float) -> str:
     return bar + svg.words(b + 6, 20, f"critical difference {difference:.2f}", "note")
 
 
-def _bars(spans: Sequence[tuple[float, float]], across: Scale, top: float) -> tuple[str, int]:
-    """The bars, each on the first level where it meets no other; and the number of levels."""
+def _bars(sets: Sequence[list[float]], across: Scale, top: float) -> tuple[str, int]:
+    """The bars, each on the first level where it meets no other, with a dot for every member; the number of levels."""
     levels: list[float] = []
     parts = []
-    for low, high in sorted(spans):
-        level = next((n for n, end in enumerate(levels) if end < low), len(levels))
-        levels[level : level + 1] = [high]
-        y = top + 10 + 9 * level
-        parts.append(svg.rule(across.at(low) - 3, y, across.at(high) + 3, y, "clique"))
+    for ranks in sorted(sets):
+        level = next((n for n, end in enumerate(levels) if end < ranks[0]), len(levels))
+        levels[level : level + 1] = [ranks[-1]]
+        y = top + 10 + 10 * level
+        parts.append(svg.rule(across.at(ranks[0]), y, across.at(ranks[-1]), y, "clique"))
+        parts += [_member(across.at(rank), y) for rank in ranks]
     return "".join(parts), len(levels)
+
+
+def _member(x: float, y: float) -> str:
+    return svg.element("circle", **{"cx": x, "cy": y, "r": 3.6, "class": "member"})
 
 
 def _name(look: Look, rank: float, across: Scale, top: float, y: float, left: bool, width: float, margin: float) -> str:
@@ -85,17 +90,18 @@ def _name(look: Look, rank: float, across: Scale, top: float, y: float, left: bo
 def _in_rows(ranked: Sequence[tuple[Look, float]], cliques: Sequence[Sequence[str]], width: float) -> svg.Drawing:
     count = len(ranked)
     place = {look.name: n for n, (look, _) in enumerate(ranked)}
-    spans = sorted((min(place[n] for n in c), max(place[n] for n in c)) for c in cliques if len(c) > 1)
-    across = Scale(1.0, float(max(count, 2)), 8.0, width - 20 - 9 * len(spans))
+    sets = sorted(sorted(place[n] for n in c) for c in cliques if len(c) > 1)
+    room = width - 20 - 10 * len(sets)
+    across = Scale(1.0, float(max(count, 2)), 8.0, room)
     top, tall = 34.0, 40.0
     parts = [_line(across, top, count), svg.words(0, 12, "mean rank", "axis-title")]
     for n, (look, rank) in enumerate(ranked):
         y = top + 20 + tall * n
-        name = svg.fitted(f"{look.name}  {rank:.2f}", width - 20 - 9 * len(spans))
         dot = svg.element("circle", **{"cx": across.at(rank), "cy": y + 14, "r": 5, "class": "dot"})
         parts += [svg.rule(across.start, y + 14, across.end, y + 14, "grid"), look.group(dot)]
-        parts.append(svg.words(0, y, name, full=look.name))
-    for n, (first, last) in enumerate(spans):
-        x = width - 8 - 9 * n
-        parts.append(svg.rule(x, top + 20 + tall * first, x, top + 34 + tall * last, "clique"))
+        parts.append(svg.words(0, y, svg.fitted(f"{look.name}  {rank:.2f}", room), full=look.name))
+    for n, members in enumerate(sets):
+        x, heights = width - 8 - 10 * n, [top + 34 + tall * m for m in members]
+        parts.append(svg.rule(x, heights[0], x, heights[-1], "clique"))
+        parts += [_member(x, y) for y in heights]
     return svg.Drawing(width, top + tall * count + 10, "".join(parts))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from html import escape as _escape
 
 _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_MARGIN = 12.0  # around a figure that stands alone
 _NARROW, _BROAD = frozenset("iljtfrI.,:;'|!()[] /"), frozenset("mwMW@%")
 
 
@@ -23,17 +24,19 @@ class Drawing:
     def inline(self, label: str) -> str:
         """For a page that has the style; a screen reader says the label."""
         more = {f"data-{name}": text for name, text in self.data.items()}
-        return self._svg(self.body, **{"class": "figure", "role": "img", "aria-label": label}, **more)
+        return self._svg(self.body, 0.0, {"role": "img", "aria-label": label, **more})
 
     def standalone(self, title: str, description: str, style: str) -> str:
         """A file of its own, with title, description and style inside."""
         head = element("title", escape(title)) + element("desc", escape(description)) + element("style", style)
-        ground = element("rect", **{"class": "ground", "width": self.width, "height": self.height})
-        return self._svg(head + ground + self.body, xmlns="http://www.w3.org/2000/svg", **{"class": "figure"})
+        ground = box(-_MARGIN, -_MARGIN, self.width + 2 * _MARGIN, self.height + 2 * _MARGIN, "ground")
+        return self._svg(head + ground + self.body, _MARGIN, {"xmlns": "http://www.w3.org/2000/svg"})
 
-    def _svg(self, content: str, **attributes: object) -> str:
-        box = f"0 0 {number(self.width)} {number(self.height)}"
-        return element("svg", content, width=self.width, height=self.height, viewBox=box, **attributes)
+    def _svg(self, content: str, margin: float, attributes: Mapping[str, str]) -> str:
+        wide, tall = self.width + 2 * margin, self.height + 2 * margin
+        view = f"{number(-margin)} {number(-margin)} {number(wide)} {number(tall)}"
+        size: dict[str, object] = {"class": "figure", "width": wide, "height": tall, "viewBox": view}
+        return element("svg", content, **size, **attributes)
 
 
 def escape(text: object) -> str:

@@ -49,10 +49,11 @@ font-size:12px;fill:var(--ink)}
 .figure .axis{stroke:var(--soft);stroke-width:1}
 .figure .reference{stroke:var(--soft);stroke-width:1;stroke-dasharray:3 3}
 .figure .line{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}
-.figure .band{stroke:none;fill-opacity:.16}
+.figure .band{stroke:none;fill-opacity:.14}
 .figure .whisker{stroke:var(--ink);stroke-width:1.4}
 .figure .leader{fill:none;stroke-width:1.2}
-.figure .clique{stroke:var(--ink);stroke-width:4;stroke-linecap:round}
+.figure .clique{stroke:var(--ink);stroke-width:3}
+.figure .member{fill:var(--ink)}
 .figure .cell-edge{fill:none;stroke:var(--hair)}
 .figure .win{fill:var(--win)}
 .figure .lose{fill:var(--lose)}

@@ -62,7 +62,7 @@ def _ranks(material: Material) -> Figure:
         "critical-difference",
         "Critical-difference diagram",
         f"Mean ranks over {r.blocks} blocks of task and seed that all entries have; 1 is the fastest. {overall}"
-        f"A bar joins those that cannot be told apart: Wilcoxon's test with Holm's correction ({r.alpha:g}).{distance}",
+        f"Dots on one bar cannot be told apart: Wilcoxon's test with Holm's correction ({r.alpha:g}).{distance}",
         lambda width: rank_diagram(ranked, r.cliques, width, r.critical_difference),
     )
 
