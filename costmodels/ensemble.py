@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -39,7 +41,7 @@ class EnsembleModel(CostModel):
         self.share, self.acquisition, self.kappa = share, acquisition, kappa
         self.members = [MODELS.make(base, rng=r) for r in self.rng.spawn(count)]
         self.view = self.members[0].view
-        self._best: dict[int, float] = {}
+        self._best = np.inf  # what the members think of the best program so far
 
     @property
     def ready(self) -> bool:
@@ -49,7 +51,7 @@ class EnsembleModel(CostModel):
         for member in self.members:
             member.fit(History.of([self._part(t) for t in history]))
         if self.ready:
-            self._best = {id(t.space): self._at_best(t) for t in history if np.isfinite(t.best)}
+            self._best = min((self._at_best(t) for t in history.tasks[-1:] if np.isfinite(t.best)), default=np.inf)
 
     def _part(self, trials: Trials) -> Trials:
         keep = np.sort(self.rng.permutation(len(trials))[: max(1, round(self.share * len(trials)))])
@@ -69,7 +71,17 @@ class EnsembleModel(CostModel):
             return np.asarray(mean)
         if self.acquisition == "ucb":
             return np.asarray(mean - self.kappa * deviation)
-        return -expected_improvement(mean, deviation, self._best.get(id(space), float(mean.min())))
+        return -expected_improvement(mean, deviation, self._best if np.isfinite(self._best) else float(mean.min()))
+
+    def save(self, path: Path) -> None:
+        path.with_suffix(".json").write_text(json.dumps({"best": self._best}))
+        for n, member in enumerate(self.members):
+            member.save(path.with_name(f"{path.name}-{n}"))
+
+    def load(self, path: Path) -> None:
+        self._best = float(json.loads(path.with_suffix(".json").read_text())["best"])
+        for n, member in enumerate(self.members):
+            member.load(path.with_name(f"{path.name}-{n}"))
 
 
 def expected_improvement(mean: Floats, deviation: Floats, best: float) -> Floats:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from searchlab.analysis import Ragged
+from searchlab.analysis import Ragged, schema
+from searchlab.errors import ComponentError
 from searchlab.search import Points, Space, Trials
 from searchlab.search.knob import Floats, Ints
 
@@ -54,3 +57,27 @@ def training_data(history: Iterable[Trials], view: str) -> Data:
         np.concatenate([t.scores for t in parts]),
         np.repeat(np.arange(len(parts)), sizes),
     )
+
+
+def write_card(path: Path, name: str, view: str) -> None:
+    """Writes which features a saved model was trained on beside it."""
+    path.with_suffix(".json").write_text(json.dumps({"model": name, **_card(view)}))
+
+
+def check_card(path: Path, name: str, view: str) -> None:
+    """Refuses a saved model of another kind, or of features that mean something else today."""
+    card = path.with_suffix(".json")
+    try:
+        found = json.loads(card.read_text())
+    except (OSError, ValueError) as e:
+        raise ComponentError(f"{card}: cannot be read as what a saved {name} model was trained on: {e}") from None
+    wanted = {"model": name, **_card(view)}
+    if found != wanted:
+        raise ComponentError(f"{card}: this model was saved as {found}, which is not the {wanted} that is asked for")
+
+
+def _card(view: str) -> dict[str, object]:
+    if view == "knobs":  # as wide as the space has it
+        return {"view": view}
+    known = schema(view)
+    return {"view": view, "version": known.version, "width": known.width}

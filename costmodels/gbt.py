@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from costmodels.features import RAGGED, Data, features, training_data
+from costmodels.features import RAGGED, Data, check_card, features, training_data, write_card
 from searchlab.errors import ComponentError
 from searchlab.search import CostModel, History, Points, Space
 from searchlab.search.knob import Floats
@@ -17,9 +17,10 @@ _WORST = 1e-3  # the score of a failure where logarithms are taken
 
 ObjectiveName = Literal["rank", "regression", "pack-sum"]
 
-# AutoTVM's trees are shallow, and many; Ansor's and MetaSchedule's are deep.
+# AutoTVM's trees are shallow, and many; Ansor's and MetaSchedule's are deep.  With few measurements, trees that see a
+# part of the rows and features each are better than either.
 SETTINGS: dict[str, dict[str, Any]] = {
-    "default": {"max_depth": 6, "gamma": 1e-4, "min_child_weight": 1, "eta": 0.2, "rounds": 100, "patience": 20},
+    "default": {"max_depth": 6, "eta": 0.1, "subsample": 0.8, "colsample_bytree": 0.3, "rounds": 100, "patience": 100},
     "autotvm": {"max_depth": 3, "gamma": 1e-4, "min_child_weight": 1, "eta": 0.3, "rounds": 8000, "patience": 20},
     "ansor": {"max_depth": 10, "gamma": 1e-3, "min_child_weight": 0, "eta": 0.2, "rounds": 10000, "patience": 50},
 }
@@ -30,7 +31,7 @@ class GBTModel(CostModel):
 
     objective  rank (pairs within a task), regression (squared error), or pack-sum: a program's score is the sum over
                its statements, squared error (needs the view `statements`)
-    label      what regression learns: score (best time / time, as the papers do) or its log
+    label      what regression learns: the score (best time / time, as the papers do) or its log
     weighted   pack-sum counts a program by its score, as Ansor does, so that good ones matter more
     settings   default, autotvm or ansor; single values may be given: max_depth, eta, rounds, patience, ...
     warmup     measurements below which it does not predict
@@ -42,9 +43,9 @@ class GBTModel(CostModel):
         self,
         rng: np.random.Generator | None = None,
         view: str | None = None,
-        objective: ObjectiveName = "rank",
+        objective: ObjectiveName = "regression",
         settings: str = "default",
-        label: Literal["score", "log"] = "score",
+        label: Literal["score", "log"] = "log",
         weighted: bool = True,
         warmup: int = 16,
         threads: int = 1,
@@ -118,11 +119,13 @@ class GBTModel(CostModel):
         return found
 
     def save(self, path: Path) -> None:
+        write_card(path, self.name, self.view)
         self._booster.save_model(path.with_suffix(".ubj"))
 
     def load(self, path: Path) -> None:
         import xgboost as xgb
 
+        check_card(path, self.name, self.view)
         self._booster = xgb.Booster({"nthread": self.threads})
         self._booster.load_model(path.with_suffix(".ubj"))
 

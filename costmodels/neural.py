@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from costmodels.features import check_card, write_card
 from searchlab.errors import ComponentError
 from searchlab.search import CostModel, History, Points, Space, Trials
 from searchlab.search.knob import Floats, Ints
@@ -133,11 +134,13 @@ class NeuralModel(CostModel):
     def save(self, path: Path) -> None:
         import torch
 
+        write_card(path, self.name, self.view)
         torch.save(self.network.state_dict(), path.with_suffix(".pt"))
 
     def load(self, path: Path) -> None:
         import torch
 
+        check_card(path, self.name, self.view)
         self.network = self.build()
         self.network.load_state_dict(torch.load(path.with_suffix(".pt"), weights_only=True))
         self.network.eval()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -54,7 +55,7 @@ class TransferModel(CostModel):
             self.pretrain(others)
         self._own = len(own)
         self.base_local.fit(History.of([own]))
-        for name, model in (("global", self.base_global), ("local", self.base_local)):
+        for name, model in self._models().items():
             if model.ready and len(own) > 1:
                 # the two are added, so what both say about the measured programs is put on one scale
                 self._scales[name] = max(float(model.predict(own.space, own.points).std()), 1e-9)
@@ -68,9 +69,18 @@ class TransferModel(CostModel):
         return local + self.discount * self.base_global.predict(space, points) / self._scales["global"]
 
     def save(self, path: Path) -> None:
-        """Writes the global model: the local one is learnt anew for every task."""
-        self.base_global.save(path)
+        """Writes what was learnt from other tasks and, if there is any, what was learnt from this one."""
+        parts = {name: model for name, model in self._models().items() if model.ready}
+        card = {"parts": list(parts), "own": self._own, "taught": self._taught, "scales": self._scales}
+        path.with_suffix(".json").write_text(json.dumps(card))
+        for name, model in parts.items():
+            model.save(path.with_name(f"{path.name}-{name}"))
 
     def load(self, path: Path) -> None:
-        self.base_global.load(path)
-        self._taught = self.least
+        card = json.loads(path.with_suffix(".json").read_text())
+        self._own, self._taught, self._scales = card["own"], card["taught"], card["scales"]
+        for name in card["parts"]:
+            self._models()[name].load(path.with_name(f"{path.name}-{name}"))
+
+    def _models(self) -> dict[str, CostModel]:
+        return {"global": self.base_global, "local": self.base_local}

@@ -1,18 +1,11 @@
-"""A graph of numpy operations on columns: equal subexpressions are one node, and numbers fold on the way."""
+"""A graph of operations on columns: equal subexpressions are one node, and numbers fold on the way."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-import numpy as np
-
-# fmin and fmax, unlike minimum and maximum, take the result's place as a third argument, which is quicker than by name.
 # All columns are float64: whole numbers are exact to 2**53, and a quotient of such is rounded down correctly.
-UFUNCS: dict[str, np.ufunc] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "min": np.fmin, "max": np.fmax,
-    "le": np.less_equal, "eq": np.equal, "floor": np.floor, "log2": np.log2,
-}  # fmt: skip
 _FOLD: dict[str, Callable[..., float]] = {
     "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "div": lambda a, b: a / b,
     "min": min, "max": max, "le": lambda a, b: float(a <= b), "eq": lambda a, b: float(a == b),
@@ -98,12 +91,14 @@ class Graph:
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], Node] = {}
+        self._count = 0
         self.zero, self.one = self.const(0.0), self.const(1.0)
 
     def _node(self, key: tuple[object, ...], op: str, args: tuple[Node, ...], value: Value) -> Node:
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = Node(self, len(self._known), op, args, value)
+            found = self._known[key] = Node(self, self._count, op, args, value)
+            self._count += 1
         return found
 
     def const(self, value: float) -> Node:
@@ -128,16 +123,20 @@ class Graph:
     def binary(self, op: str, a: Node | float, b: Node | float) -> Node:
         x = a if isinstance(a, Node) else self.const(a)
         y = b if isinstance(b, Node) else self.const(b)
+        if y.number < x.number and op in _COMMUTES:
+            x, y = y, x
+        key = (op, x.number, y.number)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._binary(op, x, y, key)
+        return found
+
+    def _binary(self, op: str, x: Node, y: Node, key: tuple[object, ...]) -> Node:
         if x.numbers is not None and y.numbers is not None:
             rows = max(x.rows, y.rows)
             pairs = zip(x.numbers * (rows // x.rows), y.numbers * (rows // y.rows), strict=True)
             return self._numbers([_FOLD[op](p, q) for p, q in pairs])
-        simple = self._simpler(op, x, y)
-        if simple is not None:
-            return simple
-        if op in _COMMUTES and y.number < x.number:
-            x, y = y, x
-        return self._node((op, x.number, y.number), op, (x, y), None)
+        return self._simpler(op, x, y) or self._node(key, op, (x, y), None)
 
     def _simpler(self, op: str, x: Node, y: Node) -> Node | None:
         """What needs no operation: x + 0, x * 1, x / 1, the smaller of x and x."""

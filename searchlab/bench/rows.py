@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 
@@ -12,6 +12,7 @@ import numpy as np
 from searchlab.bench.job import Array, Job
 from searchlab.bench.timing import Contender, OtherLoad, Times, race, threads
 from searchlab.errors import SearchLabError
+from searchlab.ir.program import Program
 from searchlab.targets import Target
 from searchlab.workloads import Workload
 
@@ -60,6 +61,10 @@ class Row:
         return self.times[best].min / self.times[OURS].min
 
 
+Prepared = tuple[Contender, Sequence[Array]]  # a function to run, and the outputs it fills
+Maker = Callable[[Mapping[str, Array]], Prepared]
+
+
 def measure(
     workload: Workload,
     target: Target,
@@ -68,21 +73,36 @@ def measure(
     min_rounds: int = 10,
     pack_weights: bool = False,
 ) -> Row:
-    """The default schedule of a workload beside the libraries; nothing is timed before its result has been checked."""
+    """The default schedule of a workload beside the libraries."""
+    ours = {OURS: lambda inputs: prepare(workload, inputs, target, pack_weights)}
+    return contest(workload, target, ours, case, seconds, min_rounds)
+
+
+def contest(
+    workload: Workload,
+    target: Target,
+    makers: Mapping[str, Maker],
+    case: str | None = None,
+    seconds: float = 1.0,
+    min_rounds: int = 10,
+) -> Row:
+    """What `makers` prepare on the workload's inputs, in turns with the libraries; all results are checked first."""
     inputs = workload.inputs()
     expected = workload.reference(inputs)
-    contenders = libraries(workload, inputs)
+    contenders: dict[str, Contender] = {}
     problems: dict[str, str | None] = {}
     with threads(target.threads):
-        try:
-            run, outputs = prepare(workload, inputs, target, pack_weights)
-            run()
-            contenders = {OURS: run, **contenders}
-            problems[OURS] = workload.check(outputs, inputs, expected)
-        except SearchLabError as e:
-            problems[OURS] = f"{type(e).__name__}: {e}"
-        for name in contenders.keys() - {OURS}:
-            problems[name] = workload.check(np.ascontiguousarray(contenders[name]()), inputs, expected)
+        for name, make in makers.items():
+            try:
+                run, outputs = make(inputs)
+                run()
+                contenders[name] = run
+                problems[name] = workload.check(outputs, inputs, expected)
+            except SearchLabError as e:
+                problems[name] = f"{type(e).__name__}: {e}"
+        for name, call in libraries(workload, inputs).items():
+            contenders[name] = call
+            problems[name] = workload.check(np.ascontiguousarray(call()), inputs, expected)
         right = {name: call for name, call in contenders.items() if problems[name] is None}
         with OtherLoad() as others:
             times = race(right, seconds, min_rounds)
@@ -90,15 +110,25 @@ def measure(
     return Row(case or workload.label, workload, target.threads, times, wrong, others.share)
 
 
-def prepare(
-    workload: Workload, inputs: Mapping[str, Array], target: Target, pack_weights: bool = False
-) -> tuple[Contender, tuple[Array, ...]]:
-    """The compiled default schedule on these arrays: a function to run, and the outputs it fills."""
-    from searchlab.codegen.kernel import compile
+def prepare(workload: Workload, inputs: Mapping[str, Array], target: Target, pack_weights: bool = False) -> Prepared:
+    """The compiled default schedule on these arrays."""
     from searchlab.defaults import default_schedule
 
     weights = workload.weights if pack_weights else ()
-    kernel = compile(default_schedule(workload.program, target, weights), target)
+    return prepare_program(default_schedule(workload.program, target, weights), workload, inputs, target, weights)
+
+
+def prepare_program(
+    program: Program,
+    workload: Workload,
+    inputs: Mapping[str, Array],
+    target: Target,
+    weights: Sequence[str] = (),
+) -> Prepared:
+    """A compiled program of the workload on these arrays; `weights` are bound, so that it stores them as it likes."""
+    from searchlab.codegen.kernel import compile
+
+    kernel = compile(program, target)
     if weights:
         kernel = kernel.bind(**{name: inputs[name] for name in weights})
     run, outputs = kernel.prepare(*(inputs[n] for n in workload.program.inputs if n not in weights))

@@ -102,7 +102,7 @@ def _candidates(target: Target, choice: Choice) -> list[Job]:
         job = Job(f"{rows}x{columns}", product, target, program)
         p = choice.protocol
         protocol = replace(job.protocol, repeats=p.repeats, min_repeat_ms=p.min_repeat_ms, steady=p.steady)
-        found.append(replace(job, protocol=replace(protocol, early_stop=None)))
+        found.append(replace(job, protocol=replace(protocol, early_stop=None, beaten=None)))
     return found
 
 

@@ -224,7 +224,7 @@ def group_ties(ratios: Sequence[float], band: float) -> list[list[int]]:
 
 def _turn(job: Job, repeats: int, role: str = "") -> Job:
     """The job as one turn: few repeats, no check (it has passed one), no early stop (it would leave one sample)."""
-    protocol = replace(job.protocol, repeats=repeats, check=False, early_stop=None)
+    protocol = replace(job.protocol, repeats=repeats, check=False, early_stop=None, beaten=None)
     return replace(job, id=f"{job.id}:{role}" if role else job.id, protocol=protocol, best_s=None)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Generic, Literal, Self, TypeVar
 
@@ -38,8 +38,10 @@ class Protocol:
 
     `cache` is "warm" (runs follow each other) or "cold" (caches are emptied before every run).  With `steady`, samples
     that another program interrupted or that met the core in a slow moment are taken again, three times as many as
-    `repeats` in all at most.  A candidate whose first run is `early_stop` times slower than the best so far is not
-    repeated.
+    `repeats` in all at most.
+
+    Precision is for candidates that may win: one whose first run is `early_stop` times slower than the best so far is
+    not repeated, and one whose first three samples all are `beaten` times slower gets no more than these.
     """
 
     warmup: int = 1
@@ -49,11 +51,16 @@ class Protocol:
     steady: bool = True
     check: bool = True
     early_stop: float | None = 5.0
+    beaten: float | None = 1.3
 
 
 @dataclass(frozen=True)
 class Job:
-    """One candidate to be measured: a program to build, or object code that was built elsewhere."""
+    """One candidate to be measured: a program to build, or object code that was built elsewhere.
+
+    `best_s` is the best time so far of those that it has to beat (infinite: there is none yet), which lets a measurer
+    spend less on what is slower; None means that its own time is wanted, whatever others take.
+    """
 
     id: str
     workload: Workload
@@ -69,13 +76,17 @@ class Job:
         if (self.program is None) == (self.artifact is None):
             raise ValueError(f"job '{self.id}' takes a program or an artifact, exactly one of them")
 
+    def racing(self, best_s: float) -> Job:
+        """The job when others of its batch have reached `best_s`."""
+        return self if self.best_s is None or self.best_s <= best_s else replace(self, best_s=best_s)
+
 
 @dataclass(frozen=True)
 class Outcome:
     """What measuring a job gave: all repeats in seconds per run, or a failure class with a message.
 
     build_s, check_s and run_s are the seconds the phases took, queue_s the seconds the job waited; `number` is how many
-    runs a repeat had; `stopped_early` says that the first run was so slow that it was not repeated.  `pulses` are how
+    runs a repeat had; `stopped_early` says that it was so slow that there are fewer repeats.  `pulses` are how
     long a short computation took beside each repeat (the slower of before and after): how fast the core was then.
     A failure that is not the candidate's has `notes["environment"]`, which says what was wrong.
     """

@@ -10,9 +10,10 @@ ahead; if they take all cores, phases of building and timing alternate.
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,9 +24,12 @@ from searchlab.measure.job import Job, Measurer, Outcome
 from searchlab.measure.lock import CoreLock
 from searchlab.measure.wire import Reply
 from searchlab.measure.worker import Worker, wait
+from searchlab.targets import Target
+from searchlab.workloads import Workload
 
 _MOST_BUILDERS = 4
 _TURN_S = 1.0
+_KEPT = 64  # built programs: finalists and would-be incumbents are measured again and again
 
 
 @dataclass(eq=False)
@@ -36,6 +40,7 @@ class _Batch:
     impatient: bool
     left: int
     done: deque[Outcome] = field(default_factory=deque)
+    best_s: dict[tuple[Workload, Target], float] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -51,6 +56,11 @@ class _Ticket:
     waited: float = 0.0
     build_s: float = 0.0
     lost: int = 0
+
+    @property
+    def rivals(self) -> tuple[Workload, Target]:
+        """What it shares with those whose times can be compared with its own."""
+        return self.job.workload, self.job.target
 
 
 class LocalMeasurer(Measurer[Job]):
@@ -95,6 +105,7 @@ class LocalMeasurer(Measurer[Job]):
         self._batches: list[_Batch] = []
         self._waiting: deque[_Ticket] = deque()
         self._built: deque[_Ticket] = deque()
+        self._artifacts: OrderedDict[tuple[str, Target], Artifact] = OrderedDict()
         self._running: dict[Worker, _Ticket] = {}
         self._building = True  # the phase, if building and timing have to take turns
         self._closed = False
@@ -142,7 +153,7 @@ class LocalMeasurer(Measurer[Job]):
         self._reserve(need + self._builder_count(batch.threads, len(self._usable)))
         self._batches.append(batch)
         now = time.monotonic()
-        for job in jobs:
+        for job in map(self._with_artifact, jobs):
             (self._waiting if job.artifact is None else self._built).append(_Ticket(job, batch, now))
         while self._waiting and len(self._builders) < self._builder_count(self._threads, len(self._cores)):
             cores = self._build_cores
@@ -233,7 +244,7 @@ class LocalMeasurer(Measurer[Job]):
             cores = self._cores[i * self._threads :][:count]
             if worker.ready and not worker.busy and not self._busy_cores().intersection(cores):
                 ticket = self._begin(self._built.popleft())
-                worker.start("run", ticket.job, cores)
+                worker.start("run", ticket.job.racing(ticket.batch.best_s.get(ticket.rivals, math.inf)), cores)
                 self._running[worker] = ticket
 
     def _start_builds(self) -> None:
@@ -258,6 +269,7 @@ class LocalMeasurer(Measurer[Job]):
     def _finished(self, worker: Worker, ticket: _Ticket, reply: Reply) -> None:
         result = reply.result
         if isinstance(result, Artifact):
+            self._keep(ticket.job, result)
             ticket.job = replace(ticket.job, program=None, artifact=result)
             ticket.build_s, ticket.since, ticket.lost = reply.build_s, time.monotonic(), reply.attempts - 1
             self._built.append(ticket)
@@ -266,8 +278,23 @@ class LocalMeasurer(Measurer[Job]):
 
     def _complete(self, ticket: _Ticket, outcome: Outcome) -> None:
         ticket.batch.left -= 1
+        best = ticket.batch.best_s
+        best[ticket.rivals] = min(best.get(ticket.rivals, math.inf), outcome.seconds)
         build_s, attempts = ticket.build_s + outcome.build_s, ticket.lost + outcome.attempts
         ticket.batch.done.append(replace(outcome, build_s=build_s, queue_s=ticket.waited, attempts=attempts))
+
+    # --- what was built before ----------------------------------------------------------------------------------------
+
+    def _with_artifact(self, job: Job) -> Job:
+        if job.program is None or (found := self._artifacts.get((job.program.hash, job.target))) is None:
+            return job
+        return replace(job, program=None, artifact=found)
+
+    def _keep(self, job: Job, artifact: Artifact) -> None:
+        assert job.program is not None
+        self._artifacts[job.program.hash, job.target] = artifact
+        while len(self._artifacts) > _KEPT:
+            self._artifacts.popitem(last=False)
 
     # --- patience -----------------------------------------------------------------------------------------------------
 

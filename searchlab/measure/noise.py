@@ -147,7 +147,7 @@ def visit_slices(slice_s: float) -> int:
 
 
 def _visit(measurer: Measurer[Job], job: Job, number: int, slices: int) -> Visit:
-    protocol = replace(job.protocol, repeats=slices, min_repeat_ms=SLICE_MS, steady=False, early_stop=None)
+    protocol = replace(job.protocol, repeats=slices, min_repeat_ms=SLICE_MS, steady=False, early_stop=None, beaten=None)
     protocol = replace(protocol, check=number == 0)
     limits = replace(job.limits, run_s=max(job.limits.run_s, _RUN_S))
     visit = replace(job, id=f"{job.id}:{number}", protocol=protocol, limits=limits, best_s=None)

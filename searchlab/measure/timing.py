@@ -26,6 +26,7 @@ _LONG_S = 0.01
 # Emptying the caches takes milliseconds, so a cold sample has few runs, however short they are.
 _COLD_RUNS = 8
 _CORRECTIONS = 8
+_SURE = 3  # samples that show that a candidate is beaten
 _PREEMPTED_SHARE, _PREEMPTED_S = 0.01, 20e-6
 
 # A pulse within this of the fast level is as good as fast, and no more samples are taken than this many times those
@@ -74,12 +75,13 @@ class Sampler:
         self._runs, self._protocol, self._deadline, self._evict = runs, protocol, deadline, evict
         self._alone = threads == 1
         self._pulse, self._level = pulse or (lambda: 0.0), math.inf if level is None else level
+        self._beaten_s = math.inf
         self._before: float | None = None  # the pulse after the last sample is the one before the next
 
     def take(self, best_s: float | None = None, guess_s: float | None = None) -> Samples:
         """All samples; `best_s` is the time of the best candidate so far, `guess_s` what an earlier run took."""
         p = self._protocol
-        hopeless = best_s * p.early_stop if best_s is not None and p.early_stop is not None else math.inf
+        hopeless, self._beaten_s = _times(best_s, p.early_stop), _times(best_s, p.beaten)
         if not (guess_s is not None and guess_s > max(hopeless, _LONG_S)):
             self._warm_up(hopeless)
         first = self._sample(1)
@@ -110,9 +112,16 @@ class Sampler:
             else:
                 number, corrections, samples = self._more(number, sample.seconds, need), corrections + 1, []
             late = time.monotonic() + 1.2 * sample.elapsed > self._deadline
+            if self._beaten(samples, number):
+                kept = [s.seconds / number for s in samples]
+                return Samples(tuple(kept), number, tuple(s.pulse for s in samples), stopped_early=True)
             if samples and (late or self._enough(samples)):
                 return self._chosen(samples, number)
             sample = self._sample(number)
+
+    def _beaten(self, samples: list[_Sample], number: int) -> bool:
+        few = _SURE <= len(samples) < self._protocol.repeats
+        return few and min(s.seconds for s in samples) / number > self._beaten_s
 
     def _enough(self, samples: list[_Sample]) -> bool:
         wanted = self._protocol.repeats
@@ -194,6 +203,10 @@ def evictor(target: Target) -> Evict:
 def fast_pulse(pulses: Sequence[float]) -> float:
     """What the core reached in some of these moments."""
     return sorted(pulses)[int(_FAST_SHARE * len(pulses))]
+
+
+def _times(best_s: float | None, factor: float | None) -> float:
+    return math.inf if best_s is None or factor is None else best_s * factor
 
 
 def _notes(counted: list[_Sample], slow: int, taken: int, protocol: Protocol) -> dict[str, str]:

@@ -431,12 +431,14 @@ class Space:
     def _by_sketch(self, points: Points) -> Iterator[tuple[int, Sketch, Any, Options]]:
         """For each sketch that occurs: its number, itself, the rows it has and their options."""
         self._check_width(points)
+        if len(self.sketches) == 1:
+            yield 0, self.sketches[0], slice(None), points.options
+            return
+        order = np.argsort(points.sketch, kind="stable")
+        ends = np.searchsorted(points.sketch[order], np.arange(len(self.sketches) + 1)).tolist()
         for s, sketch in enumerate(self.sketches):
-            if len(self.sketches) == 1:
-                yield s, sketch, slice(None), points.options
-                continue
-            rows = np.flatnonzero(points.sketch == s)
-            if len(rows):
+            if ends[s] < ends[s + 1]:
+                rows = order[ends[s] : ends[s + 1]]
                 yield s, sketch, rows, points.options[rows, : len(sketch.knobs)]
 
     def _check_width(self, points: Points) -> None:

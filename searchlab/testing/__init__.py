@@ -6,10 +6,22 @@
     def test_my_strategy():
         check_strategy(MyStrategy)
 
+    def test_my_model():
+        check_model(MyModel, least=0.6)
+
 A check raises AssertionError with what was expected and what was found.
 """
 
+from searchlab.testing.models import check_model, tiled_space
 from searchlab.testing.spaces import check_moves, check_point, check_space
 from searchlab.testing.strategies import check_strategy, small_space
 
-__all__ = ["check_moves", "check_point", "check_space", "check_strategy", "small_space"]
+__all__ = [
+    "check_model",
+    "check_moves",
+    "check_point",
+    "check_space",
+    "check_strategy",
+    "small_space",
+    "tiled_space",
+]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from searchlab.analysis import NODE_KINDS, Ragged, extractor, schema
-from searchlab.analysis.compiled import CHUNK
+from searchlab.analysis.machine import BLOCK
 from searchlab.analysis.nest import Nest
 from searchlab.analysis.summary import main
 from searchlab.errors import IRError, SpaceError
@@ -101,10 +101,10 @@ def test_the_main_statement_computes_most(name: str) -> None:
     assert main(Nest(SKETCHES[name]().program)).block.name == MAIN[name]  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("count", [0, 1, 3, 17, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 5])
-def test_chunks_do_not_show(count: int) -> None:
+@pytest.mark.parametrize("count", [0, 1, 3, 17, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 5])
+def test_blocks_do_not_show(count: int) -> None:
     sketch = SKETCHES["tiled_matmul"]()
-    values = sketch.values(sketch.draw(2 * CHUNK + 5, np.random.default_rng(3)))
+    values = sketch.values(sketch.draw(2 * BLOCK + 5, np.random.default_rng(3)))
     extract = extractor(sketch.program, "summary")  # type: ignore[arg-type]
     whole = extract(values)
     np.testing.assert_array_equal(extract({s: v[:count] for s, v in values.items()}), whole[:count])
@@ -176,7 +176,7 @@ def test_missing_and_ragged_values_are_refused() -> None:
     extract = extractor(SKETCHES["tailed_matmul"]().program, "summary")  # type: ignore[arg-type]
     with pytest.raises(IRError, match="no values for lanes; given: rows"):
         extract({"rows": np.array([1])})
-    with pytest.raises(IRError, match=r"expected one value per candidate for each symbol, 2 of them; got rows \(1,\)"):
+    with pytest.raises(IRError, match=r"as many for all; got rows \(1,\), lanes \(2,\)"):
         extract({"rows": np.array([1]), "lanes": np.array([1, 2])})
 
 

@@ -15,19 +15,17 @@ from costmodels.simple import NoModel, RandomModel
 from costmodels.transfer import TransferModel
 from costmodels.treegru import TreeGRUModel
 from searchlab.errors import ComponentError
-from searchlab.ir import knob
 from searchlab.lab.study import judge
-from searchlab.schedule import Schedule
-from searchlab.search import CostModel, History, Points, Sketch, Space, Trials, menu, split_knob
+from searchlab.search import CostModel, History, Points, Trials
 from searchlab.search.knob import Floats
-from searchlab.workloads import parse
+from searchlab.testing.models import check_model, made_up_seconds, tiled_space, trials
 
 pytest.importorskip("xgboost")
 SMALL_NET = {"batches": 150, "hidden": 24, "rate": 6e-3}
 Make = Callable[[np.random.Generator], CostModel]
 MODELS: dict[str, Make] = {
-    "rank": lambda r: GBTModel(r),
-    "regression": lambda r: GBTModel(r, objective="regression", label="log"),
+    "default": lambda r: GBTModel(r),
+    "rank": lambda r: GBTModel(r, objective="rank"),
     "knobs": lambda r: GBTModel(r, view="knobs"),
     "pack-sum": lambda r: GBTModel(r, objective="pack-sum"),
     "ensemble": lambda r: EnsembleModel(r, {"costmodels.gbt:GBTModel": {"objective": "regression"}}, count=3),
@@ -38,46 +36,7 @@ MODELS: dict[str, Make] = {
 }
 
 
-def tiled(m: int, n: int, k: int) -> Space:
-    """A product in tiles of two levels, in two structures."""
-
-    def sketch(name: str, order: Callable[[list[str], list[str], list[str]], list[str]]) -> Sketch:
-        s = Schedule(parse(f"matmul:m={m},n={n},k={k}").program)
-        i, j, r = s.loops("C")
-        rows = s.split(i, [None, knob("i1")])
-        columns = s.split(j, [None, knob("j1")])
-        sums = s.split(r, [None, knob("k1")])
-        s.reorder(*order(rows, columns, sums))
-        s.vectorize(columns[1])
-        s.annotate("C", "unroll_up_to", knob("unroll"))
-        knobs = (split_knob("i", m, 2), split_knob("j", n, 2), split_knob("k", k, 2), menu("unroll", [1, 16, 256]))
-        return Sketch(name, knobs, program=s.program)
-
-    plain = sketch("plain", lambda i, j, k: [i[0], j[0], k[0], k[1], i[1], j[1]])
-    blocked = sketch("blocked", lambda i, j, k: [k[0], i[0], j[0], k[1], i[1], j[1]])
-    return Space([plain, blocked])
-
-
-def seconds(space: Space, points: Points) -> Floats:
-    """Made-up times with the shape of real ones: lanes, register tiles, unrolling, and structures that differ."""
-    v = space.values(points)
-    tile = v["i1"] * np.ceil(v["j1"] / 8)
-    lanes = np.minimum(v["j1"], 8)
-    rolled = np.where(v["unroll"] >= v["i1"] * v["j1"], 1.0, 2.0)
-    found = rolled * np.where(tile > 12, 2.5, 1.0) / (lanes * np.minimum(tile, 8)) * (1 + 0.4 * points.sketch)
-    return np.asarray(found * (1 + 2.0 / v["k1"]))
-
-
-SPACE, OTHER = tiled(64, 96, 48), tiled(96, 64, 32)
-
-
-def trials(space: Space, count: int, seed: int, task: str = "t") -> Trials:
-    points = space.sample_new(count, np.random.default_rng(seed)).points
-    found = seconds(space, points)
-    found[::17] = np.inf  # some fail
-    return Trials(task, space, points, found)
-
-
+SPACE, OTHER = tiled_space(), tiled_space(96, 64, 32)
 TRAIN, TEST = trials(SPACE, 240, 1), SPACE.sample_new(200, np.random.default_rng(2)).points
 
 
@@ -94,27 +53,21 @@ def known(name: str) -> CostModel:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_it_ranks_programs_it_has_not_seen(name: str) -> None:
-    model = known(name)
-    assert model.ready
-    found = model.predict(SPACE, TEST)
-    assert found.shape == (len(TEST),) and found.dtype == np.float64 and np.isfinite(found).all()
-    quality = judge(found, seconds(SPACE, TEST))
-    assert quality is not None and quality.pairwise > 0.7, quality
+def test_it_holds_to_what_every_model_must(name: str) -> None:
+    check_model(lambda rng: MODELS[name](rng), least=0.7)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_the_same_seed_gives_the_same_numbers(name: str) -> None:
-    assert (fitted(MODELS[name]).predict(SPACE, TEST) == known(name).predict(SPACE, TEST)).all()
+@pytest.mark.parametrize("make", [RandomModel, NoModel, RooflineModel])
+def test_so_do_those_that_learn_nothing(make: type[CostModel]) -> None:
+    check_model(make)
 
 
-@pytest.mark.parametrize("name", [n for n in MODELS if n not in ("ensemble", "transfer")])
-def test_a_saved_model_predicts_the_same(name: str, tmp_path: Path) -> None:
-    model = known(name)
-    model.save(tmp_path / "model")
-    loaded = MODELS[name](np.random.default_rng(9))
-    loaded.load(tmp_path / "model")
-    assert (loaded.predict(SPACE, TEST) == model.predict(SPACE, TEST)).all()
+def test_a_model_of_other_features_is_refused(tmp_path: Path) -> None:
+    known("rank").save(tmp_path / "model")
+    with pytest.raises(ComponentError, match="saved as .*summary.*not the .*curves"):
+        GBTModel(view="curves").load(tmp_path / "model")
+    with pytest.raises(ComponentError, match="cannot be read"):
+        GBTModel().load(tmp_path / "nothing")
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -140,7 +93,7 @@ def test_models_that_learn_nothing() -> None:
     assert not fitted(lambda r: NoModel(r)).ready
     random = fitted(lambda r: RandomModel(r)).predict(SPACE, TEST)
     assert len(set(random.tolist())) == len(TEST)
-    roofline = judge(fitted(lambda r: RooflineModel(r)).predict(SPACE, TEST), seconds(SPACE, TEST))
+    roofline = judge(fitted(lambda r: RooflineModel(r)).predict(SPACE, TEST), made_up_seconds(SPACE, TEST))
     assert roofline is not None and roofline.pairwise > 0.5
 
 
@@ -150,8 +103,8 @@ def test_ablation_flags_change_predictions() -> None:
 
     packed = {"objective": "pack-sum"}
     assert (of(**packed) != of(**packed, weighted=False)).any()
-    assert (of() != of(objective="regression")).any()
-    assert (of(objective="regression") != of(objective="regression", label="log")).any()
+    assert (of() != of(objective="rank")).any()
+    assert (of() != of(label="score")).any()
     assert (of() != of(view="curves")).any()
     assert (of(settings="ansor", rounds=20) != of(settings="autotvm", rounds=20)).any()
     for option in ({"eta": 0.05}, {"max_depth": 2}, {"rounds": 5}):
@@ -172,7 +125,7 @@ def test_transfer_knows_before_the_first_trial_and_forgets_later() -> None:
     other, nothing = trials(OTHER, 240, 5, "other"), Trials("t", SPACE, Points.empty(SPACE.width), np.empty(0))
     model.fit(History.of([other, nothing]))
     assert model.ready and model.discount == 1.0
-    quality = judge(model.predict(SPACE, TEST), seconds(SPACE, TEST))
+    quality = judge(model.predict(SPACE, TEST), made_up_seconds(SPACE, TEST))
     assert quality is not None and quality.pairwise > 0.75
     model.fit(History.of([other, TRAIN]))
     assert model.discount == 0.0

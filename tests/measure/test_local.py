@@ -1,5 +1,6 @@
 """Many jobs on this machine: who works where and when, and how measuring begins, is broken off and ends."""
 
+import math
 import os
 import signal
 import threading
@@ -72,6 +73,7 @@ def test_every_job_has_its_outcome(measurer: Watched) -> None:
 
 def test_builds_run_ahead_but_not_too_far(measurer: Watched) -> None:
     measurer.most_ahead = 0
+    measurer._artifacts.clear()  # what was built before is not built again
     assert all(o.ok for o in measurer.measure(programs(10)))
     assert 1 <= measurer.most_ahead <= 3
     assert measurer.overlaps == 0
@@ -214,3 +216,20 @@ def test_starting_does_not_wait_for_workers() -> None:
     with LocalMeasurer(lock=False) as measurer:
         assert not measurer._runners[0].ready
         assert all(o.ok for o in measurer.measure(artifacts(1)))
+
+
+def test_a_program_is_built_once(measurer: Watched) -> None:
+    measurer._artifacts.clear()
+    (first,) = measurer.measure(programs(1))
+    (again,) = measurer.measure(programs(1))
+    assert first.ok and again.ok and first.build_s > 0 and again.build_s == 0
+
+
+def test_a_batch_is_a_race_only_for_jobs_that_say_so(measurer: Watched) -> None:
+    jobs = programs(2)
+    slow = replace(jobs[1], best_s=math.inf, protocol=replace(jobs[1].protocol, early_stop=1e-9))
+    found = {o.id: o for o in measurer.measure([jobs[0], slow])}
+    assert found[slow.id].stopped_early
+    alone = replace(slow, best_s=None)
+    found = {o.id: o for o in measurer.measure([jobs[0], alone])}
+    assert not found[alone.id].stopped_early

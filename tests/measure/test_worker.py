@@ -284,6 +284,16 @@ def test_a_slow_warm_up_or_check_ends_the_warm_up(monkeypatch: pytest.MonkeyPatc
     assert Sampler(run, Protocol(warmup=3)).take(best_s=0.1, guess_s=2.0).stopped_early and run.calls == 1
 
 
+def test_three_samples_are_enough_for_what_is_beaten(monkeypatch: pytest.MonkeyPatch) -> None:
+    protocol = Protocol(warmup=0, repeats=10, beaten=1.5, steady=False)
+    found = Sampler(Clocked(monkeypatch, 0.2), protocol).take(best_s=0.1)
+    assert found.stopped_early and found.times == pytest.approx([0.2] * 3)
+    found = Sampler(Clocked(monkeypatch, 0.2), protocol).take(best_s=0.15)
+    assert not found.stopped_early and len(found.times) == 10
+    found = Sampler(Clocked(monkeypatch, 0.2), replace(protocol, beaten=None)).take(best_s=0.1)
+    assert not found.stopped_early and len(found.times) == 10
+
+
 def test_a_cold_first_run_does_not_stop_a_short_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Clocked(monkeypatch, 1e-3, 1e-3, 1e-5)
     found = Sampler(run, Protocol(warmup=1, repeats=2, min_repeat_ms=0.1)).take(best_s=1e-5)

@@ -153,7 +153,7 @@ class Record:
             wanted = (limits.build_s, limits.run_s)
             return all(isinstance(a, int | float) and w <= a for w, a in zip(wanted, allowed, strict=True))
         if self.stopped_early:
-            factor = self.protocol.get("early_stop")
+            factor = self.protocol.get("early_stop" if len(self.times) == 1 else "beaten")
             return best_s is not None and isinstance(factor, int | float) and self.seconds > factor * best_s
         return True
 

@@ -1,6 +1,7 @@
 """Studies: the loop that proposes, measures and learns, and what it keeps account of."""
 
 from searchlab.lab.study.best import Best
+from searchlab.lab.study.finish import Finish
 from searchlab.lab.study.ledger import Ledger
 from searchlab.lab.study.quality import Quality, judge
 from searchlab.lab.study.study import Round, Study
@@ -9,6 +10,7 @@ from searchlab.lab.study.subject import Candidate, Subject, TableSubject, TaskSu
 __all__ = [
     "Best",
     "Candidate",
+    "Finish",
     "Ledger",
     "Quality",
     "Round",

@@ -6,8 +6,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-WAITING = ("build", "check", "run", "queue")
-PHASES = ("propose", "predict", "fit", "programs", *WAITING, "confirm", "record", "other")
+WORK = ("run", "check", "build")  # of workers, as outcomes tell it
+PHASES = (
+    "propose",
+    "predict",
+    "fit",
+    "programs",
+    "build",
+    "check",
+    "run",
+    "queue",
+    "confirm",
+    "record",
+    "finish",
+    "other",
+)
 
 
 class Ledger:
@@ -32,23 +45,21 @@ class Ledger:
             self._stack.pop()
 
     @contextmanager
-    def waiting(self, shares: Mapping[str, float]) -> Iterator[None]:
-        """Charges the wait for measurements to what workers did meanwhile; `shares` may be filled while it lasts."""
-        self._charge()
-        self._stack.append("queue")
+    def waiting(self, work: Mapping[str, float]) -> Iterator[None]:
+        """Charges the wait for a batch to what workers did meanwhile; `work` is filled while it lasts.
+
+        Timing happens one after the other, so what it took it took; builders work side by side, so building has at most
+        what is left; the rest is waiting for turns.
+        """
         before = self._seconds["queue"]
-        try:
+        with self.phase("queue"):
             yield
-        finally:
-            self._charge()
-            self._stack.pop()
-            waited = self._seconds["queue"] - before
-            known = {name: shares.get(name, 0.0) for name in WAITING}
-            total = sum(known.values())
-            if total > 0:
-                self._seconds["queue"] = before
-                for name, share in known.items():
-                    self._seconds[name] += waited * share / total
+        left = self._seconds["queue"] - before
+        for name in WORK:
+            share = min(work.get(name, 0.0), left)
+            self._seconds[name] += share
+            left -= share
+        self._seconds["queue"] = before + left
 
     def _charge(self) -> None:
         now = self._clock()

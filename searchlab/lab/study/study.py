@@ -21,7 +21,8 @@ import numpy as np
 from searchlab.errors import SpaceError
 from searchlab.lab.records import Record, Store
 from searchlab.lab.study.best import Best
-from searchlab.lab.study.ledger import Ledger
+from searchlab.lab.study.finish import Finish, final_race
+from searchlab.lab.study.ledger import WORK, Ledger
 from searchlab.lab.study.quality import Quality, judge
 from searchlab.lab.study.seeds import Seeds
 from searchlab.lab.study.subject import Candidate, Subject, TableSubject, TaskSubject
@@ -104,6 +105,7 @@ class Study:
         self.reason = ""  # why the last `optimize` ended
         self._measurer, self._own_measurer = measurer, measurer is None
         self._by_program: dict[str, float] = {}
+        self._twins: dict[str, Points] = {}  # points whose program another one of the batch has
         self._pending: dict[int, Candidate] = {}
         self._leader: tuple[Candidate, float] | None = None
         self._fitted = 0
@@ -154,16 +156,13 @@ class Study:
             if (record := self._recorded.get(c.job.id)) is not None:
                 found[c.job.id] = record.outcome(c.job.id)
         missing = [c.job for c in candidates if c.job.id not in found]
-        shares: dict[str, float] = {}
-        outcomes = iter(self.measurer.measure(missing)) if missing else iter(())
-        while True:
-            with self.ledger.waiting(shares):
-                outcome = next(outcomes, None)
-                if outcome is None:
-                    break
-                shares.update({n: getattr(outcome, f"{n}_s") for n in ("build", "check", "run", "queue")})
-            found[outcome.id] = outcome
-            self._store(asked[outcome.id], outcome)
+        work = dict.fromkeys(WORK, 0.0)
+        with self.ledger.waiting(work):
+            for outcome in self.measurer.measure(missing) if missing else ():
+                for name in WORK:
+                    work[name] += getattr(outcome, f"{name}_s")
+                found[outcome.id] = outcome
+                self._store(asked[outcome.id], outcome)
         return [found[c.job.id] for c in candidates]
 
     def tell(self, candidates: Sequence[Candidate], outcomes: Sequence[Outcome]) -> Round:
@@ -178,6 +177,9 @@ class Study:
         self.trials = self.trials.extended(points, seconds)
         with self.ledger.phase("propose"):
             self.strategy.tell(points, seconds)
+            for c, s in zip(candidates, seconds.tolist(), strict=True):
+                if (twins := self._twins.pop(c.digest, None)) is not None:
+                    self.strategy.tell(twins, np.full(len(twins), s))
         self._lead(candidates, seconds)
         guesses = [c.predicted for c in candidates]
         known = np.array([g for g in guesses if g is not None])
@@ -202,6 +204,22 @@ class Study:
             raise SpaceError(f"{self.subject.name}: none of {len(self.trials)} candidates worked")
         candidate, seconds = self._leader
         return Best(self.subject, candidate.point, seconds)
+
+    def finish(self, finalists: int = 3, seconds: float = 1.0) -> Finish:
+        """Times the best few, confirmed or not, beside the default schedule and the libraries; the winner leads."""
+        best = self.best
+        if not isinstance(self.subject, TaskSubject):
+            return Finish(0, best.seconds)
+        if self._own_measurer:
+            self.close()  # its cores are needed
+        order = np.argsort(self.trials.seconds, kind="stable")[:finalists]
+        others = [self.trials.points[int(n)] for n in order if math.isfinite(self.trials.seconds[n])]
+        leader = int(self.space.key(best.point)[0])
+        points = [best.point, *(p for p in others if int(self.space.key(p)[0]) != leader)]
+        with self.ledger.phase("finish"):
+            found = final_race(self.subject, points[:finalists], seconds)
+        self._leader = (self.subject.candidate(points[found.winner], None), found.seconds)
+        return found
 
     @property
     def measurer(self) -> Measurer[Any]:
@@ -247,14 +265,16 @@ class Study:
 
     def _new(self, points: Points, predicted: Floats | None) -> list[Candidate]:
         """Candidates of points whose programs are new; the others are told what their program took."""
-        best = self.best_s if math.isfinite(self.best_s) else None
+        best = self.best_s
         found: list[Candidate] = []
         digests = {c.digest for c in self._pending.values()}
         for n, point in enumerate(points):
             c = self.subject.candidate(point, best)
             if c.digest in self._by_program:
                 self.strategy.tell(point, np.array([self._by_program[c.digest]]))
-            elif c.digest not in digests:
+            elif c.digest in digests:
+                self._twins[c.digest] = Points.concat([self._twins.get(c.digest, point[:0]), point])
+            else:
                 digests.add(c.digest)
                 found.append(c if predicted is None else replace(c, predicted=float(predicted[n])))
         return found

@@ -1,0 +1,56 @@
+"""The end of a study: its finalists beside the default schedule and the libraries, timed in turns in one race."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from searchlab.errors import SpaceError
+from searchlab.lab.study.subject import TaskSubject
+from searchlab.search import Points
+
+if TYPE_CHECKING:
+    from searchlab.bench.rows import Maker
+
+DEFAULT = "default"
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Median seconds in the race: of the best finalist (number `winner`), and of others by name.
+
+    `load` is the share of all cores that other programs took meanwhile: with much of it the figures say little.
+    """
+
+    winner: int
+    seconds: float
+    baselines: Mapping[str, float] = field(default_factory=dict)
+    load: float = 0.0
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times as fast as the better of numpy and torch."""
+        rivals = [t for name, t in self.baselines.items() if name in ("numpy", "torch")]
+        return min(rivals) / self.seconds if rivals else None
+
+
+def final_race(subject: TaskSubject, finalists: Sequence[Points], seconds: float = 1.0) -> Finish:
+    """Times the finalists, the default schedule and what libraries have for the workload, in turns."""
+    from searchlab.bench import contest, prepare, prepare_program
+
+    workload, target = subject.task.workload, subject.task.target
+
+    def maker(point: Points) -> Maker:
+        return lambda inputs: prepare_program(subject.program(point), workload, inputs, target)
+
+    makers = {str(n): maker(point) for n, point in enumerate(finalists)}
+    row = contest(
+        workload, target, {**makers, DEFAULT: lambda inputs: prepare(workload, inputs, target)}, None, seconds
+    )
+    ours = [name for name in makers if name in row.times]
+    if not ours:
+        raise SpaceError(f"{subject.name}: {row.wrong[next(iter(makers))]}")
+    best = min(ours, key=lambda name: row.times[name].median)
+    others = {name: t.median for name, t in row.times.items() if name not in makers}
+    return Finish(int(best), row.times[best].median, others, row.other_load)
