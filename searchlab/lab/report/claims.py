@@ -30,6 +30,15 @@ class Checked:
     note: str = ""
 
 
+@dataclass(frozen=True)
+class Faced:
+    """Two sides against each other, and whether all searches of each have a figure."""
+
+    pair: Pair
+    ours_worked: bool
+    theirs_worked: bool
+
+
 def check(material: Material) -> tuple[Checked, ...]:
     """All statements of all runs, in their order."""
     found = []
@@ -48,12 +57,12 @@ def _checked(material: Material, claim: Mapping[str, Any]) -> Checked:
     if not found:
         return Checked(text, OPEN, "there are no cells of both sides", note)
     limit = float(claim.get("by", 1.0)) if better else float(claim.get("within", 1.05))
-    judged = [(_better if better else _same)(p, limit) for p in found]
+    judged = [(_better if better else _same)(f, limit) for f in found]
     result = REFUTED if REFUTED in judged else OPEN if OPEN in judged else HELD
-    return Checked(text, result, "; ".join(_figures(p, len(found) > 1) for p in found), note)
+    return Checked(text, result, "; ".join(_figures(f.pair, len(found) > 1) for f in found), note)
 
 
-def _compared(material: Material, cells: Sequence[CellResult], ours: Any, theirs: Any, metric: str) -> list[Pair]:
+def _compared(material: Material, cells: Sequence[CellResult], ours: Any, theirs: Any, metric: str) -> list[Faced]:
     """Each entry of one side against each of the other; sides named by the same factors are paired as wholes."""
     rows = _rows(cells, metric, material.target)
     if isinstance(ours, Mapping) and isinstance(theirs, Mapping) and ours.keys() == theirs.keys():
@@ -69,12 +78,13 @@ def _compared(material: Material, cells: Sequence[CellResult], ours: Any, theirs
     return [p for a in first for p in _against(material, a, [r for r in rows if r.entry == a or r.entry in second])]
 
 
-def _against(material: Material, entry: str, rows: Sequence[Score]) -> list[Pair]:
+def _against(material: Material, entry: str, rows: Sequence[Score]) -> list[Faced]:
     """The entry against each of the others, where both have something in common."""
     if len({r.entry for r in rows}) < 2:
         return []
     found = pairs(rows, material.rng(), band=material.tie, alpha=material.alpha, control=entry)
-    return [p for p in found if p.blocks]
+    failed = {r.entry for r in rows if not math.isfinite(r.seconds)}
+    return [Faced(p, p.a not in failed, p.b not in failed) for p in found if p.blocks]
 
 
 def _others(cell: CellResult, named: Mapping[str, Any]) -> str:
@@ -94,20 +104,26 @@ def _rows(cells: Sequence[CellResult], metric: str, target: float) -> tuple[Scor
     return tuple(replace(r, seconds=n if there else math.inf) for r, (n, there) in zip(rows, costs, strict=True))
 
 
-def _better(pair: Pair, by: float) -> str:
-    if pair.verdict == "slower" or (pair.speedup and (pair.speedup.high or pair.speedup.value) < by):
+def _better(faced: Faced, by: float) -> str:
+    """A factor is held only if its whole interval is beyond it; means leave out failures, so ours must have none."""
+    verdict, s = faced.pair.verdict, faced.pair.speedup
+    if verdict == "slower" or (s is not None and s.high is not None and s.high < by):
         return REFUTED
-    enough = pair.speedup is None or pair.speedup.value >= by
-    return HELD if pair.verdict == "faster" and enough else OPEN
+    if by == 1:
+        return HELD if verdict == "faster" and (s is None or s.value >= 1) else OPEN
+    sure = s is not None and s.low is not None and s.low >= by and faced.ours_worked
+    return HELD if verdict == "faster" and sure else OPEN
 
 
-def _same(pair: Pair, within: float) -> str:
-    if pair.speedup is None:
+def _same(faced: Faced, within: float) -> str:
+    """Held only if the whole interval is inside, and no failure is hidden behind the mean."""
+    s = faced.pair.speedup
+    if s is None or s.low is None or s.high is None:
         return OPEN
-    low, high = pair.speedup.low or pair.speedup.value, pair.speedup.high or pair.speedup.value
-    if high < 1 / within or low > within:
+    if s.high < 1 / within or s.low > within:
         return REFUTED
-    return HELD if pair.speedup.low is not None and low >= 1 / within and high <= within else OPEN
+    inside = s.low >= 1 / within and s.high <= within
+    return HELD if inside and faced.ours_worked and faced.theirs_worked else OPEN
 
 
 def _text(claim: Mapping[str, Any], ours: Any, theirs: Any, better: bool) -> str:

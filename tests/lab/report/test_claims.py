@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from lab.made import made_run
+from lab.made import failed_cell, made_run
 
 from searchlab.lab.report import Report
 from searchlab.lab.report.claims import HELD, OPEN, REFUTED, Checked, check
@@ -51,6 +51,23 @@ def test_a_claim(claim: dict[str, Any], result: str) -> None:
 
 def test_few_seeds_decide_nothing() -> None:
     assert checked({"better": "sketch/gbt", "than": "sketch/none"}, seeds=2).result == OPEN
+
+
+def test_a_factor_needs_its_whole_interval() -> None:
+    assert checked({"better": "sketch/gbt", "than": "sketch/none", "by": 1.3}).result == OPEN
+
+
+def test_one_seed_refutes_nothing_by_itself() -> None:
+    assert checked({"same": "sketch/gbt", "as": "template/none"}, seeds=1).result == OPEN
+
+
+def test_a_failure_is_not_hidden_behind_a_mean() -> None:
+    run = run_with({"same": "sketch/gbt", "as": "twin/gbt"})
+    cells = tuple(
+        failed_cell(c.entry, c.task, c.seed) if (c.entry, c.seed) == ("sketch/gbt", 0) else c for c in run.cells
+    )
+    (found,) = check(Material.of([replace(run, cells=cells)]))
+    assert found.result == OPEN
 
 
 def test_factors_pair_like_with_like() -> None:
