@@ -33,9 +33,8 @@ def section(material: Material) -> Section | None:
     figure = Figure(
         "ablation",
         f"What is lost without each part of {full}",
-        f"Geometric mean over tasks and seeds of a variant's time divided by that of {full}, paired by seed, where both "
-        f"found something. "
-        f"Whiskers: {METHOD}. A star marks differences that Wilcoxon's test "
+        f"Geometric mean over tasks and seeds of a variant's time divided by that of {full}, paired by seed, where "
+        f"both found something. Whiskers: {METHOD}. A star marks differences that Wilcoxon's test "
         f"with Holm's correction finds at {material.alpha:g}.",
         lambda width: interval_chart(bars, axis, width, reference=1.0),
     )
