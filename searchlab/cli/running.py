@@ -23,14 +23,12 @@ _MOST_ERRORS = 10
 
 
 def run_command(
-    what: Annotated[
-        Path, typer.Argument(metavar="EXPERIMENT", help="A YAML file, or the folder of a run to go on with.")
-    ],
+    what: Annotated[Path, typer.Argument(metavar="EXPERIMENT", help="A YAML file, or a run's folder to go on with.")],
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings to change: budget.trials=64 seeds=0..4.")
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option("-o", "--output", help="The run's folder. [default: runs/NAME]")
+        Path | None, typer.Option("-o", "--output", help="The run's folder; runs/NAME if not given.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be run, and stop.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew; an old folder is moved aside.")] = False,
@@ -40,9 +38,7 @@ def run_command(
     on_error: Annotated[str, typer.Option(help="After a failed cell: continue, stop or retry:N.")] = "continue",
     jobs: Annotated[
         int | None,
-        typer.Option(
-            "-j", "--jobs", min=0, help="Cells side by side; 0: in this process. [default: as cores are idle]"
-        ),
+        typer.Option("-j", "--jobs", min=0, help="Cells side by side; as many as cores are idle if not given."),
     ] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")] = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Print lines instead of a live view.")] = False,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from searchlab.lab.cells import Cell
 
 _LOOKED_UP_S = 0.004  # a trial of a recorded table, with a model that learns
-_CELL_S = 0.5  # making a space, starting workers
+_CELL_S = 3.0  # making a space, the race of the finalists at the end
 _BUILT_S = 0.35  # building, checking and proposing a candidate
 _SECOND_LOOKS = 1.5  # samples taken again, new incumbents measured beside old ones
 
