@@ -49,6 +49,6 @@ $(READY): pyproject.toml constraints.txt
 	  || { echo "searchlab needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
 	@echo "setting up $(VENV) (once, about a minute)..."
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/python -m pip install --disable-pip-version-check --no-input -c constraints.txt -e '.[torch,ray,models,bayesian,dev]' >$(LOG) 2>&1 \
+	@$(BIN)/python -m pip install --disable-pip-version-check --no-input -c constraints.txt -e '.[torch,ray,models,bayesian,figures,dev]' >$(LOG) 2>&1 \
 	  || { tail -n 40 $(LOG) >&2; echo "the installation failed; the whole log is in $(LOG)" >&2; exit 1; }
 	@touch $@

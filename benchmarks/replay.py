@@ -20,8 +20,8 @@ from time import process_time
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaln
 
+from searchlab.lab.statistics.recorded import K, RandomSearch
 from searchlab.measure.tables import Table, load, shipped
 from searchlab.search import Points, Scorer, Sketch, Space, Strategy, menu, split_knob
 from searchlab.search.knob import Floats
@@ -40,7 +40,6 @@ from searchlab.strategies import (
 )  # fmt: skip
 from searchlab.strategies.surrogates import Ranks
 
-K = 200
 FOUR = ("convolution_milo@A100", "dedispersion_milo@MI250X", "gemm@RTX_3090", "pnpoly@RTX_3090")
 HELD_OUT = ("convolution@RTX_3090", "convolution_milo@MI250X", "dedispersion_milo@A100")
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "gpu-replay"
@@ -85,25 +84,9 @@ class Replay:
         return Ranks(self.table.space)(self.table.space.points())
 
     @cached_property
-    def expected(self) -> Floats:
-        """What the best of 1, 2, ... K random rows is expected to be; the worst time where none of them worked."""
-        seconds = np.sort(self.table.seconds[self.table.ok])
-        rows, k, better = len(self.table), np.arange(1, K + 1)[:, None], np.arange(1, len(seconds) + 1)
-        # the chance that k of the rows are all worse than the n-th best
-        left = np.maximum(rows - better - k, 0)
-        log = (
-            gammaln(rows - better + 1) - gammaln(left + 1) - gammaln(rows + 1) + gammaln(rows - np.minimum(k, rows) + 1)
-        )
-        worse = np.where(rows - better >= k, np.exp(log), 0.0)
-        first = np.diff(-worse, axis=1, prepend=-1.0)
-        return np.asarray(first @ seconds + worse[:, -1] * seconds[-1])
-
-    def score(self, seconds: Floats) -> float:
-        """The score of one run, given what it measured in its order."""
-        worst = float(self.table.seconds[self.table.ok].max())
-        best = np.minimum.accumulate(np.where(np.isfinite(seconds), seconds, worst))
-        best = np.append(best, np.full(max(K - len(best), 0), best[-1]))[:K]
-        return float(((self.expected - best) / (self.expected - self.table.best)).mean())
+    def random(self) -> RandomSearch:
+        """What the runs are scored against."""
+        return RandomSearch(self.table.seconds, K)
 
     def run(self, contender: Contender, seed: int, batch: int) -> float:
         """The score of a strategy with this seed."""
@@ -119,7 +102,7 @@ class Replay:
             seconds = self.table.seconds[space.row(points)]
             strategy.tell(points, seconds)
             measured = np.append(measured, seconds)
-        return self.score(measured)
+        return self.random.score(measured)
 
     def _scorer(self, strategy: Strategy, rng: np.random.Generator) -> Scorer | None:
         """A forest that has learnt from all that the strategy was told; all rows are asked at once and looked up."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from searchlab.codegen.kernel import compile
     from searchlab.defaults import default_schedule
     from searchlab.ir import Builder, knob, size
+    from searchlab.lab.export import load
     from searchlab.lab.study import Study
     from searchlab.schedule import Schedule
     from searchlab.search import Task
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Builder", "Schedule", "Study", "Target", "Task", "__version__", "compile", "default_schedule", "detect", "knob",
-    "operator", "size", "workload",
+    "load", "operator", "size", "workload",
 ]  # fmt: skip
 
 _MODULES = {
@@ -38,6 +39,7 @@ _MODULES = {
     "default_schedule": "defaults",
     "detect": "targets",
     "knob": "ir",
+    "load": "lab.export",
     "operator": "workloads",
     "size": "ir",
     "workload": "workloads",

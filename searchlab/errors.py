@@ -51,3 +51,19 @@ class SpaceError(SearchLabError, ValueError):
 
 class ComponentError(SearchLabError, ValueError):
     """A space, cost model or strategy is unknown, cannot be loaded, or was given options that it does not take."""
+
+
+class ExportError(SearchLabError):
+    """A program cannot be taken out of the laboratory, or what was taken out cannot be read."""
+
+
+class ResultError(SearchLabError, ValueError):
+    """Results of experiments do not hold what is asked of them."""
+
+
+class ConfigError(SearchLabError, ValueError):
+    """An experiment cannot be read or makes no sense; `problems` has one line for each thing that is wrong."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems

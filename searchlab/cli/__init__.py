@@ -12,7 +12,21 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from searchlab.cli import benching, doctoring, listing, noising, recording, showing
+from searchlab.cli import (
+    benching,
+    describing,
+    doctoring,
+    listing,
+    making,
+    noising,
+    ranking,
+    recording,
+    reporting,
+    running,
+    showing,
+    taking,
+    watching,
+)
 from searchlab.cli.output import err, out
 from searchlab.errors import SearchLabError
 
@@ -26,11 +40,12 @@ class _Group(TyperGroup):
         except SearchLabError as e:
             if ctx.params.get("debug"):
                 raise
-            err.print(f"[bold red]error:[/] {escape_line(e)}", soft_wrap=True)
+            for problem in getattr(e, "problems", ()) or (e,):
+                err.print(f"[bold red]error:[/] {escape_line(problem)}", soft_wrap=True)
             raise typer.Exit(2) from None
 
 
-def escape_line(error: Exception) -> str:
+def escape_line(error: Exception | str) -> str:
     """The message as one line that rich prints as it is."""
     from rich.markup import escape
 
@@ -74,7 +89,16 @@ app.command("show")(showing.show_command)
 app.command("bench")(benching.bench_command)
 app.command("doctor")(doctoring.doctor_command)
 app.command("noise")(noising.noise_command)
+app.command("run")(running.run_command)
+app.command("status")(watching.status_command)
+app.command("schema")(describing.schema_command)
 app.add_typer(recording.app, name="records")
+app.add_typer(ranking.app, name="leaderboard")
+app.command("report")(reporting.report_command)
+app.command("compare")(ranking.compare_command)
+app.command("best")(taking.best_command)
+app.command("replay")(taking.replay_command)
+app.command("new")(making.new_command)
 
 
 def main() -> None:

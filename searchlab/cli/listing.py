@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from searchlab.cli.output import amount, hint, out, print_table, table
 
 if TYPE_CHECKING:
+    from searchlab.registry import Registry
     from searchlab.workloads import Operator
 
 
@@ -21,12 +23,14 @@ class Kind(StrEnum):
     suites = "suites"
     targets = "targets"
     spaces = "spaces"
+    models = "models"
+    strategies = "strategies"
 
 
 def list_command(
     kind: Annotated[Kind | None, typer.Argument(help="What to list; everything if not given.")] = None,
 ) -> None:
-    """List the workloads, networks, suites, targets and search spaces there are."""
+    """List the workloads, networks, suites, targets, search spaces, cost models and strategies there are."""
     kinds = [kind] if kind else list(Kind)
     for one in kinds:
         _LISTS[one]()
@@ -86,14 +90,15 @@ def _targets() -> None:
     print_table(found)
 
 
-def _spaces() -> None:
+def _components(kind: str, title: str) -> None:
     from rich.markup import escape
 
     from searchlab.registry import summary
-    from searchlab.search import SPACES
+    from searchlab.search import MODELS, SPACES, STRATEGIES
 
-    found = table("space", "what it is; [dim]options with their defaults[/]", "version", title="Search spaces")
-    for name, cls in SPACES.all().items():
+    registries: dict[str, Registry[Any]] = {"space": SPACES, "model": MODELS, "strategy": STRATEGIES}
+    found = table(kind, "what it is; [dim]options with their defaults[/]", "version", title=title)
+    for name, cls in registries[kind].all().items():
         options = _options(cls)
         found.add_row(name, escape(summary(cls)) + (f"\n[dim]{escape(options)}[/]" if options else ""), cls.version)
     print_table(found)
@@ -104,7 +109,8 @@ def _options(cls: type) -> str:
 
     from searchlab.registry import accepted_options
 
-    return ", ".join(k if v is Parameter.empty else f"{k}={_short(v)}" for k, v in accepted_options(cls).items())
+    found = {k: v for k, v in accepted_options(cls).items() if k not in ("space", "rng")}  # given by the study
+    return ", ".join(k if v is Parameter.empty else f"{k}={_short(v)}" for k, v in found.items())
 
 
 def _short(value: object) -> str:
@@ -112,10 +118,12 @@ def _short(value: object) -> str:
     return text if len(text) <= 24 else "..."
 
 
-_LISTS = {
+_LISTS: dict[Kind, Callable[[], None]] = {
     Kind.workloads: _workloads,
     Kind.networks: _networks,
     Kind.suites: _suites,
     Kind.targets: _targets,
-    Kind.spaces: _spaces,
+    Kind.spaces: lambda: _components("space", "Search spaces"),
+    Kind.models: lambda: _components("model", "Cost models"),
+    Kind.strategies: lambda: _components("strategy", "Strategies"),
 }

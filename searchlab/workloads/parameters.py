@@ -60,7 +60,7 @@ class Parameter:
         """The value in its one normal form, from Python, YAML or a command line."""
         try:
             found = _READERS[self.kind](self.name, value)
-        except (TypeError, ValueError):
+        except (AttributeError, TypeError, ValueError):
             raise WorkloadError(f"{self.name} = {value!r} is not {_EXPECTED[self.kind]}") from None
         if self.choices and found not in self.choices:
             raise WorkloadError(f"{self.name} = {value!r} is unknown{nearest(str(value), self.choices)}")

@@ -20,7 +20,7 @@ def small(seconds: list[float]) -> replay.Replay:
 
 def test_the_expectation_of_random_search_is_exact() -> None:
     seconds = [3.0, 1.0, np.inf, 4.0, 2.0]
-    found = small(seconds).expected
+    found = small(seconds).random.expected
     for k in range(1, 6):
         orders = [min([s for s in p[:k] if np.isfinite(s)], default=4.0) for p in permutations(seconds)]
         assert found[k - 1] == pytest.approx(np.mean(orders))
@@ -29,8 +29,8 @@ def test_the_expectation_of_random_search_is_exact() -> None:
 def test_scores_of_the_best_and_of_the_worst() -> None:
     case = replay.Replay(load("matmul-256"))
     seconds = np.sort(case.table.seconds)
-    assert case.score(seconds[:200]) == pytest.approx(1.0)
-    assert case.score(seconds[::-1][:200]) < -1
+    assert case.random.score(seconds[:200]) == pytest.approx(1.0)
+    assert case.random.score(seconds[::-1][:200]) < -1
 
 
 def test_a_run_is_repeated_by_its_seed() -> None:

@@ -1,0 +1,188 @@
+"""`searchlab run`: runs an experiment, or goes on with one."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from searchlab.cli.output import err, hint, json_line, out, print_table, table
+from searchlab.errors import ConfigError, RecordError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from searchlab.lab.cells import Cell
+    from searchlab.lab.config import Experiment
+    from searchlab.lab.run import Summary
+
+_MOST_ERRORS = 10
+
+
+def run_command(
+    what: Annotated[Path, typer.Argument(metavar="EXPERIMENT", help="A YAML file, or a run's folder to go on with.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings to change: budget.trials=64 seeds=0..4.")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("-o", "--output", help="The run's folder; runs/NAME if not given.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be run, and stop.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew; an old folder is moved aside.")] = False,
+    allow_drift: Annotated[
+        bool, typer.Option("--allow-drift", help="Add new cells to a folder whose experiment was another.")
+    ] = False,
+    on_error: Annotated[str, typer.Option(help="After a failed cell: continue, stop or retry:N.")] = "continue",
+    jobs: Annotated[
+        int | None,
+        typer.Option("-j", "--jobs", min=0, help="Cells side by side; as many as cores are idle if not given."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Print lines instead of a live view.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False,
+) -> None:
+    """Run an experiment: every combination on every workload with every seed.
+
+    What is done is skipped and what was interrupted goes on, so the same command may be given again at any time.
+    Ctrl-C finishes what is in flight; a second one stops at once. Exit code 1 if a cell failed, 130 if interrupted.
+    """
+    from searchlab.lab.cells import cells
+    from searchlab.lab.run import OnError, run
+
+    policy = OnError.parse(on_error)
+    experiment, source, place = _experiment(what, overrides or [], folder)
+    if dry_run:
+        _dry_run(cells(experiment), place, jobs, as_json)
+        return
+    from searchlab.cli.views import view
+
+    observer = view(quiet or as_json, verbose)
+    command = shlex.join(["searchlab", *sys.argv[1:]])
+    options: dict[str, Any] = {"jobs": jobs, "on_error": policy, "fresh": fresh, "allow_drift": allow_drift}
+    try:
+        summary = run(experiment, place, source=source, command=command, observer=observer, **options)
+    except RecordError as e:
+        err.print(f"[bold red]stopped:[/] {e}", markup=True, soft_wrap=True)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        err.print(f"stopped at once; `searchlab run {shlex.quote(str(place))}` goes on from the last measurement")
+        raise typer.Exit(130) from None
+    _report(summary, quiet, as_json)
+    raise typer.Exit(summary.exit_code)
+
+
+def _experiment(what: Path, overrides: list[str], folder: Path | None) -> tuple[Experiment, str, Path]:
+    """The experiment, its text and the folder to run it in; the folder of a run holds all of them."""
+    from searchlab.lab.config import load
+
+    if what.is_dir():
+        from searchlab.lab.run import Folder
+        from searchlab.lab.run.files import read_text
+
+        place = Folder(what)
+        place.manifest()
+        if folder is not None and folder != what:
+            raise ConfigError(f"{what} is a run folder already: leave out -o, or name the experiment's YAML file")
+        return load(place.experiment, overrides), read_text(place.source), what
+    experiment = load(what, overrides)
+    return experiment, what.read_text(encoding="utf-8"), folder or Path("runs") / experiment.name
+
+
+# --- before -----------------------------------------------------------------------------------------------------------
+
+
+def _dry_run(cells: Sequence[Cell], place: Path, jobs: int | None, as_json: bool) -> None:
+    from searchlab.cli.views import span
+    from searchlab.lab.run import Folder
+    from searchlab.lab.run.cores import check, side_by_side
+    from searchlab.lab.run.forecast import forecast
+
+    check(cells, jobs)
+    folder = Folder(place)
+    results = list(folder.results()) if folder.exists else []
+    done = {r.id for r in results if r.state == "done"}
+    left = [c for c in cells if c.id not in done]
+    expected = forecast(left, results, side_by_side(left, jobs))
+    if as_json:
+        listed = [{"id": c.id, "entry": c.entry, "task": c.task, "seed": c.seed, "done": c.id in done} for c in cells]
+        json_line(folder=str(place), cells=listed, trials=expected.trials, seconds=expected.seconds)
+        return
+    print_table(_entries(cells, done))
+    before = f" ({len(done)} done before)" if done else ""
+    basis = "a guess: no cell is done yet" if expected.guessed else "by the cells that are done"
+    out.print(f"{len(cells)} cells{before}, {expected.trials} trials to come, in [bold]{place}[/]")
+    out.print(f"expected time: about {span(expected.seconds)} [dim]({basis})[/]\n")
+    hint("the same command without --dry-run")
+
+
+def _entries(cells: Sequence[Cell], done: set[str]) -> Any:
+    """Entries with how much there is of each."""
+    found = table(
+        "entry", "tasks", "seeds", "cells", "done", "trials", right=("tasks", "seeds", "cells", "done", "trials")
+    )
+    for entry in dict.fromkeys(c.entry for c in cells):
+        own = [c for c in cells if c.entry == entry]
+        tasks, seeds = len({c.task for c in own}), len({c.seed for c in own})
+        trials = sum(c.budget.trials or 0 for c in own)
+        counts = (tasks, seeds, len(own), sum(c.id in done for c in own), trials or "-")
+        found.add_row(entry, *map(str, counts))
+    return found
+
+
+# --- after ------------------------------------------------------------------------------------------------------------
+
+
+def _report(summary: Summary, quiet: bool, as_json: bool) -> None:
+    if as_json:
+        failed = [{"cell": e.cell, "error": e.error} for e in summary.failed]
+        counts = {"done_before": summary.before, "done": summary.done, "left": summary.left}
+        json_line(folder=str(summary.folder), **counts, failed=failed, interrupted=summary.interrupted)
+        return
+    _errors(summary)
+    if quiet:
+        return
+    from searchlab.lab.run import load
+
+    if summary.before + summary.done:
+        from searchlab.cli.standings import print_standings
+
+        print_standings(load(summary.folder))
+    _next(summary)
+
+
+def _errors(summary: Summary) -> None:
+    """Failed cells once more, all of them in one place."""
+    from rich.markup import escape
+
+    from searchlab.lab.run import Folder
+
+    if not summary.failed:
+        return
+    cells = {c.id: c for c in Folder(summary.folder).manifest().cells}
+    err.print(f"\n[bold red]{len(summary.failed)} failed[/] [dim](tracebacks are in {summary.folder}/log.txt)[/]")
+    for event in summary.failed[:_MOST_ERRORS]:
+        cell = cells[event.cell]
+        name = f"{cell.entry} on {cell.task} seed {cell.seed}"
+        err.print(f"  {escape(name)}: {escape(' '.join(event.error.split()))}", soft_wrap=True)
+    if len(summary.failed) > _MOST_ERRORS:
+        err.print(f"  and {len(summary.failed) - _MOST_ERRORS} more")
+
+
+def _next(summary: Summary) -> None:
+    folder = shlex.quote(str(summary.folder))
+    done = summary.before + summary.done
+    if summary.interrupted or summary.left or summary.failed:
+        again = f"{summary.left} cells are left" if summary.left else "failed cells are tried again"
+        out.print(f"[bold]{done} cells done[/] in {folder}")
+        hint(f"searchlab run {folder}           [dim]{again}[/]", f"searchlab status {folder}")
+        return
+    now = "" if summary.done else ", all of them before"
+    out.print(f"[bold]all {done} cells done[/]{now}, in {folder}")
+    hint(
+        f"searchlab report {folder}        [dim]one page with everything[/]",
+        f"searchlab leaderboard {folder}   [dim]who is best, and how sure that is[/]",
+        f"searchlab best {folder}          [dim]the fastest programs[/]",
+    )

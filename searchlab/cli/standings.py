@@ -1,0 +1,48 @@
+"""The short table that a run ends with: the entries in order, and their times."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+from searchlab.cli.output import duration, out, print_table, table
+
+if TYPE_CHECKING:
+    from searchlab.lab.leaderboard import Board
+    from searchlab.lab.results import Run
+
+_MOST_TASKS = 4  # columns beyond these are for `searchlab leaderboard`
+_MOST_ENTRIES = 20
+
+
+def print_standings(run: Run) -> None:
+    """Prints how the entries did; nothing if no cell is done."""
+    from searchlab.lab.leaderboard import boards
+
+    for board in boards([run]):
+        _print(run, board)
+
+
+def _print(run: Run, board: Board) -> None:
+    from searchlab.lab.leaderboard.sheets import with_interval
+
+    tasks = board.tasks if len(board.tasks) <= _MOST_TASKS else ()
+    found = table("entry", "rank", "score", *map(escape, tasks), right=("rank", "score", *map(escape, tasks)))
+    for s in board.standings[:_MOST_ENTRIES]:
+        rank = "-" if s.rank is None else str(s.rank)
+        found.add_row(escape(s.entry), rank, with_interval(s.score), *(_time(run, s.entry, t) for t in tasks))
+    out.print()
+    print_table(found)
+    if len(board.standings) > _MOST_ENTRIES:
+        out.print(f"[dim]and {len(board.standings) - _MOST_ENTRIES} more entries[/]")
+    for note in board.notes:
+        out.print(f"[dim]note: {escape(note)}[/]", soft_wrap=True)
+
+
+def _time(run: Run, entry: str, task: str) -> str:
+    """The median over seeds of the best times."""
+    times = [c.final_s for c in run.cells if c.state == "done" and (c.entry, c.task) == (entry, task)]
+    middle = statistics.median(times) if times else float("inf")
+    return duration(middle) if middle < float("inf") else "-"

@@ -1,0 +1,155 @@
+"""What a run shows while it lasts: a live view on terminals, plain lines elsewhere, next to nothing when quiet."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+
+from searchlab.cli.output import duration, err, three_digits
+from searchlab.lab.run.events import Ended, Noted, Progress
+from searchlab.lab.run.observer import Observer
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from searchlab.lab.run.board import Board, Row
+    from searchlab.lab.run.events import Event
+
+_REFRESH_S = 0.25
+_STILL_S = {False: 30.0, True: 2.0}  # between two signs of life of plain lines, by verbosity
+_MOST_ROWS = 12
+
+
+def span(seconds: float) -> str:
+    """A length of time as people say it: 45 s, 3 min, 2 h 5 min."""
+    if seconds < 100:
+        return f"{max(0.0, seconds):.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def view(quiet: bool, verbose: bool) -> Observer:
+    """The observer that suits the output."""
+    if quiet:
+        return Errors()
+    return Live() if err.is_terminal and not verbose else Lines(verbose)
+
+
+class Errors(Observer):
+    """Says only what went wrong or keeps the run waiting, at once."""
+
+    _noted = ""  # the same thing is not said twice
+
+    def changed(self, row: Row, event: Event, board: Board) -> None:
+        if isinstance(event, Ended) and event.state == "failed":
+            err.print(f"[bold red]failed:[/] {_name(row)}: {escape(_line(event.error))}", soft_wrap=True)
+        elif isinstance(event, Noted) and event.text != self._noted:
+            self._noted = event.text
+            err.print(f"[yellow]note:[/] {escape(_line(event.text))}", soft_wrap=True)
+
+    def retried(self, row: Row, attempt: int, board: Board) -> None:
+        err.print(f"[yellow]again:[/] {_name(row)}: {escape(_line(row.error))}", soft_wrap=True)
+
+    def stopping(self) -> None:
+        err.print("stopping after the measurements in flight; Ctrl-C again stops at once")
+
+
+class Lines(Errors):
+    """One line for each cell that ends, and signs of life of those that take long."""
+
+    def __init__(self, verbose: bool = False) -> None:
+        self._still_s = _STILL_S[verbose]
+        self._last = time.monotonic()
+
+    def began(self, board: Board) -> None:
+        done, total = board.count("done"), len(board.rows)
+        err.print(f"{total} cells{f', {done} of them done before' if done else ''}", soft_wrap=True)
+
+    def changed(self, row: Row, event: Event, board: Board) -> None:
+        super().changed(row, event, board)
+        if isinstance(event, Ended) and event.state != "failed":
+            self._last = time.monotonic()
+            place = f"[{board.count('done', 'failed')}/{len(board.rows)}]"
+            what = "" if event.state == "done" else f" ({event.state})"
+            err.print(f"{escape(place)} {_name(row)}: {_found(row, board)}{what}", soft_wrap=True)
+        elif isinstance(event, Progress) and time.monotonic() - self._last >= self._still_s:
+            self._last = time.monotonic()
+            trials = f"{row.trials}/{row.cell.trials or '?'} trials"
+            err.print(f"  {_name(row)}: {trials}, {_found(row, board)}; {_pace(board)}", soft_wrap=True)
+
+
+class Live(Errors):
+    """A bar, the cells under way, and the figures of the run; drawn only when something happened."""
+
+    def __init__(self) -> None:
+        from rich.live import Live as Area
+
+        # It draws when it is told to: a thread that animates something would need a core while times are taken.
+        self._area = Area(console=err, auto_refresh=False, transient=True)
+        self._drawn = 0.0
+
+    def began(self, board: Board) -> None:
+        self._area.start()
+        self._draw(board)
+
+    def changed(self, row: Row, event: Event, board: Board) -> None:
+        super().changed(row, event, board)
+        if time.monotonic() - self._drawn >= _REFRESH_S:
+            self._draw(board)
+
+    def idle(self, board: Board) -> None:
+        if time.monotonic() - self._drawn >= 4 * _REFRESH_S:
+            self._draw(board)
+
+    def ended(self) -> None:
+        self._area.stop()
+
+    def _draw(self, board: Board) -> None:
+        self._drawn = time.monotonic()
+        self._area.update(drawing(board), refresh=True)
+
+
+def drawing(board: Board) -> RenderableType:
+    """The live view of a board."""
+    whole = Table.grid(padding=(0, 2))
+    ended, total = board.count("done", "failed"), len(board.rows)
+    bar = Table.grid(padding=(0, 2))
+    bar.add_row(
+        ProgressBar(total=max(1, total), completed=ended, width=32), f"[bold]{ended}/{total}[/] cells", _pace(board)
+    )
+    whole.add_row(bar)
+    rows = Table.grid(padding=(0, 2))
+    for row in board.running[:_MOST_ROWS]:
+        trials = f"{row.trials}/{row.cell.trials}" if row.cell.trials else str(row.trials)
+        rows.add_row(f"[dim]>[/] {_name(row)}", f"[dim]{trials}[/]", _found(row, board))
+    whole.add_row(rows)
+    if failures := board.failures:
+        named = ", ".join(f"{count} {kind}" for kind, count in failures.most_common())
+        whole.add_row(f"[dim]candidates that failed: {escape(named)}[/]")
+    return whole
+
+
+def _name(row: Row) -> str:
+    cell = row.cell
+    return f"[bold]{escape(cell.entry)}[/] [dim]on[/] {escape(cell.task)} [dim]seed {cell.seed}[/]"
+
+
+def _found(row: Row, board: Board) -> str:
+    if row.best_s == float("inf"):
+        return "nothing worked yet" if row.state == "running" else f"none of {row.trials} candidates worked"
+    against = board.against(row)
+    return f"{duration(row.best_s)}{f' [green]{escape(against)}[/]' if against else ''}"
+
+
+def _pace(board: Board) -> str:
+    rate, eta = board.rate, board.eta_s
+    left = "" if eta is None else f", {span(eta)} left"
+    return f"[dim]{three_digits(rate)} trials/s{left}[/]" if rate else "[dim]starting[/]"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,139 @@
+"""The ways to measure, as settings: on this machine, on a Ray cluster, or looked up in recorded tables."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+
+from searchlab.measure.job import Limits, Protocol
+
+KINDS = ("local", "ray", "replay")
+_PROTOCOL, _LIMITS = Protocol(), Limits()
+
+
+class Model(BaseModel):
+    """A part of an experiment: unknown keys are refused, numbers in quotes too."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
+
+
+class Timing(Model):
+    """How candidates are timed, on whatever machine."""
+
+    repeats: int = Field(default=_PROTOCOL.repeats, ge=1, le=10_000, description="samples per candidate")
+    min_repeat_ms: float = Field(
+        default=_PROTOCOL.min_repeat_ms, ge=0, le=60_000, description="how long a sample lasts at least"
+    )
+    warmup: int = Field(default=_PROTOCOL.warmup, ge=0, le=10_000, description="runs before the first sample")
+    cache: Literal["warm", "cold"] = Field(
+        default=_PROTOCOL.cache, description="whether caches are emptied before every run"
+    )
+    steady: bool = Field(default=_PROTOCOL.steady, description="take samples again that met the core in a slow moment")
+    check: bool = Field(default=_PROTOCOL.check, description="compare each candidate's result with the reference")
+    early_stop: float | None = Field(
+        default=_PROTOCOL.early_stop,
+        gt=1,
+        description="do not repeat a candidate that is so many times slower than the best",
+    )
+    confirm: bool = Field(default=True, description="measure a new best a second time, beside the old one")
+    build_s: float = Field(default=_LIMITS.build_s, gt=0, description="the longest a build may take")
+    run_s: float = Field(default=_LIMITS.run_s, gt=0, description="the longest that running may take")
+    queue_s: float | None = Field(default=_LIMITS.queue_s, gt=0, description="the longest that waiting may take")
+    memory_bytes: int | None = Field(default=_LIMITS.memory_bytes, ge=1 << 20, description="memory beyond the inputs")
+
+    @property
+    def protocol(self) -> Protocol:
+        """How a candidate is timed."""
+        names = [f.name for f in fields(Protocol) if f.name in Timing.model_fields]
+        return Protocol(**{n: getattr(self, n) for n in names})
+
+    @property
+    def limits(self) -> Limits:
+        """How long its phases may take."""
+        return Limits(self.build_s, self.run_s, self.queue_s, self.memory_bytes)
+
+
+class Local(Timing):
+    """On this machine, in processes of their own."""
+
+    workers: int = Field(
+        default=1, ge=1, le=1024, description="candidates timed at the same time, each on cores of its own"
+    )
+    builders: int | None = Field(
+        default=None, ge=0, le=1024, description="candidates built at the same time; null: as fits"
+    )
+    cores: tuple[int, ...] | None = Field(default=None, min_length=1, description="cores to use; null: all there are")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What LocalMeasurer takes."""
+        return {"workers": self.workers, "builders": self.builders, "cores": self.cores}
+
+
+class Ray(Timing):
+    """On the slots of a Ray cluster."""
+
+    address: str | None = Field(
+        default=None, description="of a cluster to join: auto or host:port; null: start one here"
+    )
+    slots: int | None = Field(
+        default=None, ge=1, description="devices that measure at the same time; null: as many as fit"
+    )
+    cpus: float = Field(default=1.0, ge=0, description="what a slot takes of Ray's CPUs")
+    resources: dict[str, float] = Field(default_factory=dict, description="what a slot takes besides, by name")
+    cores: int | None = Field(
+        default=None, ge=0, description="cores each slot is pinned to; null: as many as cpus; 0: none"
+    )
+    builders: int | None = Field(default=None, ge=0, description="tasks that build at the same time; null: as fits")
+    retries: int = Field(default=2, ge=0, description="how often a job is tried again that lost its slot")
+    per_actor: int = Field(default=1, ge=1, description="slots that share one actor")
+    start_s: float = Field(default=120.0, gt=0, description="how long to wait for the first slot")
+    patience_s: float | None = Field(
+        default=None, gt=0, description="how long to wait for an answer; null: as the limits say"
+    )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What RayMeasurer takes."""
+        names = Ray.model_fields.keys() - Timing.model_fields.keys()
+        return {n: getattr(self, n) for n in sorted(names)}
+
+
+class Replay(Model):
+    """From recorded tables, on a clock that only counts."""
+
+    workers: int = Field(default=1, ge=1, le=100_000, description="simulated workers: they share the simulated time")
+    noise: bool = Field(default=False, description="draw times from the recorded raw runs")
+    repeats: int | None = Field(
+        default=None, ge=1, description="raw runs to draw per candidate; null: as many as recorded"
+    )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What ReplayMeasurer takes besides the table and a seed."""
+        return self.model_dump()
+
+
+class Measure(Model):
+    """How to measure: exactly one of the kinds."""
+
+    local: Local | None = Field(default=None, description=str(Local.__doc__))
+    ray: Ray | None = Field(default=None, description=str(Ray.__doc__))
+    replay: Replay | None = Field(default=None, description=str(Replay.__doc__))
+
+    @property
+    def kind(self) -> str:
+        """local, ray or replay."""
+        return next(k for k in KINDS if getattr(self, k) is not None)
+
+    @property
+    def settings(self) -> Local | Ray | Replay:
+        """The settings of the kind."""
+        found: Local | Ray | Replay = getattr(self, self.kind)
+        return found
+
+    @model_serializer(mode="wrap")
+    def _one(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {k: v for k, v in handler(self).items() if k == self.kind}

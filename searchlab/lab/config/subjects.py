@@ -1,0 +1,204 @@
+"""What is searched: workloads, suites and networks, recorded tables; from any form in a file to one."""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from searchlab.errors import ConfigError, SearchLabError, WorkloadError
+from searchlab.lab.config.settings import Malformed, say
+from searchlab.lab.config.tree import Map, Place, Problems, Seq
+from searchlab.registry import nearest
+
+_TABLE_FILES = ("*.json", "*.json.gz", "*.json.xz")
+_FORM = "a workload is matmul:m=512,n=512, {matmul: {m: 512}}, {suite: NAME} or {table: NAME or FILE}"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One thing to search: a workload by its text, or a table by its reference; `label` is for people.
+
+    `digest` says what a table holds, wherever it lies.
+    """
+
+    label: str
+    workload: str | None = None
+    table: str | None = None
+    digest: str = ""
+
+
+def subjects(items: Any) -> tuple[Subject, ...]:
+    """What the workloads of an experiment (in their one form) stand for, each thing once."""
+    found: dict[str, Subject] = {}
+    for item in items:
+        for s in _expand(item):
+            found.setdefault(s.workload or f"table {s.label} {s.digest}", s)
+    return tuple(found.values())
+
+
+def normal_workloads(given: Any, place: Place, problems: Problems) -> Seq:
+    """Workloads in their one form: text with all parameters, {suite: NAME}, {table: NAME or absolute path}."""
+    items = given if isinstance(given, Seq) else Seq(place, [(given, place)])
+    if not items:
+        problems.add(place, f"workloads is empty; {_FORM}")
+    result: list[tuple[Any, Place]] = []
+    for number, item in enumerate(items):
+        where = items.at(number)
+        try:
+            for one in _normal(item, where):
+                if any(one == other for other, _ in result):
+                    shown = one if isinstance(one, str) else " ".join(map(str, next(iter(one.items()))))
+                    problems.add(where, f"'{shown}' is listed twice")
+                result.append((one, where))
+        except (SearchLabError, Malformed) as e:
+            problems.add(_inner(item, where), str(e))
+    return Seq(items.place, result or [("matmul", place)])  # so that what else is wrong is found, too
+
+
+def _inner(item: Any, where: Place) -> Place:
+    return item.at(next(iter(item))) if isinstance(item, Map) and item else where
+
+
+def _normal(item: Any, place: Place) -> Iterator[Any]:
+    from searchlab.workloads import parse, workload
+
+    if isinstance(item, str) and item:
+        yield _checked(item, parse)
+        return
+    if not isinstance(item, Mapping) or len(item) != 1:
+        raise Malformed(f"{_FORM}, not {say(item)}")
+    ((name, options),) = item.items()
+    if name == "suite":
+        for one in _texts(name, options):
+            _group(one)
+            yield {"suite": one}
+    elif name == "table":
+        for one in _texts(name, options):
+            yield from ({"table": t} for t in _tables(one, place))
+    elif options is not None and not isinstance(options, Mapping):
+        raise Malformed(f"the parameters of '{name}' are a mapping such as {{m: 512}}, not {say(options)}")
+    else:
+        yield _checked(name, lambda n: workload(n, **(options or {})))
+
+
+def _checked(text: str, make: Any) -> str:
+    from searchlab.measure.tables import shipped
+    from searchlab.workloads import networks, suites
+
+    try:
+        made = make(text)
+        if made.sizes:
+            left = ", ".join(made.sizes)
+            raise Malformed(f"{made.label}: an experiment needs numbers for sizes, and {left} is left open")
+        return str(made.spec)
+    except WorkloadError as e:
+        name = text.partition(":")[0]
+        if name in {*networks(), *suites()}:
+            raise Malformed(f"'{name}' is a suite of workloads; write {{suite: {text}}}") from None
+        if text in shipped():
+            raise Malformed(f"'{text}' is a recorded table; write {{table: {text}}}") from None
+        raise Malformed(str(e)) from None
+    except Malformed:
+        raise
+    except Exception as e:  # whatever the module of an operator does
+        raise Malformed(f"workload '{text}' cannot be made: {type(e).__name__}: {e}") from e
+
+
+def _texts(key: str, given: Any) -> list[str]:
+    found = given if isinstance(given, list | tuple) else [given]
+    if not found or not all(isinstance(x, str) and x for x in found):
+        raise Malformed(f"{key} takes a name or a list of names, not {say(given)}")
+    return list(found)
+
+
+# --- suites and networks ----------------------------------------------------------------------------------------------
+
+
+def _group(text: str) -> list[Any]:
+    """The workloads of a suite, or of a network such as resnet18 or resnet18:batch=16."""
+    from searchlab.workloads import network, networks, suite, suites
+
+    name, _, rest = text.partition(":")
+    if text in suites():
+        return [case.workload for case in suite(text)]
+    if name not in networks():
+        raise Malformed(f"unknown suite '{name}'{nearest(name, [*suites(), *networks()])}")
+    key, _, batch = rest.partition("=")
+    if rest and (key != "batch" or not batch.isdecimal()):
+        raise Malformed(f"'{text}': a network takes one parameter, batch=N")
+    return [task.workload for task in network(name, int(batch or 1))]
+
+
+# --- recorded tables --------------------------------------------------------------------------------------------------
+
+
+def _tables(text: str, place: Place) -> list[str]:
+    """The tables that a name, a file, a folder or a pattern leads to; files are sought beside the experiment's file."""
+    from searchlab.measure.tables import shipped
+
+    if text in shipped():
+        return [text]
+    base = Path(place.file).parent if place.line else Path()
+    path = (base / os.path.expanduser(text)).absolute()
+    if any(c in text for c in "*?["):
+        found = _matching(path)
+    elif path.is_dir():
+        found = _inside(path)
+    else:
+        found = [path] if path.is_file() or path.name in _indexed(path.parent) else []
+    if not found:
+        known = nearest(text, shipped(), "shipped")
+        raise Malformed(f"there is no recorded table '{text}', neither a file nor a folder{known}")
+    return [str(p) for p in found]
+
+
+def _matching(pattern: Path) -> list[Path]:
+    if names := _indexed(pattern.parent):
+        return [pattern.parent / n for n in names if fnmatch.fnmatchcase(n, pattern.name)]
+    found = map(Path, glob.glob(str(pattern)))
+    return sorted(p for p in found if p.is_file() and any(fnmatch.fnmatchcase(p.name, t) for t in _TABLE_FILES))
+
+
+def _inside(folder: Path) -> list[Path]:
+    if names := _indexed(folder):
+        return [folder / n for n in names]
+    return sorted(p for pattern in _TABLE_FILES for p in folder.glob(pattern))
+
+
+def _indexed(folder: Path) -> list[str]:
+    from searchlab.measure.tables import indexed_names
+
+    try:
+        return sorted(indexed_names(folder)) if (folder / "index.json").is_file() else []
+    except (SearchLabError, KeyError, TypeError):  # an index of something else
+        return []
+
+
+def _expand(item: Any) -> list[Subject]:
+    from searchlab.workloads import parse
+
+    if isinstance(item, Mapping) and "table" in item:
+        return [_table(str(item["table"]))]
+    if isinstance(item, Mapping):
+        return [Subject(w.label, w.spec) for w in _group(str(item["suite"]))]
+    return [Subject(parse(item).label, item)]
+
+
+def _table(reference: str) -> Subject:
+    from searchlab.measure.tables import shipped
+
+    if reference in shipped():
+        return Subject(reference, table=reference)
+    path = Path(reference)
+    data = path if path.is_file() else path.with_name(f"{path.name}.csv.xz")
+    try:
+        digest = hashlib.sha256(data.read_bytes()).hexdigest()[:12]
+    except OSError as e:
+        raise ConfigError(f"the recorded table {data} cannot be read: {e.strerror or e}") from None
+    return Subject(path.name.partition(".json")[0].removesuffix(".csv.xz"), table=reference, digest=digest)

@@ -1,0 +1,8 @@
+"""Taking programs out of the laboratory: kernels as libraries, and callables from what was exported."""
+
+from searchlab.lab.export.bundle import Exported, export
+from searchlab.lab.export.finding import Found, best_program, best_programs
+from searchlab.lab.export.loading import load
+from searchlab.lab.export.verify import Verified, verify
+
+__all__ = ["Exported", "Found", "Verified", "best_program", "best_programs", "export", "load", "verify"]

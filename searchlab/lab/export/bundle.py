@@ -1,0 +1,115 @@
+"""Writing a program to a folder that needs neither searchlab nor a compiler to be used."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from searchlab.errors import ExportError
+from searchlab.ir.program import Program
+from searchlab.lab.export import loader
+from searchlab.lab.export.code import Code, identifier
+from searchlab.lab.export.header import header
+from searchlab.lab.export.linking import link
+from searchlab.lab.export.readme import readme
+from searchlab.targets import Target, detect
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A folder that was written; `missing` says why it holds no shared library, if it does not."""
+
+    folder: Path
+    code: Code
+    missing: str = ""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return tuple(sorted(p.name for p in self.folder.iterdir()))
+
+
+def export(
+    program: Program,
+    target: Target,
+    folder: str | os.PathLike[str],
+    title: str = "",
+    about: Mapping[str, Any] | None = None,
+) -> Exported:
+    """Writes a program whose knobs have become numbers; `title` names it for people, `about` goes to kernel.json.
+
+    A folder that was exported before is written anew; one that holds anything else is left alone.
+    """
+    title = title or program.name
+    code = Code(identifier(title), program, target)
+    path = _prepared(Path(folder))
+    _write(path / "program.txt", str(program))
+    _write(path / "kernel.ll", code.optimized)
+    _write(path / "kernel.s", code.assembly)
+    (path / "kernel.o").write_bytes(code.object)
+    _write(path / "kernel.h", header(code, title))
+    _write(path / "kernel.py", Path(loader.__file__).read_text(encoding="utf-8"))
+    missing = _library(code, path)
+    _write(path / loader.DESCRIPTION, json.dumps(_description(code, title, about or {}), indent=1) + "\n")
+    _write(path / "README.md", readme(code, title, about or {}, missing))
+    return Exported(path, code, missing)
+
+
+def _prepared(folder: Path) -> Path:
+    if folder.exists() and not folder.is_dir():
+        raise ExportError(f"{folder}: is a file; exporting needs a folder")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / loader.DESCRIPTION).exists():
+        raise ExportError(f"{folder}: holds files that are no export; choose an empty or a new folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / loader.LIBRARY).unlink(missing_ok=True)  # a process may still have the old one loaded
+    except OSError as e:
+        raise ExportError(f"{folder}: cannot be written: {e.strerror}") from e
+    return folder
+
+
+def _library(code: Code, folder: Path) -> str:
+    host = detect()
+    if code.target.arch != host.arch:
+        return f"code for {code.target.arch} is linked on such a machine, this one is {host.arch}"
+    return link(folder / "kernel.o", folder / loader.LIBRARY)
+
+
+def _description(code: Code, title: str, about: Mapping[str, Any]) -> dict[str, Any]:
+    from searchlab.lab.records.identity import toolchain
+
+    shared, stride = code.scratch
+    return {
+        "schema": SCHEMA,
+        "function": code.name,
+        "title": title,
+        "inputs": [asdict(a) for a in code.inputs],
+        "outputs": [asdict(a) for a in code.outputs],
+        "threads": code.threads,
+        "scratch": {"shared": shared, "per_thread": stride},
+        "target": code.target.to_dict(),
+        "needs": _needs(code.target),
+        "program": code.program.hash,
+        "versions": toolchain(),
+        **about,
+    }
+
+
+def _needs(target: Target) -> list[str]:
+    """The vector instructions that the code may use, as far as Linux names them in the same way."""
+    if target.arch != "x86_64":
+        return []
+    return sorted(f for f in target.enabled_features() if f in ("fma", "f16c") or re.match(r"avx(?!10|.*-)", f))
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as e:
+        raise ExportError(f"{path}: cannot be written: {e.strerror}") from e

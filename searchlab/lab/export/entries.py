@@ -1,0 +1,161 @@
+"""The functions that callers of an exported kernel see, and the start of its thread pool, as LLVM IR.
+
+int      NAME(inputs and outputs)                              allocates the scratch memory it needs; 0: done
+void     NAME_with(inputs and outputs, void *scratch, threads) takes it from the caller
+int64_t  NAME_scratch(int64_t threads)                         how many bytes that is
+void     NAME_pack_X(const T *X, T *packed)                    the layout in which the kernel takes the input X
+"""
+
+from __future__ import annotations
+
+KERNEL, POOL, PACK = "kernel", "pool", "pack"  # what the renamed symbols of each module begin with
+
+
+def entry_points(name: str, buffers: int, shared: int, stride: int, threads: int, parallel: bool) -> str:
+    """The calls for a kernel of so many buffers; `shared` and `stride` are bytes of scratch memory, see codegen."""
+    passed = ", ".join(f"ptr %x{n}" for n in range(buffers))
+    total = shared + stride * threads
+    return "\n".join(
+        [
+            _with(name, buffers, passed, shared, stride, parallel),
+            f"define i64 @{name}_scratch(i64 %threads) nounwind {{",
+            f"  %private = mul i64 %threads, {stride}",
+            f"  %all = add i64 %private, {shared}",
+            "  ret i64 %all",
+            "}",
+            _allocating(name, passed, total, threads) if total else _plain(name, passed, threads),
+        ]
+    )
+
+
+def _with(name: str, buffers: int, passed: str, shared: int, stride: int, parallel: bool) -> str:
+    lines = [f"define void @{name}_with({passed}, ptr %scratch, i64 %threads) nounwind {{"]
+    lines.append(f"  %arguments = alloca [{buffers} x ptr], align 8")
+    for n in range(buffers):
+        lines.append(f"  %p{n} = getelementptr ptr, ptr %arguments, i64 {n}")
+        lines.append(f"  store ptr %x{n}, ptr %p{n}")
+    pool = f"@{POOL}.parallel_for" if parallel else "null"
+    lines += [
+        f"  %private = getelementptr i8, ptr %scratch, i64 {shared}",
+        f"  call void @{KERNEL}.kernel(ptr %arguments, ptr null, ptr %scratch, ptr %private, i64 {stride}, "
+        f"ptr {pool}, i64 %threads)",
+        "  ret void",
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def _plain(name: str, passed: str, threads: int) -> str:
+    return "\n".join(
+        [
+            f"define i32 @{name}({passed}) nounwind {{",
+            f"  call void @{name}_with({passed}, ptr null, i64 {threads})",
+            "  ret i32 0",
+            "}",
+        ]
+    )
+
+
+def _allocating(name: str, passed: str, total: int, threads: int) -> str:
+    return "\n".join(
+        [
+            "declare i32 @posix_memalign(ptr, i64, i64)",
+            "declare void @free(ptr)",
+            f"define i32 @{name}({passed}) nounwind {{",
+            "entry:",
+            "  %place = alloca ptr, align 8",
+            f"  %failed = call i32 @posix_memalign(ptr %place, i64 64, i64 {total})",
+            "  %ok = icmp eq i32 %failed, 0",
+            "  br i1 %ok, label %run, label %out",
+            "run:",
+            "  %scratch = load ptr, ptr %place",
+            f"  call void @{name}_with({passed}, ptr %scratch, i64 {threads})",
+            "  call void @free(ptr %scratch)",
+            "  br label %out",
+            "out:",
+            "  ret i32 %failed",
+            "}",
+        ]
+    )
+
+
+def packing_entry(name: str, buffer: str) -> str:
+    """The function that packs one input."""
+    nothing = "ptr null, ptr null, ptr null, i64 0"  # sizes and scratch memory
+    return "\n".join(
+        [
+            f"define void @{name}_pack_{buffer}(ptr %source, ptr %packed) nounwind {{",
+            "  %arguments = alloca [2 x ptr], align 8",
+            "  %second = getelementptr ptr, ptr %arguments, i64 1",
+            "  store ptr %source, ptr %arguments",
+            "  store ptr %packed, ptr %second",
+            f"  call void @{PACK}.{buffer}.kernel(ptr %arguments, {nothing}, ptr null, i64 1)",
+            "  ret void",
+            "}",
+        ]
+    )
+
+
+# How many turns of the waiting loop fill the time that workers should wait before they sleep depends on the CPU, so it
+# is found out when the code is loaded: the fastest of five trials of 500 turns.  The child of a fork has no workers;
+# where the C library can call us there, the pool begins anew, and elsewhere the child's loops run in one thread.
+_SETUP = """
+%time = type { i64, i64 }
+declare i32 @clock_gettime(i32, ptr)
+define internal i64 @pool.now() nounwind {
+  %t = alloca %time, align 8
+  %failed = call i32 @clock_gettime(i32 1, ptr %t)
+  %fraction.p = getelementptr %time, ptr %t, i64 0, i32 1
+  %whole = load i64, ptr %t
+  %fraction = load i64, ptr %fraction.p
+  %scaled = mul i64 %whole, 1000000000
+  %all = add i64 %scaled, %fraction
+  ret i64 %all
+}
+define internal void @pool.again() nounwind {
+  %spins = load i64, ptr @pool.spins
+  call void @pool.pool_reset(i64 %spins)
+  ret void
+}
+define void @NAME_setup() nounwind {
+entry:
+  br label %trial
+trial:
+  %n = phi i64 [ 0, %entry ], [ %n1, %trial ]
+  %least = phi i64 [ 1000000000, %entry ], [ %less, %trial ]
+  %begin = call i64 @pool.now()
+  call void @pool.pool_spin(i64 500)
+  %end = call i64 @pool.now()
+  %took = sub i64 %end, %begin
+  %shorter = icmp slt i64 %took, %least
+  %less = select i1 %shorter, i64 %took, i64 %least
+  %n1 = add i64 %n, 1
+  %more = icmp slt i64 %n1, 5
+  br i1 %more, label %trial, label %known
+known:
+  %some = icmp sgt i64 %less, 0
+  %safe = select i1 %some, i64 %less, i64 1
+  %wanted = mul i64 500, SPIN_NS
+  %turns = sdiv i64 %wanted, %safe
+  %any = icmp sgt i64 %turns, 0
+  %spins = select i1 %any, i64 %turns, i64 1
+  call void @pool.pool_reset(i64 %spins)
+FORK
+  ret void
+}
+%ctor = type { i32, ptr, ptr }
+@llvm.global_ctors = appending global [1 x %ctor] [%ctor { i32 65535, ptr @NAME_setup, ptr null }]
+"""
+_FORK = """  %can = icmp ne ptr @__register_atfork, null
+  br i1 %can, label %tell, label %done
+tell:
+  %r = call i32 @__register_atfork(ptr null, ptr null, ptr @pool.again, ptr null)
+  br label %done
+done:"""
+
+
+def pool_setup(name: str, spin_seconds: float, linux: bool) -> str:
+    """What runs once when the code of a parallel kernel is loaded."""
+    text = _SETUP.replace("FORK", _FORK if linux else "").replace("NAME", name)
+    weak = "declare extern_weak i32 @__register_atfork(ptr, ptr, ptr, ptr)\n" if linux else ""
+    return weak + text.replace("SPIN_NS", str(round(spin_seconds * 1e9)))

@@ -1,0 +1,213 @@
+"""The best programs of a run folder, task by task, rebuilt from what the run wrote down."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from searchlab import targets
+from searchlab.errors import ExportError
+from searchlab.lab.export.bundle import Exported, export
+from searchlab.lab.run.folder import Entry, Folder
+from searchlab.registry import nearest
+
+if TYPE_CHECKING:
+    from searchlab.ir.program import Program
+    from searchlab.lab.records import Record
+    from searchlab.lab.results import CellResult
+    from searchlab.search import Points, Space
+    from searchlab.workloads import Workload
+
+C = TypeVar("C")  # a cell: of a manifest, or of an experiment
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A program that a run found: its time, where it was found, and on demand what it is.
+
+    `choice` says which point of the space it is.  `confirmed` programs won their search and were timed again after it;
+    the time of others is a single measurement, and the best of many such is lucky.
+    """
+
+    cell: Entry
+    folder: Folder
+    seconds: float
+    choice: Mapping[str, Any]
+    confirmed: bool
+    baselines: Mapping[str, float] = field(default_factory=dict)
+    known: Record | None = field(default=None, repr=False)
+
+    @property
+    def task(self) -> str:
+        return self.cell.task
+
+    @property
+    def entry(self) -> str:
+        return self.cell.entry
+
+    @cached_property
+    def record(self) -> Record | None:
+        """Its measurement during the search."""
+        if self.known is not None:
+            return self.known
+        same = (r for r in self.folder.records(self.cell.id).records() if r.ok and _same(r.knobs, self.choice))
+        return next(same, None)
+
+    @property
+    def workload(self) -> Workload:
+        from searchlab.workloads import parse
+
+        if self.cell.recorded:
+            raise ExportError(f"{self.task} is a table of measurements: its points have no programs")
+        return parse(str(self.cell.config["workload"]))
+
+    @property
+    def target(self) -> targets.Target:
+        """What the code is made for."""
+        return targets.parse(self.cell.config["target"])
+
+    @cached_property
+    def point(self) -> str:
+        """The point for people."""
+        space, point = self._place
+        return space.text(point)
+
+    @cached_property
+    def program(self) -> Program:
+        """The loops; refused where they are no longer what was measured."""
+        self.workload  # noqa: B018
+        space, point = self._place
+        program = space.program(point)
+        if self.record is not None and self.record.program != program.hash:
+            raise ExportError(
+                f"{self.task}: space '{space.name}' no longer gives the program that was measured "
+                f"({self._change()}); run the experiment again"
+            )
+        return program
+
+    def _change(self) -> str:
+        assert self.record is not None
+        if self.record.target != self.target.fingerprint():
+            return f"it was measured on another machine, {self.record.cpu} with {self.record.threads} threads"
+        return "the space or the workload has changed since"
+
+    def about(self) -> dict[str, Any]:
+        """Where it comes from, as plain data; kernel.json keeps it."""
+        config = self.cell.config
+        return {
+            "workload": config.get("workload", self.task),
+            "seconds": self.seconds,
+            "baselines": dict(self.baselines),
+            "space": config["space"],
+            "knobs": dict(self.choice),
+            "point": self.point,
+            "run": {
+                "name": self.folder.manifest().name,
+                "cell": self.cell.id,
+                "entry": self.entry,
+                "seed": self.cell.seed,
+            },
+            "record": None if self.record is None else self.record.id,
+        }
+
+    def export(self, folder: str | os.PathLike[str]) -> Exported:
+        """Writes it to a folder as a library; see `searchlab.lab.export.export`."""
+        return export(self.program, self.target, folder, self.task, self.about())
+
+    @cached_property
+    def _place(self) -> tuple[Space, Points]:
+        config = self.cell.config
+        if self.cell.table is not None:
+            from searchlab.measure.tables import load
+
+            space: Space = load(self.cell.table).space
+        else:
+            space = _space(str(config["workload"]), json.dumps(config["target"]), json.dumps(config["space"]))
+        return space, space.chosen(self.choice)
+
+
+def best_programs(
+    folder: str | os.PathLike[str], task: str | None = None, entry: str | None = None, top: int = 1
+) -> dict[str, list[Found]]:
+    """The best programs of each task, the one to take first.
+
+    That is the fastest of those that won their search; up to `top` - 1 others follow, fastest first.
+    """
+    place = Folder(Path(folder))
+    cells = chosen(place.manifest().cells, task, entry)
+    pairs = [(cell, result) for cell in cells if (result := place.result(cell.id)) is not None]
+    tasks = dict.fromkeys(cell.task for cell, _ in pairs)
+    found = {t: _of_task([p for p in pairs if p[0].task == t], place, top) for t in tasks}
+    if not any(found.values()):
+        raise ExportError(f"{place.path}: no search has found a program that works yet; `searchlab status` says more")
+    return {t: programs for t, programs in found.items() if programs}
+
+
+def best_program(folder: str | os.PathLike[str], task: str | None = None) -> Found:
+    """The best program of a run's only task, or of the task that is named."""
+    found = best_programs(folder, task)
+    if len(found) > 1:
+        raise ExportError(f"{folder} has several tasks: name one of {', '.join(found)}")
+    ((first, *_),) = found.values()
+    return first
+
+
+def chosen(cells: Iterable[C], task: str | None, entry: str | None) -> list[C]:
+    """The cells of a task and an entry, each named in full or by a part of the name."""
+    found = list(cells)
+    for kind, wanted in (("task", task), ("entry", entry)):
+        if wanted is not None:
+            names = list(dict.fromkeys(str(getattr(cell, kind)) for cell in found))
+            meant = {wanted} if wanted in names else {n for n in names if wanted in n}
+            if not meant:
+                raise ExportError(f"no {kind} '{wanted}'{nearest(wanted, names)}")
+            found = [cell for cell in found if getattr(cell, kind) in meant]
+    return found
+
+
+def _of_task(pairs: list[tuple[Entry, CellResult]], place: Folder, top: int) -> list[Found]:
+    winners = [
+        Found(cell, place, r.final_s, r.best["knobs"], True, r.baselines)
+        for cell, r in pairs
+        if r.best is not None and math.isfinite(r.final_s)
+    ]
+    if not winners:
+        return []
+    winners.sort(key=lambda f: f.seconds)
+    first, *rest = winners
+    if top > 1:
+        for cell, result in pairs:
+            rest += [
+                Found(cell, place, r.seconds, r.knobs, False, result.baselines, r)
+                for r in place.records(cell.id).top(top)
+            ]
+    return _different([first, *sorted(rest, key=lambda f: (f.seconds, not f.confirmed))])[:top]
+
+
+def _different(programs: list[Found]) -> list[Found]:
+    """Each program once: the confirmed one, if it is among them."""
+    kept: dict[str, Found] = {}
+    for f in programs:
+        key = json.dumps([f.cell.config["space"], f.cell.config.get("target"), f.choice], sort_keys=True)
+        if key not in kept or (f.confirmed and not kept[key].confirmed):
+            kept[key] = f
+    first, *rest = kept.values()
+    return [first, *sorted(rest, key=lambda f: f.seconds)]
+
+
+def _same(a: Any, b: Any) -> bool:
+    return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
+
+
+@cache
+def _space(workload: str, target: str, component: str) -> Space:
+    from searchlab.search import Task, space
+    from searchlab.workloads import parse
+
+    return space(json.loads(component), Task(parse(workload), targets.parse(json.loads(target))))

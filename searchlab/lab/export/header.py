@@ -1,0 +1,91 @@
+"""The C header of an exported kernel: prototypes, and what a caller has to know."""
+
+from __future__ import annotations
+
+from math import prod
+
+from searchlab.lab.export.code import Argument, Code
+
+C_TYPES = {
+    "float32": "float", "float64": "double", "int8": "int8_t", "uint8": "uint8_t", "int32": "int32_t",
+    "int64": "int64_t",
+}  # fmt: skip
+
+
+def header(code: Code, title: str) -> str:
+    """The text of kernel.h."""
+    guard = f"{code.name.upper()}_H"
+    arrays = ", ".join([*(_input(a) for a in code.inputs), *(f"{C_TYPES[a.dtype]} *{a.name}" for a in code.outputs)])
+    parts = [
+        f"/* {title}\n * for {_target(code)}\n */",
+        f"#ifndef {guard}\n#define {guard}",
+        "#include <stdint.h>",
+        '#ifdef __cplusplus\nextern "C" {\n#endif',
+        _about_arrays(code),
+        f"int {code.name}({arrays});",
+        "/* The same with scratch memory of the caller: NAME_scratch(threads) bytes that begin at a multiple of 64.\n"
+        " * Calls that run at the same time need scratch memory of their own. */".replace("NAME", code.name),
+        f"void {code.name}_with({arrays}, void *scratch, int64_t threads);",
+        f"int64_t {code.name}_scratch(int64_t threads);",
+        *(_packing(code.name, a) for a in code.inputs if a.packed is not None),
+        "#ifdef __cplusplus\n}\n#endif",
+        f"#endif /* {guard} */",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _input(a: Argument) -> str:
+    return f"const {C_TYPES[a.dtype]} *{a.name}{'_packed' if a.packed is not None else ''}"
+
+
+def _target(code: Code) -> str:
+    cores = f"{code.threads} thread{'s' * (code.threads > 1)}"
+    return f"{code.target.cpu} ({code.target.triple}), {cores}; other CPUs may lack instructions it uses"
+
+
+def _about_arrays(code: Code) -> str:
+    lines = ["/* Arrays are dense and row-major; outputs overlap nothing else."]
+    for a in code.inputs:
+        lines.append(f"   {a.name:<8} in   {_describe(a)}")
+    for a in code.outputs:
+        lines.append(f"   {a.name:<8} out  {_describe(a)}")
+    lines += [
+        "   Alignment: that of the elements is enough; a multiple of 64 bytes is fastest.",
+        f"   {_threads(code)}",
+        f"   {_scratch(code)} */",
+    ]
+    return "\n".join(lines)
+
+
+def _describe(a: Argument) -> str:
+    shape = C_TYPES[a.dtype] + "".join(f"[{n}]" for n in a.shape)
+    if a.packed is None:
+        return shape
+    return f"{shape}, passed packed as {''.join(f'[{n}]' for n in a.packed)} (see below)"
+
+
+def _threads(code: Code) -> str:
+    if not code.parallel:
+        return "Runs in the calling thread; may be called from several threads at once."
+    return (
+        f"Uses {code.threads} threads: the caller and workers that sleep between calls. Calls from several threads\n"
+        "   at once are safe; one of them has the workers, the others run alone."
+    )
+
+
+def _scratch(code: Code) -> str:
+    shared, stride = code.scratch
+    total = shared + stride * code.threads
+    if not total:
+        return "Needs no scratch memory. Returns 0."
+    return f"Allocates {total} bytes per call. Returns 0, or ENOMEM if there are not so many."
+
+
+def _packing(name: str, a: Argument) -> str:
+    assert a.packed is not None
+    size = "".join(f"[{n}]" for n in a.packed)
+    return (
+        f"/* Brings {a.name} into the layout {size} that the kernel reads ({prod(a.packed)} elements), once for\n"
+        f" * as long as {a.name} stays the same. */\n"
+        f"void {name}_pack_{a.name}(const {C_TYPES[a.dtype]} *{a.name}, {C_TYPES[a.dtype]} *{a.name}_packed);"
+    )

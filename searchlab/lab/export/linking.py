@@ -1,0 +1,35 @@
+"""From an object file to a shared library, by whatever linker the machine has."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+# Compilers know where the C library is; a bare linker leaves its functions to the process that loads the library.
+COMPILERS, LINKERS = ("cc", "gcc", "clang"), ("ld.lld", "ld")
+
+
+def linker() -> list[str] | None:
+    """The command that links, without its files; None if there is none."""
+    # Worker threads stay inside the code, so a library that was loaded once is never unloaded.
+    for name in filter(None, (os.environ.get("CC"), *COMPILERS)):
+        if (found := shutil.which(name)) is not None:
+            return [found, "-shared", "-pthread", "-Wl,-z,nodelete"]
+    for name in LINKERS:
+        if (found := shutil.which(name)) is not None:
+            return [found, "-shared", "-z", "nodelete"]
+    return None
+
+
+def link(obj: Path, library: Path) -> str:
+    """Links a library and answers with nothing, or with the reason why there is none."""
+    command = linker()
+    if command is None:
+        return f"no linker found ({', '.join((*COMPILERS, *LINKERS))}): install one, or give CC"
+    done = subprocess.run([*command, "-o", str(library), str(obj)], capture_output=True, text=True)
+    if done.returncode:
+        library.unlink(missing_ok=True)
+        return f"{command[0]} failed: {' '.join(done.stderr.split())[:300]}"
+    return ""

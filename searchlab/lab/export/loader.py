@@ -1,0 +1,141 @@
+"""Loads the kernel of this folder: numpy and the C library are all it needs.
+
+from kernel import load
+kernel = load()
+c = kernel(a, b)                 # allocates the output
+kernel(a, b, out=c)              # writes into an array of yours
+fast = kernel.bind(B=weights)    # an input that stays the same is packed once
+c = fast(a)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+LIBRARY, DESCRIPTION = "libkernel.so", "kernel.json"
+
+
+class Kernel:
+    """A compiled function on numpy arrays; `address` gives the address of each of its C functions."""
+
+    def __init__(self, about: dict[str, Any], address: Callable[[str], int], keep: Any = None) -> None:
+        self.about = about
+        self.inputs, self.outputs = about["inputs"], about["outputs"]
+        self.threads = int(about["threads"])
+        self.address, self._keep = address, keep
+        count = len(self.inputs) + len(self.outputs)
+        signature = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (count + 1), ctypes.c_int64)
+        self._call = signature(address(f"{about['function']}_with"))
+        need = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address(f"{about['function']}_scratch"))
+        self.scratch_bytes = need(self.threads)
+        self._scratch: list[Any] = []
+        self._bound: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        arrays = ", ".join(f"{a['name']}: {a['dtype']}{a['shape']}" for a in self.inputs)
+        return f"<kernel {self.about['function']}({arrays}), {self.threads} thread{'s' * (self.threads > 1)}>"
+
+    def bind(self, **arrays: Any) -> Kernel:
+        """The kernel with these inputs fixed: packed now, and left out of later calls."""
+        known = {a["name"]: a for a in self.inputs}
+        made = Kernel(self.about, self.address, self._keep)
+        made._bound = dict(self._bound)
+        for name, array in arrays.items():
+            if name not in known:
+                raise ValueError(f"no input '{name}'; inputs: {', '.join(known)}")
+            made._bound[name] = self._packed(known[name], array).copy()
+        return made
+
+    def __call__(self, *arrays: Any, out: Any = None) -> Any:
+        """The outputs: one array, or a tuple of several."""
+        run, outputs = self.prepare(*arrays, out=out)
+        run()
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def prepare(self, *arrays: Any, out: Any = None) -> tuple[Callable[[], None], tuple[Any, ...]]:
+        """A function without arguments that runs the kernel on these arrays, and the outputs that it fills."""
+        values, outputs = self.arrays(*arrays, out=out)
+        pointers = [x.ctypes.data for x in (*values, *outputs)]
+        call, threads, scratch, size = self._call, self.threads, self._scratch, self.scratch_bytes
+
+        def run() -> None:
+            # each call has scratch memory of its own, so that threads may share a kernel
+            memory = scratch.pop() if scratch else _aligned((size,), np.dtype(np.uint8))
+            call(*pointers, memory.ctypes.data, threads)
+            scratch.append(memory)
+
+        run.keep = (self, values, outputs)  # type: ignore[attr-defined]
+        return run, outputs
+
+    def arrays(self, *arrays: Any, out: Any = None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """What the code is called with: inputs, checked and packed, and outputs."""
+        given = [a for a in self.inputs if a["name"] not in self._bound]
+        if len(arrays) != len(given):
+            names = ", ".join(a["name"] for a in given)
+            raise ValueError(f"{self.about['function']} takes {len(given)} arrays ({names}), got {len(arrays)}")
+        found = {a["name"]: self._packed(a, x) for a, x in zip(given, arrays, strict=True)} | self._bound
+        values = tuple(found[a["name"]] for a in self.inputs)
+        if out is None:
+            return values, tuple(_aligned(tuple(a["shape"]), np.dtype(a["dtype"])) for a in self.outputs)
+        outputs = tuple(out) if isinstance(out, (tuple, list)) else (out,)
+        for a, x in zip(self.outputs, outputs, strict=True):
+            _check(a, x)
+            if not x.flags.writeable or any(np.may_share_memory(x, y) for y in values):
+                raise ValueError(f"output '{a['name']}' is read-only or overlaps an input")
+        return values, outputs
+
+    def _packed(self, argument: dict[str, Any], array: Any) -> Any:
+        _check(argument, array)
+        if argument["packed"] is None:
+            return array
+        packed = _aligned(tuple(argument["packed"]), array.dtype)
+        pack = self.address(f"{self.about['function']}_pack_{argument['name']}")
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(pack)(array.ctypes.data, packed.ctypes.data)
+        return packed
+
+
+def _check(argument: dict[str, Any], array: Any) -> None:
+    name, shape, dtype = argument["name"], tuple(argument["shape"]), argument["dtype"]
+    if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != np.dtype(dtype):
+        got = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
+        raise ValueError(f"'{name}' must be a numpy array {dtype}{list(shape)}, got {got}")
+    if not array.flags.c_contiguous or array.ctypes.data % array.itemsize:
+        raise ValueError(f"'{name}' must be contiguous and aligned (numpy.ascontiguousarray makes it so)")
+
+
+def _aligned(shape: tuple[int, ...], dtype: Any) -> Any:
+    """Memory that begins on a cache line."""
+    count = int(np.prod(shape)) * dtype.itemsize
+    raw = np.empty(count + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + count].view(dtype).reshape(shape)
+
+
+def _features() -> set[str]:
+    """What /proc/cpuinfo says of this CPU, without underscores; where there is no such file, nothing is known."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return set()
+    return {flag.replace("_", "") for line in lines if line.startswith("flags") for flag in line.split()}
+
+
+def load(folder: str | Path | None = None) -> Kernel:
+    """The kernel of a folder, by default the one that this file is in."""
+    here = Path(__file__).parent if folder is None else Path(folder)
+    about = json.loads((here / DESCRIPTION).read_text(encoding="utf-8"))
+    features = _features()
+    if features and (missing := set(about["needs"]) - features):
+        raise OSError(f"{here}: this CPU lacks {', '.join(sorted(missing))}, which the kernel needs")
+    library = ctypes.CDLL(str((here / LIBRARY).resolve()))
+
+    def address(symbol: str) -> int:
+        return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
+
+    return Kernel(about, address, library)

@@ -1,0 +1,59 @@
+"""`searchlab.load`: a callable from an export folder or from the best of a run."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from searchlab.codegen.jit import LoadedObject, check_runs_here
+from searchlab.errors import ExportError
+from searchlab.lab.export import loader
+from searchlab.targets import Target
+
+
+def load(path: str | os.PathLike[str], task: str | None = None) -> Any:
+    """A kernel that is called with arrays: of an export folder, or the best of a run folder.
+
+    A run of several tasks needs `task`, its label or a part of it that no other has.
+    """
+    folder = Path(path)
+    if (folder / loader.DESCRIPTION).is_file():
+        if task is not None:
+            raise ExportError(f"{folder} is the export of one kernel: leave out task={task!r}")
+        return exported(folder)
+    if (folder / "manifest.json").is_file():
+        from searchlab.codegen.kernel import compile
+        from searchlab.lab.export.finding import best_program
+
+        found = best_program(folder, task)
+        return compile(found.program, found.target)
+    what = "holds neither kernel.json nor manifest.json" if folder.is_dir() else "does not exist"
+    raise ExportError(f"{folder} {what}; expected a folder of `searchlab best --export` or of `searchlab run`")
+
+
+def exported(folder: Path) -> loader.Kernel:
+    """The kernel of an export folder; its object file is loaded where no linker had made a library."""
+    try:
+        about = json.loads((folder / loader.DESCRIPTION).read_text(encoding="utf-8"))
+        target = Target.from_dict(about["target"])
+    except (OSError, ValueError, KeyError) as e:
+        raise ExportError(f"{folder / loader.DESCRIPTION}: cannot be read: {e}") from e
+    check_runs_here(target)
+    if (folder / loader.LIBRARY).is_file():
+        return loader.load(folder)
+    try:
+        code = LoadedObject((folder / "kernel.o").read_bytes(), target)
+    except OSError as e:
+        raise ExportError(f"{folder / 'kernel.o'}: cannot be read: {e.strerror}") from e
+    name = about["function"]
+    symbols = [f"{name}_with", f"{name}_scratch"]
+    symbols += [f"{name}_pack_{a['name']}" for a in about["inputs"] if a["packed"] is not None]
+    addresses = {symbol: code.address(symbol) for symbol in symbols}
+    if about["threads"] > 1:
+        # a dynamic loader calls this by itself; workers then stay in the code for good
+        ctypes.CFUNCTYPE(None)(code.address(f"{name}_setup"))()
+        code.keep()
+    return loader.Kernel(about, addresses.__getitem__, code)

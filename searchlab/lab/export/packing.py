@@ -1,0 +1,22 @@
+"""The program that packs an input ahead of time, so that packing is exported as code like the kernel itself."""
+
+from __future__ import annotations
+
+from searchlab.ir.expr import TRUE, Expr, Load, Var, const, select
+from searchlab.ir.program import Block, Buffer, Iter, Layout, Loop, Program, Stmt, Store
+
+SOURCE = "source"
+
+
+def packing(layout: Layout, packed: Buffer) -> Program:
+    """Copies an input into the layout that the schedule gave it; zero where it has no element."""
+    given = Buffer(SOURCE, layout.original.shape, layout.original.dtype)
+    value: Expr = Load(SOURCE, layout.source, given.dtype)
+    if layout.predicate != TRUE:
+        value = select(layout.predicate, value, const(0, given.dtype))
+    iters = tuple(Iter(v, e) for v, e in zip(layout.iters, packed.shape, strict=True))
+    loops = tuple(Var(f"at{n}") for n in range(len(iters)))
+    nest: Stmt = Block("pack", iters, loops, Store(packed.name, layout.iters, value))
+    for var, it in reversed(list(zip(loops, iters, strict=True))):
+        nest = Loop(var, it.extent, nest)
+    return Program(f"pack_{packed.name}", (SOURCE,), (packed.name,), {SOURCE: given, packed.name: packed}, nest)

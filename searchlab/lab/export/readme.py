@@ -1,0 +1,87 @@
+"""The README of an exported kernel: what it is, and how it is called from Python and from C."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from searchlab.lab.export.code import Argument, Code
+from searchlab.lab.export.header import C_TYPES
+
+
+def readme(code: Code, title: str, about: Mapping[str, Any], missing: str) -> str:
+    """The text of README.md."""
+    return "\n\n".join(
+        [
+            f"# {title}",
+            _origin(code, about),
+            _files(missing),
+            _python(code) if not missing else f"There is no shared library here: {missing}.",
+            _c(code),
+        ]
+    )
+
+
+def _origin(code: Code, about: Mapping[str, Any]) -> str:
+    threads = f"{code.threads} thread{'s' * (code.threads > 1)}"
+    lines = [f"A kernel for {code.target.cpu} ({code.target.arch}), {threads}, found by searchlab."]
+    if seconds := about.get("seconds"):
+        lines.append(f"Measured when it was found: {seconds * 1e3:.4g} ms.")
+    if point := about.get("point"):
+        lines.append(f"Point of the space: `{point}`.")
+    return "\n".join(lines)
+
+
+def _files(missing: str) -> str:
+    rows = [
+        ("kernel.py", "loader for Python: needs numpy only"),
+        ("libkernel.so", "the kernel as a shared library"),
+        ("kernel.o, kernel.h", "the kernel as an object file, and its C header"),
+        ("kernel.ll, kernel.s", "the same as LLVM IR and as assembly, to be read"),
+        ("program.txt", "the loops"),
+        ("kernel.json", "arguments, target, where it comes from"),
+    ]
+    kept = [row for row in rows if not (missing and row[0] == "libkernel.so")]
+    return "\n".join(["| file | holds |", "|---|---|", *(f"| {name} | {text} |" for name, text in kept)])
+
+
+def _python(code: Code) -> str:
+    names = ", ".join(a.name for a in code.inputs)
+    packed = [a.name for a in code.inputs if a.packed is not None]
+    lines = ["From Python:", "", "```python", "from kernel import load", "", "kernel = load()"]
+    lines.append(f"{', '.join(a.name for a in code.outputs)} = kernel({names})")
+    if packed:
+        bound = ", ".join(f"{n}={n}" for n in packed)
+        lines.append(f"fast = kernel.bind({bound})    # packed once, for inputs that stay the same")
+    return "\n".join([*lines, "```"])
+
+
+def _c(code: Code) -> str:
+    lines = ["From C (`kernel.h` says what each argument is):", "", "```c", *_main(code), "```", ""]
+    lines += ["```sh", "cc -O2 main.c kernel.o -o main -pthread", "```"]
+    text = "\n".join(lines)
+    if code.parallel:
+        workers = "a worker" if code.threads == 2 else f"{code.threads - 1} workers"
+        text += f"\n\nThe kernel brings its own thread pool: {workers} beside the caller, started at the first call."
+    return text + "\n"
+
+
+def _main(code: Code) -> list[str]:
+    """A program that calls the kernel on arrays of zeros."""
+    packed = [a for a in code.inputs if a.packed is not None]
+    arrays = [*((a.name, a.dtype, a.shape) for a in (*code.inputs, *code.outputs))]
+    arrays += [(f"{a.name}_packed", a.dtype, a.packed) for a in packed if a.packed is not None]
+    lines = ["#include <stdlib.h>", '#include "kernel.h"', "", "int main(void) {"]
+    for name, dtype, shape in arrays:
+        lines.append(f"    static _Alignas(64) {C_TYPES[dtype]} {name}{''.join(f'[{n}]' for n in shape)};")
+    lines += [
+        "    /* fill the inputs */",
+        *(f"    {code.name}_pack_{a.name}({_at(a)}, {_at(a, True)});" for a in packed),
+    ]
+    passed = ", ".join([*(_at(a, a.packed is not None) for a in code.inputs), *(_at(a) for a in code.outputs)])
+    return [*lines, f"    return {code.name}({passed});", "}"]
+
+
+def _at(a: Argument, packed: bool = False) -> str:
+    shape = a.packed if packed and a.packed is not None else a.shape
+    return f"&{a.name}{'_packed' * packed}{'[0]' * len(shape)}"

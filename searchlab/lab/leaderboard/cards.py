@@ -1,0 +1,88 @@
+"""Cards: all that is known of one entry, so that somebody else can judge and repeat it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from searchlab.errors import ResultError
+from searchlab.lab.leaderboard.pools import machine_name
+from searchlab.lab.results import Run
+from searchlab.lab.statistics import counted, pooled
+from searchlab.registry import nearest
+
+
+@dataclass(frozen=True)
+class TaskCard:
+    """An entry on one task: how many cells, their median and best time, and which candidate that is."""
+
+    task: str
+    cells: int
+    failed: int
+    median_s: float | None
+    best_s: float | None
+    best: str
+
+
+@dataclass(frozen=True)
+class Card:
+    """One entry of one run: what it is made of, what it was run with, what it found, and how to repeat it."""
+
+    entry: str
+    run: str
+    folder: str
+    factors: Mapping[str, str]
+    config: Mapping[str, Any]
+    seeds: tuple[int, ...]
+    machine: str
+    recorded: bool
+    versions: Mapping[str, str]
+    started: str
+    command: str
+    tasks: tuple[TaskCard, ...]
+
+
+def cards(runs: Sequence[Run], entry: str) -> tuple[Card, ...]:
+    """The cards of an entry, one for every run that holds it."""
+    shown = dict.fromkeys(c.entry for c in pooled(runs))
+    found = [_card(run, entry, ids) for run in runs if (ids := _ids(run, entry))]
+    if not found:
+        known = nearest(entry, shown, "entries")
+        raise ResultError(f"there is no entry '{entry}'{known}")
+    return tuple(found)
+
+
+def _ids(run: Run, entry: str) -> set[str]:
+    """The run's cells that go by this name, be it their own or the one that boards give namesakes."""
+    return {c.id for c in run.cells if entry in (c.entry, f"{c.entry} ({run.name})")}
+
+
+def _card(run: Run, entry: str, ids: set[str]) -> Card:
+    cells = [c for c in run.cells if c.id in ids]
+    return Card(
+        entry,
+        run.name,
+        run.folder,
+        dict(cells[0].factors),
+        run.config,
+        tuple(sorted({c.seed for c in cells})),
+        machine_name(run),
+        run.recorded,
+        run.versions,
+        run.started,
+        run.command,
+        tuple(_task([c for c in cells if c.task == task], task) for task in dict.fromkeys(c.task for c in cells)),
+    )
+
+
+def _task(cells: Sequence[Any], task: str) -> TaskCard:
+    import numpy as np
+
+    done = counted(cells)
+    worked = sorted((c for c in done if np.isfinite(c.final_s) and c.state == "done"), key=lambda c: c.final_s)
+    if not worked:
+        return TaskCard(task, len(done), len(done), None, None, "")
+    best = worked[0].best or {}
+    median = float(np.median([c.final_s for c in worked]))
+    return TaskCard(task, len(done), len(done) - len(worked), median, worked[0].final_s, str(best.get("point", "")))

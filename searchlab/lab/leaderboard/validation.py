@@ -1,0 +1,198 @@
+"""Second looks at what entries found: a sample of their best candidates is measured again, or looked up again."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from searchlab.errors import ResultError, SearchLabError
+from searchlab.lab.export.finding import Found, chosen
+from searchlab.lab.run.folder import Entry, Folder
+from searchlab.measure.job import Job, Limits, Measurer, Protocol
+
+if TYPE_CHECKING:
+    from searchlab.lab.results import CellResult
+
+HOLDS, FASTER, SLOWER, FAILED, UNCHECKED = "holds", "faster", "slower", "failed", "not checked"
+ROUNDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One claim and what became of it; `ratio` is the new time over the claimed one, from `low` to `high` by rounds."""
+
+    entry: str
+    task: str
+    seed: int
+    cell: str
+    claimed_s: float
+    seconds: float | None
+    ratio: float | None
+    low: float | None
+    high: float | None
+    verdict: str
+    why: str = ""
+
+    @property
+    def good(self) -> bool:
+        """Whether the claim is as good as it was made."""
+        return self.verdict in (HOLDS, FASTER)
+
+
+def validate(
+    folder: str | os.PathLike[str],
+    rng: np.random.Generator,
+    *,
+    sample: int = 5,
+    entry: str | None = None,
+    band: float = 0.02,
+    rounds: int = ROUNDS,
+    measurer: Callable[[], Measurer[Job]] | None = None,
+) -> tuple[Check, ...]:
+    """Checks the best candidates of `sample` cells, drawn at random among those that found one.
+
+    A claim holds if the new times reach it, or come within the tie band of it, in any round.
+    """
+    place = Folder(Path(folder))
+    claims = sampled(list(_claims(place, entry)), sample, rng)
+    if not claims:
+        raise ResultError(f"{place.path}: no finished cell has found anything that could be checked")
+    recorded = {f.cell.id: _looked_up(f, band) for f in claims if f.cell.recorded}
+    measured = _measured([f for f in claims if not f.cell.recorded], band, rounds, rng, measurer)
+    return tuple((recorded | measured)[f.cell.id] for f in claims)
+
+
+def sampled(claims: Sequence[Found], count: int, rng: np.random.Generator) -> list[Found]:
+    """Some of the claims, in their order; as many entries as possible come first, then as many tasks."""
+    order = [claims[n] for n in rng.permutation(len(claims))]
+    kept: list[Found] = []
+    for key in (lambda f: f.entry, lambda f: (f.entry, f.task), lambda f: f.cell.id):
+        seen = {key(f) for f in kept}
+        for f in order:
+            if len(kept) < count and key(f) not in seen:
+                seen.add(key(f))
+                kept.append(f)
+    return sorted(kept, key=claims.index)
+
+
+def _claims(place: Folder, entry: str | None) -> Iterator[Found]:
+    for cell in chosen(place.manifest().cells, None, entry):
+        result = place.result(cell.id)
+        if result is not None and _claims_something(result):
+            assert result.best is not None
+            yield Found(cell, place, result.final_s, result.best["knobs"], True, result.baselines)
+
+
+def _claims_something(result: CellResult) -> bool:
+    return result.state == "done" and result.best is not None and bool(np.isfinite(result.final_s))
+
+
+# --- recorded tables --------------------------------------------------------------------------------------------------
+
+
+def _looked_up(claim: Found, band: float) -> Check:
+    from searchlab.measure.tables import load
+
+    try:
+        table = load(claim.cell.table or claim.task)
+        seconds = float(table.seconds[table.space.row(table.space.chosen(claim.choice))[0]])
+    except (SearchLabError, OSError, LookupError) as e:
+        return _check(claim, UNCHECKED, why=str(e))
+    if not np.isfinite(seconds):
+        return _check(claim, FAILED, why="the table says that it fails")
+    return _judged(claim, [seconds], band)
+
+
+# --- hardware ---------------------------------------------------------------------------------------------------------
+
+
+def _measured(
+    claims: Sequence[Found],
+    band: float,
+    rounds: int,
+    rng: np.random.Generator,
+    make: Callable[[], Measurer[Job]] | None,
+) -> dict[str, Check]:
+    """Every candidate once in every round, each round in another order."""
+    if not claims:
+        return {}
+    found: dict[str, Check] = {}
+    jobs: dict[str, Job] = {}
+    for claim in claims:
+        made = _job(claim)
+        if isinstance(made, Job):
+            jobs[claim.cell.id] = made
+        else:
+            found[claim.cell.id] = made
+    times: dict[str, list[float]] = {id: [] for id in jobs}
+    failures: dict[str, str] = {}
+    if jobs:
+        with (make or _local)() as measurer:
+            for _ in range(rounds):
+                for number in rng.permutation(len(jobs)).tolist():
+                    id = list(jobs)[number]
+                    (outcome,) = measurer.measure([jobs[id]])
+                    if outcome.ok:
+                        times[id].append(outcome.seconds)
+                    else:
+                        failures[id] = f"{outcome.status}: {outcome.error}"
+    for claim in claims:
+        if (id := claim.cell.id) in failures:
+            found[id] = _check(claim, FAILED, why=failures[id])
+        elif id in jobs:
+            found[id] = _judged(claim, times[id], band)
+    return found
+
+
+def _job(claim: Found) -> Job | Check:
+    """The job that measures it as it was measured then, with its result checked; or why there is none."""
+    try:
+        program, record = claim.program, claim.record
+        if record is not None and record.target != claim.target.fingerprint():
+            return _check(claim, UNCHECKED, why=f"it was measured on another machine ({record.cpu})")
+        protocol = _read(Protocol(), {} if record is None else record.protocol)
+        limits = _read(Limits(), {} if record is None else record.limits)
+    except SearchLabError as e:
+        return _check(claim, UNCHECKED, why=str(e))
+    timing = replace(protocol, check=True, early_stop=None)
+    return Job(claim.cell.id, claim.workload, claim.target, program, limits=limits, protocol=timing)
+
+
+def _read(default: Any, given: Mapping[str, Any]) -> Any:
+    """Settings as a record has them; what this version does not know is left out."""
+    return replace(default, **{k: v for k, v in given.items() if hasattr(default, k)})
+
+
+def _local() -> Measurer[Job]:
+    from searchlab.measure.local import LocalMeasurer
+
+    return LocalMeasurer()
+
+
+# --- judging ----------------------------------------------------------------------------------------------------------
+
+
+def _judged(claim: Found, times: Sequence[float], band: float) -> Check:
+    low, high = min(times) / claim.seconds, max(times) / claim.seconds
+    verdict = SLOWER if low > 1 + band else FASTER if high < 1 / (1 + band) else HOLDS
+    return _check(claim, verdict, statistics.median(times), low, high)
+
+
+def _check(
+    claim: Found,
+    verdict: str,
+    seconds: float | None = None,
+    low: float | None = None,
+    high: float | None = None,
+    why: str = "",
+) -> Check:
+    cell: Entry = claim.cell
+    ratio = None if seconds is None else seconds / claim.seconds
+    names = (cell.entry, cell.task, cell.seed, cell.id)
+    return Check(*names, claim.seconds, seconds, ratio, low, high, verdict, why)

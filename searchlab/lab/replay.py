@@ -1,0 +1,126 @@
+"""Replaying a run: its cells searched again with the times that it recorded, to see whether they take the same way.
+
+Nothing is measured.  A cell whose strategy and model draw only from their seeds proposes the same candidates in the
+same order; where it does not, the first trial that differs is named.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from searchlab.errors import ExportError
+from searchlab.lab.cells import Cell, cells
+from searchlab.lab.config import load
+from searchlab.lab.export.finding import chosen
+from searchlab.lab.records import Record
+from searchlab.lab.results import CellResult
+from searchlab.lab.run.bench import RecordedBench, TaskBench
+from searchlab.lab.run.folder import Folder
+from searchlab.lab.study import Candidate, Study
+from searchlab.measure import Measurer, Outcome
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A cell after its replay: how many trials the run has, how many of them came again, and where it departs."""
+
+    cell: Cell
+    trials: int
+    same: int
+    departure: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return not self.departure
+
+
+def replay(folder: str | os.PathLike[str], task: str | None = None, entry: str | None = None) -> Iterator[Replayed]:
+    """Replays the cells of a run that have begun, one after another."""
+    place = Folder(Path(folder))
+    place.manifest()  # refuses what is no run
+    found = chosen(cells(load(place.experiment)), task, entry)
+    begun = [c for c in found if place.records_path(c.id).exists()]
+    if not begun:
+        raise ExportError(f"{place.path}: none of its {len(found)} cells has measurements; `searchlab run` makes some")
+    for cell in begun:
+        yield replay_cell(cell, place)
+
+
+def replay_cell(cell: Cell, folder: Folder) -> Replayed:
+    """Searches one cell again with its own times."""
+    records = list(folder.records(cell.id).records())
+    study = _study(cell, folder)
+    study.confirming = False  # who leads decides nothing that is proposed
+    rounds = _rounds(records)
+    result = folder.result(cell.id)
+    same = 0
+    while len(study.trials) < len(records):
+        left = study.batch if cell.budget.trials is None else cell.budget.trials - len(study.trials)
+        candidates = study.ask(min(study.batch, left))
+        there = rounds.get(len(study.rounds), {})
+        if departure := _departure(study, candidates, there, len(study.trials)):
+            return Replayed(cell, len(records), same, departure)
+        if any(c.job.id not in there for c in candidates):  # the run was stopped within this batch
+            same += len(there)
+            break
+        study.tell(candidates, study.measure(candidates))
+        same = len(study.trials)
+    return Replayed(cell, len(records), same, _other_times(study, result))
+
+
+def _study(cell: Cell, folder: Folder) -> Study:
+    store, nothing = folder.records(cell.id), _Nothing()
+    if cell.table is not None:
+        from searchlab.measure.tables import load as load_table
+
+        return RecordedBench(cell, load_table(cell.table)).study(nothing, store)
+    return TaskBench(cell, nothing, note=lambda _: None).study(nothing, store)
+
+
+class _Nothing(Measurer[Any]):
+    """Measures nothing: a study finds all times in its store."""
+
+    def measure(self, jobs: Sequence[Any]) -> Iterator[Outcome]:
+        raise ExportError(f"a replay does not measure, but {len(jobs)} candidates have no record")
+
+
+def _rounds(records: Sequence[Record]) -> dict[int, dict[str, Record]]:
+    """The records of each batch by job."""
+    found: dict[int, dict[str, Record]] = {}
+    for r in records:
+        found.setdefault(int(r.notes.get("round", 0)), {})[r.job] = r
+    return found
+
+
+def _departure(study: Study, candidates: Sequence[Candidate], there: Mapping[str, Record], done: int) -> str:
+    """How a batch differs from the run's; a batch that the run did not finish may have more."""
+    proposed = {c.job.id for c in candidates}
+    lost = [r for job, r in there.items() if job not in proposed]
+    if not lost:
+        return ""
+    first = next((n for n, c in enumerate(candidates) if c.job.id not in there), len(candidates))
+    place = f"round {len(study.rounds)}, trial {done + first}"
+    new = study.space.text(candidates[first].point) if first < len(candidates) else "nothing"
+    return f"{place}: proposes {new}, where the run measured {_text(study, lost[0])}"
+
+
+def _text(study: Study, record: Record) -> str:
+    return study.space.text(study.space.chosen(record.knobs))
+
+
+def _other_times(study: Study, result: CellResult | None) -> str:
+    """Where trials came in another order than in the run."""
+    if result is None:
+        return ""
+    count = min(len(study.trials), len(result.seconds))
+    differ = np.flatnonzero(study.trials.seconds[:count] != result.seconds[:count])
+    if not len(differ):
+        return ""
+    n = int(differ[0])
+    return f"trial {n}: took {study.trials.seconds[n]:.4g} s, in the run it was {result.seconds[n]:.4g} s"

@@ -1,0 +1,139 @@
+"""What a report is made of: sections of words, tables, figures and texts that unfold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from searchlab.lab.report.drawing import Drawing, Look
+from searchlab.lab.report.drawing.theme import file_style
+
+WIDE, NARROW = 800, 344  # pixels: the column of a page, and half of it or a phone
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture that can be drawn in any width; the caption says how it was computed."""
+
+    id: str
+    title: str
+    caption: str
+    draw: Callable[[float], Drawing]
+    wide: bool = True
+    small: Callable[[float], Drawing] | None = None  # drawn on the page instead, where many figures share a legend
+    kind: str = field(default="figure", init=False)
+
+    @property
+    def inline(self) -> list[tuple[str, str]]:
+        """(class, SVG) of every width that the page may show."""
+        widths = [("wide", WIDE), ("narrow", NARROW)] if self.wide else [("any", NARROW)]
+        label = f"{self.title}. {self.caption}"
+        draw = self.small or self.draw
+        return [(name, draw(width).inline(label)) for name, width in widths]
+
+    @property
+    def file(self) -> str:
+        """The SVG as a file of its own."""
+        return self.draw(WIDE if self.wide else NARROW).standalone(self.title, self.caption, file_style())
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table: its words, what it is sorted by, and the entry whose colour it shows."""
+
+    text: str
+    sort: float | str | None = None
+    look: Look | None = None
+    tone: str = ""  # good | bad | soft
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column; `hint` says what is in it where its title does not."""
+
+    title: str
+    number: bool = False
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that can be sorted by each column."""
+
+    id: str
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+    kind: str = field(default="table", init=False)
+
+
+@dataclass(frozen=True)
+class Words:
+    """A paragraph; `tone` is lead, plain, note or warning."""
+
+    text: str
+    tone: str = "plain"
+    kind: str = field(default="words", init=False)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Small figures side by side with one legend and one caption; those after `open` are folded away."""
+
+    figures: tuple[Figure, ...]
+    looks: tuple[Look, ...]
+    caption: str
+    open: int = 8
+    more: str = "more tasks"
+    kind: str = field(default="grid", init=False)
+
+
+@dataclass(frozen=True)
+class Code:
+    """A text that unfolds."""
+
+    title: str
+    text: str
+    unfolded: bool = False
+    kind: str = field(default="code", init=False)
+
+
+@dataclass(frozen=True)
+class Program:
+    """What was found for a task: facts and texts that unfold."""
+
+    task: str
+    facts: tuple[tuple[str, str], ...]
+    texts: tuple[Code, ...]
+    kind: str = field(default="program", init=False)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names with values."""
+
+    title: str
+    items: tuple[tuple[str, str], ...]
+    kind: str = field(default="facts", init=False)
+
+
+Block = Figure | Table | Words | Grid | Code | Program | Facts
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the report with a heading of its own."""
+
+    id: str
+    title: str
+    blocks: tuple[Block, ...]
+
+    @property
+    def figures(self) -> tuple[Figure, ...]:
+        """All figures inside, in order."""
+        found: list[Figure] = []
+        for b in self.blocks:
+            found += [b] if isinstance(b, Figure) else b.figures if isinstance(b, Grid) else ()
+        return tuple(found)

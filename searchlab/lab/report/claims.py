@@ -1,0 +1,149 @@
+"""Statements of an experiment held against what came out: held, not held, or not to be decided."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+from searchlab.lab.config import matches
+from searchlab.lab.report.material import Material
+from searchlab.lab.report.words import digits, p_value
+from searchlab.lab.results import CellResult
+from searchlab.lab.statistics import Pair, Score, areas, pairs, scores
+from searchlab.lab.statistics.curves import trial_bests
+from searchlab.lab.statistics.reaching import cost
+
+HELD, REFUTED, OPEN = "held", "not held", "not decided"
+_METRICS = {"final": "time found", "auc": "area under best so far", "trials-to-target": "trials to the target"}
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A statement, what became of it, and the figures behind that."""
+
+    claim: str
+    result: str
+    figures: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Faced:
+    """Two sides against each other, and whether all searches of each have a figure."""
+
+    pair: Pair
+    ours_worked: bool
+    theirs_worked: bool
+
+
+def check(material: Material) -> tuple[Checked, ...]:
+    """All statements of all runs, in their order."""
+    found = []
+    for run in material.runs:
+        expected = run.config.get("expect") or ()
+        found += [_checked(material, claim) for claim in expected if isinstance(claim, Mapping)]
+    return tuple(found)
+
+
+def _checked(material: Material, claim: Mapping[str, Any]) -> Checked:
+    better = "better" in claim
+    ours, theirs = (claim.get("better"), claim.get("than")) if better else (claim.get("same"), claim.get("as"))
+    cells = [c for c in material.ended if fnmatchcase(c.task, str(claim.get("tasks", "*")))]
+    found = _compared(material, cells, ours, theirs, str(claim.get("on", "final")))
+    text, note = _text(claim, ours, theirs, better), str(claim.get("note", ""))
+    if not found:
+        return Checked(text, OPEN, "there are no cells of both sides", note)
+    limit = float(claim.get("by", 1.0)) if better else float(claim.get("within", 1.05))
+    judged = [(_better if better else _same)(f, limit) for f in found]
+    result = REFUTED if REFUTED in judged else OPEN if OPEN in judged else HELD
+    return Checked(text, result, "; ".join(_figures(f.pair, len(found) > 1) for f in found), note)
+
+
+def _compared(material: Material, cells: Sequence[CellResult], ours: Any, theirs: Any, metric: str) -> list[Faced]:
+    """Each entry of one side against each of the other; sides named by the same factors are paired as wholes."""
+    rows = _rows(cells, metric, material.target)
+    if isinstance(ours, Mapping) and isinstance(theirs, Mapping) and ours.keys() == theirs.keys():
+        sided = [
+            replace(row, entry=_name(side), context=_others(c, ours))
+            for side in (ours, theirs)
+            for c, row in zip(cells, rows, strict=True)
+            if matches(side, c.entry, c.factors)
+        ]
+        return _against(material, _name(ours), sided)
+    first = dict.fromkeys(c.entry for c in cells if matches(ours, c.entry, c.factors))
+    second = [e for e in dict.fromkeys(c.entry for c in cells if matches(theirs, c.entry, c.factors)) if e not in first]
+    return [p for a in first for p in _against(material, a, [r for r in rows if r.entry == a or r.entry in second])]
+
+
+def _against(material: Material, entry: str, rows: Sequence[Score]) -> list[Faced]:
+    """The entry against each of the others, where both have something in common."""
+    if len({r.entry for r in rows}) < 2:
+        return []
+    found = pairs(rows, material.rng(), band=material.tie, alpha=material.alpha, control=entry)
+    failed = {r.entry for r in rows if not math.isfinite(r.seconds)}
+    return [Faced(p, p.a not in failed, p.b not in failed) for p in found if p.blocks]
+
+
+def _others(cell: CellResult, named: Mapping[str, Any]) -> str:
+    """What else the cell is made of: like is compared with like."""
+    return ", ".join(f"{k}={v}" for k, v in sorted(cell.factors.items()) if k not in named)
+
+
+def _rows(cells: Sequence[CellResult], metric: str, target: float) -> tuple[Score, ...]:
+    """One row per cell, with the metric where times are: smaller is better."""
+    if metric == "auc":
+        return tuple(replace(r, seconds=1 / r.score if r.score > 0 else math.inf) for r in areas(cells))
+    rows = scores(cells)
+    if metric != "trials-to-target":
+        return rows
+    bests = trial_bests(cells)
+    costs = [cost(c, bests[c.task], target, "trials") for c in cells]
+    return tuple(replace(r, seconds=n if there else math.inf) for r, (n, there) in zip(rows, costs, strict=True))
+
+
+def _better(faced: Faced, by: float) -> str:
+    """A factor is held only if its whole interval is beyond it; means leave out failures, so ours must have none."""
+    verdict, s = faced.pair.verdict, faced.pair.speedup
+    if verdict == "slower" or (s is not None and s.high is not None and s.high < by):
+        return REFUTED
+    if by == 1:
+        return HELD if verdict == "faster" and (s is None or s.value >= 1) else OPEN
+    sure = s is not None and s.low is not None and s.low >= by and faced.ours_worked
+    return HELD if verdict == "faster" and sure else OPEN
+
+
+def _same(faced: Faced, within: float) -> str:
+    """Held only if the whole interval is inside, and no failure is hidden behind the mean."""
+    s = faced.pair.speedup
+    if s is None or s.low is None or s.high is None:
+        return OPEN
+    if s.high < 1 / within or s.low > within:
+        return REFUTED
+    inside = s.low >= 1 / within and s.high <= within
+    return HELD if inside and faced.ours_worked and faced.theirs_worked else OPEN
+
+
+def _text(claim: Mapping[str, Any], ours: Any, theirs: Any, better: bool) -> str:
+    metric = _METRICS.get(str(claim.get("on", "final")), str(claim.get("on")))
+    by, within = float(claim.get("by", 1.0)), float(claim.get("within", 1.05))
+    much = f"at least {by:g} times better" if by > 1 else "better"
+    said = f"{much} than" if better else f"the same (within {within:g} times) as"
+    where = f" on {claim['tasks']}" if claim.get("tasks", "*") != "*" else ""
+    return f"{_name(ours)} is {said} {_name(theirs)}{where} ({metric})"
+
+
+def _name(selector: Any) -> str:
+    if isinstance(selector, Mapping):
+        return ", ".join(f"{k} {v}" for k, v in selector.items())
+    return str(selector)
+
+
+def _figures(pair: Pair, named: bool) -> str:
+    s = pair.speedup
+    ends = f" ({digits(s.low)}–{digits(s.high)})" if s and s.low is not None and s.high is not None else ""
+    factor = f"{digits(s.value)} times{ends}" if s else "no pair in which both worked"
+    who = f"{pair.a} against {pair.b}: " if named else ""
+    return f"{who}{factor}, {p_value(pair.p_holm)}, {pair.blocks} pairs"

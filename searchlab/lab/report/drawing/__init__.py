@@ -1,0 +1,23 @@
+"""Charts as SVG text, from numbers: lines with bands, bars, heat maps, diagrams of ranks."""
+
+from searchlab.lab.report.drawing.bars import Bar, interval_chart, stacked_chart
+from searchlab.lab.report.drawing.lines import Series, line_chart
+from searchlab.lab.report.drawing.marks import Look
+from searchlab.lab.report.drawing.matrix import share_matrix
+from searchlab.lab.report.drawing.ranks import rank_diagram
+from searchlab.lab.report.drawing.scale import Axis, unit
+from searchlab.lab.report.drawing.svg import Drawing
+
+__all__ = [
+    "Axis",
+    "Bar",
+    "Drawing",
+    "Look",
+    "Series",
+    "interval_chart",
+    "line_chart",
+    "rank_diagram",
+    "share_matrix",
+    "stacked_chart",
+    "unit",
+]

@@ -1,0 +1,145 @@
+"""What a report is about: the cells of one or more runs, their statistics, and one look per entry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from searchlab.errors import ResultError
+from searchlab.lab.leaderboard import Board, Standing, boards, pools, recorded_tables
+from searchlab.lab.report.drawing import Look
+from searchlab.lab.report.drawing.theme import COLOURS
+from searchlab.lab.results import CellResult, Run
+from searchlab.lab.statistics import Ranking, Score, Settings, best_known, counted, pooled, scores, tie_band
+
+SEED = 0  # of resampling: the same runs give the same page
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """Runs seen as one set of cells, and what follows from it; computed when it is asked for."""
+
+    runs: tuple[Run, ...]
+    cells: tuple[CellResult, ...]
+
+    @staticmethod
+    def of(runs: Sequence[Run]) -> Material:
+        """The material of runs whose times can be compared."""
+        cells = pooled(runs)
+        if not cells:
+            raise ResultError("there is nothing to report: the runs hold no cells")
+        apart = pools(runs)
+        if len(apart) > 1:
+            places = "; ".join(f"{', '.join(r.name for r in p.runs)} on {p.where}" for p in apart)
+            raise ResultError(
+                f"times of different machines or tables cannot be compared ({places}): report them one by one"
+            )
+        return Material(tuple(runs), cells)
+
+    # --- what there is ------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        return ", ".join(dict.fromkeys(run.name for run in self.runs))
+
+    @property
+    def title(self) -> str:
+        """What the experiment calls its report, or its name."""
+        return str(self.settings.get("title") or self.name)
+
+    @property
+    def recorded(self) -> bool:
+        """Whether all measurements come from tables."""
+        return all(run.recorded for run in self.runs)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What the first experiment says about its report."""
+        found = self.runs[0].config.get("report")
+        return found if isinstance(found, Mapping) else {}
+
+    @cached_property
+    def entries(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(c.entry for c in self.cells))
+
+    @cached_property
+    def tasks(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(c.task for c in self.cells))
+
+    @cached_property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(sorted({c.seed for c in self.cells}))
+
+    @cached_property
+    def ended(self) -> tuple[CellResult, ...]:
+        """The cells that came to their end, well or badly."""
+        return counted(self.cells)
+
+    @cached_property
+    def working(self) -> tuple[CellResult, ...]:
+        """The cells that found something."""
+        return tuple(c for c in self.ended if np.isfinite(c.final_s))
+
+    def of_entry(self, entry: str) -> tuple[CellResult, ...]:
+        return tuple(c for c in self.cells if c.entry == entry)
+
+    # --- what follows -------------------------------------------------------------------------------------------------
+
+    @property
+    def alpha(self) -> float:
+        """The level of significance."""
+        return float(self.settings.get("alpha", 0.05))
+
+    @property
+    def tie(self) -> float:
+        """The relative difference up to which times are ties."""
+        return max(float(self.settings.get("tie", 0.0)), tie_band(self.runs))
+
+    @property
+    def target(self) -> float:
+        """The share of the best known speed that a search should reach."""
+        return float(self.settings.get("target", 0.95))
+
+    @cached_property
+    def scores(self) -> tuple[Score, ...]:
+        return scores(self.ended)
+
+    @cached_property
+    def best_known(self) -> dict[str, float]:
+        return best_known(self.ended)
+
+    @cached_property
+    def board(self) -> Board:
+        """The leaderboard, and the comparison behind it."""
+        tables, _ = recorded_tables(self.runs)
+        (board,) = boards(self.runs, Settings(band=self.tie, alpha=self.alpha, seed=SEED), tables)
+        return board
+
+    @property
+    def ranking(self) -> Ranking:
+        return self.board.comparison.ranking
+
+    @cached_property
+    def ranked(self) -> tuple[Standing, ...]:
+        """The entries that have results on all tasks, the best first."""
+        return tuple(s for s in self.board.standings if s.rank is not None)
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """All entries, the best first; those without a rank at the end."""
+        known = tuple(s.entry for s in self.board.standings)
+        return known + tuple(e for e in self.entries if e not in known)
+
+    @cached_property
+    def looks(self) -> dict[str, Look]:
+        """One colour per entry; of many entries only the leading ones stand out."""
+        leading = self.order[:COLOURS]
+        return {e: Look(e, n, e not in leading) for n, e in enumerate(self.entries)}
+
+    def rng(self) -> np.random.Generator:
+        """A generator that begins anew."""
+        return np.random.default_rng(SEED)

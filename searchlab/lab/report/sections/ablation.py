@@ -1,0 +1,57 @@
+"""What the parts of a search are worth: every variant of an ablation beside the full thing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from searchlab.lab.report.blocks import Figure, Section
+from searchlab.lab.report.drawing import Axis, Bar, Look, interval_chart
+from searchlab.lab.report.material import Material
+from searchlab.lab.report.words import digits, p_value
+from searchlab.lab.results import CellResult
+from searchlab.lab.statistics import METHOD, UNKNOWN, Pair, Score, pairs, scores
+
+FACTOR = "ablation"  # the factor under which experiments keep the name of a variant
+
+
+def section(material: Material) -> Section | None:
+    """None where the experiment has no ablation."""
+    cells = [c for c in material.ended if c.factors.get(FACTOR)]
+    if len({c.factors[FACTOR] for c in cells}) < 2:
+        return None
+    full = cells[0].factors[FACTOR]  # experiments have the full thing first
+    found = pairs(_rows(cells), material.rng(), band=material.tie, alpha=material.alpha, control=full)
+    looks = {
+        c.factors[FACTOR]: replace(material.looks[c.entry], name=c.factors[FACTOR], muted=False)
+        for c in reversed(cells)
+    }
+    bars = sorted((_bar(looks[p.b], p) for p in found if p.speedup), key=lambda b: -b.value)
+    axis = Axis(f"time relative to {full} (1 = as fast, more = slower)")
+    figure = Figure(
+        "ablation",
+        f"What is lost without each part of {full}",
+        f"Geometric mean over tasks and seeds of a variant's time divided by that of {full}, paired by seed, where "
+        f"both found something. Whiskers: {METHOD}. A star marks differences that Wilcoxon's test "
+        f"with Holm's correction finds at {material.alpha:g}.",
+        lambda width: interval_chart(bars, axis, width, reference=1.0),
+    )
+    return Section("ablation", "Ablation", (figure,))
+
+
+def _rows(cells: Sequence[CellResult]) -> list[Score]:
+    """Scores by variant; what else is swept becomes the context, so that like is compared with like."""
+    return [
+        replace(row, entry=(variant := c.factors[FACTOR]), context=c.entry.removesuffix(variant))
+        for c, row in zip(cells, scores(cells), strict=True)
+    ]
+
+
+def _bar(look: Look, pair: Pair) -> Bar:
+    """The full thing is the pair's first, so its speed-up over the variant is how much slower the variant is."""
+    assert pair.speedup is not None
+    s, star = pair.speedup, "" if pair.verdict == UNKNOWN else " ★"
+    low, high = (np.nan if v is None else v for v in (s.low, s.high))
+    return Bar(look, s.value, low, high, f"{digits(s.value)} ×, {p_value(pair.p_holm)}{star}")

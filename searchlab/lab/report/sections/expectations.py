@@ -1,0 +1,37 @@
+"""What the experiment expected, and whether it came true."""
+
+from __future__ import annotations
+
+from searchlab.lab.report import claims
+from searchlab.lab.report.blocks import Cell, Column, Section, Table
+from searchlab.lab.report.material import Material
+
+_TONES = {claims.HELD: "good", claims.REFUTED: "bad", claims.OPEN: "soft"}
+
+
+def section(material: Material) -> Section | None:
+    """One row per statement; None where there is none."""
+    checked = claims.check(material)
+    if not checked:
+        return None
+    columns = (
+        Column("statement"),
+        Column("result"),
+        Column(
+            "figures", False, "how many times better, with its 95 % interval; Wilcoxon's test; pairs of task and seed"
+        ),
+        Column("source"),
+    )
+    rows = tuple(
+        (Cell(c.claim), Cell(c.result, tone=_TONES[c.result]), Cell(c.figures), Cell(c.note or "–")) for c in checked
+    )
+    held = sum(c.result == claims.HELD for c in checked)
+    note = (
+        "A statement is held if the figures say so beyond chance; where they point the same way but chance could do "
+        "it, it is not decided."
+    )
+    return Section(
+        "expectations",
+        "Expectations",
+        (Table("claims", f"{held} of {len(checked)} statements of the experiment held", columns, rows, note),),
+    )

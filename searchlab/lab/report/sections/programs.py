@@ -1,0 +1,88 @@
+"""The best program of every task: what it is, and on demand its loops, LLVM IR and assembly."""
+
+from __future__ import annotations
+
+from searchlab.errors import SearchLabError
+from searchlab.lab.export.finding import Found, best_programs
+from searchlab.lab.report.blocks import Block, Code, Program, Section, Words
+from searchlab.lab.report.material import Material
+from searchlab.lab.report.words import digits, listed, seconds
+from searchlab.lab.results import CellResult
+
+_CODE = 12  # tasks whose machine code is shown; that of all would make the page heavy
+_LINES = 2000
+
+
+def section(material: Material) -> Section | None:
+    """None where nothing was found."""
+    best = [
+        min(found, key=lambda c: c.final_s)
+        for t in material.tasks
+        if (found := [c for c in material.working if c.task == t])
+    ]
+    if not best:
+        return None
+    rebuilt, problems = _rebuilt(material)
+    blocks: list[Block] = [Words("The fastest program of each task, over all entries and seeds.")]
+    blocks += [Words(f"Programs cannot be shown: {p}.", "note") for p in problems]
+    for n, cell in enumerate(best):
+        program = rebuilt.get(cell.id)
+        blocks.append(Program(cell.task, _facts(material, cell), _texts(program, n < _CODE) if program else ()))
+    return Section("programs", "Best programs", tuple(blocks))
+
+
+def _rebuilt(material: Material) -> tuple[dict[str, Found], list[str]]:
+    """The programs of runs on hardware whose folders are there, by cell; and why others are not."""
+    found: dict[str, Found] = {}
+    problems = []
+    for run in material.runs:
+        if run.folder and not run.recorded:
+            try:
+                found |= {programs[0].cell.id: programs[0] for programs in best_programs(run.folder).values()}
+            except SearchLabError as e:
+                problems.append(str(e))
+    return found, problems
+
+
+def _facts(material: Material, cell: CellResult) -> tuple[tuple[str, str], ...]:
+    optimum = material.recorded and cell.optimum_s
+    facts = [("time", seconds(cell.final_s)), ("found by", f"{cell.entry}, seed {cell.seed}")]
+    for name, took in cell.baselines.items():
+        facts.append((name, f"{seconds(took)}, {digits(took / cell.final_s)} times the best's time"))
+    if optimum:
+        facts.append(("optimum of the table", f"{seconds(optimum)}, {digits(cell.final_s / optimum)} times as long"))
+    best = cell.best or {}
+    if "trial" in best:
+        facts.append(("in trial", f"{int(best['trial']) + 1} of {len(cell.seconds)}"))
+    if best.get("point"):
+        facts.append(("point", str(best["point"])))
+    others = [
+        c.entry for c in material.working if c.task == cell.task and c.final_s <= cell.final_s * (1 + material.tie)
+    ]
+    same = [e for e in dict.fromkeys(others) if e != cell.entry]
+    if same:
+        facts.append(("as fast, within ties", listed(same)))
+    return tuple(facts)
+
+
+def _texts(found: Found, code: bool) -> tuple[Code, ...]:
+    """The program, and what was made of it; an error takes the place of what cannot be made again."""
+    from searchlab.codegen.kernel import compile
+
+    try:
+        texts = [Code("loops", str(found.program))]
+        if code:
+            kernel = compile(found.program, found.target)
+            texts += [Code("LLVM IR", _cut(kernel.llvm_ir)), Code("assembly", _cut(kernel.assembly))]
+    except SearchLabError as e:
+        return (Code("why there is no program", str(e)),)
+    return tuple(texts)
+
+
+def _cut(text: str) -> str:
+    lines = text.splitlines()
+    if len(lines) <= _LINES:
+        return text
+    return "\n".join(
+        [*lines[:_LINES], f"... {len(lines) - _LINES} more lines; `searchlab best --export` writes them all"]
+    )

@@ -1,0 +1,164 @@
+"""What a cell is searched with: its task or table, its measurer and the clock that counts for it."""
+
+from __future__ import annotations
+
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from searchlab.lab.config.measuring import Timing
+from searchlab.lab.records import Store
+from searchlab.lab.study import Study
+from searchlab.measure import CoreLock, LocalMeasurer, Measurer
+from searchlab.measure.replay import ReplayMeasurer
+from searchlab.measure.tables import Table
+from searchlab.measure.tables import load as load_table
+from searchlab.search import Task
+from searchlab.targets import parse as target
+from searchlab.workloads import parse as workload
+
+if TYPE_CHECKING:
+    from searchlab.lab.cells import Cell
+
+
+class Bench(ABC):
+    """A cell that is ready to be searched."""
+
+    recorded: bool
+    optimum_s: float | None = None
+    measurer: Measurer[Any]
+
+    @abstractmethod
+    def now(self) -> float:
+        """The time that counts: of the wall, or simulated."""
+
+    @abstractmethod
+    def study(self, measurer: Measurer[Any], store: Store) -> Study:
+        """The study of the cell."""
+
+    @abstractmethod
+    def final(self, study: Study) -> tuple[float, Mapping[str, float]]:
+        """The time of the best, as a last look has it, and times of others on the same task."""
+
+
+class Measurers:
+    """Measurers for one cell after another: starting one takes a while, so it stays for cells that ask for the same."""
+
+    def __init__(self, cores: Sequence[int] | None = None) -> None:
+        self._cores = cores
+        self._key = ""
+        self._measurer: Measurer[Any] | None = None
+        self._note: Callable[[str], None] = lambda text: None
+
+    def of(self, cell: Cell, note: Callable[[str], None]) -> Measurer[Any]:
+        """The measurer of a cell; `note` is told what keeps it waiting."""
+        self._note = note
+        key = repr(cell.measure)
+        if self._measurer is None or key != self._key:
+            self.close()
+            self._measurer, self._key = self._made(cell), key
+        return self._measurer
+
+    def close(self) -> None:
+        """Ends the measurer that is open."""
+        measurer, self._measurer = self._measurer, None
+        if measurer is not None:
+            measurer.close()
+
+    def _made(self, cell: Cell) -> Measurer[Any]:
+        options = dict(cell.measure.settings.options)
+        if cell.measure.kind == "ray":
+            from searchlab.measure.cluster import RayMeasurer
+
+            return RayMeasurer(**options)
+        if options.get("cores") is None:
+            options["cores"] = self._cores
+        return LocalMeasurer(**options, on_wait=lambda text: self._note(text))
+
+
+@contextmanager
+def bench(cell: Cell, measurers: Measurers, note: Callable[[str], None]) -> Iterator[Bench]:
+    """The bench of a cell; after an error its measurer is not used again."""
+    if cell.table is not None:
+        yield RecordedBench(cell, load_table(cell.table))
+        return
+    try:
+        yield TaskBench(cell, measurers.of(cell, note), note)
+    except BaseException:
+        measurers.close()
+        raise
+
+
+class RecordedBench(Bench):
+    """A recorded table with its simulated time."""
+
+    recorded = True
+
+    def __init__(self, cell: Cell, table: Table) -> None:
+        self._cell, self._table = cell, table
+        self._replay = ReplayMeasurer(table, seed=cell.seed, **cell.measure.settings.options)
+        self.measurer = self._replay
+        self.optimum_s = table.best
+
+    def now(self) -> float:
+        return self._replay.clock_s
+
+    def study(self, measurer: Measurer[Any], store: Store) -> Study:
+        cell = self._cell
+        return Study(
+            self._table,
+            model=cell.model,
+            strategy=cell.strategy,
+            measurer=measurer,
+            seed=cell.seed,
+            batch=cell.budget.batch,
+            store=store,
+            cell=cell.id,
+        )
+
+    def final(self, study: Study) -> tuple[float, Mapping[str, float]]:
+        """What the table says without noise."""
+        row = int(self._table.space.row(study.best.point)[0])
+        return float(self._table.seconds[row]), {}
+
+
+class TaskBench(Bench):
+    """A workload on hardware."""
+
+    recorded = False
+
+    def __init__(self, cell: Cell, measurer: Measurer[Any], note: Callable[[str], None]) -> None:
+        self._cell, self.measurer, self._note = cell, measurer, note
+
+    def now(self) -> float:
+        return time.perf_counter()
+
+    def study(self, measurer: Measurer[Any], store: Store) -> Study:
+        cell, settings = self._cell, self._cell.measure.settings
+        assert cell.workload is not None and cell.space is not None and isinstance(settings, Timing)
+        return Study(
+            Task(workload(cell.workload), target(cell.target)),
+            space=cell.space,
+            model=cell.model,
+            strategy=cell.strategy,
+            measurer=measurer,
+            seed=cell.seed,
+            batch=cell.budget.batch,
+            protocol=settings.protocol,
+            limits=settings.limits,
+            confirm=settings.confirm,
+            store=store,
+            cell=cell.id,
+        )
+
+    def final(self, study: Study) -> tuple[float, Mapping[str, float]]:
+        """The run-off of the best, beside libraries, where the study has one; it is timed here, not on a cluster."""
+        finish = getattr(study, "finish", None)
+        if finish is None or self._cell.measure.kind != "local":
+            return study.best_s, {}
+        with CoreLock(sorted(os.sched_getaffinity(0)), on_wait=self._note):
+            found = finish()
+        return float(found.seconds), dict(found.baselines)

@@ -1,0 +1,230 @@
+"""Runs one cell: a study until its budget is used, then the run-off, with its state on disk all along."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import math
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from searchlab.errors import RecordError
+from searchlab.lab.results import CellResult
+from searchlab.lab.run import cellfile
+from searchlab.lab.run.bench import Bench, Measurers, bench
+from searchlab.lab.run.elapsed import Elapsed
+from searchlab.lab.run.events import Ended, Event, Noted, Progress, Started
+from searchlab.lab.run.folder import Folder
+from searchlab.lab.run.stopping import Stopped, Watched
+from searchlab.lab.study import Candidate, Study
+from searchlab.measure import Outcome
+
+if TYPE_CHECKING:
+    from searchlab.lab.cells import Cell
+
+_log = logging.getLogger(__name__)
+_TELL_S = 0.1  # between two reports
+_SAVE_S = 2.0  # between two states on disk; measurements are there at once, in the records
+# Errors that every other cell would meet as well.
+_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+
+Tell = Callable[[Event], object]
+
+
+def run_cell(cell: Cell, folder: Folder, stop: threading.Event, tell: Tell, measurers: Measurers) -> CellResult:
+    """Runs a cell to its end, or until `stop` is set, and returns what it gave, which is in its file then.
+
+    An exception makes it a failed cell.  Only a disk that takes no more data, which no other cell would survive either,
+    is raised.
+    """
+    tell(Started(cell.id))
+    nothing = cellfile.waiting(cell.id, cell.entry, cell.task, cell.seed, cell.factors)
+    search: _Search | None = None
+    trace = ""
+
+    def note(text: str) -> None:
+        tell(Noted(cell.id, text))
+
+    try:
+        with ExitStack() as open_:
+            ready = open_.enter_context(bench(cell, measurers, note))
+            search = _Search(cell, folder, ready, stop, tell, open_)
+            found = search.run()
+    except Exception as e:
+        if (full := _no_disk(e)) is not None:
+            raise full from e
+        trace = traceback.format_exc()
+        _log.error("cell %s failed\n%s", cell.id, trace)
+        so_far = nothing if search is None else search.result("failed")
+        found = replace(so_far, state="failed", error=f"{type(e).__name__}: {e}")
+    try:
+        folder.write_result(found)
+    except OSError as e:
+        if (full := _no_disk(e)) is not None:
+            raise full from e
+        raise
+    tell(_ended(found, 0 if search is None else search.measured, trace))
+    return found
+
+
+def _no_disk(error: BaseException) -> RecordError | None:
+    """The error of a disk that takes no more data, if that is what is behind another one."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    if not isinstance(cause, OSError) or cause.errno not in _DISK:
+        return None
+    if isinstance(error, RecordError):
+        return error
+    return RecordError(f"cannot write: {cause.strerror}; what was written before is kept")
+
+
+def _ended(found: CellResult, measured: int, trace: str) -> Ended:
+    return Ended(
+        found.id,
+        found.state,
+        len(found.seconds),
+        measured,
+        found.final_s,
+        found.failures,
+        found.baselines,
+        found.optimum_s,
+        found.error,
+        trace,
+    )
+
+
+class _Search:
+    """A study on its way, and what it gave so far."""
+
+    def __init__(
+        self, cell: Cell, folder: Folder, bench: Bench, stop: threading.Event, tell: Tell, open_: ExitStack
+    ) -> None:
+        self.cell, self.folder, self.bench = cell, folder, bench
+        self.measured = 0
+        self._stop, self._tell = stop, tell
+        self._told = self._saved = -math.inf
+        self._before = self._begin()
+        self._watched = Watched(bench.measurer, stop, bench.now)
+        self._watched.on_outcome = self._arrived
+        store = open_.enter_context(folder.records(cell.id, fsync=not bench.recorded))
+        self.study: Study = bench.study(self._watched, store)
+        earlier = self._before.elapsed.tolist() if self._before is not None else ()
+        self._elapsed = Elapsed(bench.now, earlier)
+        self._status: list[str] = []
+        self._seconds: list[float] = []
+
+    def _begin(self) -> CellResult | None:
+        """What an earlier run left; a table is searched from its beginning, which costs no measurements."""
+        if self.bench.recorded:
+            self.folder.records_path(self.cell.id).unlink(missing_ok=True)
+            return None
+        return self.folder.result(self.cell.id)
+
+    def run(self) -> CellResult:
+        try:
+            while (count := self._left()) > 0 and not self._stop.is_set():
+                candidates = self.study.ask(count)
+                if not candidates:
+                    break
+                self._batch(candidates)
+        except Stopped:
+            return self.result("interrupted")
+        if self._stop.is_set() and self._left() > 0:
+            return self.result("interrupted")
+        return self._finished()
+
+    def _left(self) -> int:
+        """How many trials the next batch may have."""
+        budget = self.cell.budget
+        if budget.seconds is not None and self._elapsed.total >= budget.seconds:
+            return 0
+        left = math.inf if budget.trials is None else budget.trials - len(self._seconds)
+        return int(min(self.study.batch, left))
+
+    def _batch(self, candidates: Sequence[Candidate]) -> None:
+        with self._watched.stoppable():
+            outcomes = self.study.measure(candidates)
+        self.study.tell(list(candidates), outcomes)
+        self._elapsed.extend(outcomes, self._watched.arrived)
+        self._seconds += [o.seconds for o in outcomes]
+        self._status += [o.status for o in outcomes]
+        self._report()
+        if time.monotonic() - self._saved >= _SAVE_S:
+            self._saved = time.monotonic()
+            # Until the cell has ended, it is one that was interrupted for whoever finds it.
+            self.folder.write_result(self.result("interrupted"), sync=False)
+
+    def _arrived(self, outcome: Outcome) -> None:
+        self.measured += 1
+        self._report()
+
+    def _report(self) -> None:
+        now = time.monotonic()
+        if now - self._told >= _TELL_S:
+            self._told = now
+            failures = Counter(s for s in self._status if s != "ok")
+            self._tell(Progress(self.cell.id, len(self._seconds), self.measured, self.study.best_s, failures))
+
+    # --- results ------------------------------------------------------------------------------------------------------
+
+    def _finished(self) -> CellResult:
+        if not math.isfinite(self.study.best_s):
+            return self.result("done")
+        seconds, baselines = self.bench.final(self.study)
+        return self.result("done", seconds, baselines)
+
+    def result(
+        self, state: str, seconds: float | None = None, baselines: Mapping[str, float] | None = None
+    ) -> CellResult:
+        """Everything so far; `seconds` is what the run-off measured."""
+        cell = self.cell
+        rounds = self.study.rounds[: self._known_rounds()]
+        return CellResult(
+            id=cell.id,
+            entry=cell.entry,
+            task=cell.task,
+            seed=cell.seed,
+            factors=dict(cell.factors),
+            state=state,
+            seconds=np.array(self._seconds, dtype=np.float64),
+            elapsed=np.array(self._elapsed.times, dtype=np.float64),
+            status=tuple(self._status),
+            rounds=tuple(
+                {
+                    "number": r.number,
+                    "trials": r.trials,
+                    "best_s": r.best_s,
+                    "quality": asdict(r.quality) if r.quality is not None else {},
+                }
+                for r in rounds
+            ),
+            ledger=self._ledger(),
+            best=self._best(seconds),
+            baselines=dict(baselines or {}),
+            optimum_s=self.bench.optimum_s,
+        )
+
+    def _known_rounds(self) -> int:
+        return sum(r.trials <= len(self._seconds) for r in self.study.rounds)
+
+    def _ledger(self) -> dict[str, float]:
+        """Seconds by phase, with those of earlier runs of the cell."""
+        total = Counter(self._before.ledger if self._before is not None else {})
+        total.update(self.study.ledger.seconds)
+        return dict(total)
+
+    def _best(self, seconds: float | None) -> dict[str, Any] | None:
+        if not math.isfinite(self.study.best_s):
+            return None
+        best, space = self.study.best, self.study.space
+        keys = space.key(self.study.trials.points)
+        (trial, *_) = np.flatnonzero(keys == space.key(best.point)[0]).tolist()
+        found = {"trial": trial, "knobs": space.choice(best.point), "point": space.text(best.point)}
+        return {**found, "seconds": best.seconds if seconds is None else seconds}

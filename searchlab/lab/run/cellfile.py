@@ -1,0 +1,69 @@
+"""Results of cells as JSON; a time that is infinite, or a figure that is, is written as null."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from searchlab.lab.records.text import plain
+from searchlab.lab.results import CellResult, Floats
+
+FORMAT = 1
+
+
+def to_json(result: CellResult) -> dict[str, Any]:
+    """A result as plain values."""
+    found: dict[str, Any] = {f.name: _finite(getattr(result, f.name)) for f in fields(result)}
+    return {"format": FORMAT, **plain(found, f"cell {result.id}")}
+
+
+def from_json(data: Any) -> CellResult | None:
+    """The result again; None for what is no result of a cell, so that the cell is run again."""
+    if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+        return None
+    try:
+        values = {f.name: data[f.name] for f in fields(CellResult)}
+        values["seconds"], values["elapsed"] = _times(data["seconds"]), _times(data["elapsed"])
+        values["status"] = tuple(data["status"])
+        values["rounds"] = tuple(_round(r) for r in data["rounds"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return CellResult(**values)
+
+
+def waiting(id: str, entry: str, task: str, seed: int, factors: Mapping[str, str]) -> CellResult:
+    """A cell that has not begun."""
+    return CellResult(id, entry, task, seed, dict(factors), "waiting", _times(()), _times(()), ())
+
+
+def _round(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        **data,
+        "best_s": _infinite(data["best_s"]),
+        "quality": {name: _infinite(value) for name, value in data["quality"].items()},
+    }
+
+
+def _times(values: Iterable[float | None]) -> Floats:
+    return np.array([_infinite(v) for v in values], dtype=np.float64)
+
+
+def _finite(value: Any) -> Any:
+    """The value with None for what JSON has no number for."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, np.ndarray):
+        return [_finite(v) for v in value.tolist()]
+    if isinstance(value, Mapping):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return value
+
+
+def _infinite(value: float | None) -> float:
+    return math.inf if value is None else value

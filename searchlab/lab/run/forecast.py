@@ -1,0 +1,64 @@
+"""What a run will take, roughly: from cells that are done, else from what a trial usually takes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from searchlab.lab.config.measuring import Timing
+from searchlab.lab.results import CellResult
+
+if TYPE_CHECKING:
+    from searchlab.lab.cells import Cell
+
+_LOOKED_UP_S = 0.004  # a trial of a recorded table, with a model that learns
+_CELL_S = 3.0  # making a space, the race of the finalists at the end
+_BUILT_S = 0.35  # building, checking and proposing a candidate
+_SECOND_LOOKS = 1.5  # samples taken again, new incumbents measured beside old ones
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Cells and trials that are still to come, and a guess of their seconds; `guessed` says that none were done yet."""
+
+    cells: int
+    trials: int
+    seconds: float
+    guessed: bool
+
+
+def forecast(cells: Sequence[Cell], done: Iterable[CellResult], side_by_side: int = 1) -> Forecast:
+    """The forecast for cells, given the results of others of the run."""
+    pace = _pace(done)
+    trials = sum(cell.budget.trials or 0 for cell in cells)
+    seconds = sum(_cell_s(cell, pace) for cell in cells)
+    return Forecast(len(cells), trials, seconds / max(1, side_by_side), not pace)
+
+
+def _pace(done: Iterable[CellResult]) -> dict[str, float]:
+    """Seconds of wall time per trial, by task."""
+    spent: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for result in done:
+        if len(result.seconds):
+            spent[result.task][0] += sum(result.ledger.values())
+            spent[result.task][1] += len(result.seconds)
+    return {task: seconds / trials for task, (seconds, trials) in spent.items()}
+
+
+def _cell_s(cell: Cell, pace: Mapping[str, float]) -> float:
+    limit = cell.budget.seconds
+    if cell.table is None and cell.budget.trials is None:
+        return _CELL_S + (limit or 0.0)
+    per_trial = pace.get(cell.task, _trial_s(cell))
+    found = _CELL_S * (cell.table is None) + (cell.budget.trials or 0) * per_trial
+    return found if cell.table is not None or limit is None else min(found, _CELL_S + limit)
+
+
+def _trial_s(cell: Cell) -> float:
+    settings = cell.measure.settings
+    if not isinstance(settings, Timing):
+        return _LOOKED_UP_S
+    protocol = settings.protocol
+    return _BUILT_S + _SECOND_LOOKS * protocol.repeats * protocol.min_repeat_ms / 1e3

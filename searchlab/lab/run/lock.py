@@ -1,0 +1,72 @@
+"""One run at a time in a folder: a lock that the processes of a run share, and that ends with the last of them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from searchlab.errors import ConfigError
+
+_PATIENCE_S = 5.0  # processes of a run that was killed notice it within moments
+_POLL_S = 0.05
+
+
+class FolderLock:
+    """Holds a run folder; `fd` is to be handed to processes that write into it, and locks as long as one lives."""
+
+    def __init__(self, path: Path, patience_s: float = _PATIENCE_S) -> None:
+        self.path, self._patience_s = path, patience_s
+        self.fd = -1
+
+    def __enter__(self) -> Self:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        end = time.monotonic() + self._patience_s
+        while not _take(self.fd):
+            if time.monotonic() >= end:
+                pid = os.pread(self.fd, 20, 0).decode(errors="replace").strip() or "?"
+                self._close()
+                folder = self.path.parent
+                raise ConfigError(
+                    f"{folder} is being run by process {pid}; `searchlab status {folder} --watch` shows how far it is"
+                )
+            time.sleep(_POLL_S)
+        os.ftruncate(self.fd, 0)
+        os.pwrite(self.fd, str(os.getpid()).encode(), 0)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        os.close(self.fd)
+        self.fd = -1
+
+
+def owner(path: Path) -> int | None:
+    """The process that runs in a folder now; None if there is none."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        if _take(fd, fcntl.LOCK_SH):
+            return None
+        text = os.pread(fd, 20, 0).decode(errors="replace").strip()
+        return int(text) if text.isdecimal() else 0
+    finally:
+        os.close(fd)
+
+
+def _take(fd: int, kind: int = fcntl.LOCK_EX) -> bool:
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

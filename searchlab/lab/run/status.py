@@ -1,0 +1,117 @@
+"""How far a run is, read from its folder by whoever wants to know, while it lasts or later."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from searchlab.lab.results import CellResult
+from searchlab.lab.run.board import against
+from searchlab.lab.run.folder import Entry, Folder
+from searchlab.lab.run.lock import owner
+
+STATES = ("done", "running", "interrupted", "failed", "waiting")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One combination on one task: how many of its cells are done, and the best that any of them found."""
+
+    entry: str
+    task: str
+    cells: int
+    done: int
+    trials: int
+    best_s: float | None
+    against: str
+
+
+@dataclass(frozen=True)
+class Status:
+    """A run at one moment; `owner` is the process that runs it."""
+
+    folder: str
+    name: str
+    owner: int | None
+    total: int
+    states: Mapping[str, int]
+    trials: int
+    left_s: float | None
+    failures: Mapping[str, int]
+    errors: Sequence[tuple[str, str]]
+    rows: Sequence[Row]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all cells are done."""
+        return self.states["done"] == self.total
+
+    @property
+    def over(self) -> bool:
+        """Whether nobody works on it."""
+        return self.owner is None
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "complete": self.complete}
+
+
+def status(folder: str | os.PathLike[str]) -> Status:
+    """The state of the run in a folder."""
+    place = Folder(Path(folder))
+    manifest = place.manifest()
+    runner = owner(place.lock)
+    cells = [c for c in manifest.cells if not c.kept]
+    results = {c.id: place.result(c.id) or c.waiting() for c in cells}
+    states = {c.id: _state(place, results[c.id], runner is not None) for c in cells}
+    counts = Counter(states.values())
+    failures: Counter[str] = Counter()
+    for result in results.values():
+        failures.update(result.failures)
+    named = {c.id: f"{c.entry} on {c.task} seed {c.seed}" for c in cells}
+    return Status(
+        folder=str(folder),
+        name=manifest.name,
+        owner=runner,
+        total=len(cells),
+        states={s: counts[s] for s in STATES},
+        trials=sum(len(r.seconds) for r in results.values()),
+        left_s=_left_s(cells, results) if runner is not None else None,
+        failures=dict(failures.most_common()),
+        errors=[(named[i], r.error) for i, r in results.items() if r.state == "failed"],
+        rows=_rows(cells, results),
+    )
+
+
+def _state(place: Folder, result: CellResult, running: bool) -> str:
+    """What is interrupted on disk is under way while somebody runs the folder, and so is what has only records."""
+    if result.state == "waiting" and place.records_path(result.id).exists():
+        return "running" if running else "interrupted"
+    return "running" if running and result.state == "interrupted" else result.state
+
+
+def _left_s(cells: Sequence[Entry], results: Mapping[str, CellResult]) -> float | None:
+    """By the pace of what is done, as if cells ran one after another."""
+    spent = sum(sum(r.ledger.values()) for r in results.values())
+    trials = sum(len(r.seconds) for r in results.values())
+    left = sum(max(0, c.trials - len(results[c.id].seconds)) for c in cells if results[c.id].state != "done")
+    return left * spent / trials if trials else None
+
+
+def _rows(cells: Sequence[Entry], results: Mapping[str, CellResult]) -> list[Row]:
+    groups: dict[tuple[str, str], list[CellResult]] = {}
+    for cell in cells:
+        groups.setdefault((cell.entry, cell.task), []).append(results[cell.id])
+    return [_row(entry, task, own) for (entry, task), own in groups.items()]
+
+
+def _row(entry: str, task: str, own: Sequence[CellResult]) -> Row:
+    best = min(own, key=lambda r: r.final_s)
+    references = dict(best.baselines) | ({"optimum": best.optimum_s} if best.optimum_s else {})
+    shown = against(best.final_s, references)
+    trials, done = sum(len(r.seconds) for r in own), sum(r.state == "done" for r in own)
+    return Row(entry, task, len(own), done, trials, best.final_s if math.isfinite(best.final_s) else None, shown)

@@ -1,0 +1,5 @@
+"""`searchlab new`: a plug-in that works, with its test, ready to be changed."""
+
+from searchlab.lab.scaffold.making import KINDS, Made, make
+
+__all__ = ["KINDS", "Made", "make"]

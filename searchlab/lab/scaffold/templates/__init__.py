@@ -1,0 +1,1 @@
+"""Plug-ins that work as they are: `searchlab new` copies one and gives it a name."""

@@ -1,0 +1,39 @@
+"""Statistics of experiments: pure functions from cells and runs to rows with named columns.
+
+cells = pooled([run])
+rows = scores(cells)                                   # one row per cell: entry, task, seed, seconds, score
+summaries(rows, rng)                                   # IQM and geometric mean with intervals, per entry
+ranking(rows, rng)                                     # mean ranks, tests, what cannot be told apart
+reach(cells, 0.95)                                     # trials until 95 % of the best known
+"""
+
+from searchlab.lab.statistics.aggregate import (
+    METHOD,
+    Estimate,
+    Resampler,
+    Summary,
+    estimate,
+    geometric_mean,
+    iqm,
+    summaries,
+)
+from searchlab.lab.statistics.comparison import METRICS, Comparison, Metric, Settings, compare, shown_p
+from searchlab.lab.statistics.curves import AXES, Axis, CurvePoint, areas, progress
+from searchlab.lab.statistics.effects import a12, cliffs_delta, magnitude
+from searchlab.lab.statistics.notes import ENOUGH_SEEDS, TIE_BAND, notes, tie_band
+from searchlab.lab.statistics.pairs import UNKNOWN, Pair, pairs
+from searchlab.lab.statistics.pooling import pooled
+from searchlab.lab.statistics.ranking import Ranking, ranking
+from searchlab.lab.statistics.reaching import ALL, Reach, reach
+from searchlab.lab.statistics.recorded import K, RandomSearch, mean_scores, recorded_scores
+from searchlab.lab.statistics.scores import BEST, Score, View, best_known, counted, scores
+from searchlab.lab.statistics.significance import Friedman, critical_difference, friedman, holm, wilcoxon
+
+__all__ = [
+    "ALL", "AXES", "BEST", "ENOUGH_SEEDS", "K", "METHOD", "METRICS", "TIE_BAND", "UNKNOWN", "Axis", "Comparison",
+    "CurvePoint", "Estimate", "Friedman", "Metric", "Pair", "RandomSearch", "Ranking", "Reach", "Resampler", "Score",
+    "Settings", "Summary", "View", "a12", "areas", "best_known", "cliffs_delta", "compare", "counted",
+    "critical_difference", "estimate", "friedman", "geometric_mean", "holm", "iqm", "magnitude", "mean_scores",
+    "notes", "pairs", "pooled", "progress", "ranking", "reach", "recorded_scores", "scores", "shown_p", "summaries",
+    "tie_band", "wilcoxon",
+]  # fmt: skip

@@ -1,0 +1,149 @@
+"""A whole comparison of entries, or of the levels of a factor: scores, tests and what to know about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from searchlab.errors import ResultError
+from searchlab.lab.results import CellResult
+from searchlab.lab.statistics.aggregate import METHOD, Summary, summaries
+from searchlab.lab.statistics.curves import areas, trial_bests
+from searchlab.lab.statistics.notes import TIE_BAND, notes
+from searchlab.lab.statistics.pairs import UNKNOWN
+from searchlab.lab.statistics.ranking import Ranking, ranking
+from searchlab.lab.statistics.scores import BEST, Score, View, best_known, counted, scores
+from searchlab.registry import nearest
+
+Metric = Literal["final", "trials", "time", "log-time"]
+METRICS: tuple[Metric, ...] = ("final", "trials", "time", "log-time")
+UNITS = ("seed", "task")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How entries are compared.
+
+    metric   "final" is the time of what was found; the others are areas under the best so far, by trials or by time
+    to       what scores are relative to: "best" known, a baseline or an entry
+    band     relative difference that is called a tie
+    unit     blocks of the tests: a "seed" of a task, or a "task"
+    control  the entry that all others are compared with, instead of every two
+    """
+
+    metric: Metric = "final"
+    to: str = BEST
+    band: float = TIE_BAND
+    alpha: float = 0.05
+    unit: str = "seed"
+    control: str | None = None
+    seed: int = 0  # of the resampling
+
+    def __post_init__(self) -> None:
+        for value, known, what in ((self.metric, METRICS, "metric"), (self.unit, UNITS, "unit")):
+            if value not in known:
+                raise ResultError(f"unknown {what} '{value}'{nearest(value, known)}")
+        if self.metric != "final" and self.to != BEST:
+            raise ResultError(f"areas are relative to the best known: metric {self.metric} does not go with {self.to}")
+        if not 0 < self.alpha < 1:
+            raise ResultError(f"alpha lies between 0 and 1, not {self.alpha:g}")
+        if self.band < 0:
+            raise ResultError(f"a tie band is not negative, as {self.band:g} is")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is compared (`by`), the summaries of its levels, their ranking, and notes on what limits it."""
+
+    by: str
+    settings: Settings
+    summaries: tuple[Summary, ...]
+    ranking: Ranking
+    notes: tuple[str, ...]
+
+    @property
+    def answer(self) -> str:
+        """The comparison in a sentence; empty if there is nothing to compare."""
+        entries = self.ranking.entries
+        if self.settings.control is not None:
+            return self._against(self.settings.control)
+        leading = [e for e in entries if self.ranking.place(e) == 1]
+        if len(entries) < 2:
+            return ""
+        if len(leading) == len(entries):
+            return f"{_and(entries)} cannot be told apart."
+        if len(leading) == 1:
+            return f"{leading[0]} is better than all others."
+        return f"{_and(leading)} lead and cannot be told apart."
+
+    def _against(self, control: str) -> str:
+        """What the others are, compared with the control; pairs say what the control is."""
+        words = {"slower": "faster", "faster": "slower", UNKNOWN: UNKNOWN}
+        found = {w: [p.b for p in self.ranking.pairs if p.verdict == v] for v, w in words.items()}
+        return f"Against {control}: " + "; ".join(f"{w}: {', '.join(e)}" for w, e in found.items() if e) + "."
+
+    @property
+    def method(self) -> tuple[str, ...]:
+        """How the figures were made, for the foot of a table."""
+        s, r = self.settings, self.ranking
+        what = {"final": "the best that was found", "trials": "the best so far, mean over trials"}
+        relative = "the best known" if s.to == BEST else s.to
+        blocks = "pairs of task and seed" if s.unit == "seed" else "tasks (medians over seeds)"
+        friedman = "" if r.friedman is None else f"Friedman p {shown_p(r.friedman.p_f)}, then "
+        if r.friedman is not None and r.friedman.p_f >= s.alpha and s.control is None:
+            friedman = f"Friedman p {shown_p(r.friedman.p_f)}, so no two are told apart; p-values by "
+        return (
+            f"score: time of {relative} / time of {what.get(s.metric, f'the best so far, mean over {s.metric}')}; "
+            f"IQM with {METHOD}",
+            f"tests: {friedman}Wilcoxon with Holm's correction at {s.alpha:g} on {r.blocks} {blocks}; "
+            f"ties within {100 * s.band:g} %",
+        )
+
+
+def compare(
+    cells: Sequence[CellResult],
+    view: View | None = None,
+    settings: Settings | None = None,
+    among: Sequence[CellResult] = (),
+) -> Comparison:
+    """Compares the entries of cells, or the levels of a factor with everything else equal.
+
+    `among` are all cells that decide what is the best known, if more than those compared.
+    """
+    view, settings = view or View(), settings or Settings()
+    rows = rows_of(cells, view, settings, among or cells)
+    if settings.control is not None and settings.control not in {r.entry for r in rows}:
+        known = nearest(settings.control, dict.fromkeys(r.entry for r in rows), "compared")
+        raise ResultError(f"there is no '{settings.control}' to compare with{known}")
+    # one stream each, so that an option of the one does not change the other
+    first, second = np.random.default_rng(settings.seed).spawn(2)
+    found = ranking(
+        rows, second, band=settings.band, alpha=settings.alpha, unit=settings.unit, control=settings.control
+    )
+    return Comparison(view.by, settings, summaries(rows, first), found, notes(cells, view))
+
+
+def rows_of(
+    cells: Sequence[CellResult], view: View, settings: Settings, among: Sequence[CellResult]
+) -> tuple[Score, ...]:
+    """The scores to compare; for areas, `seconds` is 1 / area, so that smaller is better as for times."""
+    known = counted(cells)
+    if settings.metric == "final":
+        return scores(known, view, settings.to, best_known(counted(among)))
+    found = areas(known, settings.metric, view, bests=trial_bests(counted(among)))
+    return tuple(replace(r, seconds=1 / r.score if r.score > 0 else np.inf) for r in found)
+
+
+def _and(names: Sequence[str]) -> str:
+    """a, b and c; no more than a handful by name."""
+    if len(names) > 5:
+        return f"{', '.join(names[:4])} and {len(names) - 4} more"
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def shown_p(p: float) -> str:
+    """A p-value for people."""
+    return "< 0.001" if p < 0.001 else f"= {p:.3f}" if p < 0.1 else f"= {p:.2f}"

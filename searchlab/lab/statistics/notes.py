@@ -1,0 +1,100 @@
+"""What a reader has to know before believing a comparison: few seeds, missing and failed cells, one task, ties."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from searchlab.lab.results import CellResult, Run
+from searchlab.lab.statistics.scores import Score, View, counted, scores
+
+ENOUGH_SEEDS = 10
+TIE_BAND = 0.02
+
+
+def tie_band(runs: Sequence[Run]) -> float:
+    """The difference that is called a tie: the largest noise that a run's machine is known to have, else 2 %."""
+    known = [float(r.machine["noise"]) for r in runs if isinstance(r.machine.get("noise"), int | float)]
+    return max(known, default=TIE_BAND)
+
+
+def notes(cells: Sequence[CellResult], view: View | None = None) -> tuple[str, ...]:
+    """Sentences on what limits a comparison of these cells; none if nothing does."""
+    view = view or View()
+    rows = scores(cells, view)
+    return tuple(
+        note
+        for note in (
+            _absent(cells),
+            *_sizes(rows),
+            _missing(rows),
+            _failed(rows),
+            _ties(rows),
+        )
+        if note
+    )
+
+
+def _absent(cells: Sequence[CellResult]) -> str:
+    """Cells that have not come to their end."""
+    open_ = len(cells) - len(counted(cells))
+    return f"{open_} of {len(cells)} cells are not finished and do not count" if open_ else ""
+
+
+def _sizes(rows: Sequence[Score]) -> list[str]:
+    entries, tasks = {r.entry for r in rows}, {r.task for r in rows}
+    if not rows:
+        return ["no cell is finished: there is nothing to compare"]
+    found = []
+    if len(entries) == 1:
+        found.append(f"'{rows[0].entry}' is alone: there is nothing to compare it with")
+    if len(tasks) == 1:
+        found.append(f"one task only ({rows[0].task}): nothing is said about others")
+    fewest = min(_seeds(rows).values())
+    if fewest < ENOUGH_SEEDS:
+        found.append(
+            f"{_count(fewest, 'seed')} for a task and entry: fewer than {ENOUGH_SEEDS} are a hint, not a claim"
+        )
+    return found
+
+
+def _missing(rows: Sequence[Score]) -> str:
+    """Blocks that some entry lacks: comparisons leave them out."""
+    entries = {r.entry for r in rows}
+    have: dict[tuple[object, ...], set[str]] = {}
+    for r in rows:
+        have.setdefault((r.stratum, r.seed), set()).add(r.entry)
+    lacking = sum(len(entries) - len(found) for found in have.values())
+    full = sum(len(found) == len(entries) for found in have.values())
+    if not lacking:
+        return ""
+    return f"{_count(lacking, 'cell')} missing: {full} of {len(have)} pairs of task and seed are there for all of them"
+
+
+def _failed(rows: Sequence[Score]) -> str:
+    failed = [r for r in rows if not math.isfinite(r.seconds)]
+    if not failed:
+        return ""
+    by_entry = {e: sum(r.entry == e for r in failed) for e in dict.fromkeys(r.entry for r in failed)}
+    named = ", ".join(f"{e} {n}" for e, n in by_entry.items())
+    return f"{_count(len(failed), 'cell')} found nothing that works and score 0 ({named})"
+
+
+def _ties(rows: Sequence[Score]) -> str:
+    """Whether every task gave all entries the same time."""
+    times: dict[object, set[float]] = {}
+    for r in rows:
+        times.setdefault(r.stratum, set()).add(r.seconds)
+    several = len({r.entry for r in rows}) > 1
+    return "all entries found the same times everywhere" if several and all(len(t) == 1 for t in times.values()) else ""
+
+
+def _seeds(rows: Sequence[Score]) -> dict[tuple[object, ...], int]:
+    found: dict[tuple[object, ...], int] = {}
+    for r in rows:
+        found[r.entry, r.stratum] = found.get((r.entry, r.stratum), 0) + 1
+    return found
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,111 @@
+"""Rankings: mean ranks over blocks, Friedman's test, then Wilcoxon with Holm, and what cannot be told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from searchlab.lab.results import Floats
+from searchlab.lab.statistics.pairs import UNKNOWN, Pair, pairs
+from searchlab.lab.statistics.scores import Score
+from searchlab.lab.statistics.significance import Friedman, cliques, critical_difference, friedman, ranks_in_blocks
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Entries from the best mean rank to the worst.
+
+    `cliques` are the sets of entries that cannot be told apart by Wilcoxon's test with Holm's correction, asked only if
+    Friedman's finds a difference (or there is a control).  `nemenyi_cliques` are those whose mean ranks are within the
+    `critical_difference`.
+    """
+
+    entries: tuple[str, ...]
+    mean_ranks: dict[str, float]
+    blocks: int  # that all entries have
+    unit: str
+    alpha: float
+    friedman: Friedman | None  # None for fewer than three entries
+    critical_difference: float | None
+    cliques: tuple[tuple[str, ...], ...]
+    nemenyi_cliques: tuple[tuple[str, ...], ...]
+    pairs: tuple[Pair, ...]
+
+    @property
+    def letters(self) -> dict[str, str]:
+        """Every entry's sets as letters; entries that share one cannot be told apart."""
+        return {e: "".join(_letter(n) for n, c in enumerate(self.cliques) if e in c) for e in self.entries}
+
+    def place(self, entry: str) -> int:
+        """One more than the number of entries that are better by the tests."""
+        return 1 + sum(
+            (p.a, p.verdict) == (entry, "slower") or (p.b, p.verdict) == (entry, "faster") for p in self.pairs
+        )
+
+
+def ranking(
+    rows: Sequence[Score],
+    rng: np.random.Generator,
+    *,
+    band: float = 0.02,
+    alpha: float = 0.05,
+    unit: str = "seed",
+    control: str | None = None,
+) -> Ranking:
+    """Ranks the entries of the rows on the blocks that all of them have; `unit` and `control` are those of `pairs`."""
+    entries, times = complete_blocks(rows, unit)
+    ranks = ranks_in_blocks(times).mean(axis=0) if len(times) else np.full(len(entries), (len(entries) + 1) / 2)
+    order = np.argsort(ranks, kind="stable").tolist()
+    ordered = [entries[n] for n in order]
+    found = pairs(rows, rng, band=band, alpha=alpha, unit=unit, control=control)
+    overall = friedman(times) if len(entries) > 2 else None
+    if overall is not None and overall.p_f >= alpha and control is None:
+        found = tuple(replace(p, verdict=UNKNOWN) for p in found)
+    distance = critical_difference(len(entries), len(times), alpha) if len(entries) > 1 and len(times) > 1 else None
+    gaps = np.abs(ranks[order][:, None] - ranks[order])
+    return Ranking(
+        tuple(ordered),
+        {entries[n]: float(ranks[n]) for n in order},
+        len(times),
+        unit,
+        alpha,
+        overall,
+        distance,
+        _named(ordered, _different(ordered, found)),
+        _named(ordered, gaps > (np.inf if distance is None else distance)),
+        found,
+    )
+
+
+def complete_blocks(rows: Sequence[Score], unit: str = "seed") -> tuple[list[str], Floats]:
+    """The entries, and their times in blocks x entries, for blocks that no entry lacks."""
+    entries = list(dict.fromkeys(r.entry for r in rows))
+    cells: dict[tuple[object, ...], dict[str, list[float]]] = {}
+    for r in rows:
+        block = r.stratum if unit == "task" else (*r.stratum, r.seed)
+        cells.setdefault(block, {}).setdefault(r.entry, []).append(r.seconds)
+    full = [b for b in cells.values() if len(b) == len(entries)]
+    times = [[float(np.median(b[e])) for e in entries] for b in full]
+    return entries, np.array(times).reshape(len(full), len(entries))
+
+
+def _different(entries: Sequence[str], found: Sequence[Pair]) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    different = np.zeros((len(entries), len(entries)), dtype=np.bool_)
+    for p in found:
+        if p.verdict != UNKNOWN:
+            a, b = entries.index(p.a), entries.index(p.b)
+            different[a, b] = different[b, a] = True
+    return different
+
+
+def _named(
+    entries: Sequence[str], different: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(entries[n] for n in c) for c in cliques(different))
+
+
+def _letter(number: int) -> str:
+    """a, b, ... z, then a2, b2, ..."""
+    return chr(ord("a") + number % 26) + (str(number // 26 + 1) if number >= 26 else "")

@@ -1,0 +1,58 @@
+"""A small run on real programs with made-up times: the folder that `searchlab run` writes, without hardware."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from searchlab.lab.config import from_data
+from searchlab.lab.run import bench, run
+from searchlab.lab.study import Study
+from searchlab.measure import Job, Measurer, Outcome
+
+DATA = {
+    "name": "small",
+    "target": {"native": {"threads": 1}},
+    "workloads": ["matmul:m=64,n=64,k=64"],
+    "space": "template",
+    "model": "none",
+    "budget": {"trials": 20, "batch": 8},
+    "measure": {"local": {"repeats": 3}},
+    "seeds": [0],
+    "sweep": {"strategy": ["random", "genetic"]},
+}
+TABLE = {
+    "name": "table",
+    "workloads": [{"table": "matmul-256"}],
+    "strategy": "genetic",
+    "budget": {"trials": 40, "batch": 8},
+    "seeds": [0, 1],
+}
+
+
+class MadeUp(Measurer[Job]):
+    """Times that depend on the program alone; one in ten fails.  Answers come in another order than jobs."""
+
+    def measure(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        for job in sorted(jobs, key=lambda j: j.id):
+            number = int(hashlib.sha256(job.program.hash.encode()).hexdigest()[:8], 16)
+            if number % 10 == 0:
+                yield Outcome(job.id, "run", error="made up")
+            else:
+                seconds = 1e-5 * (1 + number % 1000 / 100)
+                yield Outcome(job.id, "ok", (seconds,) * 3, number=1)
+
+
+def write(folder: Path, monkeypatch: pytest.MonkeyPatch, **changes: object) -> Path:
+    """Runs the small experiment, or another one, into a folder."""
+
+    def final(_: object, study: Study) -> tuple[float, dict[str, float]]:
+        return study.best_s * 1.01, {"numpy": 2e-5}
+
+    monkeypatch.setattr(bench.Measurers, "of", lambda *_: MadeUp())
+    monkeypatch.setattr(bench.TaskBench, "final", final)
+    run(from_data({**DATA, **changes} if "workloads" not in changes else changes), folder, jobs=0)
+    return folder
