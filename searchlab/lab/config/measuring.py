@@ -37,6 +37,11 @@ class Timing(Model):
         gt=1,
         description="do not repeat a candidate that is so many times slower than the best",
     )
+    beaten: float | None = Field(
+        default=_PROTOCOL.beaten,
+        gt=1,
+        description="take three samples only of a candidate that is so many times slower than the best",
+    )
     confirm: bool = Field(default=True, description="measure a new best a second time, beside the old one")
     build_s: float = Field(default=_LIMITS.build_s, gt=0, description="the longest a build may take")
     run_s: float = Field(default=_LIMITS.run_s, gt=0, description="the longest that running may take")
