@@ -1,6 +1,6 @@
 """TreeGRU: a recurrent network that walks the tree of loops from the leaves up; AutoTVM's neural model.
 
-The tree of a sketch is the same for its whole population, so a level of the tree is one step for thousands of programs.
+A level of all trees, of whatever sketches, is one step, so that it takes as many as the deepest tree has levels.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from costmodels.forest import Forest
 from costmodels.neural import NeuralModel
-from searchlab.analysis import NODE_KINDS, Tree, schema
+from searchlab.analysis import NODE_KINDS, schema
 from searchlab.search import Points, Space
 from searchlab.search.knob import Ints
 
@@ -51,46 +52,37 @@ class TreeGRUModel(NeuralModel):
         return nn.ModuleDict(parts)
 
     def inputs(self, space: Space, points: Points) -> Any:
-        return len(points), space.features(points, self.view)
+        return Forest.of(space.features(points, self.view), len(points))
 
     def scores(self, inputs: Any, rows: Ints) -> Any:
         import torch
 
-        count, parts = inputs
-        place = np.full(count, -1, np.int64)
-        place[rows] = np.arange(len(rows))
-        found = torch.zeros(len(rows))
-        for mine, tree in parts:
-            here = np.flatnonzero(place[mine] >= 0)
-            if len(here):
-                at = torch.from_numpy(place[mine[here]])
-                found = found.index_add(0, at, self._score(tree, here))
-        return found
-
-    def _score(self, tree: Tree, rows: Ints) -> Any:
-        """The score of some candidates of one tree."""
-        import torch
-
-        values = torch.from_numpy(np.ascontiguousarray(tree.features[rows], np.float32)) / 16.0
-        kinds = self.network["kind"](torch.from_numpy(tree.kinds))
-        states = self._states(tree, torch.tanh(self.network["input"](values) + kinds))
+        trees: Forest = inputs.some(rows)
+        values = torch.from_numpy(trees.features) / 16.0
+        kinds = self.network["kind"](torch.from_numpy(trees.kinds))
+        nodes, states = self._states(trees, torch.tanh(self.network["input"](values) + kinds))
         if not self.slots:
-            return self.network["decoder"](states[0])[:, 0]
-        loops = torch.stack([states[n] for n in np.flatnonzero(tree.kinds == _LOOP).tolist() or [0]], dim=1)
-        choice = torch.softmax(self.network["slot"](loops), dim=2)
-        context = torch.einsum("pls,plh->psh", choice, loops)
-        return self.network["decoder"](context.flatten(1))[:, 0]
+            roots = np.flatnonzero(trees.parents[nodes] < 0)
+            order = roots[np.argsort(trees.owner[nodes[roots]])]
+            return self.network["decoder"](states[torch.from_numpy(order)])[:, 0]
+        loops = np.flatnonzero(trees.kinds[nodes] == _LOOP)
+        here = states[torch.from_numpy(loops)]
+        choice = torch.softmax(self.network["slot"](here), dim=1)
+        spread = (choice[:, :, None] * here[:, None, :]).flatten(1)
+        owner = torch.from_numpy(trees.owner[nodes[loops]])
+        context = torch.zeros(trees.count, spread.shape[1]).index_add(0, owner, spread)
+        return self.network["decoder"](context)[:, 0]
 
-    def _states(self, tree: Tree, inputs: Any) -> dict[int, Any]:
-        """The state of every node (population, hidden): its input, and the sum of its children's states."""
+    def _states(self, trees: Forest, inputs: Any) -> tuple[Ints, Any]:
+        """The nodes, leaves first, and the state of each: of its input and the sum of its children's states."""
         import torch
 
-        states: dict[int, Any] = {}
-        nothing = torch.zeros(inputs.shape[0], self.hidden)
-        for level in tree.levels:
-            nodes = level.tolist()
-            sums = [sum((states[c] for c in tree.children[n]), nothing) for n in nodes]
-            given = inputs[:, level].transpose(0, 1).reshape(-1, self.hidden)
-            found = self.network["cell"](given, torch.cat(sums)).view(len(nodes), -1, self.hidden)
-            states.update({n: found[k] for k, n in enumerate(nodes)})
-        return states
+        sums = torch.zeros(len(trees.kinds), self.hidden)
+        states = []
+        for level in trees.levels:
+            at = torch.from_numpy(level)
+            states.append(self.network["cell"](inputs[at], sums[at]))
+            inner = np.flatnonzero(trees.parents[level] >= 0)
+            up = torch.from_numpy(trees.parents[level[inner]])
+            sums = sums.index_add(0, up, states[-1][torch.from_numpy(inner)])
+        return np.concatenate(trees.levels), torch.cat(states)

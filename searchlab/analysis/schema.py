@@ -78,9 +78,14 @@ class Tree:
         return tuple(map(tuple, found))
 
     @cached_property
-    def levels(self) -> tuple[Ints, ...]:
-        """Nodes by height, leaves first: every node comes after its children, and a level is computed at once."""
+    def heights(self) -> Ints:
+        """How far every node is from the deepest leaf below it."""
         height = np.zeros(len(self), np.int64)
         for node in range(len(self) - 1, 0, -1):
             height[self.parents[node]] = max(height[self.parents[node]], height[node] + 1)
-        return tuple(np.flatnonzero(height == h) for h in range(int(height.max()) + 1))
+        return height
+
+    @cached_property
+    def levels(self) -> tuple[Ints, ...]:
+        """Nodes by height, leaves first: every node comes after its children, and a level is computed at once."""
+        return tuple(np.flatnonzero(self.heights == h) for h in range(int(self.heights.max()) + 1))

@@ -43,6 +43,7 @@ from searchlab.search import (
 )
 from searchlab.search.knob import Floats
 
+_LOOKS = 2  # second looks at would-be incumbents after a batch
 _TRIES = 8  # asks for programs that are new, before the rest of a batch is left out
 
 
@@ -108,6 +109,7 @@ class Study:
         self._twins: dict[str, Points] = {}  # points whose program another one of the batch has
         self._pending: dict[int, Candidate] = {}
         self._leader: tuple[Candidate, float] | None = None
+        self._beaten: set[int] = set()  # keys of those that lost against the incumbent in a second look
         self._fitted = 0
         self._recorded = self._read_cell()
 
@@ -180,7 +182,7 @@ class Study:
             for c, s in zip(candidates, seconds.tolist(), strict=True):
                 if (twins := self._twins.pop(c.digest, None)) is not None:
                     self.strategy.tell(twins, np.full(len(twins), s))
-        self._lead(candidates, seconds)
+        self._lead()
         guesses = [c.predicted for c in candidates]
         known = np.array([g for g in guesses if g is not None])
         quality = judge(known, seconds) if len(known) == len(seconds) else None
@@ -279,20 +281,59 @@ class Study:
                 found.append(c if predicted is None else replace(c, predicted=float(predicted[n])))
         return found
 
-    def _lead(self, candidates: Sequence[Candidate], seconds: Floats) -> None:
-        """The batch's best becomes the incumbent if it is faster, and holds in a second look beside the old one."""
-        best = int(np.argmin(seconds))
-        if not math.isfinite(seconds[best]) or seconds[best] >= self.best_s:
-            return
-        new = candidates[best]
-        if self._leader is not None and self.confirming and isinstance(self.subject, TaskSubject):
-            from searchlab.measure.confirm import confirm
+    def _lead(self) -> None:
+        """The fastest trial becomes the incumbent if it holds in a second look beside the old one.
 
-            with self.ledger.phase("confirm"):
-                seen = confirm(self.measurer, new.job, self._leader[0].job)
-            if not seen.confirmed:
+        In that look both are measured in turns, in the same moments of the machine, so its times replace the first ones
+        as labels: a first impression may be lucky, or from a slow moment.
+        """
+        for _ in range(_LOOKS):
+            rival = self._rival()
+            if rival is None:
                 return
-        self._leader = (new, float(seconds[best]))
+            held = self._leader is None or not self.confirming or not isinstance(self.subject, TaskSubject)
+            if held or self._second_look(rival):
+                self._leader = (rival, self._label(rival))
+                self._beaten.clear()
+            if held:
+                return
+
+    def _rival(self) -> Candidate | None:
+        """The fastest trial that is faster than the incumbent and has not lost against it."""
+        seconds = self.trials.seconds
+        for row in np.argsort(seconds, kind="stable").tolist():
+            if seconds[row] >= self.best_s or not math.isfinite(seconds[row]):
+                return None
+            point = self.trials.points[row]
+            key = int(self.space.key(point)[0])
+            if key not in self._beaten and (self._leader is None or key != self._leader[0].key):
+                return self.subject.candidate(point, None)
+        return None
+
+    def _second_look(self, rival: Candidate) -> bool:
+        from searchlab.measure.confirm import confirm
+
+        assert self._leader is not None
+        leader = self._leader[0]
+        with self.ledger.phase("confirm"):
+            seen = confirm(self.measurer, rival.job, leader.job)
+        if not seen.confirmed:
+            self._beaten.add(rival.key)
+        for candidate, seconds in ((rival, seen.seconds), (leader, seen.incumbent_seconds)):
+            if math.isfinite(seconds):
+                self._relabel(candidate, seconds)
+        self._leader = (leader, self._label(leader))
+        return seen.confirmed
+
+    def _label(self, candidate: Candidate) -> float:
+        return self._by_program[candidate.digest]
+
+    def _relabel(self, candidate: Candidate, seconds: float) -> None:
+        """What was measured with more care counts, for the model and for the strategy."""
+        self._by_program[candidate.digest] = seconds
+        rows = self.space.key(self.trials.points) == candidate.key
+        self.trials = replace(self.trials, seconds=np.where(rows, seconds, self.trials.seconds))
+        self.strategy.tell(candidate.point, np.array([seconds]))
 
     def _store(self, candidate: Candidate, outcome: Outcome) -> None:
         if self.store is None:
