@@ -44,9 +44,9 @@ def options(kind: str, cls: type) -> dict[str, Any]:
 
 
 def default(value: Any) -> str:
-    """A default as it is written in YAML; what has no such form is built in."""
+    """A default as it is written in YAML; what has no such form is built in, and some have none."""
     if value is inspect.Parameter.empty:
-        return ""
+        return "required"
     try:
         return f"`{value if isinstance(value, str) else json.dumps(value)}`"
     except TypeError:
