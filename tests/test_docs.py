@@ -1,4 +1,7 @@
-"""Every Python snippet of the documentation runs: all of a page in order, in a process of its own."""
+"""The documentation is true: its Python runs, its YAML is accepted, its links lead somewhere, its tables are right.
+
+A snippet whose first line is a comment with a file's name, such as `# mine.py`, is also written to that file.
+"""
 
 import os
 import re
@@ -9,18 +12,37 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
+SNIPPET = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"# (\w+\.(?:py|yaml))\n")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
-def snippets(page: Path) -> list[str]:
-    return SNIPPET.findall(page.read_text())
+def snippets(page: Path, language: str) -> list[str]:
+    return [text for kind, text in SNIPPET.findall(page.read_text()) if kind == language]
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if snippets(p)], ids=lambda p: p.name)
+def having(language: str) -> list[Path]:
+    return [p for p in PAGES if snippets(p, language)]
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def write_files(page: Path, folder: Path) -> None:
+    for _, text in SNIPPET.findall(page.read_text()):
+        if (match := FILE.match(text)) is not None:
+            (folder / match[1]).write_text(text)
+
+
+@pytest.mark.parametrize("page", having("python"), ids=name)
 def test_snippets_run(page: Path, tmp_path: Path) -> None:
+    """All of a page in order, in a process of its own."""
+    write_files(page, tmp_path)
     script = tmp_path / f"page_{page.stem}.py"  # by its own name it would hide packages such as spaces
-    script.write_text("\n".join(snippets(page)))
+    script.write_text("\n".join(snippets(page, "python")))
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         [sys.executable, script], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
@@ -28,5 +50,58 @@ def test_snippets_run(page: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("page", having("yaml"), ids=name)
+def test_experiments_are_accepted(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from searchlab.lab.cells import cells
+    from searchlab.lab.config import load
+
+    write_files(page, tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    for number, text in enumerate(snippets(page, "yaml")):
+        (tmp_path / f"snippet-{number}.yaml").write_text(text)
+        assert cells(load(tmp_path / f"snippet-{number}.yaml"))
+
+
+def test_the_experiment_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from searchlab.lab.config import load
+    from searchlab.lab.run import run
+
+    write_files(ROOT / "README.md", tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    experiment = load(tmp_path / "mine.yaml", ["seeds=0..1", "budget.trials=16"])
+    assert run(experiment, tmp_path / "run", jobs=0).exit_code == 0
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in LINK.findall(SNIPPET.sub("", page.read_text())):
+        if link.startswith("http"):
+            continue
+        path, _, anchor = link.partition("#")
+        there = page.parent / path if path else page
+        assert there.exists(), link
+        if anchor:
+            headings = [re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in HEADING.findall(there.read_text())]
+            assert anchor in headings, link
+
+
+def test_tables_of_options_are_up_to_date() -> None:
+    tool = [sys.executable, ROOT / "tools" / "option_tables.py", "--check"]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run(tool, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}\nmake them again: python tools/option_tables.py"
+
+
+def test_every_component_is_listed() -> None:
+    from searchlab.search import MODELS, SPACES, STRATEGIES
+
+    text = (ROOT / "docs" / "components.md").read_text()
+    for registry in (SPACES, MODELS, STRATEGIES):
+        for component, cls in registry.all().items():
+            if cls.__module__.startswith(("searchlab.", "spaces.", "costmodels.")):
+                assert f"`{component}`" in text, f"docs/components.md does not name the {registry.kind} '{component}'"
+
+
 def test_there_are_snippets() -> None:
-    assert sum(len(snippets(p)) for p in PAGES) >= 8
+    assert sum(len(snippets(p, "python")) for p in PAGES) >= 30
+    assert sum(len(snippets(p, "yaml")) for p in PAGES) >= 10

@@ -75,6 +75,8 @@ def confirm(
 ) -> Confirmation:
     """Measures a would-be incumbent in turns with the present one, in `rounds` rounds of `repeats` repeats each.
 
+    The fastest repeat of each turn counts, which other programs disturb least.
+
     It is confirmed if the whole interval of the ratio (at that level) lies below 1, so a tie keeps the incumbent.  A
     candidate that is not ahead after three rounds or more is given up: most lucky figures cost six measurements.
     """
@@ -89,7 +91,7 @@ def confirm(
         if not new.ok:
             return Confirmation(False, math.inf, old.seconds, math.inf, math.inf, math.inf, len(pairs), _why(new))
         if old.ok:
-            pairs.append((new.seconds, old.seconds))
+            pairs.append((new.fastest, old.fastest))
         else:
             error = f"incumbent: {_why(old)}"
         if len(pairs) >= _LEAST_ROUNDS and statistics.median(a / b for a, b in pairs) >= 1.0:

@@ -279,7 +279,7 @@ class LocalMeasurer(Measurer[Job]):
     def _complete(self, ticket: _Ticket, outcome: Outcome) -> None:
         ticket.batch.left -= 1
         best = ticket.batch.best_s
-        best[ticket.rivals] = min(best.get(ticket.rivals, math.inf), outcome.seconds)
+        best[ticket.rivals] = min(best.get(ticket.rivals, math.inf), outcome.fastest)
         build_s, attempts = ticket.build_s + outcome.build_s, ticket.lost + outcome.attempts
         ticket.batch.done.append(replace(outcome, build_s=build_s, queue_s=ticket.waited, attempts=attempts))
 

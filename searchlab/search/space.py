@@ -110,6 +110,10 @@ class Space:
             raise SpaceError(self._no_more(n, len(found)))
         return found
 
+    def sample_of(self, sketch: int, n: int, rng: np.random.Generator) -> Points:
+        """Up to n valid points of one sketch, drawn independently."""
+        return self._points(sketch, self.sketches[sketch].draw(n, rng))
+
     def sample_new(self, n: int, rng: np.random.Generator, seen: Keys | Collection[int] = ()) -> Sample:
         """n different valid points whose keys are not among `seen`, each set of them equally likely.
 

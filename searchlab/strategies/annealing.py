@@ -35,13 +35,14 @@ class Annealing(Guided):
         temperature: float = 1.0,
         persistent: bool = True,
         epsilon: float = 0.05,
+        breadth: float = 0.15,
         diversity: float | None = None,
         polish: float = 0.0,
         walkers: int = 4,
         hot: float = 0.3,
         half_life: int = 40,
     ) -> None:
-        super().__init__(space, rng, epsilon, diversity, polish)
+        super().__init__(space, rng, epsilon, breadth, diversity, polish)
         if min(chains, steps, early_stop, walkers, half_life) < 1:
             raise SpaceError("annealing: chains, steps, early_stop, walkers and half_life are at least 1")
         self.chains, self.steps, self.early_stop, self.temperature = chains, steps, early_stop, temperature

@@ -54,10 +54,11 @@ class Evolutionary(Guided):
         structure: float = 0.05,
         local: float = 0.5,
         epsilon: float = 0.05,
+        breadth: float = 0.15,
         diversity: float | None = None,
         polish: float = 0.0,
     ) -> None:
-        super().__init__(space, rng, epsilon, diversity, polish)
+        super().__init__(space, rng, epsilon, breadth, diversity, polish)
         if variant not in POPULATION:
             raise SpaceError(f"evolutionary: unknown variant '{variant}'; known: {', '.join(POPULATION)}")
         if fitness not in get_args(Fitness):

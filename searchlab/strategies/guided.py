@@ -10,25 +10,33 @@ from searchlab.errors import SpaceError
 from searchlab.search import Points, Scorer, Space, Strategy
 from searchlab.search.knob import Floats
 from searchlab.strategies.shortlist import Shortlist
-from searchlab.strategies.stages import Diverse, Epsilon, Polish, Selection, Share, Top
+from searchlab.strategies.stages import Breadth, Diverse, Epsilon, Polish, Selection, Share, Top
 
 
 class Guided(Strategy):
     """Looks for points that the model likes, and makes a batch of them in stages.
 
-    A subclass writes `explore`.  Without a model, points are drawn at random.
+    A subclass writes `explore`.  Without a model, points are drawn at random, evenly from all sketches unless `breadth`
+    is 0.
     """
 
     excess = 1.0  # how many times more points are kept than a batch needs
 
     def __init__(
-        self, space: Space, rng: np.random.Generator, epsilon: float, diversity: float | None, polish: float
+        self,
+        space: Space,
+        rng: np.random.Generator,
+        epsilon: float,
+        breadth: float,
+        diversity: float | None,
+        polish: float,
     ) -> None:
         super().__init__(space, rng)
         if diversity is not None and diversity < 1:
             raise SpaceError(f"{self.name}: diversity chooses from 1 or more times the batch, not {diversity}")
         self.selection: Selection = Top() if diversity is None else Diverse(diversity)
-        self.shares: tuple[Share, ...] = (Epsilon(epsilon), Polish(polish))
+        self.breadth = Breadth(breadth)
+        self.shares: tuple[Share, ...] = (Epsilon(epsilon), self.breadth, Polish(polish))
 
     @abstractmethod
     def explore(self, found: Shortlist, score: Scorer) -> None:
@@ -36,7 +44,8 @@ class Guided(Strategy):
 
     def ask(self, count: int, score: Scorer | None = None) -> Points:
         if score is None:
-            return self.draw(count)
+            wide = self.breadth.fill(self, count, None) if self.breadth.share else Points.empty(self.space.width)
+            return Points.concat([wide, self.draw(count - len(wide))])
         parts = [s.part(count) for s in self.shares]
         rest = max(count - sum(parts), 0)
         batch = [self._best(rest, score)] if rest else []

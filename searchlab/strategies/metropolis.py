@@ -47,10 +47,11 @@ class Metropolis(Guided):
         jump: float = 0.05,
         prior: Prior | None = None,
         epsilon: float = 0.05,
+        breadth: float = 0.15,
         diversity: float | None = None,
         polish: float = 0.0,
     ) -> None:
-        super().__init__(space, rng, epsilon, diversity, polish)
+        super().__init__(space, rng, epsilon, breadth, diversity, polish)
         if not 0 < cold <= hot or min(chains, steps) < 1 or not 0 <= jump <= 1:
             raise SpaceError("metropolis: 0 < cold <= hot, 0 <= jump <= 1, and at least one chain and step")
         self.chains, self.steps, self.hot, self.cold, self.jump, self.prior = chains, steps, hot, cold, jump, prior

@@ -96,6 +96,29 @@ class Epsilon(Share):
         return strategy.draw(count)
 
 
+class Breadth(Share):
+    """Points of the sketches that were tried least, each the one that the model likes best of some drawn at random.
+
+    What a structure is worth shows in its good points only, and a structure with few points is hardly ever drawn: without
+    such a share a search stays with the structure that its first good point had.
+    """
+
+    drawn = 64
+
+    def fill(self, strategy: Strategy, count: int, score: Scorer | None) -> Points:
+        space, taken = strategy.space, Points.empty(strategy.space.width)
+        tried = np.bincount(np.append(strategy.points.sketch, strategy.pending.sketch), minlength=len(space.sketches))
+        # equals in random order; a sketch may be used up, so there are more turns than points
+        for sketch in np.lexsort((strategy.rng.random(len(tried)), tried))[: 2 * count].tolist():
+            if len(taken) >= count:
+                break
+            near = strategy.fresh(space.sample_of(sketch, self.drawn if score is not None else 1, strategy.rng))
+            if len(near):
+                best = near if score is None else near[np.argsort(score(near), kind="stable")]
+                taken = Points.concat([taken, strategy.take(best, 1)])
+        return taken
+
+
 class Polish(Share):
     """New neighbours of the best point measured, in the order of the model; of the next best when there are none."""
 

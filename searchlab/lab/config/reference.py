@@ -64,8 +64,9 @@ model: {gbt: {objective: regression}}
 strategy: "searchlab.strategies:Random"
 ```
 
-There are pages about [spaces](spaces.md), [cost models](search.md) and [strategies](strategies.md). Options are checked
-against what the component takes. `model: none` is no model.
+There are pages about [spaces](spaces.md), [cost models](models.md) and [strategies](strategies.md);
+[components](components.md) lists them all. Options are checked against what the component takes. `model: none` is no
+model.
 
 ## Workloads
 

@@ -48,7 +48,7 @@ def final_race(subject: TaskSubject, finalists: Sequence[Points], seconds: float
     ours = [name for name in makers if name in row.times]
     if not ours:
         raise SpaceError(f"{subject.name}: {row.wrong[next(iter(makers))]}")
-    best = min(ours, key=lambda name: row.times[name].median)
+    best = min(ours, key=lambda name: row.times[name].min)
     others = {name: t.median for name, t in row.times.items() if name not in makers}
     rival = min((t.min for name, t in row.times.items() if name in LIBRARIES), default=None)
     ratio = None if rival is None else rival / row.times[best].min

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -59,6 +59,7 @@ class Round:
     quality: Quality | None = None
 
 
+Figure = Literal["fastest", "median"]
 Callback = Callable[["Study", Round], object]
 
 
@@ -67,8 +68,9 @@ class Study:
 
     space, model and strategy are names, {name: {options}}, "module:Class" or objects; `model` None means none.
     `measurer` is a local one unless given; `store` keeps every measurement; `history` holds trials of other tasks for
-    models that transfer.  With a `store` and a `cell`, a study that is made anew with the same seed takes its own
-    earlier measurements from the store and goes on where it was.
+    models that transfer.  `figure` is what is minimised: the fastest repeat of a candidate, which on shared machines is
+    far steadier, or the median, as recorded tables have it.  With a `store` and a `cell`, a study that is made anew
+    with the same seed takes its own earlier measurements from the store and goes on where it was.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Study:
         cell: str = "",
         history: Sequence[Trials] = (),
         confirm: bool = True,
+        figure: Figure | None = None,
         callbacks: Iterable[Callback] = (),
     ) -> None:
         if batch < 1:
@@ -103,6 +106,7 @@ class Study:
         self.rounds: list[Round] = []
         self.callbacks = list(callbacks)
         self.confirming = confirm
+        self.figure: Figure = figure or ("fastest" if isinstance(self.subject, TaskSubject) else "median")
         self.reason = ""  # why the last `optimize` ended
         self._measurer, self._own_measurer = measurer, measurer is None
         self._by_program: dict[str, float] = {}
@@ -172,7 +176,7 @@ class Study:
         if not candidates:
             raise SpaceError("a batch that is told holds at least one candidate")
         points = Points.concat([c.point for c in candidates])
-        seconds = np.array([o.seconds for o in outcomes])
+        seconds = np.array([o.fastest if self.figure == "fastest" else o.seconds for o in outcomes])
         for c, s in zip(candidates, seconds.tolist(), strict=True):
             self._pending.pop(c.key, None)
             self._by_program[c.digest] = s
@@ -284,8 +288,8 @@ class Study:
     def _lead(self) -> None:
         """The fastest trial becomes the incumbent if it holds in a second look beside the old one.
 
-        In that look both are measured in turns, in the same moments of the machine, so its times replace the first ones
-        as labels: a first impression may be lucky, or from a slow moment.
+        In that look both are measured in turns, in the same moments of the machine, and decided by them alone: a first
+        impression may be from a slow moment.
         """
         for _ in range(_LOOKS):
             rival = self._rival()
@@ -329,7 +333,9 @@ class Study:
         return self._by_program[candidate.digest]
 
     def _relabel(self, candidate: Candidate, seconds: float) -> None:
-        """What was measured with more care counts, for the model and for the strategy."""
+        """A faster time than before counts, for the model and for the strategy; a slower one is a slow moment's."""
+        if seconds >= self._label(candidate):
+            return
         self._by_program[candidate.digest] = seconds
         rows = self.space.key(self.trials.points) == candidate.key
         self.trials = replace(self.trials, seconds=np.where(rows, seconds, self.trials.seconds))

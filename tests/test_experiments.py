@@ -1,0 +1,120 @@
+"""Every file of experiments/ loads, says what it would run, and runs; in the normal suite with next to no budget."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from searchlab.cli import app
+from searchlab.lab.cells import cells
+from searchlab.lab.config import Experiment, load
+from searchlab.lab.report import Report
+from searchlab.lab.run import load as load_run
+from searchlab.lab.run import run
+from searchlab.lab.run.bench import TaskBench
+from searchlab.lab.study import Study
+from searchlab.measure.tables import shipped
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "experiments"
+FILES = sorted(FOLDER.rglob("*.yaml"))
+PAPERS = sorted((FOLDER / "papers").glob("*.yaml"))
+REPLAYED = [FOLDER / "replay.yaml", FOLDER / "replay-gpu.yaml"]
+TIMED = [f for f in FILES if f not in REPLAYED]
+TABLES = ROOT / "searchlab" / "data" / "recorded"
+
+by_name = pytest.mark.parametrize("file", FILES, ids=lambda f: f.stem)
+
+
+@by_name
+def test_it_loads_and_says_what_it_would_run(file: Path) -> None:
+    experiment = load(file)
+    assert experiment.name == file.stem
+    assert experiment.report.title
+    assert experiment.expect
+    done = CliRunner().invoke(app, ["run", str(file), "--dry-run"])
+    assert done.exit_code == 0, done.output
+    assert f"{len(cells(experiment))} cells" in done.output
+
+
+@by_name
+def test_its_comment_has_the_commands(file: Path) -> None:
+    text = file.read_text()
+    assert f"searchlab run {file.relative_to(ROOT)}" in text
+    assert f"`{file.relative_to(FOLDER)}`" in (FOLDER / "README.md").read_text()
+
+
+@pytest.mark.parametrize("file", PAPERS, ids=lambda f: f.stem)
+def test_papers_scale_with_effort(file: Path) -> None:
+    sizes = {}
+    for effort in ("smoke", "quick", "default", "full"):
+        found = cells(load(file, [f"effort={effort}"]))
+        sizes[effort] = (len(found), max(c.budget.trials or 0 for c in found))
+    assert sizes["smoke"] < sizes["quick"] < sizes["default"] < sizes["full"]
+    assert load(file).effort == "quick"
+    assert all(claim.note for claim in load(file).expect)
+
+
+def test_papers_are_all_on_the_page() -> None:
+    page = (ROOT / "docs" / "papers.md").read_text()
+    for file in PAPERS:
+        assert f"`papers/{file.name}`" in page
+
+
+def test_quickstart_is_small() -> None:
+    found = cells(load(FOLDER / "quickstart.yaml"))
+    assert len(found) == 16
+    assert sum(c.budget.trials or 0 for c in found) == 512
+    assert {c.entry for c in found} == {"template/random", "template/learned", "sketch/random", "sketch/learned"}
+
+
+def test_sweep_is_a_full_factorial() -> None:
+    found = cells(load(FOLDER / "sweep.yaml"))
+    assert len(found) == 3 * 3 * 3 * 2 * 3
+
+
+# --- running ----------------------------------------------------------------------------------------------------------
+
+
+def first_task_only(experiment: Experiment) -> list[str]:
+    """An override that leaves one workload."""
+    return [f"workloads=[{experiment.workloads[0]!r}]"]
+
+
+@pytest.fixture
+def no_race(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves out the race beside libraries, which takes longer than a search of a few trials."""
+
+    def final(self: TaskBench, study: Study) -> tuple[float, Mapping[str, float]]:
+        return study.best_s, {}
+
+    monkeypatch.setattr(TaskBench, "final", final)
+
+
+@pytest.mark.parametrize("file", [f for f in TIMED if f.stem != "sweep"], ids=lambda f: f.stem)
+@pytest.mark.usefixtures("no_race")
+def test_it_runs_with_next_to_no_budget(file: Path, tmp_path: Path) -> None:
+    overrides = ["effort=smoke", "seeds=[0]", "budget.trials=2", "budget.batch=2", *first_task_only(load(file))]
+    experiment = load(file, overrides)
+    summary = run(experiment, tmp_path / "run", jobs=0)
+    assert summary.exit_code == 0
+    assert all(c.best is not None for c in load_run(tmp_path / "run").cells)
+    Report.of([load_run(tmp_path / "run")]).write(tmp_path / "report.html")
+
+
+@pytest.mark.parametrize("file", REPLAYED, ids=lambda f: f.stem)
+def test_tables_are_searched(file: Path, tmp_path: Path) -> None:
+    experiment = load(file, [f"workloads={{table: {TABLES}}}", "seeds=[0]", "budget.trials=24"])
+    assert len(cells(experiment)) == 10 * len(shipped())
+    assert run(experiment, tmp_path / "run", jobs=0).exit_code == 0
+    found = load_run(tmp_path / "run")
+    assert {c.state for c in found.cells} == {"done"}
+    Report.of([found]).write(tmp_path / "report.html")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", TIMED, ids=lambda f: f.stem)
+def test_its_smoke_preset_runs(file: Path, tmp_path: Path) -> None:
+    experiment = load(file, ["effort=smoke", "seeds=[0]"])
+    assert run(experiment, tmp_path / "run").exit_code == 0

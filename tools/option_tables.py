@@ -1,0 +1,97 @@
+"""Fills the tables of options in the documentation from the code: names and defaults, in the order of the constructor.
+
+    python tools/option_tables.py             # writes
+    python tools/option_tables.py --check     # says what is missing or out of date, and exits with 1
+
+A table stands between `<!-- options: KIND NAME -->` and `<!-- end -->`.  What an option is for is written by hand, in
+the last column; it stays with its option.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from searchlab.registry import Registry, accepted_options
+from searchlab.search import MODELS, SPACES, STRATEGIES
+
+DOCS = Path(__file__).parents[1] / "docs"
+REGISTRIES: dict[str, Registry[Any]] = {"space": SPACES, "model": MODELS, "strategy": STRATEGIES}
+OURS = ("searchlab", "spaces", "costmodels")
+GIVEN = ("space", "rng")  # by the study
+TABLE = re.compile(r"<!-- options: (\S+) (\S+) -->\n(.*?)<!-- end -->", re.DOTALL)
+ROW = re.compile(r"^\| `(\w+)` \| .*? \| (.*) \|$", re.MULTILINE)
+
+
+def components() -> dict[tuple[str, str], type]:
+    """Those that come with searchlab, by kind and name."""
+    found = {(kind, name): cls for kind, known in REGISTRIES.items() for name, cls in known.all().items()}
+    return {key: cls for key, cls in found.items() if cls.__module__.partition(".")[0] in OURS}
+
+
+def options(kind: str, cls: type) -> dict[str, Any]:
+    """The options of a component with their defaults."""
+    found = {name: value for name, value in accepted_options(cls).items() if name not in GIVEN}
+    if kind != "model":
+        return found
+    made = cls()  # some constructors change defaults of the class they inherit from
+    numbers = {name for name, value in found.items() if type(value) in (int, float)}
+    return {name: getattr(made, name, value) if name in numbers else value for name, value in found.items()}
+
+
+def default(value: Any) -> str:
+    """A default as it is written in YAML; what has no such form is built in, and some have none."""
+    if value is inspect.Parameter.empty:
+        return "required"
+    try:
+        return f"`{value if isinstance(value, str) else json.dumps(value)}`"
+    except TypeError:
+        return "built in"
+
+
+def table(found: dict[str, Any], meanings: dict[str, str]) -> str:
+    rows = [f"| `{name}` | {default(value)} | {meanings.get(name, '')} |\n" for name, value in found.items()]
+    return "".join(["| option | default | what it is |\n|---|---|---|\n", *rows])
+
+
+def filled(text: str, known: dict[tuple[str, str], type]) -> str:
+    """A page with its tables made anew."""
+
+    def one(match: re.Match[str]) -> str:
+        kind, name, old = match.groups()
+        new = table(options(kind, known[kind, name]), dict(ROW.findall(old)))
+        return f"<!-- options: {kind} {name} -->\n{new}<!-- end -->"
+
+    return TABLE.sub(one, text)
+
+
+def problems(pages: dict[Path, str], known: dict[tuple[str, str], type]) -> list[str]:
+    """What a reader would miss."""
+    found = [f"{p.name}: out of date" for p, text in pages.items() if filled(text, known) != text]
+    there = {(kind, name) for text in pages.values() for kind, name, _ in TABLE.findall(text)}
+    wanted = {key for key, cls in known.items() if options(key[0], cls)}
+    found += [f"no table of options: {kind} {name}" for kind, name in sorted(wanted - there)]
+    empty = [(kind, name) for t in pages.values() for kind, name, rows in TABLE.findall(t) if "|  |" in rows]
+    return found + [f"an option is not described: {kind} {name}" for kind, name in empty]
+
+
+def main() -> int:
+    known = components()
+    pages = {p: p.read_text() for p in sorted(DOCS.rglob("*.md"))}
+    if "--check" in sys.argv:
+        found = problems(pages, known)
+        print(*found, sep="\n")
+        return int(bool(found))
+    for page, text in pages.items():
+        if (new := filled(text, known)) != text:
+            page.write_text(new)
+            print(f"wrote {page}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
