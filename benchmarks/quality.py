@@ -19,7 +19,7 @@ from searchlab.search import MODELS, History, Points, Task, Trials, space
 from searchlab.targets import detect
 from searchlab.workloads import parse
 
-TRIALS, BATCH, THREADS = 256, 8, 2
+TRIALS, BATCH, THREADS = 256, 16, 2
 GUIDED = {"model": "gbt", "strategy": "evolutionary"}
 RANDOM = {"model": None, "strategy": "random"}
 TRANSFER = {"model": "transfer", "strategy": "evolutionary"}

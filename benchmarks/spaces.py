@@ -125,7 +125,7 @@ def against_libraries(
     with threads(task.target.threads):
         ours = {str(n): contender(found, p, task, inputs) for n, p in enumerate(points)}
         with OtherLoad() as others:
-            times = race({**ours, **libraries(task.workload, inputs)}, seconds)
+            times = race({**ours, **libraries(task.workload, inputs)}, seconds, threads=task.target.threads)
     rival = min(t.min for n, t in times.items() if n in ("numpy", "torch"))
     best = min(range(len(points)), key=lambda n: times[str(n)].min)
     milliseconds = {n: [round(1e3 * t.min, 4), round(1e3 * t.median, 4)] for n, t in times.items() if not n.isdigit()}
@@ -182,7 +182,7 @@ def size_loss(options: argparse.Namespace, machine: Target) -> Iterator[dict[str
                 runs[f"{size}/{n}"] = contender(found, point, task, task.workload.inputs(seed=0))
             flops[str(size)] = task.workload.flops
     with threads(options.threads):
-        times = race(runs, options.seconds)
+        times = race(runs, options.seconds, threads=options.threads)
     speed = {s: max(f / t.min for n, t in times.items() if n.startswith(f"{s}/")) / 1e9 for s, f in flops.items()}
     for size in ("511", "509"):
         yield {

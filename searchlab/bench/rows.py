@@ -105,7 +105,7 @@ def contest(
             problems[name] = workload.check(np.ascontiguousarray(call()), inputs, expected)
         right = {name: call for name, call in contenders.items() if problems[name] is None}
         with OtherLoad() as others:
-            times = race(right, seconds, min_rounds)
+            times = race(right, seconds, min_rounds, target.threads)
     wrong = {name: problem for name, problem in problems.items() if problem is not None}
     return Row(case or workload.label, workload, target.threads, times, wrong, others.share)
 

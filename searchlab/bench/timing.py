@@ -13,13 +13,14 @@ from functools import cache
 from importlib.util import find_spec
 from math import ceil
 from pathlib import Path
-from time import perf_counter, process_time
+from time import perf_counter, process_time, sleep
 from typing import Any
 
 Contender = Callable[[], Any]
 
 # Shorter samples would measure the clock; a function faster than this runs several times per sample.
 SAMPLE_SECONDS = 200e-6
+_REST_S, _TURN = 0.03, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +32,27 @@ class Times:
     rounds: int
 
 
-def race(contenders: Mapping[str, Contender], seconds: float = 1.0, min_rounds: int = 10) -> dict[str, Times]:
+def race(
+    contenders: Mapping[str, Contender], seconds: float = 1.0, min_rounds: int = 10, threads: int = 1
+) -> dict[str, Times]:
     """Times functions in turns, so that whatever else the machine does meets all of them alike.
 
     In every round each function runs once unmeasured (the one before it has filled the caches) and is then sampled.
     Rounds go on until `seconds` have passed in all, and there are at least `min_rounds`.
+
+    Functions of several threads get longer turns with a rest before each: threads of the one before wait for more work
+    for milliseconds, and keep the cores busy with it.
     """
+    rest, turn = (_REST_S, _TURN) if threads > 1 else (0.0, 1)
     samples: dict[str, list[float]] = {name: [] for name in contenders}
     with _undisturbed():
         repeats = {name: _calibrate(run) for name, run in contenders.items()}
         start, rounds = perf_counter(), 0
         while contenders and (rounds < min_rounds or perf_counter() - start < seconds):
             for name, run in contenders.items():
+                sleep(rest)
                 run()
-                samples[name].append(_sample(run, repeats[name]))
+                samples[name] += [_sample(run, repeats[name]) for _ in range(turn)]
             rounds += 1
     return {name: Times(min(found), statistics.median(found), len(found)) for name, found in samples.items()}
 

@@ -99,8 +99,8 @@ class Epsilon(Share):
 class Breadth(Share):
     """Points of the sketches that were tried least, each the one that the model likes best of some drawn at random.
 
-    What a structure is worth shows in its good points only, and a structure with few points is hardly ever drawn: without
-    such a share a search stays with the structure that its first good point had.
+    What a structure is worth shows in its good points only, and one with few points is hardly ever drawn.  Without such
+    a share a search stays with the structure of its first good points.
     """
 
     drawn = 64

@@ -43,7 +43,7 @@ def final_race(subject: TaskSubject, finalists: Sequence[Points], seconds: float
 
     makers = {str(n): maker(point) for n, point in enumerate(finalists)}
     row = contest(
-        workload, target, {**makers, DEFAULT: lambda inputs: prepare(workload, inputs, target)}, None, seconds
+        workload, target, {**makers, DEFAULT: lambda inputs: prepare(workload, inputs, target)}, None, seconds, 5
     )
     ours = [name for name in makers if name in row.times]
     if not ours:
