@@ -13,8 +13,9 @@ help: ## print this list
 	@echo "searchlab: make <target>"
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do printf '  %-12s %s\n' "$$name" "$$text"; done
 
-quickstart: $(READY) ## compile and time a few operators beside numpy and torch
-	@$(BIN)/searchlab bench --quickstart
+quickstart: $(READY) ## a small experiment on this machine, its leaderboard and its report
+	@$(BIN)/searchlab run experiments/quickstart.yaml -o runs/quickstart
+	@$(BIN)/searchlab report runs/quickstart
 
 test: export OMP_NUM_THREADS = 1
 test: export OPENBLAS_NUM_THREADS = 1

@@ -67,7 +67,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Start with [bold]searchlab bench --quickstart[/] or [bold]searchlab list[/].",
+    epilog="Start with [bold]searchlab run experiments/quickstart.yaml[/], [bold]searchlab bench --quickstart[/] or"
+    " [bold]searchlab list[/].",
 )
 
 
