@@ -36,9 +36,10 @@ class Limits:
 class Protocol:
     """How a candidate is timed: `repeats` samples, each of as many runs as last `min_repeat_ms` together.
 
+    Of long runs there are fewer, at least five: all together take at most four times as long as is said with that.
     `cache` is "warm" (runs follow each other) or "cold" (caches are emptied before every run).  With `steady`, samples
-    that another program interrupted or that met the core in a slow moment are taken again, three times as many as
-    `repeats` in all at most.
+    that another program interrupted or that met the core in a slow moment are taken again, three times as many as are
+    wanted in all at most.
 
     Precision is for candidates that may win: one whose first run is `early_stop` times slower than the best so far is
     not repeated, and one whose first three samples all are `beaten` times slower gets no more than these.

@@ -27,6 +27,7 @@ _LONG_S = 0.01
 _COLD_RUNS = 8
 _CORRECTIONS = 8
 _SURE = 3  # samples that show that a candidate is beaten
+_FEW, _LONGER = 5, 4.0  # samples that are enough if they are long: all take so many times as long as they should
 _PREEMPTED_SHARE, _PREEMPTED_S = 0.01, 20e-6
 
 # A pulse within this of the fast level is as good as fast, and no more samples are taken than this many times those
@@ -123,8 +124,15 @@ class Sampler:
         few = _SURE <= len(samples) < self._protocol.repeats
         return few and min(s.seconds for s in samples) / number > self._beaten_s
 
+    def _wanted(self, samples: list[_Sample]) -> int:
+        """How many samples of this length there should be."""
+        p = self._protocol
+        longest = max(s.seconds for s in samples)
+        time_s = _LONGER * p.repeats * p.min_repeat_ms / 1000
+        return min(p.repeats, max(_FEW, int(time_s / max(longest, 1e-9))))
+
     def _enough(self, samples: list[_Sample]) -> bool:
-        wanted = self._protocol.repeats
+        wanted = self._wanted(samples)
         if len(samples) < wanted:
             return False
         if not self._protocol.steady or len(samples) >= MOST * wanted or samples[0].seconds > MOMENT_S:
@@ -138,12 +146,13 @@ class Sampler:
 
     def _chosen(self, samples: list[_Sample], number: int) -> Samples:
         """The samples that count: the first clean ones, and if they are too few those that come closest."""
-        p, clean = self._protocol, self._clean(samples)
+        clean = self._clean(samples)
         worth = [(not c, s.preempted, 0.0 if c else s.pulse) for c, s in zip(clean, samples, strict=True)]
         best = sorted(range(len(samples)), key=worth.__getitem__)
-        kept = sorted(best[: p.repeats])
+        wanted = self._wanted(samples)
+        kept = sorted(best[:wanted])
         counted = [samples[i] for i in kept]
-        notes = _notes(counted, sum(not clean[i] for i in kept), len(samples), p)
+        notes = _notes(counted, sum(not clean[i] for i in kept), len(samples), wanted)
         return Samples(tuple(s.seconds / number for s in counted), number, tuple(s.pulse for s in counted), notes=notes)
 
     def _more(self, number: int, seconds: float, need: float) -> int:
@@ -209,7 +218,7 @@ def _times(best_s: float | None, factor: float | None) -> float:
     return math.inf if best_s is None or factor is None else best_s * factor
 
 
-def _notes(counted: list[_Sample], slow: int, taken: int, protocol: Protocol) -> dict[str, str]:
+def _notes(counted: list[_Sample], slow: int, taken: int, wanted: int) -> dict[str, str]:
     notes = {}
     preempted = sum(s.preempted for s in counted)
     if preempted:
@@ -218,6 +227,6 @@ def _notes(counted: list[_Sample], slow: int, taken: int, protocol: Protocol) ->
         notes["slow"] = f"{slow - preempted} of {len(counted)}: the core was slower than it can be"
     if taken > len(counted):
         notes["retaken"] = f"{taken - len(counted)} of {taken}"
-    if len(counted) < protocol.repeats:
-        notes["repeats"] = f"{len(counted)} of {protocol.repeats}: run_s leaves no time for more"
+    if len(counted) < wanted:
+        notes["repeats"] = f"{len(counted)} of {wanted}: run_s leaves no time for more"
     return notes

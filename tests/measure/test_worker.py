@@ -276,6 +276,11 @@ def test_long_runs_are_samples_of_their_own(monkeypatch: pytest.MonkeyPatch) -> 
     assert found.number == 1 and len(found.times) == 3 and run.calls == 5
 
 
+def test_long_runs_are_repeated_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    protocol = Protocol(warmup=0, repeats=20, min_repeat_ms=10, steady=False)
+    assert [len(Sampler(Clocked(monkeypatch, s), protocol).take().times) for s in (0.04, 0.1, 3.0)] == [20, 8, 5]
+
+
 def test_a_slow_warm_up_or_check_ends_the_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Clocked(monkeypatch, 2.0)
     found = Sampler(run, Protocol(warmup=3)).take(best_s=0.1)
@@ -285,7 +290,7 @@ def test_a_slow_warm_up_or_check_ends_the_warm_up(monkeypatch: pytest.MonkeyPatc
 
 
 def test_three_samples_are_enough_for_what_is_beaten(monkeypatch: pytest.MonkeyPatch) -> None:
-    protocol = Protocol(warmup=0, repeats=10, beaten=1.5, steady=False)
+    protocol = Protocol(warmup=0, repeats=10, min_repeat_ms=100, beaten=1.5, steady=False)
     found = Sampler(Clocked(monkeypatch, 0.2), protocol).take(best_s=0.1)
     assert found.stopped_early and found.times == pytest.approx([0.2] * 3)
     found = Sampler(Clocked(monkeypatch, 0.2), protocol).take(best_s=0.15)
@@ -302,7 +307,7 @@ def test_a_cold_first_run_does_not_stop_a_short_kernel(monkeypatch: pytest.Monke
 
 def test_the_deadline_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Clocked(monkeypatch, 1.0)
-    found = Sampler(run, Protocol(warmup=0, repeats=100), deadline=104.5).take()
+    found = Sampler(run, Protocol(warmup=0, repeats=100, min_repeat_ms=1000), deadline=104.5).take()
     assert len(found.times) == 4 and "4 of 100" in found.notes["repeats"]
 
 
