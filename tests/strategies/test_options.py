@@ -25,7 +25,7 @@ from searchlab.strategies import (
 from searchlab.testing import small_space
 from searchlab.testing.strategies import cost
 
-GUIDED: dict[str, Any] = {"epsilon": 0.5, "diversity": 3.0, "polish": 0.5}
+GUIDED: dict[str, Any] = {"epsilon": 0.5, "breadth": 0.6, "diversity": 3.0, "polish": 0.5}
 # A base of options, and for every option another value; an option named "plain" is tried without a model.
 OTHER: dict[type[Strategy], tuple[dict[str, Any], dict[str, Any]]] = {
     Random: ({}, {}),
