@@ -127,9 +127,9 @@ class Sampler:
     def _wanted(self, samples: list[_Sample]) -> int:
         """How many samples of this length there should be."""
         p = self._protocol
-        longest = max(s.seconds for s in samples)
+        length = min(s.seconds for s in samples)  # the others were disturbed
         time_s = _LONGER * p.repeats * p.min_repeat_ms / 1000
-        return min(p.repeats, max(_FEW, int(time_s / max(longest, 1e-9))))
+        return min(p.repeats, max(_FEW, int(time_s / max(length, 1e-9))))
 
     def _enough(self, samples: list[_Sample]) -> bool:
         wanted = self._wanted(samples)
