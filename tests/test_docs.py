@@ -98,7 +98,8 @@ def test_every_component_is_listed() -> None:
     text = (ROOT / "docs" / "components.md").read_text()
     for registry in (SPACES, MODELS, STRATEGIES):
         for component, cls in registry.all().items():
-            if cls.__module__.startswith(("searchlab.", "spaces.", "costmodels.")):
+            ours = cls.__module__.startswith(("searchlab.", "spaces.", "costmodels."))
+            if ours and component == cls.name:  # other tests give them other names
                 assert f"`{component}`" in text, f"docs/components.md does not name the {registry.kind} '{component}'"
 
 

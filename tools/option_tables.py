@@ -30,7 +30,8 @@ ROW = re.compile(r"^\| `(\w+)` \| .*? \| (.*) \|$", re.MULTILINE)
 def components() -> dict[tuple[str, str], type]:
     """Those that come with searchlab, by kind and name."""
     found = {(kind, name): cls for kind, known in REGISTRIES.items() for name, cls in known.all().items()}
-    return {key: cls for key, cls in found.items() if cls.__module__.partition(".")[0] in OURS}
+    ours = {key: cls for key, cls in found.items() if cls.__module__.partition(".")[0] in OURS}
+    return {(kind, name): cls for (kind, name), cls in ours.items() if name == cls.name}
 
 
 def options(kind: str, cls: type) -> dict[str, Any]:
