@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import textwrap
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
@@ -29,7 +30,9 @@ def _print(run: Run, board: Board) -> None:
     from searchlab.lab.leaderboard.sheets import with_interval
 
     tasks = board.tasks if len(board.tasks) <= _MOST_TASKS else ()
-    found = table("entry", "rank", "score", *map(escape, tasks), right=("rank", "score", *map(escape, tasks)))
+    headings = [_heading(t) for t in tasks]
+    found = table("entry", "rank", "score", *headings, right=("rank", "score", *headings))
+    found.columns[0].no_wrap = True
     for s in board.standings[:_MOST_ENTRIES]:
         rank = "-" if s.rank is None else str(s.rank)
         found.add_row(escape(s.entry), rank, with_interval(s.score), *(_time(run, s.entry, t) for t in tasks))
@@ -39,6 +42,12 @@ def _print(run: Run, board: Board) -> None:
         out.print(f"[dim]and {len(board.standings) - _MOST_ENTRIES} more entries[/]")
     for note in board.notes:
         out.print(f"[dim]note: {escape(note)}[/]", soft_wrap=True)
+
+
+def _heading(task: str) -> str:
+    """A task's label in narrow lines, so that the names of entries have room."""
+    name, _, parameters = task.partition("(")
+    return escape("\n".join([name, *textwrap.wrap(parameters.rstrip(")"), 20)]))
 
 
 def _time(run: Run, entry: str, task: str) -> str:
