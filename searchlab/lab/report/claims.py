@@ -66,16 +66,20 @@ def _compared(material: Material, cells: Sequence[CellResult], ours: Any, theirs
     """Each entry of one side against each of the other; sides named by the same factors are paired as wholes."""
     rows = _rows(cells, metric, material.target)
     if isinstance(ours, Mapping) and isinstance(theirs, Mapping) and ours.keys() == theirs.keys():
+        sides = [
+            [(c, r) for c, r in zip(cells, rows, strict=True) if matches(s, c.entry, c.factors)] for s in (ours, theirs)
+        ]
+        first, second = ([c for c, _ in side] for side in sides)
+        common = _common(first, second, ours)
         sided = [
-            replace(row, entry=_name(side), context=_others(c, ours))
-            for side in (ours, theirs)
-            for c, row in zip(cells, rows, strict=True)
-            if matches(side, c.entry, c.factors)
+            replace(row, entry=_name(name), context=", ".join(f"{k}={c.factors.get(k)}" for k in common))
+            for name, side in zip((ours, theirs), sides, strict=True)
+            for c, row in side
         ]
         return _against(material, _name(ours), sided)
-    first = dict.fromkeys(c.entry for c in cells if matches(ours, c.entry, c.factors))
-    second = [e for e in dict.fromkeys(c.entry for c in cells if matches(theirs, c.entry, c.factors)) if e not in first]
-    return [p for a in first for p in _against(material, a, [r for r in rows if r.entry == a or r.entry in second])]
+    left = dict.fromkeys(c.entry for c in cells if matches(ours, c.entry, c.factors))
+    right = [e for e in dict.fromkeys(c.entry for c in cells if matches(theirs, c.entry, c.factors)) if e not in left]
+    return [p for a in left for p in _against(material, a, [r for r in rows if r.entry == a or r.entry in right])]
 
 
 def _against(material: Material, entry: str, rows: Sequence[Score]) -> list[Faced]:
@@ -87,9 +91,10 @@ def _against(material: Material, entry: str, rows: Sequence[Score]) -> list[Face
     return [Faced(p, p.a not in failed, p.b not in failed) for p in found if p.blocks]
 
 
-def _others(cell: CellResult, named: Mapping[str, Any]) -> str:
-    """What else the cell is made of: like is compared with like."""
-    return ", ".join(f"{k}={v}" for k, v in sorted(cell.factors.items()) if k not in named)
+def _common(ours: Sequence[CellResult], theirs: Sequence[CellResult], named: Mapping[str, Any]) -> list[str]:
+    """The other factors in which like is compared with like: not those that always change along with the named ones."""
+    factors = sorted({k for c in (*ours, *theirs) for k in c.factors} - named.keys())
+    return [k for k in factors if {c.factors.get(k) for c in ours} & {c.factors.get(k) for c in theirs}]
 
 
 def _rows(cells: Sequence[CellResult], metric: str, target: float) -> tuple[Score, ...]:

@@ -79,3 +79,17 @@ def test_factors_pair_like_with_like() -> None:
 def test_the_report_lists_claims() -> None:
     report = Report.of([run_with({"better": "sketch/gbt", "than": "sketch/none", "note": "a paper, figure 7"})])
     assert "1 of 1 statements of the experiment held" in report.html and "a paper, figure 7" in report.html
+
+
+def test_factors_that_change_along_with_the_named_one_do_not_keep_sides_apart() -> None:
+    factors = {
+        "template/learned": {"space": "template", "strategy": "evolutionary", "model": "gbt"},
+        "template/random": {"space": "template", "strategy": "random", "model": "none"},
+        "sketch/learned": {"space": "sketch", "strategy": "evolutionary", "model": "gbt"},
+        "sketch/random": {"space": "sketch", "strategy": "random", "model": "none"},
+    }
+    worth = dict(zip(factors, (1.0, 1.3, 3.0, 3.9), strict=True))
+    run = made_run(worth, ["matmul", "conv2d"], 10, 16, noise=0.02, factors=factors)
+    claim = {"better": {"strategy": "evolutionary"}, "than": {"strategy": "random"}}
+    (found,) = check(Material.of([replace(run, config={**run.config, "expect": [claim]})]))
+    assert found.result == HELD and "40 pairs" in found.figures  # template with template, sketch with sketch
