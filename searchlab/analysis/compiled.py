@@ -30,6 +30,7 @@ class Function:
         self._code = np.array(rows.code, np.int32).reshape(-1, 4)
         self._out = np.array([rows.row(node, n) for node in columns for n in range(node.rows)], np.int32)
         self.width = len(self._out)
+        self._plain = plain
         self._logged = np.array([[at not in plain] for at in range(self.width)], np.bool_)
         self._memory = np.zeros((rows.height, BLOCK))
         for value, row in rows.constants.items():
@@ -45,13 +46,13 @@ class Function:
         """The columns of all candidates, one row each; `values` gives the integers of every symbol."""
         if missing := [name for name in self.symbols if name not in values]:
             raise IRError(f"no values for {', '.join(missing)}; given: {', '.join(values) or 'none'}")
-        shapes = {np.shape(v) for v in values.values()} or {(1,)}
+        shapes = {v.shape if isinstance(v, np.ndarray) else np.shape(v) for v in values.values()} or {(1,)}
         if len(shapes) > 1 or len(next(iter(shapes))) > 1:
             got = ", ".join(f"{name} {np.shape(v)}" for name, v in values.items())
             raise IRError(f"expected one value per candidate for each symbol, as many for all; got {got}")
         count = next(iter(shapes))[0] if shapes != {()} else 1
         out = self._columns(values, count)
-        if self._logged.all():
+        if not self._plain:
             np.log2(np.add(out, 1.0, out), out)
         else:
             np.log2(np.add(out, 1.0, out, where=self._logged), out, where=self._logged)

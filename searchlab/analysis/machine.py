@@ -16,7 +16,7 @@ import numpy.typing as npt
 from searchlab.codegen.jit import LoadedObject, compile_ir
 from searchlab.targets import detect
 
-BLOCK = 64  # candidates at a time: a few vectors for each operation, and all rows of a graph stay in the cache
+BLOCK = 32  # candidates at a time: a few vectors for each operation, and all rows of a graph stay in the cache
 _LANES = 8
 _TYPE = f"<{_LANES} x double>"
 _CALL = {"floor": "floor", "log2": "log2", "min": "minnum", "max": "maxnum"}

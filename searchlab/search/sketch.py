@@ -144,8 +144,16 @@ class Sketch:
 
     def values(self, options: Options) -> dict[str, Ints]:
         """The integers of all symbols."""
-        chosen = (k.options.take(options[:, n], axis=0) for n, k in enumerate(self.knobs))
-        return dict(zip(self.symbols, (c for table in chosen for c in table.T), strict=True))
+        flat, start, knob = self._table
+        return dict(zip(self.symbols, flat[start + options.T[knob]], strict=True))
+
+    @cached_property
+    def _table(self) -> tuple[Ints, Ints, Ints]:
+        """All values of all symbols in one array, where those of each symbol start, and its knob: one look for all."""
+        columns = [(n, column) for n, k in enumerate(self.knobs) for column in k.options.T]
+        ends = np.cumsum([len(column) for _, column in columns])
+        starts = np.concatenate([[0], ends[:-1]])[:, None]
+        return np.concatenate([column for _, column in columns]), starts, np.array([n for n, _ in columns])
 
     def encode(self, options: Options) -> Floats:
         """What a surrogate model sees, side by side for all knobs."""
