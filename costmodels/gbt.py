@@ -8,12 +8,14 @@ from typing import Any, Literal
 import numpy as np
 
 from costmodels.features import RAGGED, Data, check_card, features, training_data, write_card
+from costmodels.roofline import RooflineModel, estimate
 from searchlab.errors import ComponentError
 from searchlab.search import CostModel, History, Points, Space
 from searchlab.search.knob import Floats
 
 _PAIRS = 256
 _WORST = 1e-3  # the score of a failure where logarithms are taken
+_LEAST = 0.05  # a spread of predictions below which they are all the same
 
 ObjectiveName = Literal["rank", "regression", "pack-sum"]
 
@@ -34,7 +36,9 @@ class GBTModel(CostModel):
     label      what regression learns: the score (best time / time, as the papers do) or its log
     weighted   pack-sum counts a program by its score, as Ansor does, so that good ones matter more
     settings   default, autotvm or ansor; single values may be given: max_depth, eta, rounds, patience, ...
-    warmup     measurements below which it does not predict
+    prior      with the view `summary`: begins as the estimate of the roofline model, whose say halves with every `half`
+               measurements; the trees have it among their features in any case
+    warmup     measurements below which there are no trees
     """
 
     name = "gbt"
@@ -47,6 +51,8 @@ class GBTModel(CostModel):
         settings: str = "default",
         label: Literal["score", "log"] = "log",
         weighted: bool = True,
+        prior: bool = True,
+        half: int = 64,
         warmup: int = 16,
         threads: int = 1,
         max_depth: int | None = None,
@@ -68,11 +74,13 @@ class GBTModel(CostModel):
         given = {"max_depth": max_depth, "eta": eta, "rounds": rounds, "patience": patience}
         self.settings = {**SETTINGS[settings], **{k: v for k, v in given.items() if v is not None}}
         self.objective, self.weighted, self.warmup, self.threads = objective, weighted, warmup, threads
+        self.prior, self.half = prior and self.view == RooflineModel.view, half
         self._booster: Any = None
+        self._weight = 1.0  # of the prior
 
     @property
     def ready(self) -> bool:
-        return self._booster is not None
+        return self.prior or self._booster is not None
 
     def fit(self, history: History) -> None:
         if len(history) < self.warmup:
@@ -80,6 +88,17 @@ class GBTModel(CostModel):
         data = training_data(history, self.view)
         if data.scores.max(initial=0.0) > 0:
             self._booster = self._train(data)
+            if self.prior:
+                self._weigh(history, data)
+
+    def _weigh(self, history: History, data: Data) -> None:
+        """Puts the prior on the scale of the trees, by what both say about the last task, and discounts it."""
+        last = [t for t in history if len(t)][-1]
+        rows = data.rows[-len(last) :]
+        trees = float(self._booster.inplace_predict(rows, predict_type="margin").std())
+        guess = float(estimate(rows, _threads(last.space)).std())
+        self._weight = 2.0 ** (-len(history) / self.half) * max(trees, _LEAST) / max(guess, _LEAST)
+        self._booster.set_attr(prior=repr(self._weight))
 
     def _train(self, data: Data) -> Any:
         import xgboost as xgb
@@ -113,21 +132,29 @@ class GBTModel(CostModel):
     def margins(self, space: Space, points: Points) -> Floats:
         """The score of every program, larger for what should be faster."""
         rows, owner = features(space, points, self.view)
+        guess = -self._weight * estimate(rows, _threads(space)) if self.prior else 0.0
+        if self._booster is None:
+            return np.asarray(guess)
         found = np.asarray(self._booster.inplace_predict(rows, predict_type="margin"), np.float64)
         if self.objective == "pack-sum":
             return np.asarray(np.bincount(owner, found, len(points)), np.float64)
-        return found
+        return np.asarray(found + guess)
 
     def save(self, path: Path) -> None:
         write_card(path, self.name, self.view)
-        self._booster.save_model(path.with_suffix(".ubj"))
+        if self._booster is not None:
+            self._booster.save_model(path.with_suffix(".ubj"))
 
     def load(self, path: Path) -> None:
         import xgboost as xgb
 
         check_card(path, self.name, self.view)
+        if not path.with_suffix(".ubj").exists():  # it was saved before it had learnt anything
+            self._booster, self._weight = None, 1.0
+            return
         self._booster = xgb.Booster({"nthread": self.threads})
         self._booster.load_model(path.with_suffix(".ubj"))
+        self._weight = float(self._booster.attr("prior") or 0.0)
 
 
 class PackSum:
@@ -149,6 +176,10 @@ class PackSum:
     def error(self, predicted: Floats, _: Any) -> tuple[str, float]:
         off = self._sums(predicted) - self._scores
         return "pack_rmse", float(np.sqrt(np.average(off * off, weights=self._weights)))
+
+
+def _threads(space: Space) -> int:
+    return 1 if space.target is None else space.target.threads
 
 
 def _log(scores: Floats) -> Floats:

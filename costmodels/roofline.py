@@ -10,12 +10,12 @@ from searchlab.analysis import schema
 from searchlab.search import CostModel, History, Points, Space
 from searchlab.search.knob import Floats
 
-# Relative costs of moving a byte from each level, in units of a vector operation on a byte; rough on purpose.
-_TRAFFIC = {"all_bytes": 0.25, "all_traffic_l1": 1.0, "all_traffic_l2": 2.0, "all_traffic_l3": 6.0}
+# Bytes that a cycle moves from beyond each cache; rough on purpose.
+_BYTES = {"all_traffic_l1": 96.0, "all_traffic_l2": 48.0, "all_traffic_l3": 16.0}
 
 
 class RooflineModel(CostModel):
-    """The larger of the time to compute and the times to move data through each cache, shared by the threads.
+    """The cycles to compute, and those to move data through each cache, shared by the threads.
 
     Knows programs from the first trial on; known weakness: it sees no latencies, conflicts or instruction mixes.
     """
@@ -27,14 +27,8 @@ class RooflineModel(CostModel):
         """There is nothing to learn."""
 
     def predict(self, space: Space, points: Points) -> Floats:
-        found = np.exp2(np.asarray(space.features(points, self.view), np.float64)) - 1.0
-        column = dict(zip(schema(self.view).columns, found.T, strict=True))
-        lanes = np.clip(column["main_vector_length"], 1.0, _lanes(space))
-        chains = np.clip(column["main_tile_accumulators"], 1.0, 8.0)  # a long sum waits for itself
-        compute = column["all_flops"] / (lanes * chains)
-        moving = [cost * column[name] for name, cost in _TRAFFIC.items()]
-        threads = np.clip(column["main_parallel"], 1.0, _threads(space))
-        return np.asarray(np.log(np.maximum.reduce([compute, *moving]) / threads + 1.0))
+        threads = 1 if space.target is None else space.target.threads
+        return estimate(np.asarray(space.features(points, self.view)), threads)
 
     def save(self, path: Path) -> None:
         """There is nothing to keep."""
@@ -43,9 +37,10 @@ class RooflineModel(CostModel):
         """There is nothing to read."""
 
 
-def _lanes(space: Space) -> int:
-    return 8 if space.target is None else space.target.lanes("float32")
-
-
-def _threads(space: Space) -> int:
-    return 1 if space.target is None else space.target.threads
+def estimate(rows: Floats, threads: int) -> Floats:
+    """Log of the cycles that programs take, from their features of the view `summary`."""
+    at = {name: n for n, name in enumerate(schema("summary").columns)}
+    wanted = ("all_cycles", "main_parallel", *_BYTES)
+    column = {name: np.exp2(rows[:, at[name]].astype(np.float64)) - 1.0 for name in wanted}
+    moving = sum(column[name] / per_cycle for name, per_cycle in _BYTES.items())
+    return np.asarray(np.log(column["all_cycles"] + moving / np.clip(column["main_parallel"], 1.0, threads) + 1.0))

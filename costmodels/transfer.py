@@ -37,7 +37,7 @@ class TransferModel(CostModel):
     def discount(self) -> float:
         """How much the global model has to say."""
         share = 2.0 ** (-self._own / self.half)
-        return share if share >= 0.05 and self.base_global.ready else 0.0
+        return share if share >= 0.05 and self._taught else 0.0
 
     @property
     def ready(self) -> bool:
@@ -61,7 +61,7 @@ class TransferModel(CostModel):
                 self._scales[name] = max(float(model.predict(own.space, own.points).std()), 1e-9)
 
     def predict(self, space: Space, points: Points) -> Floats:
-        if not self.base_local.ready:
+        if self._taught and not (self._own and self.base_local.ready):
             return self.base_global.predict(space, points)
         local = self.base_local.predict(space, points) / self._scales["local"]
         if not self.discount:

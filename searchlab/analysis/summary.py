@@ -19,9 +19,11 @@ from searchlab.targets import Target
 # An ordinary machine: bytes of the caches of a core, vector registers and their bytes, threads.
 _CACHES = (32 << 10, 512 << 10, 2 << 20)
 _REGISTERS, _VECTOR = 16, 32
+# What a core of today does in a cycle: two vector operations, two loads; the next term of a sum waits for four cycles.
+_PORTS, _LOADS, _LATENCY = 2, 2, 4
 _SUMS = (
     "flops", "iterations", "surplus_iterations", "bytes", "unique_bytes", "lines", "unique_lines",
-    *(f"traffic_l{n}" for n in (1, 2, 3)),
+    *(f"traffic_l{n}" for n in (1, 2, 3)), "cycles",
 )  # fmt: skip
 _MAIN = (
     "flops", "iterations", "loops", "parallel", "parallel_rounds", "vector_length", "vector_product", "vector_loose",
@@ -33,7 +35,7 @@ _MAIN = (
 
 SCHEMA = Schema(
     "summary",
-    1,
+    2,
     (
         *(f"all_{c}" for c in _SUMS), "statements", "parallel_least", "vector_least", "allocated",
         *(f"main_{c}" for c in _MAIN),
@@ -81,7 +83,45 @@ def _sums(nest: Nest, s: Statement, target: Target | None) -> Iterator[Node]:
     yield from (done * s.flops, done, (done - domain).most(0))
     yield from (g.total(a.bytes for a in accesses), g.total(a.unique_bytes for a in accesses))
     yield from (g.total(a.lines for a in accesses), g.total(a.unique_lines for a in accesses))
-    yield _held(nest, s, target).moved
+    yield from (_held(nest, s, target).moved, _cycles(nest, s, target))
+
+
+def _cycles(nest: Nest, s: Statement, target: Target | None) -> Node:
+    """An estimate of the cycles that a statement takes if all its data were in the nearest cache, shared by threads.
+
+    Short vectors waste lanes, a sum waits for itself unless several are side by side, operands are loaded, and results
+    beyond the registers are kept in memory.
+    """
+    lanes, registers, threads = _machine(s, target)
+    tile, flops = _tile(nest, s), max(s.flops, 1)
+    length = annotated(nest, s, "vectorized").length.most(1)
+    used = length / ((length + (lanes - 1)) // lanes)  # lanes of a vector, on average
+    vectors = nest.iterations(s) / used
+    sums = (tile.accumulators / used).most(1)
+    waits = any(it.kind == "reduce" for it in s.block.iters)
+    side_by_side = sums.least(_PORTS * _LATENCY) if waits else nest.graph.const(_PORTS * _LATENCY)
+    computed = vectors * (max(flops / 2, 1) * _LATENCY) / side_by_side
+    loaded = vectors * tile.operands * (1 / _LOADS) / tile.steps
+    spilled = (1 - sums.at_most(registers)) * vectors
+    shared = annotated(nest, s, "parallel").product.most(1).least(threads)
+    return (computed.most(loaded) + spilled) / shared
+
+
+def _machine(s: Statement, target: Target | None) -> tuple[int, int, int]:
+    """Numbers of a vector, vector registers, and threads."""
+    size = s.accesses[0].bytes
+    if target is None:
+        return _VECTOR // size, _REGISTERS, 1
+    return target.vector_bits // 8 // size, target.vector_registers, target.threads
+
+
+@dataclass(frozen=True, eq=False)
+class _Tile:
+    """What unrolled and vectorised loops hold: how often they run in all, elements of the result, and of operands."""
+
+    steps: Node
+    accumulators: Node
+    operands: Node
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,14 +163,15 @@ def _main(nest: Nest, s: Statement, target: Target | None) -> Iterator[Node]:
     g = nest.graph
     done = nest.iterations(s)
     parallel, vector, unrolled = (annotated(nest, s, kind) for kind in ("parallel", "vectorized", "unrolled"))
-    threads = 1 if target is None else target.threads
-    lanes = (_VECTOR if target is None else target.vector_bits // 8) // s.accesses[0].bytes
+    lanes, registers, threads = _machine(s, target)
     yield from (done * s.flops, done, g.total(lp.alive for lp in s.loops))
     yield from (parallel.product, (parallel.product + (threads - 1)) // threads)
     yield from (vector.length, vector.product, vector.length % lanes)
     limit = nest.number(dict(s.block.annotations).get("unroll_up_to", 0))
     yield from (unrolled.product, unrolled.product * vector.product, limit)
-    yield from _tile(nest, s, lanes, _REGISTERS if target is None else target.vector_registers)
+    tile = _tile(nest, s)
+    yield from (tile.accumulators, tile.accumulators / (lanes * registers), tile.operands)
+    yield tile.steps * max(s.flops, 1) / tile.operands if tile.operands is not g.zero else g.zero
     accesses = [access_columns(nest, s, a) for a in chosen(s)]
     yield from _vector_strides(nest, s, accesses)
     reduced = (lp.kinds["unrolled"] * carries(nest, s, lp, "reduce") * (lp.extent - 1) + 1 for lp in s.loops)
@@ -146,17 +187,17 @@ def _buffer(a: AccessColumns) -> tuple[Node, ...]:
     return a.innermost_stride, a.reuse.bytes, a.reuse.times, a.unique_lines
 
 
-def _tile(nest: Nest, s: Statement, lanes: int, registers: int) -> Iterator[Node]:
-    """What unrolled and vectorised loops hold: results, their share of the registers, operands, flops per load."""
+def _tile(nest: Nest, s: Statement) -> _Tile:
+    return nest.made(("tile", id(s)), lambda: _make_tile(nest, s))
+
+
+def _make_tile(nest: Nest, s: Statement) -> _Tile:
     g = nest.graph
     written = [lp.kinds["unrolled"] + lp.kinds["vectorized"] for lp in s.loops]
     extents = {lp.var: mask * (lp.extent - 1) + 1 for lp, mask in zip(s.loops, written, strict=True)}
     inside = Ranges(g, extents)
     boxes = [nest.touched(a, s.running(0), inside) / a.bytes for a in s.accesses]
-    accumulators, operands = boxes[0], g.total(boxes[1:])
-    work = g.product(extents.values()) * max(s.flops, 1)
-    yield from (accumulators, accumulators / (lanes * registers), operands)
-    yield work / operands if operands is not g.zero else g.zero
+    return _Tile(g.product(extents.values()), boxes[0], g.total(boxes[1:]))
 
 
 def _vector_strides(nest: Nest, s: Statement, accesses: list[AccessColumns]) -> tuple[Node, Node, Node]:

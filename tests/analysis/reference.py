@@ -387,6 +387,7 @@ class Reference:
                     row[f"all_{name}"] += found[name]
             for n, held in enumerate(self.held(leaf), 1):
                 row[f"all_traffic_l{n}"] += held[2]
+            row["all_cycles"] += self.cycles(leaf)
         row["statements"] = len(self.leaves)
         row["parallel_least"] = min(self.annotated(leaf, "parallel")[1] for leaf in self.leaves)
         row["vector_least"] = min(self.annotated(leaf, "vectorized")[1] for leaf in self.leaves)
@@ -394,6 +395,21 @@ class Reference:
         row["allocated"] = sum(self.allocation(b)[1] for b in used if self.intermediate(b))
         main = next(leaf for leaf in self.leaves if leaf.block.name == self.main_name)
         return {**row, **{f"main_{k}": v for k, v in self.main(main).items()}}
+
+    def cycles(self, leaf: Leaf) -> float:
+        t, flops = self.target, max(leaf.flops, 1)
+        lanes = (t.vector_bits // 8 if t else 32) // self.item(leaf.uses[0])
+        length = max(1, self.annotated(leaf, "vectorized")[2])
+        used = length / math.ceil(length / lanes)
+        vectors = prod(map(extent, leaf.loops)) / used
+        tile = [lp for lp in leaf.loops if self.kind(lp) in ("unrolled", "vectorized")]
+        boxes = [prod(self.box(u, tile)) for u in leaf.uses]
+        sums = max(1.0, boxes[0] / used)
+        waiting = 4 / min(8, sums) if any(it.kind == "reduce" for it in leaf.block.iters) else 4 / 8
+        loads = sum(boxes[1:]) / prod(map(extent, tile)) / 2
+        spilled = sums > (t.vector_registers if t else 16)
+        shared = min(max(1, self.annotated(leaf, "parallel")[1]), t.threads if t else 1)
+        return vectors * (max(max(flops / 2, 1) * waiting, loads) + spilled) / shared
 
     def held(self, leaf: Leaf) -> list[tuple[int, int, int]]:
         t = self.target

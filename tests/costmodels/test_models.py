@@ -82,11 +82,34 @@ def test_one_point_scores_the_same_alone_and_in_a_crowd(name: str) -> None:
 def test_too_little_to_learn_from(name: str) -> None:
     model = MODELS[name](np.random.default_rng(0))
     points = SPACE.sample(2, np.random.default_rng(0))
+    before = _order(model)
     model.fit(History.of([Trials("t", SPACE, points, np.array([np.inf, 1.0]))]))
-    assert not model.ready
+    assert np.array_equal(_order(model), before)
     everything_failed = Trials("t", SPACE, TEST, np.full(len(TEST), np.inf))
     model.fit(History.of([everything_failed]))
-    assert not model.ready
+    assert np.array_equal(_order(model), before)
+
+
+def _order(model: CostModel) -> Floats:
+    """The order in which a model puts the test programs; nothing if it is not ready."""
+    return np.argsort(model.predict(SPACE, TEST), kind="stable") if model.ready else np.empty(0)
+
+
+def test_trees_begin_as_the_estimate_and_leave_it_behind(tmp_path: Path) -> None:
+    estimate = RooflineModel().predict(SPACE, TEST)
+    model = GBTModel(np.random.default_rng(0))
+    assert np.array_equal(model.predict(SPACE, TEST), estimate)
+    alone = fitted(lambda r: GBTModel(r, prior=False)).predict(SPACE, TEST)
+
+    def apart(half: int) -> float:
+        return float(np.abs(fitted(lambda r: GBTModel(r, half=half)).predict(SPACE, TEST) - alone).max())
+
+    assert apart(1) == pytest.approx(0.0, abs=1e-6) and apart(64) > apart(32) > 0.0
+    assert not GBTModel(prior=False).ready and not GBTModel(view="curves").ready
+    model.save(tmp_path / "untaught")
+    other = fitted(lambda r: GBTModel(r))
+    other.load(tmp_path / "untaught")
+    assert np.array_equal(other.predict(SPACE, TEST), estimate)
 
 
 def test_models_that_learn_nothing() -> None:
