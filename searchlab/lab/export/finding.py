@@ -15,6 +15,7 @@ from searchlab import targets
 from searchlab.errors import ExportError
 from searchlab.lab.export.bundle import Exported, export
 from searchlab.lab.run.folder import Entry, Folder
+from searchlab.lab.run.runoff import results
 from searchlab.registry import nearest
 
 if TYPE_CHECKING:
@@ -141,7 +142,8 @@ def best_programs(
     """
     place = Folder(Path(folder))
     cells = chosen(place.manifest().cells, task, entry)
-    pairs = [(cell, result) for cell in cells if (result := place.result(cell.id)) is not None]
+    found_by = results(place)
+    pairs = [(cell, found_by[cell.id]) for cell in cells]
     tasks = dict.fromkeys(cell.task for cell, _ in pairs)
     found = {t: _of_task([p for p in pairs if p[0].task == t], place, top) for t in tasks}
     if not any(found.values()):

@@ -151,9 +151,9 @@ class _Search:
     def _batch(self, candidates: Sequence[Candidate]) -> None:
         with self._watched.stoppable():
             outcomes = self.study.measure(candidates)
-        self.study.tell(list(candidates), outcomes)
+        told = self.study.tell(list(candidates), outcomes)
         self._elapsed.extend(outcomes, self._watched.arrived)
-        self._seconds += [o.seconds for o in outcomes]
+        self._seconds += told.seconds.tolist()
         self._status += [o.status for o in outcomes]
         self._report()
         if time.monotonic() - self._saved >= _SAVE_S:
