@@ -80,9 +80,9 @@ def read(folder: Folder, group: Group) -> RunOff | None:
     """The run-off of a group, if there is one of what its cells have found."""
     try:
         found = RunOff(**files.read_json(group.path(folder)))
-    except TypeError:
+    except TypeError:  # no file, or one that holds something else
         return None
-    return found if dict(found.points) == group.points else None
+    return found if found.points == group.points else None
 
 
 def write(folder: Folder, group: Group, run_off: RunOff) -> None:
