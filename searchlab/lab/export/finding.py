@@ -186,10 +186,15 @@ def _of_task(pairs: list[tuple[Entry, CellResult]], place: Folder, top: int) -> 
     if top > 1:
         for cell, result in pairs:
             rest += [
-                Found(cell, place, r.seconds, r.knobs, False, result.baselines, r)
+                Found(cell, place, _single(cell, r), r.knobs, False, result.baselines, r)
                 for r in place.records(cell.id).top(top)
             ]
     return _different([first, *sorted(rest, key=lambda f: (f.seconds, not f.confirmed))])[:top]
+
+
+def _single(cell: Entry, record: Record) -> float:
+    """The figure of a measurement that its search minimised."""
+    return record.seconds if cell.recorded else record.outcome().fastest
 
 
 def _different(programs: list[Found]) -> list[Found]:
