@@ -8,6 +8,7 @@ import pytest
 
 from searchlab import bench
 from searchlab.bench import OURS, OtherLoad, Row, Times, libraries, measure, prepare, race, threads
+from searchlab.bench.timing import _times as times_of
 from searchlab.errors import BuildError
 from searchlab.targets import detect
 from searchlab.workloads import operators, parse
@@ -112,6 +113,12 @@ def test_the_race_takes_turns() -> None:
     assert times["b"].min >= 0.0008
     assert times["a"].min <= times["a"].median
     assert log[-12:] == ["a", "a", "b", "b"] * 3  # one run to warm up, one sample
+
+
+def test_spread_is_between_the_bests_of_every_other_round() -> None:
+    found = times_of([[4.0, 2.0], [3.0, 2.2], [2.1, 5.0], [9.0, 2.5]])
+    assert (found.min, found.rounds) == (2.0, 8) and found.spread == pytest.approx(0.1)
+    assert times_of([[1.0, 2.0]]).spread == 0.0
 
 
 def test_short_runs_are_repeated() -> None:

@@ -11,7 +11,7 @@ from searchlab.lab.cells import cells
 from searchlab.lab.config import Experiment, load
 from searchlab.lab.report import Report
 from searchlab.lab.run import load as load_run
-from searchlab.lab.run import run
+from searchlab.lab.run import racing, run
 from searchlab.lab.run.bench import TaskBench
 from searchlab.lab.study import Study
 from searchlab.measure.tables import shipped
@@ -84,12 +84,13 @@ def first_task_only(experiment: Experiment) -> list[str]:
 
 @pytest.fixture
 def no_race(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leaves out the race beside libraries, which takes longer than a search of a few trials."""
+    """Leaves out the races beside libraries, which take longer than a search of a few trials."""
 
     def final(self: TaskBench, study: Study) -> tuple[float, Mapping[str, float]]:
         return study.best_s, {}
 
     monkeypatch.setattr(TaskBench, "final", final)
+    monkeypatch.setattr(racing, "hold", lambda *_: None)
 
 
 @pytest.mark.parametrize("file", [f for f in TIMED if f.stem != "sweep"], ids=lambda f: f.stem)

@@ -6,7 +6,7 @@ import ctypes
 import gc
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
@@ -25,11 +25,15 @@ _REST_S, _TURN = 0.03, 10
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds per run: the best sample, the typical one, and how many there were."""
+    """Seconds per run: the best sample, the typical one, and how many there were.
+
+    `spread` is how far the best of every other round is from the best of the rounds between, relative to the best.
+    """
 
     min: float
     median: float
     rounds: int
+    spread: float = 0.0
 
 
 def race(
@@ -44,7 +48,7 @@ def race(
     for milliseconds, and keep the cores busy with it.
     """
     rest, turn = (_REST_S, _TURN) if threads > 1 else (0.0, 1)
-    samples: dict[str, list[float]] = {name: [] for name in contenders}
+    samples: dict[str, list[list[float]]] = {name: [] for name in contenders}
     with _undisturbed():
         repeats = {name: _calibrate(run) for name, run in contenders.items()}
         start, rounds = perf_counter(), 0
@@ -52,9 +56,15 @@ def race(
             for name, run in contenders.items():
                 sleep(rest)
                 run()
-                samples[name] += [_sample(run, repeats[name]) for _ in range(turn)]
+                samples[name].append([_sample(run, repeats[name]) for _ in range(turn)])
             rounds += 1
-    return {name: Times(min(found), statistics.median(found), len(found)) for name, found in samples.items()}
+    return {name: _times(found) for name, found in samples.items()}
+
+
+def _times(rounds: Sequence[Sequence[float]]) -> Times:
+    every = [sample for one in rounds for sample in one]
+    halves = [min(map(min, half)) for half in (rounds[::2], rounds[1::2]) if half]
+    return Times(min(every), statistics.median(every), len(every), (max(halves) - min(halves)) / min(halves))
 
 
 def _sample(run: Contender, repeats: int) -> float:

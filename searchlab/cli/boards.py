@@ -57,7 +57,7 @@ def print_checks(checks: Sequence[Check], band: float) -> None:
         )
     good = sum(c.good for c in checks)
     out.print(
-        f"[bold]{good} of {len(checks)} hold[/] [dim]within {100 * band:g} %; ratio: new time over the claimed one,"
+        f"[bold]{good} of {len(checks)} hold[/] [dim]within {100 * band:.3g} %; ratio: new time over the claimed one,"
         " with its range over the rounds[/]",
         soft_wrap=True,
     )

@@ -171,11 +171,17 @@ def _errors(summary: Summary) -> None:
         err.print(f"  and {len(summary.failed) - _MOST_ERRORS} more")
 
 
+def _left(summary: Summary) -> str:
+    if summary.left:
+        return f"{summary.left} cells are left"
+    return "failed cells are tried again" if summary.failed else "the run-off is left"
+
+
 def _next(summary: Summary) -> None:
     folder = shlex.quote(str(summary.folder))
     done = summary.before + summary.done
     if summary.interrupted or summary.left or summary.failed:
-        again = f"{summary.left} cells are left" if summary.left else "failed cells are tried again"
+        again = _left(summary)
         out.print(f"[bold]{done} cells done[/] in {folder}")
         hint(f"searchlab run {folder}           [dim]{again}[/]", f"searchlab status {folder}")
         return

@@ -42,14 +42,18 @@ def view(quiet: bool, verbose: bool) -> Observer:
 class Errors(Observer):
     """Says only what went wrong or keeps the run waiting, at once."""
 
-    _noted = ""  # the same thing is not said twice
+    _last_note = ""  # the same thing is not said twice
 
     def changed(self, row: Row, event: Event, board: Board) -> None:
         if isinstance(event, Ended) and event.state == "failed":
             err.print(f"[bold red]failed:[/] {_name(row)}: {escape(_line(event.error))}", soft_wrap=True)
-        elif isinstance(event, Noted) and event.text != self._noted:
-            self._noted = event.text
-            err.print(f"[yellow]note:[/] {escape(_line(event.text))}", soft_wrap=True)
+        elif isinstance(event, Noted):
+            self.noted(event.text)
+
+    def noted(self, text: str) -> None:
+        if text != self._last_note:
+            self._last_note = text
+            err.print(f"[yellow]note:[/] {escape(_line(text))}", soft_wrap=True)
 
     def retried(self, row: Row, attempt: int, board: Board) -> None:
         err.print(f"[yellow]again:[/] {_name(row)}: {escape(_line(row.error))}", soft_wrap=True)

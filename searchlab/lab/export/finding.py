@@ -15,6 +15,7 @@ from searchlab import targets
 from searchlab.errors import ExportError
 from searchlab.lab.export.bundle import Exported, export
 from searchlab.lab.run.folder import Entry, Folder
+from searchlab.lab.run.runoff import results
 from searchlab.registry import nearest
 
 if TYPE_CHECKING:
@@ -141,7 +142,8 @@ def best_programs(
     """
     place = Folder(Path(folder))
     cells = chosen(place.manifest().cells, task, entry)
-    pairs = [(cell, result) for cell in cells if (result := place.result(cell.id)) is not None]
+    found_by = results(place)
+    pairs = [(cell, found_by[cell.id]) for cell in cells]
     tasks = dict.fromkeys(cell.task for cell, _ in pairs)
     found = {t: _of_task([p for p in pairs if p[0].task == t], place, top) for t in tasks}
     if not any(found.values()):
@@ -184,10 +186,15 @@ def _of_task(pairs: list[tuple[Entry, CellResult]], place: Folder, top: int) -> 
     if top > 1:
         for cell, result in pairs:
             rest += [
-                Found(cell, place, r.seconds, r.knobs, False, result.baselines, r)
+                Found(cell, place, _single(cell, r), r.knobs, False, result.baselines, r)
                 for r in place.records(cell.id).top(top)
             ]
     return _different([first, *sorted(rest, key=lambda f: (f.seconds, not f.confirmed))])[:top]
+
+
+def _single(cell: Entry, record: Record) -> float:
+    """The figure of a measurement that its search minimised."""
+    return record.seconds if cell.recorded else record.outcome().fastest
 
 
 def _different(programs: list[Found]) -> list[Found]:

@@ -14,6 +14,7 @@ import numpy as np
 from searchlab.errors import ResultError, SearchLabError
 from searchlab.lab.export.finding import Found, chosen
 from searchlab.lab.run.folder import Entry, Folder
+from searchlab.lab.run.runoff import results
 from searchlab.measure.job import Job, Limits, Measurer, Protocol
 
 if TYPE_CHECKING:
@@ -82,9 +83,10 @@ def sampled(claims: Sequence[Found], count: int, rng: np.random.Generator) -> li
 
 
 def _claims(place: Folder, entry: str | None) -> Iterator[Found]:
+    found = results(place)
     for cell in chosen(place.manifest().cells, None, entry):
-        result = place.result(cell.id)
-        if result is not None and _claims_something(result):
+        result = found[cell.id]
+        if _claims_something(result):
             assert result.best is not None
             yield Found(cell, place, result.final_s, result.best["knobs"], True, result.baselines)
 
@@ -139,7 +141,7 @@ def _measured(
                     id = list(jobs)[number]
                     (outcome,) = measurer.measure([jobs[id]])
                     if outcome.ok:
-                        times[id].append(outcome.seconds)
+                        times[id].append(outcome.fastest)
                     else:
                         failures[id] = f"{outcome.status}: {outcome.error}"
     for claim in claims:

@@ -130,7 +130,7 @@ class Record:
 
     @property
     def seconds(self) -> float:
-        """The figure that searches minimise: the median repeat, infinite if there is none."""
+        """The figure that is reported: the median repeat, infinite if there is none."""
         median = statistics.median(self.times) if self.ok and self.times else math.inf
         return median if math.isfinite(median) else math.inf
 

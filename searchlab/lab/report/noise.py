@@ -1,4 +1,4 @@
-"""How steady measurements were, from the repeats that records keep."""
+"""How steady measurements were, from the repeats that records keep, and how final times were taken."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from searchlab.lab.records import Record, Store
 from searchlab.lab.report.material import Material
+from searchlab.lab.report.words import share
 from searchlab.lab.results import Floats, Run
 
 
@@ -22,6 +23,21 @@ def spreads(material: Material) -> dict[str, Floats]:
                 times = np.array(record.times)
                 found.setdefault(tasks[record.cell], []).append(float(np.median(np.abs(times / np.median(times) - 1))))
     return {task: np.array(values) for task, values in found.items()}
+
+
+def final_times(material: Material) -> str:
+    """How the times that are compared were taken, in one sentence; empty where tables have them."""
+    timed = [run for run in material.runs if not run.recorded]
+    raced = [run.noise for run in timed if run.noise is not None]
+    if not timed:
+        return ""
+    if not raced:
+        return "Final times are each cell's own, taken at its end."
+    where = "" if len(raced) == len(timed) else f" in {len(raced)} of {len(timed)} runs"
+    return (
+        f"Final times come from run-offs{where}: what the cells of a task found, side by side in one process; the two"
+        f" halves of a race differ by up to {share(max(raced), 1)} for most programs."
+    )
 
 
 def _records(run: Run) -> Iterator[Record]:

@@ -155,7 +155,7 @@ class TaskBench(Bench):
         )
 
     def final(self, study: Study) -> tuple[float, Mapping[str, float]]:
-        """The run-off of the best, beside libraries, where the study has one; it is timed here, not on a cluster."""
+        """The final race of the best, beside libraries, where the study has one; it is timed here, not on a cluster."""
         finish = getattr(study, "finish", None)
         if finish is None or self._cell.measure.kind != "local":
             return study.best_s, {}

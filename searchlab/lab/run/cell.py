@@ -1,4 +1,4 @@
-"""Runs one cell: a study until its budget is used, then the run-off, with its state on disk all along."""
+"""Runs one cell: a study until its budget is used, then the final race, with its state on disk all along."""
 
 from __future__ import annotations
 
@@ -151,9 +151,9 @@ class _Search:
     def _batch(self, candidates: Sequence[Candidate]) -> None:
         with self._watched.stoppable():
             outcomes = self.study.measure(candidates)
-        self.study.tell(list(candidates), outcomes)
+        told = self.study.tell(list(candidates), outcomes)
         self._elapsed.extend(outcomes, self._watched.arrived)
-        self._seconds += [o.seconds for o in outcomes]
+        self._seconds += told.seconds.tolist()
         self._status += [o.status for o in outcomes]
         self._report()
         if time.monotonic() - self._saved >= _SAVE_S:
@@ -183,7 +183,7 @@ class _Search:
     def result(
         self, state: str, seconds: float | None = None, baselines: Mapping[str, float] | None = None
     ) -> CellResult:
-        """Everything so far; `seconds` is what the run-off measured."""
+        """Everything so far; `seconds` is what the final race measured."""
         cell = self.cell
         rounds = self.study.rounds[: self._known_rounds()]
         return CellResult(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import threading
@@ -22,6 +20,7 @@ from searchlab.lab.run.bench import Measurers
 from searchlab.lab.run.cell import run_cell
 from searchlab.lab.run.events import Ended, Event, Word
 from searchlab.lab.run.folder import Folder
+from searchlab.lab.run.processes import environment, how_it_ended
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _PATIENCE_S = 20.0  # until a process has closed what it opened, such as a Ray of its own
@@ -110,8 +109,7 @@ class Crew:
         if not member.began:
             raise MeasureError(f"processes that run cells do not start; the end of {self._folder.log} says why")
         if (cell := member.cell) is not None:
-            how = f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-            error = f"its process ended {how}; {self._folder.log} may say why"
+            error = f"its process ended {how_it_ended(code)}; {self._folder.log} may say why"
             so_far = self._folder.result(cell.id) or cellfile.waiting(
                 cell.id, cell.entry, cell.task, cell.seed, cell.factors
             )
@@ -139,9 +137,7 @@ class Crew:
         return member
 
     def _environment(self) -> dict[str, str]:
-        # They look for modules where this process does, so that "module:Class" means the same to both.
-        found = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-        return found | dict.fromkeys(_THREADS, "1") if self._single else found
+        return environment() | (dict.fromkeys(_THREADS, "1") if self._single else {})
 
 
 class Here:

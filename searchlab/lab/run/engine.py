@@ -1,4 +1,4 @@
-"""Runs those cells of an experiment that are not done, in processes of their own, whatever happens to them."""
+"""Runs those cells of an experiment that are not done, in processes of their own, then has the run-offs held."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from searchlab.lab.run.board import Board
 from searchlab.lab.run.crew import Crew, Here
 from searchlab.lab.run.events import Ended, Event, Noted
 from searchlab.lab.run.folder import LOG_FORMAT, Folder
+from searchlab.lab.run.holding import hold_apart
 from searchlab.lab.run.interrupt import Interrupt
 from searchlab.lab.run.lock import FolderLock
 from searchlab.lab.run.observer import Observer
 from searchlab.lab.run.policy import CONTINUE, OnError
 from searchlab.lab.run.prepare import prepare
+from searchlab.lab.run.runoff import pending
 
 if TYPE_CHECKING:
     from searchlab.lab.config import Experiment
@@ -34,7 +36,10 @@ _WAIT_S = 0.2
 
 @dataclass(frozen=True)
 class Summary:
-    """How a run ended: cells that were done before, are done now, failed (with their errors), or are left."""
+    """How a run ended: cells that were done before, are done now, failed (with their errors), or are left.
+
+    It was `interrupted` only if there was something left to do: cells, or a run-off.
+    """
 
     folder: Path
     before: int
@@ -93,13 +98,15 @@ class _Engine:
         self._tries: Counter[str] = Counter()
 
     def run(self, cells: Sequence[Cell], jobs: int | None) -> Summary:
-        """Recorded cells first, side by side; then those that time, which nothing may disturb."""
+        """Recorded cells first, side by side; then those that time, which nothing may disturb; then the run-offs."""
         recorded = [c for c in cells if c.table is not None]
         timed = [c for c in cells if c.table is None]
         with Interrupt(self._observer.stopping) as interrupt:
             for group, single in ((recorded, True), (timed, False)):
                 if group and not interrupt.stop.is_set() and not self._over:
                     self._group(group, single, jobs, interrupt)
+            if not interrupt.stop.is_set() and not self._over:
+                self._run_offs(jobs, interrupt)
             interrupted = interrupt.stop.is_set()
         return self._summary(interrupted)
 
@@ -113,6 +120,21 @@ class _Engine:
         shares = cores.shares(size, apart=local)
         with Crew(self._folder, shares, self._lock, single) as crew, cores.aside() if local else nullcontext():
             self._work(cells, crew, interrupt)
+
+    def _run_offs(self, jobs: int | None, interrupt: Interrupt) -> None:
+        """Has the run-offs held; those that come to nothing are left to the next run."""
+        if not pending(self._folder):
+            return
+        if jobs == 0:
+            from searchlab.lab.run.racing import hold
+
+            hold(self._folder, self._note, interrupt.stop)
+        else:
+            hold_apart(self._folder, self._lock, interrupt.stop, self._note, lambda: self._observer.idle(self._board))
+
+    def _note(self, text: str) -> None:
+        _log.info("%s", text)
+        self._observer.noted(text)
 
     def _work(self, cells: Sequence[Cell], crew: Crew | Here, interrupt: Interrupt) -> None:
         todo, told = deque(cells), False
@@ -158,7 +180,8 @@ class _Engine:
     def _summary(self, interrupted: bool) -> Summary:
         done, failed = self._board.count("done"), tuple(self._failed.values())
         left = len(self._board.rows) - done - len(failed)
-        return Summary(self._folder.path, self._before, done - self._before, failed, left, interrupted and left > 0)
+        interrupted = interrupted and (left > 0 or bool(pending(self._folder)))
+        return Summary(self._folder.path, self._before, done - self._before, failed, left, interrupted)
 
 
 @contextmanager

@@ -7,6 +7,7 @@
       machine.json         machine, versions, revision, command line of the first start
       records/<cell>.jsonl every measurement of a cell, in order
       cells/<cell>.json    what a cell gave, replaced as a whole
+      runoffs/<hash>.json  times of what all cells of a task found, side by side
       log.txt              everything that happened
 
 Each cell has a file of records of its own, so that records are the same however many cells run side by side.

@@ -18,6 +18,9 @@ class Observer:
     def retried(self, row: Row, attempt: int, board: Board) -> None:
         """A cell that failed is tried again."""
 
+    def noted(self, text: str) -> None:
+        """Something that the user should know and that is about no single cell."""
+
     def idle(self, board: Board) -> None:
         """Time passes."""
 

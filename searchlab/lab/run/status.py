@@ -14,6 +14,7 @@ from searchlab.lab.results import CellResult
 from searchlab.lab.run.board import against
 from searchlab.lab.run.folder import Entry, Folder
 from searchlab.lab.run.lock import owner
+from searchlab.lab.run.runoff import results as timed
 
 STATES = ("done", "running", "interrupted", "failed", "waiting")
 
@@ -66,7 +67,8 @@ def status(folder: str | os.PathLike[str]) -> Status:
     manifest = place.manifest()
     runner = owner(place.lock)
     cells = [c for c in manifest.cells if not c.kept]
-    results = {c.id: place.result(c.id) or c.waiting() for c in cells}
+    found = timed(place)
+    results = {c.id: found[c.id] for c in cells}
     states = {c.id: _state(place, results[c.id], runner is not None) for c in cells}
     counts = Counter(states.values())
     failures: Counter[str] = Counter()

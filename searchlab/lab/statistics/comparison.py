@@ -99,7 +99,7 @@ class Comparison:
             f"score: time of {relative} / time of {what.get(s.metric, f'the best so far, mean over {s.metric}')}; "
             f"IQM with {METHOD}",
             f"tests: {friedman}Wilcoxon with Holm's correction at {s.alpha:g} on {r.blocks} {blocks}; "
-            f"ties within {100 * s.band:g} %",
+            f"ties within {100 * s.band:.3g} %",
         )
 
 

@@ -13,9 +13,8 @@ TIE_BAND = 0.02
 
 
 def tie_band(runs: Sequence[Run]) -> float:
-    """The difference that is called a tie: the largest noise that a run's machine is known to have, else 2 %."""
-    known = [float(r.machine["noise"]) for r in runs if isinstance(r.machine.get("noise"), int | float)]
-    return max(known, default=TIE_BAND)
+    """The difference that is called a tie: the largest noise that was measured in a run, and 2 % at least."""
+    return max([TIE_BAND, *(r.noise for r in runs if r.noise is not None)])
 
 
 def notes(cells: Sequence[CellResult], view: View | None = None) -> tuple[str, ...]:

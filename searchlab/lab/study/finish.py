@@ -19,10 +19,11 @@ LIBRARIES = ("numpy", "torch")  # in their usual layouts
 
 @dataclass(frozen=True)
 class Finish:
-    """Median seconds in the race: of the best finalist (number `winner`), and of others by name.
+    """The fastest times in the race, which suffer least from other programs: of the best finalist (number `winner`),
+    and of others by name.
 
-    `ratio` is how many times as fast as the better of numpy and torch it is, by the best times: they suffer least from
-    other programs.  `load` is the share of all cores that these took: with much of it the figures say little.
+    `ratio` is how many times as fast as the better of numpy and torch it is.  `load` is the share of all cores that
+    other programs took: with much of it the figures say little.
     """
 
     winner: int
@@ -49,7 +50,7 @@ def final_race(subject: TaskSubject, finalists: Sequence[Points], seconds: float
     if not ours:
         raise SpaceError(f"{subject.name}: {row.wrong[next(iter(makers))]}")
     best = min(ours, key=lambda name: row.times[name].min)
-    others = {name: t.median for name, t in row.times.items() if name not in makers}
-    rival = min((t.min for name, t in row.times.items() if name in LIBRARIES), default=None)
-    ratio = None if rival is None else rival / row.times[best].min
-    return Finish(int(best), row.times[best].median, others, ratio, row.other_load)
+    fastest = row.times[best].min
+    others = {name: t.min for name, t in row.times.items() if name not in makers}
+    rival = min((t for name, t in others.items() if name in LIBRARIES), default=None)
+    return Finish(int(best), fastest, others, None if rival is None else rival / fastest, row.other_load)

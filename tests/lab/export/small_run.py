@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from searchlab.lab.config import from_data
-from searchlab.lab.run import bench, run
+from searchlab.lab.run import bench, racing, run
 from searchlab.lab.study import Study
 from searchlab.measure import Job, Measurer, Outcome
 
@@ -47,12 +47,13 @@ class MadeUp(Measurer[Job]):
 
 
 def write(folder: Path, monkeypatch: pytest.MonkeyPatch, **changes: object) -> Path:
-    """Runs the small experiment, or another one, into a folder."""
+    """Runs the small experiment, or another one, into a folder; without a run-off, whose times would be real."""
 
     def final(_: object, study: Study) -> tuple[float, dict[str, float]]:
         return study.best_s * 1.01, {"numpy": 2e-5}
 
     monkeypatch.setattr(bench.Measurers, "of", lambda *_: MadeUp())
     monkeypatch.setattr(bench.TaskBench, "final", final)
+    monkeypatch.setattr(racing, "hold", lambda *_: None)
     run(from_data({**DATA, **changes} if "workloads" not in changes else changes), folder, jobs=0)
     return folder

@@ -14,7 +14,7 @@ from searchlab.lab.records import Record, Store
 from searchlab.lab.report import Report
 from searchlab.lab.report.blocks import Program
 from searchlab.lab.report.material import Material
-from searchlab.lab.report.noise import spreads
+from searchlab.lab.report.noise import final_times, spreads
 from searchlab.lab.run import load, run
 
 RECORDED = """
@@ -63,6 +63,16 @@ def test_noise_comes_from_the_repeats(tmp_path: Path) -> None:
     material = Material.of([replace(made, folder=str(tmp_path))])
     assert np.allclose(spreads(material)["t"], [0.1])
     assert "noise-table" in Report(material).html
+
+
+def test_the_page_says_how_final_times_were_taken() -> None:
+    own, raced = made_run(["a", "b"], seeds=2, trials=4), made_run(["c"], seeds=2, trials=4, name="raced")
+    raced = replace(raced, noise=0.034)
+    assert "each cell's own" in final_times(Material.of([own]))
+    report = Report.of([raced])
+    assert "side by side in one process" in report.html and "up to 3.4 %" in report.html
+    assert "run-offs in 1 of 2 runs:" in final_times(Material.of([own, raced]))
+    assert final_times(Material.of([made_run(seeds=2, trials=4, recorded=True)])) == ""
 
 
 @pytest.fixture(scope="module")

@@ -158,7 +158,8 @@ def test_pooling_counts_a_cell_once_and_tells_namesakes_apart():
     assert len(pooled([one, renamed])) == 4  # the same cells under two names are two entries
 
 
-def test_tie_band_is_that_of_the_machine_or_two_percent():
+def test_tie_band_is_the_noise_that_was_measured_or_two_percent():
     assert tie_band([made_run()]) == 0.02
-    assert tie_band([Run("r", (), machine={"noise": 0.035})]) == 0.035
+    assert tie_band([made_run(), Run("r", (), noise=0.035)]) == 0.035
+    assert tie_band([Run("r", (), noise=0.001)]) == 0.02
     assert BEST == "best"

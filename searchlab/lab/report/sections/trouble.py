@@ -9,7 +9,7 @@ import numpy as np
 from searchlab.lab.report.blocks import Block, Cell, Column, Figure, Section, Table, Words
 from searchlab.lab.report.drawing import Axis, stacked_chart
 from searchlab.lab.report.material import Material
-from searchlab.lab.report.noise import spreads
+from searchlab.lab.report.noise import final_times, spreads
 from searchlab.lab.report.words import count, share
 
 
@@ -68,9 +68,10 @@ def _errors(material: Material) -> list[Block]:
 
 
 def _noise(material: Material) -> list[Block]:
+    blocks: list[Block] = [Words(text)] if (text := final_times(material)) else []
     found = spreads(material)
     if not found:
-        return []
+        return blocks
     columns = (
         Column("task"),
         Column("measurements", True),
@@ -89,5 +90,5 @@ def _noise(material: Material) -> list[Block]:
             )
         )
     caption = "Noise: how far a repeat typically is from the median of its measurement"
-    note = "Relative to the median, which is the figure that counts and is steadier than its repeats."
-    return [Table("noise-table", caption, columns, tuple(rows), note)]
+    note = "Relative to the median. A search minimises the fastest repeat, which other programs disturb least."
+    return [*blocks, Table("noise-table", caption, columns, tuple(rows), note)]
