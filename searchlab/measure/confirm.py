@@ -1,4 +1,4 @@
-"""Second looks: a new incumbent beside the old one, finalists beside each other.
+"""Second looks: a new incumbent beside the old one.
 
 A search keeps the luckiest of many noisy figures, so its best figure is too good (the winner's curse).  Here candidates
 take turns in rounds, and only ratios within a round count: whatever the machine did in a round met all of them.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -39,37 +39,12 @@ class Confirmation:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """One finalist after a run-off: its median, its ratio to the first, and all repeats, round by round.
-
-    Candidates of one group share a rank: the place of the group's first member.
-    """
-
-    id: str
-    rank: int
-    seconds: float
-    ratio: float
-    samples: tuple[tuple[float, ...], ...]
-
-
-@dataclass(frozen=True)
-class RunOff:
-    """Finalists, fastest first; `groups` are those that cannot be told apart, because they lie within `band`."""
-
-    standings: tuple[Standing, ...]
-    groups: tuple[tuple[str, ...], ...]
-    band: float
-    rounds: int
-    failed: Mapping[str, str] = field(default_factory=dict)
-
-
 def confirm(
     measurer: Measurer[Job],
     job: Job,
     incumbent_job: Job,
     rounds: int = 7,
-    repeats: int = 5,
+    repeats: int = 3,
     level: float = 0.9,
     seed: int = 0,
 ) -> Confirmation:
@@ -108,63 +83,6 @@ def _decide(pairs: Sequence[tuple[float, float]], level: float, seed: int, error
     return Confirmation(enough and high < 1.0, new, old, ratio, low, high, len(pairs), error)
 
 
-def run_off(
-    measurer: Measurer[Job],
-    jobs: Sequence[Job],
-    rounds: int = 9,
-    repeats: int = 5,
-    least_band: float = 0.0,
-    seed: int = 0,
-) -> RunOff:
-    """Measures finalists in turns, each round in another order, and says which of them cannot be told apart.
-
-    The tie band comes from the scatter between rounds, but is at least `least_band`.  A candidate that fails in any
-    round is out; its reason is in `failed`.
-    """
-    if rounds < 2:
-        raise ValueError(f"a run-off takes 2 rounds or more to know its own noise, not {rounds}")
-    if len({job.id for job in jobs}) != len(jobs):
-        raise ValueError("finalists need ids of their own")
-    generator = np.random.default_rng(seed)
-    turns = {job.id: _turn(job, repeats) for job in jobs}
-    samples: dict[str, list[tuple[float, ...]]] = {job.id: [] for job in jobs}
-    failed: dict[str, str] = {}
-    for _ in range(rounds):
-        for name in generator.permutation(list(turns)).tolist():
-            outcome = _measure(measurer, turns[name])
-            if outcome.ok:
-                samples[name].append(outcome.times)
-            else:
-                failed[name] = _why(outcome)
-                del turns[name]
-    return rank({name: tuple(samples[name]) for name in turns}, rounds, least_band, failed)
-
-
-def rank(
-    samples: Mapping[str, tuple[tuple[float, ...], ...]],
-    rounds: int,
-    least_band: float = 0.0,
-    failed: Mapping[str, str] | None = None,
-) -> RunOff:
-    """Standings from the repeats of each candidate in each round; all of them have been in all rounds."""
-    names = list(samples)
-    if not names:
-        return RunOff((), (), least_band, rounds, dict(failed or {}))
-    medians = np.array([[statistics.median(repeats) for repeats in samples[name]] for name in names]).T
-    effects, band = tie_band(np.log(medians))
-    band = max(band, least_band)
-    order = [int(n) for n in np.argsort(effects, kind="stable")]
-    ratios = np.exp(effects - effects.min())
-    groups = group_ties([float(ratios[n]) for n in order], band)
-    place = {n: group[0] + 1 for group in groups for n in group}
-    standings = tuple(
-        Standing(names[n], place[at], float(np.median(medians[:, n])), float(ratios[n]), samples[names[n]])
-        for at, n in enumerate(order)
-    )
-    named = tuple(tuple(standings[at].id for at in group) for group in groups)
-    return RunOff(standings, named, band, rounds, dict(failed or {}))
-
-
 # --- statistics -------------------------------------------------------------------------------------------------------
 
 
@@ -184,41 +102,6 @@ def ratio_interval(pairs: Sequence[tuple[float, float]], level: float, seed: int
     ratios = np.array([a / b for a, b in pairs])
     low, high = bootstrap(ratios, lambda drawn: np.median(drawn, axis=1), level, np.random.default_rng(seed))
     return float(np.median(ratios)), low, high
-
-
-def tie_band(logs: Floats) -> tuple[Floats, float]:
-    """What each candidate's times are (logarithms, one row per round), and how far two must differ to be told apart.
-
-    Candidates are compared in pairs within rounds, so that the rounds themselves do not matter.  The scatter of these
-    differences, pooled over all pairs, is the noise; the band is so wide that at most one run-off of equals in twenty
-    tears any of them apart.
-    """
-    from scipy.special import stdtrit
-
-    rounds, count = logs.shape
-    if count < 2 or rounds < 2:
-        return np.median(logs, axis=0), 0.0
-    differences = logs[:, :, None] - logs[:, None, :]
-    medians = np.median(differences, axis=0)
-    rest = np.abs(differences - medians)[:, *np.triu_indices(count, 1)]
-    # The median of the rest shrugs off the few rounds that were disturbed; 1.48 turns it into a deviation, and the last
-    # factor makes up for few rounds, in which one rest is zero because it is the median itself.
-    deviation = 1.4826 * float(np.median(rest)) * rounds / (rounds - 0.8)
-    # Half the freedom: that estimate of a deviation is worth less than half as many values as the usual one.
-    pairs, freedom = count * (count - 1) / 2, (rounds - 1) * (count - 1) / 2
-    error = 1.2533 * deviation / math.sqrt(rounds)
-    return medians.mean(axis=1), math.expm1(float(stdtrit(freedom, 1.0 - 0.025 / pairs)) * error)
-
-
-def group_ties(ratios: Sequence[float], band: float) -> list[list[int]]:
-    """Places of candidates that are sorted fastest first: a group holds those within the band of its first member."""
-    groups: list[list[int]] = []
-    for at, ratio in enumerate(ratios):
-        if groups and ratio <= ratios[groups[-1][0]] * (1.0 + band):
-            groups[-1].append(at)
-        else:
-            groups.append([at])
-    return groups
 
 
 # --- measuring --------------------------------------------------------------------------------------------------------

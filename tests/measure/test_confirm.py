@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from searchlab.measure import Job, Measurer, Outcome
-from searchlab.measure.confirm import bootstrap, confirm, group_ties, rank, ratio_interval, run_off, tie_band
+from searchlab.measure.confirm import bootstrap, confirm, ratio_interval
 from searchlab.targets import parse
 from searchlab.workloads import workload
 
@@ -132,85 +132,7 @@ def test_few_rounds_confirm_nothing() -> None:
 # --- run-offs ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_off_groups_ties() -> None:
-    draws = {"a": steady(1e-3), "b": steady(1e-3), "c": steady(1.2e-3), "d": steady(1.2e-3), "e": steady(2e-3)}
-    found = run_off(Fake(draws), [job(name) for name in "edcba"], rounds=15)
-    assert [set(group) for group in found.groups] == [{"a", "b"}, {"c", "d"}, {"e"}]
-    assert [s.rank for s in found.standings] == [1, 1, 3, 3, 5]
-    assert [s.ratio for s in found.standings] == sorted(s.ratio for s in found.standings)
-    assert found.standings[0].ratio == 1.0
-    assert found.standings[-1].ratio == pytest.approx(2.0, rel=0.05)
-    assert 0.005 < found.band < 0.1
-
-
-def test_a_run_off_keeps_all_samples() -> None:
-    found = run_off(Fake({"a": steady(1e-3), "b": steady(1e-3)}), [job("a"), job("b")], rounds=4, repeats=3)
-    for standing in found.standings:
-        assert [len(repeats) for repeats in standing.samples] == [3] * 4
-
-
-def test_a_run_off_changes_the_order_but_repeats_itself() -> None:
-    def order(seed: int) -> list[str]:
-        fake = Fake({name: steady(1e-3) for name in "abcd"})
-        run_off(fake, [job(name) for name in "abcd"], rounds=5, seed=seed)
-        return [j.id for j in fake.seen]
-
-    assert order(0) == order(0) != order(1)
-    rounds = [tuple(order(0)[n : n + 4]) for n in range(0, 20, 4)]
-    assert len(set(rounds)) > 1
-    assert all(set(names) == set("abcd") for names in rounds)
-
-
-def test_a_finalist_that_fails_is_out() -> None:
-    fake = Fake({"a": steady(1e-3), "b": broken, "c": steady(2e-3)})
-    found = run_off(fake, [job(name) for name in "abc"], rounds=3)
-    assert [s.id for s in found.standings] == ["a", "c"]
-    assert dict(found.failed) == {"b": "crash: killed by SIGSEGV"}
-    assert sum(j.id == "b" for j in fake.seen) == 1
-
-
-def test_all_fail() -> None:
-    found = run_off(Fake({"a": broken}), [job("a")], rounds=3)
-    assert (found.standings, found.groups) == ((), ())
-
-
-def test_one_finalist() -> None:
-    found = run_off(Fake({"a": steady(1e-3)}), [job("a")], rounds=3)
-    assert found.groups == (("a",),)
-
-
-def test_run_offs_that_make_no_sense() -> None:
-    with pytest.raises(ValueError, match="2 rounds"):
-        run_off(Fake({}), [], rounds=1)
-    with pytest.raises(ValueError, match="ids"):
-        run_off(Fake({"a": steady(1.0)}), [job("a"), job("a")], rounds=3)
-
-
-def test_a_known_noise_floor_widens_the_band() -> None:
-    samples = {"a": ((1.0,), (1.0,)), "b": ((1.03,), (1.03,))}
-    assert len(rank(samples, 2).groups) == 2
-    assert len(rank(samples, 2, least_band=0.05).groups) == 1
-
-
 # --- statistics -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("candidates", [2, 4, 8])
-@pytest.mark.parametrize("steps", [0.0, 0.3])
-def test_the_band_tears_few_equals_apart(candidates: int, steps: float) -> None:
-    """The first two are equals; the others may be anywhere, and rounds differ by far more than the noise."""
-    g = np.random.default_rng(candidates)
-    levels = steps * np.maximum(0, np.arange(candidates) - 1)
-    torn = 0
-    for _ in range(300):
-        effects, band = tie_band(g.normal(0.0, 0.02, (9, candidates)) + g.normal(0.0, 0.3, (9, 1)) + levels)
-        torn += math.exp(abs(effects[0] - effects[1])) > 1.0 + band
-    assert torn / 300 < 0.1
-
-
-def test_the_band_is_no_wider_than_it_must() -> None:
-    _, band = tie_band(np.random.default_rng(0).normal(0.0, 0.02, (9, 6)))
-    assert 0.01 < band < 0.05
 
 
 def test_the_interval_covers_the_truth() -> None:
@@ -231,9 +153,3 @@ def test_the_bootstrap_repeats_itself() -> None:
     first, second = (bootstrap(values, lambda d: d.mean(axis=1), 0.9, np.random.default_rng(3)) for _ in range(2))
     assert first == second
     assert first[0] < 4.5 < first[1]
-
-
-def test_ties_do_not_chain() -> None:
-    """1.00 and 1.04 tie, 1.04 and 1.08 would: but 1.08 is no tie of the first."""
-    assert group_ties([1.0, 1.04, 1.08, 1.5], 0.05) == [[0, 1], [2], [3]]
-    assert group_ties([], 0.05) == []
