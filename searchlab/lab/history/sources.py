@@ -27,7 +27,7 @@ def parts(path: str) -> tuple[Part, ...]:
     if place.is_dir():
         return _of_run(place)
     if not place.is_file():
-        raise ConfigError(f"there is no run folder and no file of records {path}")
+        raise ConfigError(f"there is no run folder and no file of records {path}; `searchlab run` makes run folders")
     if place.suffix != ".jsonl":
         raise ConfigError(f"{path} is no file of records; accepted: a run folder, or a file that ends in .jsonl")
     return (Part(place),)
