@@ -98,8 +98,10 @@ def _known(place: _Place, records: Sequence[Record]) -> Known | None:
     """The records of a place as trials, None if none of them fits."""
     task, machine, made_of, version = place
     made = _space(task, made_of, version)
-    found = [(p, r.outcome().fastest) for r in records if made is not None and (p := _point(made, r)) is not None]
-    if made is None or not found:
+    if made is None:
+        return None
+    found = [(p, r.outcome().fastest) for r in records if (p := _point(made, r)) is not None]
+    if not found:
         return None
     points, seconds = Points.concat([p for p, _ in found]), np.array([s for _, s in found])
     return Known(_merged(Trials(task, made, points, seconds)), machine, len(found))

@@ -21,7 +21,7 @@ from searchlab.lab.replay import replay
 from searchlab.lab.run import run
 from searchlab.lab.run.folder import Folder
 from searchlab.lab.study import Study
-from searchlab.search import Task
+from searchlab.search import MODELS, History, Points, Task, Trials, space
 from searchlab.workloads import parse
 
 SOURCE = "matmul:m=64,n=64,k=64,dtype=float32"
@@ -225,6 +225,30 @@ def test_a_history_that_changed_is_refused(copy: Path) -> None:
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
     with pytest.raises(ConfigError, match="has changed since the experiment was read"):
         past(str(copy), before)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"gbt": {"view": "loops", "objective": "rank"}},
+        {"gbt": {"view": "curves"}},
+        {"gbt": {"objective": "pack-sum"}},
+        {"ensemble": {"count": 2}},
+        {"transfer": {"least": 20}},
+        pytest.param({"mlp": {"batches": 5}}, marks=pytest.mark.slow),  # importing torch takes long
+        pytest.param({"treegru": {"batches": 5}}, marks=pytest.mark.slow),
+    ],
+    ids=json.dumps,
+)
+def test_models_learn_from_other_tasks(model: dict[str, Any], source: Path) -> None:
+    pytest.importorskip("torch" if model.keys() & {"mlp", "treegru"} else "xgboost")
+    own = space("template", task(OTHER))
+    nothing = Trials(OTHER, own, Points.empty(own.width), np.empty(0))
+    made = MODELS.make(model, rng=np.random.default_rng(0))
+    assert not made.ready
+    made.fit(History.of([*lessons([str(source)], [digest(str(source))], task(OTHER)).trials, nothing]))
+    assert made.ready
+    assert np.isfinite(made.predict(own, own.sample(8, np.random.default_rng(1)))).all()
 
 
 # --- searching --------------------------------------------------------------------------------------------------------
