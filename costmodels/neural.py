@@ -16,7 +16,7 @@ from searchlab.errors import ComponentError
 from searchlab.search import CostModel, History, Points, Space, Trials
 from searchlab.search.knob import Floats, Ints
 
-_EVERY = 10  # batches between two looks at the training loss
+_RISE = 0.15  # the share of training in which the learning rate rises
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,8 @@ class Example:
 class NeuralModel(CostModel):
     """A network that scores programs, trained on pairs: the better of two must score higher.
 
-    batches   at most so many steps of `batch` programs; training stops after `patience` without a lower loss
+    batches   steps of training, with `batch` programs each
+    rate      the highest learning rate: it rises at first and fades to nothing at the end
     objective rank (pairs within a task) or regression (squared error)
     warmup    measurements below which it does not predict
     """
@@ -41,15 +42,14 @@ class NeuralModel(CostModel):
         objective: str = "rank",
         batches: int = 500,
         batch: int = 128,
-        patience: int = 100,
-        rate: float = 7e-4,
+        rate: float = 2e-3,
         decay: float = 1e-4,
         warmup: int = 32,
     ) -> None:
         super().__init__(rng)
         if objective not in ("rank", "regression"):
             raise ComponentError(f"{self.name}: unknown objective '{objective}'; known: rank, regression")
-        self.objective, self.batches, self.batch, self.patience = objective, batches, batch, patience
+        self.objective, self.batches, self.batch = objective, batches, batch
         self.rate, self.decay, self.warmup = rate, decay, warmup
         self.network: Any = None
 
@@ -62,6 +62,9 @@ class NeuralModel(CostModel):
     @abstractmethod
     def inputs(self, space: Space, points: Points) -> Any:
         """What `scores` takes for these points."""
+
+    def prepare(self, examples: Sequence[Example]) -> None:
+        """Fits what is no weight, such as the scale of the inputs, before training."""
 
     @abstractmethod
     def scores(self, inputs: Any, rows: Ints) -> Any:
@@ -82,7 +85,9 @@ class NeuralModel(CostModel):
         with one_thread(), torch.random.fork_rng():
             torch.manual_seed(int(self.rng.integers(1 << 31)))
             self.network = self.build()
-            self._train([self._example(t) for t in tasks])
+            examples = [self._example(t) for t in tasks]
+            self.prepare(examples)
+            self._train(examples)
 
     def _example(self, trials: Trials) -> Example:
         return Example(self.inputs(trials.space, trials.points), trials.scores)
@@ -91,22 +96,17 @@ class NeuralModel(CostModel):
         import torch
 
         optimizer = torch.optim.Adam(self.network.parameters(), lr=self.rate, weight_decay=self.decay)
+        fading = torch.optim.lr_scheduler.OneCycleLR(optimizer, self.rate, self.batches, pct_start=_RISE)
         sizes = np.array([len(e.scores) for e in examples], np.float64)
-        lowest, since, recent = np.inf, 0, list[float]()
         self.network.train()
-        for step in range(self.batches):
+        for _ in range(self.batches):
             chosen = examples[int(self.rng.choice(len(examples), p=sizes / sizes.sum()))]
             loss = self._loss(chosen, self.rng.permutation(len(chosen.scores))[: self.batch])
             optimizer.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.network.parameters(), 5.0)
             optimizer.step()
-            recent.append(float(loss.detach()))
-            if (step + 1) % _EVERY == 0:
-                now, recent = float(np.mean(recent)), []
-                lowest, since = (now, 0) if now < lowest - 1e-4 else (lowest, since + _EVERY)
-                if since >= self.patience:
-                    break
+            fading.step()
         self.network.eval()
 
     def _loss(self, example: Example, rows: Ints) -> Any:

@@ -5,17 +5,19 @@ A level of all trees, of whatever sketches, is one step, so that it takes as man
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from costmodels.forest import Forest
-from costmodels.neural import NeuralModel
+from costmodels.neural import Example, NeuralModel
 from searchlab.analysis import NODE_KINDS, schema
 from searchlab.search import Points, Space
 from searchlab.search.knob import Ints
 
 _LOOP = NODE_KINDS.index("loop")
+_LEAST, _MOST = 0.05, 4.0  # the spread of a feature, and how many spreads off the mean it is
 
 
 class TreeGRUModel(NeuralModel):
@@ -30,12 +32,19 @@ class TreeGRUModel(NeuralModel):
     view = "tree"
 
     def __init__(
-        self, rng: np.random.Generator | None = None, hidden: int = 64, slots: int = 0, **options: Any
+        self,
+        rng: np.random.Generator | None = None,
+        hidden: int = 64,
+        slots: int = 0,
+        batch: int = 64,
+        rate: float = 5e-3,
+        **options: Any,
     ) -> None:
-        super().__init__(rng, **{"batch": 64, "rate": 2e-3, **options})
+        super().__init__(rng, batch=batch, rate=rate, **options)
         self.hidden, self.slots = hidden, slots
 
     def build(self) -> Any:
+        import torch
         from torch import nn
 
         width, hidden = schema(self.view).width, self.hidden
@@ -49,18 +58,33 @@ class TreeGRUModel(NeuralModel):
         }
         if self.slots:
             parts["slot"] = nn.Linear(hidden, self.slots, bias=False)
-        return nn.ModuleDict(parts)
+        network = nn.ModuleDict(parts)
+        # the mean and the spread of every feature, by kind of node
+        network.register_buffer("mean", torch.zeros(len(NODE_KINDS), width))
+        network.register_buffer("spread", torch.ones(len(NODE_KINDS), width))
+        return network
 
     def inputs(self, space: Space, points: Points) -> Any:
         return Forest.of(space.features(points, self.view), len(points))
+
+    def prepare(self, examples: Sequence[Example]) -> None:
+        import torch
+
+        features = torch.from_numpy(np.concatenate([e.inputs.features for e in examples]))
+        kinds = np.concatenate([e.inputs.kinds for e in examples])
+        for kind in np.unique(kinds):
+            of_kind = features[torch.from_numpy(np.flatnonzero(kinds == kind))]
+            self.network.mean[kind] = of_kind.mean(0)
+            self.network.spread[kind] = of_kind.std(0, correction=0).clamp(min=_LEAST)
 
     def scores(self, inputs: Any, rows: Ints) -> Any:
         import torch
 
         trees: Forest = inputs.some(rows)
-        values = torch.from_numpy(trees.features) / 16.0
-        kinds = self.network["kind"](torch.from_numpy(trees.kinds))
-        nodes, states = self._states(trees, torch.tanh(self.network["input"](values) + kinds))
+        kinds = torch.from_numpy(trees.kinds)
+        values = (torch.from_numpy(trees.features) - self.network.mean[kinds]) / self.network.spread[kinds]
+        known = self.network["input"](values.clamp(-_MOST, _MOST) / 2) + self.network["kind"](kinds)
+        nodes, states = self._states(trees, torch.tanh(known))
         if not self.slots:
             roots = np.flatnonzero(trees.parents[nodes] < 0)
             order = roots[np.argsort(trees.owner[nodes[roots]])]

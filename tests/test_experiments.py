@@ -1,9 +1,10 @@
 """Every file of experiments/ loads, says what it would run, and runs; in the normal suite with next to no budget."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from lab.export.small_run import MadeUp
 from typer.testing import CliRunner
 
 from searchlab.cli import app
@@ -12,7 +13,7 @@ from searchlab.lab.config import Experiment, load
 from searchlab.lab.report import Report
 from searchlab.lab.run import load as load_run
 from searchlab.lab.run import racing, run
-from searchlab.lab.run.bench import TaskBench
+from searchlab.lab.run.bench import Measurers, TaskBench
 from searchlab.lab.study import Study
 from searchlab.measure.tables import shipped
 
@@ -24,16 +25,44 @@ REPLAYED = [FOLDER / "replay.yaml", FOLDER / "replay-gpu.yaml"]
 TIMED = [f for f in FILES if f not in REPLAYED]
 TABLES = ROOT / "searchlab" / "data" / "recorded"
 
+TRANSFER = FOLDER / "papers" / "autotvm-transfer.yaml"
+
 by_name = pytest.mark.parametrize("file", FILES, ids=lambda f: f.stem)
 
 
+Needs = Callable[[Path], list[str]]
+
+
+def final(self: TaskBench, study: Study) -> tuple[float, Mapping[str, float]]:
+    """Leaves out the race beside libraries, which takes longer than a search of a few trials."""
+    return study.best_s, {}
+
+
+@pytest.fixture(scope="module")
+def past(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of autotvm.yaml with next to no budget and made-up times."""
+    folder = tmp_path_factory.mktemp("past") / "autotvm"
+    little = ["effort=smoke", "seeds=[0]", "budget.trials=4", "ablate=null"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TaskBench, "final", final)
+        patch.setattr(Measurers, "of", lambda *_: MadeUp())
+        assert run(load(FOLDER / "papers" / "autotvm.yaml", little), folder, jobs=0).exit_code == 0
+    return folder
+
+
+@pytest.fixture
+def needs(request: pytest.FixtureRequest) -> Needs:
+    """Overrides that a file needs: the one that learns from an earlier run is told of a small one."""
+    return lambda file: [f"history={request.getfixturevalue('past')}"] if file == TRANSFER else []
+
+
 @by_name
-def test_it_loads_and_says_what_it_would_run(file: Path) -> None:
-    experiment = load(file)
+def test_it_loads_and_says_what_it_would_run(file: Path, needs: Needs) -> None:
+    experiment = load(file, needs(file))
     assert experiment.name == file.stem
     assert experiment.report.title
     assert experiment.expect
-    done = CliRunner().invoke(app, ["run", str(file), "--dry-run"])
+    done = CliRunner().invoke(app, ["run", str(file), *needs(file), "--dry-run"])
     assert done.exit_code == 0, done.output
     assert f"{len(cells(experiment))} cells" in done.output
 
@@ -46,14 +75,15 @@ def test_its_comment_has_the_commands(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", PAPERS, ids=lambda f: f.stem)
-def test_papers_scale_with_effort(file: Path) -> None:
+def test_papers_scale_with_effort(file: Path, needs: Needs) -> None:
     sizes = {}
     for effort in ("smoke", "quick", "default", "full"):
-        found = cells(load(file, [f"effort={effort}"]))
+        found = cells(load(file, [f"effort={effort}", *needs(file)]))
         sizes[effort] = (len(found), max(c.budget.trials or 0 for c in found))
     assert sizes["smoke"] < sizes["quick"] < sizes["default"] < sizes["full"]
-    assert load(file).effort == "quick"
-    assert all(claim.note for claim in load(file).expect)
+    experiment = load(file, needs(file))
+    assert experiment.effort == "quick"
+    assert all(claim.note for claim in experiment.expect)
 
 
 def test_papers_are_all_on_the_page() -> None:
@@ -84,20 +114,15 @@ def first_task_only(experiment: Experiment) -> list[str]:
 
 @pytest.fixture
 def no_race(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leaves out the races beside libraries, which take longer than a search of a few trials."""
-
-    def final(self: TaskBench, study: Study) -> tuple[float, Mapping[str, float]]:
-        return study.best_s, {}
-
     monkeypatch.setattr(TaskBench, "final", final)
     monkeypatch.setattr(racing, "hold", lambda *_: None)
 
 
 @pytest.mark.parametrize("file", [f for f in TIMED if f.stem != "sweep"], ids=lambda f: f.stem)
 @pytest.mark.usefixtures("no_race")
-def test_it_runs_with_next_to_no_budget(file: Path, tmp_path: Path) -> None:
-    overrides = ["effort=smoke", "seeds=[0]", "budget.trials=2", "budget.batch=2", *first_task_only(load(file))]
-    experiment = load(file, overrides)
+def test_it_runs_with_next_to_no_budget(file: Path, needs: Needs, tmp_path: Path) -> None:
+    overrides = ["effort=smoke", "seeds=[0]", "budget.trials=2", "budget.batch=2", *needs(file)]
+    experiment = load(file, [*overrides, *first_task_only(load(file, overrides))])
     summary = run(experiment, tmp_path / "run", jobs=0)
     assert summary.exit_code == 0
     assert all(c.best is not None for c in load_run(tmp_path / "run").cells)
@@ -116,6 +141,6 @@ def test_tables_are_searched(file: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file", TIMED, ids=lambda f: f.stem)
-def test_its_smoke_preset_runs(file: Path, tmp_path: Path) -> None:
-    experiment = load(file, ["effort=smoke", "seeds=[0]"])
+def test_its_smoke_preset_runs(file: Path, needs: Needs, tmp_path: Path) -> None:
+    experiment = load(file, ["effort=smoke", "seeds=[0]", *needs(file)])
     assert run(experiment, tmp_path / "run").exit_code == 0

@@ -21,6 +21,7 @@ from searchlab.lab.config.models import Budget, Experiment
 from searchlab.lab.config.naming import entries
 from searchlab.lab.config.subjects import Subject, subjects
 from searchlab.lab.config.tree import plain
+from searchlab.lab.history.sources import digest
 from searchlab.registry import Component
 
 FORMAT = "searchlab-manifest"
@@ -43,17 +44,21 @@ class Cell:
     measure: Measure
     seed: int
     digest: str = field(default="", repr=False)  # of what the table holds
+    history: tuple[str, ...] = ()  # paths of run folders and files of records
+    learnt: tuple[str, ...] = field(default=(), repr=False)  # digests of what these hold
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """All that decides what the cell measures, as plain data; a table is known by what it holds."""
+        """All that decides what the cell measures, as plain data; tables and histories are known by what they hold."""
         subject = {"workload": self.workload} if self.workload else {"table": self.task, "digest": self.digest}
+        history = {"history": list(self.learnt)} if self.learnt else {}
         return {
             **subject,
             "target": self.target,
             "space": self.space,
             "model": self.model,
             "strategy": self.strategy,
+            **history,
             "budget": self.budget.model_dump(mode="json"),
             "measure": self.measure.model_dump(mode="json"),
             "seed": self.seed,
@@ -81,6 +86,8 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     budget, measure = json.dumps(given["budget"]), json.dumps(given["measure"])
     return {
         **plain(given),
+        "history": tuple(given["history"]),
+        "learnt": tuple(digest(path) for path in given["history"]),
         "budget": Budget.model_validate_json(budget),
         "measure": Measure.model_validate_json(measure),
     }

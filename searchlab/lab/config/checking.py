@@ -16,6 +16,7 @@ from searchlab.lab.config.selectors import matches
 from searchlab.lab.config.settings import SETTINGS, split
 from searchlab.lab.config.subjects import subjects
 from searchlab.lab.config.tree import Map, Path, Problems, find, plain
+from searchlab.lab.history.sources import digest
 from searchlab.registry import nearest
 from searchlab.search import SPACES
 from searchlab.targets import parse
@@ -80,6 +81,8 @@ def _recorded(settings: Map) -> Iterator[tuple[Path, str]]:
     kind = next(iter(settings["measure"]))
     if kind != "replay":
         yield ("measure",), f"recorded tables are not measured; measure is replay, not '{kind}'"
+    if settings["history"]:
+        yield ("history",), "recorded tables have no programs that a history could teach about; leave it out"
     model = plain(settings["model"])
     view = components.view(json.dumps(model))
     if view not in ("none", "knobs"):
@@ -96,6 +99,11 @@ def _measured(settings: Map) -> Iterator[tuple[Path, str]]:
         yield ("space",), f"workloads need a space; accepted: {known}"
     if kind == "replay":
         yield ("measure",), "replay answers from recorded tables, and these are workloads; measure is local or ray"
+    model = plain(settings["model"])
+    if settings["history"] and components.view(json.dumps(model)) == "knobs":
+        name, _ = split("model", model)
+        why = f"model '{name}' looks at knobs, which differ from space to space, and cannot learn from a history"
+        yield ("model",), f"{why}; choose a view of programs, such as summary or curves, or leave out history"
     if kind == "local":
         yield from _cores(settings, options)
     if kind == "ray":
@@ -133,7 +141,9 @@ def _twice(tree: Map, found: list[Combination], named: list[Entry], problems: Pr
     seen: dict[str, str] = {}
     place = tree.at("ablate") if tree.get("ablate") is not None else tree.at("sweep")
     for combination, entry in zip(found, named, strict=True):
-        key = json.dumps(resolved_settings(combination.settings), sort_keys=True)
+        settings = resolved_settings(combination.settings)
+        settings["history"] = [digest(path) for path in settings["history"]]
+        key = json.dumps(settings, sort_keys=True)
         if key in seen:
             problems.add(place, f"'{seen[key]}' and '{entry.name}' are the same search")
         seen.setdefault(key, entry.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, get_type_hints
 
@@ -17,6 +17,7 @@ from searchlab.lab.config.models import Budget
 from searchlab.lab.config.settings import COMPONENTS, Malformed, say, split
 from searchlab.lab.config.translating import faults as translated
 from searchlab.lab.config.tree import Path
+from searchlab.lab.history import sources
 from searchlab.registry import Registry, accepted_options, nearest
 from searchlab.search import MODELS, SPACES, STRATEGIES, RecordedSpace, menu
 
@@ -27,6 +28,8 @@ _REGISTRIES: dict[str, Registry[Any]] = {"space": SPACES, "model": MODELS, "stra
 
 def faults(key: str, value: Any) -> tuple[Fault, ...]:
     """What is wrong with a setting: a path below it, and a message."""
+    if key == "history":  # files may have changed since the last look
+        return tuple(_history(value))
     return _faults(key, json.dumps(value))
 
 
@@ -41,6 +44,16 @@ def _faults(key: str, written: str) -> tuple[Fault, ...]:
         return tuple(_measure(value) if key == "measure" else _budget(value))
     except Malformed as e:
         return (((), str(e)),)
+
+
+def _history(value: Sequence[str]) -> Iterator[Fault]:
+    for number, path in enumerate(value):
+        if path in value[:number]:
+            yield (number,), f"history: {path} is listed twice"
+        try:
+            sources.check(path)
+        except SearchLabError as e:
+            yield (number,), f"history: {e}"
 
 
 def _budget(value: Any) -> Iterator[Fault]:

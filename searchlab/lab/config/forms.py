@@ -45,6 +45,7 @@ SEEDS: Schema = {
         {"type": "array", "items": {"type": ["integer", "string"]}, "minItems": 1},
     ],
 }
+HISTORY: Schema = {"anyOf": [*_ONE_OR_MORE_TEXTS["anyOf"], {"type": "null"}]}
 INCLUDE: Schema = _ONE_OR_MORE_TEXTS
 _LISTS: Schema = {"type": "object", "additionalProperties": {"type": "array", "minItems": 1}}
 SWEEP: Schema = {

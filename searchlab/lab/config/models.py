@@ -142,6 +142,9 @@ class Experiment(Model):
     )
     model: Component = Field(default="none", description="the cost model; gbt if not given, none for recorded tables")
     strategy: Component = Field(default="evolutionary", description="which candidates are measured next")
+    history: Annotated[tuple[str, ...], WithJsonSchema(forms.HISTORY)] = Field(
+        default=(), description="what earlier runs measured on other tasks, for the model to learn from"
+    )
     budget: Budget = Field(default=Budget(), description="when a search ends")
     measure: Annotated[Measure, WithJsonSchema(forms.measure())] = Field(
         description="how candidates are measured; local if not given, replay for recorded tables"

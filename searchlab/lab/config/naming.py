@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from searchlab.lab.config.combinations import Combination
 from searchlab.lab.config.models import resolved_settings
 from searchlab.lab.config.settings import NAMED, split
 
-ORDER = ("space", "model", "strategy", "target", "budget", "measure")
+ORDER = ("space", "model", "strategy", "history", "target", "budget", "measure")
 ALWAYS = ("space", "model", "strategy")
 
 
@@ -47,6 +48,8 @@ class _Texts:
         """What a combination is made of: components with all their options, and what else varies."""
         always = {k: _text(*_parts(k, self.settings[n][k])) for k in ALWAYS}
         others = {k: self.short[k][n] for k in self.varying if k not in ALWAYS}
+        if self.settings[n]["history"] or "history" in self.varying:  # what learnt from others is never the same thing
+            others["history"] = self.short["history"][n].removeprefix("history=")
         return {k: v for k, v in {**always, **others}.items() if v}
 
 
@@ -67,6 +70,8 @@ def _unique(made: list[Entry]) -> list[Entry]:
 
 def _short(key: str, values: Sequence[Any]) -> list[str]:
     """Texts that tell the values apart: names, with those options that differ among values of the same name."""
+    if key == "history":
+        return _histories(values)
     parts = [_parts(key, v) for v in values]
     differing: dict[str, dict[str, None]] = {}
     first: dict[str, Mapping[str, Any]] = {}
@@ -75,6 +80,16 @@ def _short(key: str, values: Sequence[Any]) -> list[str]:
         unlike = (k for k in (*start, *options) if options.get(k) != start.get(k))
         differing.setdefault(name, {}).update(dict.fromkeys(unlike))
     return [_text(name, {k: options[k] for k in differing[name] if k in options}) for name, options in parts]
+
+
+def _histories(values: Sequence[Sequence[str]]) -> list[str]:
+    """Histories by the names of their folders, with as many of those around them as it takes to tell them apart."""
+    found: list[str] = []
+    for depth in range(1, 1 + max((len(PurePath(p).parts) for v in values for p in v), default=1)):
+        found = ["+".join(str(PurePath(*PurePath(p).parts[-depth:])) for p in v) or "none" for v in values]
+        if len(set(found)) == len({tuple(v) for v in values}):
+            break
+    return [f"history={text}" for text in found]
 
 
 def _parts(key: str, value: Any) -> tuple[str, Mapping[str, Any]]:

@@ -41,6 +41,7 @@ def _settings(tree: Map, problems: Problems) -> None:
         "space": None if recorded else "sketch",
         "model": "none" if recorded else "gbt",
         "strategy": "evolutionary",
+        "history": None,
         "measure": "replay" if recorded else "local",
     }
     for key, default in defaults.items():
@@ -118,6 +119,10 @@ def _lists(form: str, sweep: Map, problems: Problems) -> None:
             what = say(values) if values else "nothing"
             problems.add(given.at(key), f"a sweep over '{key}' takes a list of values, not {what}")
             del given[key]
+        elif key == "history":
+            given[key] = Seq(
+                values.place, [(_history(v, values.at(n), problems), values.at(n)) for n, v in enumerate(values)]
+            )
     lengths = {len(v) for v in given.values()}
     if form == "zip" and len(lengths) > 1:
         sizes = ", ".join(f"{k} has {len(v)}" for k, v in given.items())
@@ -184,9 +189,20 @@ def _changes(given: Any, place: Place, where: str, problems: Problems, named: bo
         problems.add(place, f"{where}: {form}, not {say(given) if given else 'nothing'}")
         return False
     good = [check_key(k, given.at(k), where, problems) for k in given if not (named and k == "name")]
+    if "history" in given:
+        given["history"] = _history(given["history"], given.at("history"), problems)
     if named and not isinstance(given.get("name", ""), str):
         problems.add(given.at("name"), f"{where}: a name is text, not {say(given['name'])}")
     return all(good)
+
+
+def _history(given: Any, place: Place, problems: Problems) -> Any:
+    """A history with absolute paths, as changes are taken to other files, where relative ones would mean others."""
+    try:
+        return normal("history", given, place)
+    except Malformed as e:
+        problems.add(place, str(e))
+        return None
 
 
 def check_key(key: str, place: Place, where: str, problems: Problems) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from searchlab.errors import ConfigError
 from searchlab.lab.config.models import Source
 from searchlab.lab.config.reading import read
-from searchlab.lab.config.settings import SETTINGS, Malformed, assign
+from searchlab.lab.config.settings import SETTINGS, Malformed, assign, normal
 from searchlab.lab.config.tree import Map, Place, Problems, Seq
 from searchlab.registry import nearest
 
@@ -60,7 +60,9 @@ def _read(key: str, head: str, value: str, place: Place, problems: Problems) -> 
     parts = split(value, workloads=head == "workloads")
     try:
         values = [read(part, place.file, place) for part in parts]
-    except ConfigError as e:
+        if key == "history":
+            values = [normal(key, v, place) for v in values]
+    except (ConfigError, Malformed) as e:
         problems.add(place, str(e).removeprefix(f"{place}: "))
         return []
     if len(values) == 1:

@@ -89,6 +89,24 @@ model: {gbt: {view: knobs}}
 sweep: {strategy: [random, local, evolutionary]}
 ```
 
+## History
+
+What earlier runs measured on other tasks: run folders and files of records (`.jsonl`), one or a list, relative to this
+file. The model learns from it, too, so it may know something before the first trial; [transfer](models.md#transfer)
+is the model that is made for it.
+
+    history: ../runs/autotvm
+    model: transfer
+    ablate: {remove: {history: {history: null}}}
+
+- Measurements of the workload and the target that are being searched are left out: they would be the answers. So are
+  those whose knobs no longer fit their space. The log of the run says how many there are of each.
+- A point that was measured several times counts once, with its fastest time.
+- A run folder knows the options of its spaces; records in a file are read as if there had been none.
+- The model has to look at programs. Knobs (`view: knobs`) differ from space to space and are refused, and recorded
+  tables have no programs.
+- Cells are known by what a history held, not by where it lies: if it has grown since, they are other cells.
+
 ## Budget
 """
 
@@ -96,7 +114,8 @@ _SWEEP = """\
 ## Sweeps
 
 A sweep gives settings several values; every combination becomes an entry of the comparison. Keys are `target`, `space`,
-`model`, `strategy`, `budget`, `measure`, and dotted ones for their options: `strategy.population`, `budget.trials`.
+`model`, `strategy`, `history`, `budget`, `measure`, and dotted ones for options: `strategy.population`,
+`budget.trials`.
 """
 
 _SWEEP_MORE = """

@@ -6,16 +6,17 @@ Overrides, sweeps and ablations all change settings in this one way: `strategy`,
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
 from searchlab.lab.config.measuring import KINDS
-from searchlab.lab.config.tree import Map, Place, placed
+from searchlab.lab.config.tree import Map, Place, Seq, placed
 from searchlab.registry import nearest
 
 COMPONENTS = ("space", "model", "strategy")
 NAMED = ("target", *COMPONENTS, "measure")  # a name with options
-SETTINGS = ("target", *COMPONENTS, "budget", "measure")  # what overrides, sweeps and ablations may change
+SETTINGS = ("target", *COMPONENTS, "history", "budget", "measure")  # what overrides, sweeps and ablations may change
 
 
 class Malformed(ValueError):
@@ -23,7 +24,12 @@ class Malformed(ValueError):
 
 
 def normal(key: str, value: Any, place: Place) -> Any:
-    """A setting in its one form: a name, or {name: options} where it has any; `measure` always has them."""
+    """A setting in its one form: a name, or {name: options} where it has any; `measure` always has them.
+
+    A history is a list of absolute paths.
+    """
+    if key == "history":
+        return _paths(value, place)
     if key not in NAMED:
         return placed(value, place)
     if value is None and key == "model":
@@ -88,7 +94,7 @@ def assign(settings: Map, key: str, value: Any, place: Place) -> None:
         _put(changed, key, rest, value, place)
         settings.put(head, Map(settings.at(head), [(name, changed, settings.at(head))]), settings.at(head))
         return
-    if not isinstance(settings.get(head) or {}, Mapping):
+    if settings.get(head) is not None and not isinstance(settings[head], Mapping):
         raise Malformed(f"'{key}': {head} is {say(settings[head])}, which has no parts")
     changed = placed(settings.get(head) or {}, settings.at(head))
     _put(changed, key, rest, value, place)
@@ -107,6 +113,16 @@ def _put(tree: Map, key: str, path: list[str], value: Any, place: Place) -> None
         tree.put(step, below, tree.at(step) if step in tree else place)
         tree = below
     tree.put(path[-1], placed(value, place), place)
+
+
+def _paths(given: Any, place: Place) -> Seq:
+    one = given is not None and not isinstance(given, list | tuple)
+    items = placed([given] if one else given or [], place)
+    for item in items:
+        if not isinstance(item, str) or not item or "\0" in item:
+            form = "history is a run folder or a file of records, or a list of such"
+            raise Malformed(f"{form}, not {say(item)}")
+    return Seq(items.place, [(os.path.normpath(items.at(n).path(t)), items.at(n)) for n, t in enumerate(items)])
 
 
 def _target(text: str, place: Place) -> Map:

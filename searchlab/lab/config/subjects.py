@@ -5,7 +5,6 @@ from __future__ import annotations
 import fnmatch
 import glob
 import hashlib
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,8 +143,7 @@ def _tables(text: str, place: Place) -> list[str]:
 
     if text in shipped():
         return [text]
-    base = Path(place.file).parent if place.line else Path()
-    path = (base / os.path.expanduser(text)).absolute()
+    path = place.path(text)
     if any(c in text for c in "*?["):
         found = _matching(path)
     elif path.is_dir():

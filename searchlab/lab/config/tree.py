@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +22,11 @@ class Place:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" if self.line else self.file
+
+    def path(self, text: str) -> pathlib.Path:
+        """The path that is meant by what was written here: beside the file, or from the current folder."""
+        base = pathlib.Path(self.file).parent if self.line else pathlib.Path()
+        return (base / os.path.expanduser(text)).absolute()
 
 
 class Map(dict[str, Any]):

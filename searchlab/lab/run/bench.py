@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from abc import ABC, abstractmethod
@@ -16,12 +17,14 @@ from searchlab.measure import CoreLock, LocalMeasurer, Measurer
 from searchlab.measure.replay import ReplayMeasurer
 from searchlab.measure.tables import Table
 from searchlab.measure.tables import load as load_table
-from searchlab.search import Task
+from searchlab.search import Task, Trials
 from searchlab.targets import parse as target
 from searchlab.workloads import parse as workload
 
 if TYPE_CHECKING:
     from searchlab.lab.cells import Cell
+
+_log = logging.getLogger(__name__)
 
 
 class Bench(ABC):
@@ -139,8 +142,9 @@ class TaskBench(Bench):
     def study(self, measurer: Measurer[Any], store: Store) -> Study:
         cell, settings = self._cell, self._cell.measure.settings
         assert cell.workload is not None and cell.space is not None and isinstance(settings, Timing)
+        task = Task(workload(cell.workload), target(cell.target))
         return Study(
-            Task(workload(cell.workload), target(cell.target)),
+            task,
             space=cell.space,
             model=cell.model,
             strategy=cell.strategy,
@@ -152,7 +156,17 @@ class TaskBench(Bench):
             confirm=settings.confirm,
             store=store,
             cell=cell.id,
+            history=self._history(task),
         )
+
+    def _history(self, task: Task) -> tuple[Trials, ...]:
+        if not self._cell.history:
+            return ()
+        from searchlab.lab.history.reading import lessons
+
+        found = lessons(self._cell.history, self._cell.learnt, task)
+        _log.info("cell %s: %s", self._cell.id, found)
+        return found.trials
 
     def final(self, study: Study) -> tuple[float, Mapping[str, float]]:
         """The final race of the best, beside libraries, where the study has one; it is timed here, not on a cluster."""

@@ -1,0 +1,1 @@
+"""Histories: what earlier runs measured, for models that learn from other tasks."""
