@@ -21,8 +21,9 @@ from searchlab.lab.export.finding import chosen
 from searchlab.lab.records import Record
 from searchlab.lab.results import CellResult
 from searchlab.lab.run.bench import RecordedBench, TaskBench
+from searchlab.lab.run.cellfile import looks
 from searchlab.lab.run.folder import Folder
-from searchlab.lab.study import Candidate, Study
+from searchlab.lab.study import Candidate, Look, Study
 from searchlab.measure import Measurer, Outcome
 
 
@@ -55,10 +56,9 @@ def replay(folder: str | os.PathLike[str], task: str | None = None, entry: str |
 def replay_cell(cell: Cell, folder: Folder) -> Replayed:
     """Searches one cell again with its own times."""
     records = list(folder.records(cell.id).records())
-    study = _study(cell, folder)
-    study.confirming = False  # who leads decides nothing that is proposed
-    rounds = _rounds(records)
     result = folder.result(cell.id)
+    study = _study(cell, folder, looks(result))
+    rounds = _rounds(records)
     same = 0
     while len(study.trials) < len(records):
         left = study.batch if cell.budget.trials is None else cell.budget.trials - len(study.trials)
@@ -69,25 +69,33 @@ def replay_cell(cell: Cell, folder: Folder) -> Replayed:
         if any(c.job.id not in there for c in candidates):  # the run was stopped within this batch
             same += len(there)
             break
-        study.tell(candidates, study.measure(candidates))
-        same = len(study.trials)
+        outcomes = study.measure(candidates)
+        same += len(candidates)
+        try:
+            study.tell(candidates, outcomes)
+        except _NotKept:  # a second look of a run that was stopped in it
+            break
     return Replayed(cell, len(records), same, _other_times(study, result))
 
 
-def _study(cell: Cell, folder: Folder) -> Study:
+def _study(cell: Cell, folder: Folder, known: Sequence[Look]) -> Study:
     store, nothing = folder.records(cell.id), _Nothing()
     if cell.table is not None:
         from searchlab.measure.tables import load as load_table
 
         return RecordedBench(cell, load_table(cell.table)).study(nothing, store)
-    return TaskBench(cell, nothing, note=lambda _: None).study(nothing, store)
+    return TaskBench(cell, nothing, note=lambda _: None).study(nothing, store, known)
 
 
 class _Nothing(Measurer[Any]):
     """Measures nothing: a study finds all times in its store."""
 
     def measure(self, jobs: Sequence[Any]) -> Iterator[Outcome]:
-        raise ExportError(f"a replay does not measure, but {len(jobs)} candidates have no record")
+        raise _NotKept(f"a replay does not measure, but {len(jobs)} candidates have no record")
+
+
+class _NotKept(ExportError):
+    """A measurement that a replay would need and that the run has not kept."""
 
 
 def _rounds(records: Sequence[Record]) -> dict[int, dict[str, Record]]:
@@ -118,9 +126,10 @@ def _other_times(study: Study, result: CellResult | None) -> str:
     """Where trials came in another order than in the run."""
     if result is None:
         return ""
-    count = min(len(study.trials), len(result.seconds))
-    differ = np.flatnonzero(study.trials.seconds[:count] != result.seconds[:count])
+    seconds = np.concatenate([np.empty(0), *(r.seconds for r in study.rounds)])
+    count = min(len(seconds), len(result.seconds))
+    differ = np.flatnonzero(seconds[:count] != result.seconds[:count])
     if not len(differ):
         return ""
     n = int(differ[0])
-    return f"trial {n}: took {study.trials.seconds[n]:.4g} s, in the run it was {result.seconds[n]:.4g} s"
+    return f"trial {n}: took {seconds[n]:.4g} s, in the run it was {result.seconds[n]:.4g} s"

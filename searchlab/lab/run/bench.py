@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from searchlab.lab.config.measuring import Timing
 from searchlab.lab.records import Store
-from searchlab.lab.study import Study
+from searchlab.lab.study import Look, Study
 from searchlab.measure import CoreLock, LocalMeasurer, Measurer
 from searchlab.measure.replay import ReplayMeasurer
 from searchlab.measure.tables import Table
@@ -39,8 +39,8 @@ class Bench(ABC):
         """The time that counts: of the wall, or simulated."""
 
     @abstractmethod
-    def study(self, measurer: Measurer[Any], store: Store) -> Study:
-        """The study of the cell."""
+    def study(self, measurer: Measurer[Any], store: Store, looks: Sequence[Look] = ()) -> Study:
+        """The study of the cell; `looks` are second looks that it has taken before."""
 
     @abstractmethod
     def final(self, study: Study) -> tuple[float, Mapping[str, float]]:
@@ -109,7 +109,7 @@ class RecordedBench(Bench):
     def now(self) -> float:
         return self._replay.clock_s
 
-    def study(self, measurer: Measurer[Any], store: Store) -> Study:
+    def study(self, measurer: Measurer[Any], store: Store, looks: Sequence[Look] = ()) -> Study:
         cell = self._cell
         return Study(
             self._table,
@@ -139,7 +139,7 @@ class TaskBench(Bench):
     def now(self) -> float:
         return time.perf_counter()
 
-    def study(self, measurer: Measurer[Any], store: Store) -> Study:
+    def study(self, measurer: Measurer[Any], store: Store, looks: Sequence[Look] = ()) -> Study:
         cell, settings = self._cell, self._cell.measure.settings
         assert cell.workload is not None and cell.space is not None and isinstance(settings, Timing)
         task = Task(workload(cell.workload), target(cell.target))
@@ -154,6 +154,7 @@ class TaskBench(Bench):
             protocol=settings.protocol,
             limits=settings.limits,
             confirm=settings.confirm,
+            looks=looks,
             store=store,
             cell=cell.id,
             history=self._history(task),

@@ -11,7 +11,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -114,7 +114,7 @@ class _Search:
         self._watched = Watched(bench.measurer, stop, bench.now)
         self._watched.on_outcome = self._arrived
         store = open_.enter_context(folder.records(cell.id, fsync=not bench.recorded))
-        self.study: Study = bench.study(self._watched, store)
+        self.study: Study = bench.study(self._watched, store, cellfile.looks(self._before))
         earlier = self._before.elapsed.tolist() if self._before is not None else ()
         self._elapsed = Elapsed(bench.now, earlier)
         self._status: list[str] = []
@@ -196,15 +196,7 @@ class _Search:
             seconds=np.array(self._seconds, dtype=np.float64),
             elapsed=np.array(self._elapsed.times, dtype=np.float64),
             status=tuple(self._status),
-            rounds=tuple(
-                {
-                    "number": r.number,
-                    "trials": r.trials,
-                    "best_s": r.best_s,
-                    "quality": asdict(r.quality) if r.quality is not None else {},
-                }
-                for r in rounds
-            ),
+            rounds=tuple(cellfile.round_data(r) for r in rounds),
             ledger=self._ledger(),
             best=self._best(seconds),
             baselines=dict(baselines or {}),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
 import numpy as np
 
 from searchlab.lab.records.text import plain
 from searchlab.lab.results import CellResult, Floats
+from searchlab.lab.study import Look, Round
 
 FORMAT = 1
 
@@ -40,12 +41,31 @@ def waiting(id: str, entry: str, task: str, seed: int, factors: Mapping[str, str
     return CellResult(id, entry, task, seed, dict(factors), "waiting", _times(()), _times(()), ())
 
 
+def round_data(done: Round) -> dict[str, Any]:
+    """A round of a study as plain values; keys of points are texts, since not every reader has integers of 64 bits."""
+    found: dict[str, Any] = {"number": done.number, "trials": done.trials, "best_s": done.best_s}
+    found["quality"] = asdict(done.quality) if done.quality is not None else {}
+    if done.looks:
+        found["looks"] = [asdict(x) | {"rival": f"{x.rival:x}", "leader": f"{x.leader:x}"} for x in done.looks]
+    return found
+
+
+def looks(result: CellResult | None) -> list[Look]:
+    """The second looks that a cell has taken, in their order."""
+    given = [look for r in (result.rounds if result is not None else ()) for look in r.get("looks", ())]
+    return [Look(**{**x, "rival": int(x["rival"], 16), "leader": int(x["leader"], 16)}) for x in given]
+
+
 def _round(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {
+    found = {
         **data,
         "best_s": _infinite(data["best_s"]),
         "quality": {name: _infinite(value) for name, value in data["quality"].items()},
     }
+    if "looks" in data:
+        times = ("rival_s", "leader_s")
+        found["looks"] = [{**x, **{name: _infinite(x[name]) for name in times}} for x in data["looks"]]
+    return found
 
 
 def _times(values: Iterable[float | None]) -> Floats:

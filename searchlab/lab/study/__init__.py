@@ -4,7 +4,7 @@ from searchlab.lab.study.best import Best
 from searchlab.lab.study.finish import Finish
 from searchlab.lab.study.ledger import Ledger
 from searchlab.lab.study.quality import Quality, judge
-from searchlab.lab.study.study import Round, Study
+from searchlab.lab.study.study import Look, Round, Study
 from searchlab.lab.study.subject import Candidate, Subject, TableSubject, TaskSubject
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Candidate",
     "Finish",
     "Ledger",
+    "Look",
     "Quality",
     "Round",
     "Study",

@@ -48,8 +48,19 @@ _TRIES = 8  # asks for programs that are new, before the rest of a batch is left
 
 
 @dataclass(frozen=True)
+class Look:
+    """A second look at a would-be incumbent beside the old one: keys of both, who won, and their times in it."""
+
+    rival: int
+    leader: int
+    confirmed: bool
+    rival_s: float
+    leader_s: float
+
+
+@dataclass(frozen=True)
 class Round:
-    """What one batch gave: its points and times, the best so far, and how well the model had known."""
+    """What one batch gave: its points and times, second looks, the best so far, and how well the model had known."""
 
     number: int
     points: Points
@@ -57,6 +68,7 @@ class Round:
     best_s: float
     trials: int
     quality: Quality | None = None
+    looks: tuple[Look, ...] = ()
 
 
 Figure = Literal["fastest", "median"]
@@ -70,7 +82,8 @@ class Study:
     `measurer` is a local one unless given; `store` keeps every measurement; `history` holds trials of other tasks for
     models that transfer.  `figure` is what is minimised: the fastest repeat of a candidate, which on shared machines is
     far steadier, or the median, as recorded tables have it.  With a `store` and a `cell`, a study that is made anew
-    with the same seed takes its own earlier measurements from the store and goes on where it was.
+    with the same seed takes its own earlier measurements from the store and goes on where it was; `looks` are the
+    second looks that it took then.
     """
 
     def __init__(
@@ -90,6 +103,7 @@ class Study:
         history: Sequence[Trials] = (),
         confirm: bool = True,
         figure: Figure | None = None,
+        looks: Iterable[Look] = (),
         callbacks: Iterable[Callback] = (),
     ) -> None:
         if batch < 1:
@@ -116,6 +130,8 @@ class Study:
         self._beaten: set[int] = set()  # keys of those that lost against the incumbent in a second look
         self._fitted = 0
         self._recorded = self._read_cell()
+        self._looked = list(looks)
+        self._looks: list[Look] = []  # since the last round
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
@@ -190,7 +206,8 @@ class Study:
         guesses = [c.predicted for c in candidates]
         known = np.array([g for g in guesses if g is not None])
         quality = judge(known, seconds) if len(known) == len(seconds) else None
-        done = Round(len(self.rounds), points, seconds, self.best_s, len(self.trials), quality)
+        looks, self._looks = tuple(self._looks), []
+        done = Round(len(self.rounds), points, seconds, self.best_s, len(self.trials), quality, looks)
         self.rounds.append(done)
         for callback in self.callbacks:
             callback(self, done)
@@ -315,19 +332,29 @@ class Study:
         return None
 
     def _second_look(self, rival: Candidate) -> bool:
-        from searchlab.measure.confirm import confirm
-
         assert self._leader is not None
         leader = self._leader[0]
-        with self.ledger.phase("confirm"):
-            seen = confirm(self.measurer, rival.job, leader.job)
-        if not seen.confirmed:
+        pair = (rival.key, leader.key)
+        look = next((known for known in self._looked if (known.rival, known.leader) == pair), None)
+        if look is not None:
+            self._looked.remove(look)
+        else:
+            look = self._look(rival, leader)
+        self._looks.append(look)
+        if not look.confirmed:
             self._beaten.add(rival.key)
-        for candidate, seconds in ((rival, seen.seconds), (leader, seen.incumbent_seconds)):
+        for candidate, seconds in ((rival, look.rival_s), (leader, look.leader_s)):
             if math.isfinite(seconds):
                 self._relabel(candidate, seconds)
         self._leader = (leader, self._label(leader))
-        return seen.confirmed
+        return look.confirmed
+
+    def _look(self, rival: Candidate, leader: Candidate) -> Look:
+        from searchlab.measure.confirm import confirm
+
+        with self.ledger.phase("confirm"):
+            seen = confirm(self.measurer, rival.job, leader.job)
+        return Look(rival.key, leader.key, seen.confirmed, seen.seconds, seen.incumbent_seconds)
 
     def _label(self, candidate: Candidate) -> float:
         return self._by_program[candidate.digest]

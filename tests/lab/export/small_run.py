@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from searchlab.lab.config import from_data
@@ -46,13 +48,25 @@ class MadeUp(Measurer[Job]):
                 yield Outcome(job.id, "ok", (seconds,) * 3, number=1)
 
 
-def write(folder: Path, monkeypatch: pytest.MonkeyPatch, **changes: object) -> Path:
+class Unsteady(MadeUp):
+    """The same with repeats that scatter, other ones at every look: second looks change what is thought of programs."""
+
+    def __init__(self) -> None:
+        self._rng = np.random.default_rng(0)
+
+    def measure(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        for outcome in super().measure(jobs):
+            slower = self._rng.uniform(1.0, 2.0, len(outcome.times))
+            yield replace(outcome, times=tuple(t * s for t, s in zip(outcome.times, slower.tolist(), strict=True)))
+
+
+def write(folder: Path, monkeypatch: pytest.MonkeyPatch, measurer: type[MadeUp] = MadeUp, **changes: object) -> Path:
     """Runs the small experiment, or another one, into a folder; without a run-off, whose times would be real."""
 
     def final(_: object, study: Study) -> tuple[float, dict[str, float]]:
         return study.best_s * 1.01, {"numpy": 2e-5}
 
-    monkeypatch.setattr(bench.Measurers, "of", lambda *_: MadeUp())
+    monkeypatch.setattr(bench.Measurers, "of", lambda *_: measurer())
     monkeypatch.setattr(bench.TaskBench, "final", final)
     monkeypatch.setattr(racing, "hold", lambda *_: None)
     run(from_data({**DATA, **changes} if "workloads" not in changes else changes), folder, jobs=0)

@@ -1,5 +1,6 @@
 """A replay takes the way of the run, or says where it does not."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from searchlab.lab.replay import replay
 from searchlab.lab.run.folder import Folder
 from searchlab.strategies import Genetic
 
-from .small_run import DATA, TABLE, write
+from .small_run import DATA, TABLE, Unsteady, write
 
 
 def call(*args: object) -> Any:
@@ -39,6 +40,19 @@ def test_the_way_is_the_same(strategy: Any, model: Any, tmp_path: Path, monkeypa
     (found,) = replay(folder)
     assert (found.trials, found.same, found.departure) == (20, 20, "")
     assert {p: p.read_bytes() for p in folder.rglob("*.json*")} == before
+
+
+def test_second_looks_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = {**DATA, "strategy": "genetic", "sweep": {}, "budget": {"trials": 48, "batch": 8}}
+    folder = Folder(write(tmp_path / "run", monkeypatch, Unsteady, **changes))
+    (result,) = folder.results()
+    assert any(look["rival_s"] < result.seconds.max() for r in result.rounds for look in r.get("looks", ()))
+    (found,) = replay(folder.path)
+    assert (found.trials, found.same, found.departure) == (48, 48, "")
+    stopped = [{k: v for k, v in r.items() if k != "looks"} for r in result.rounds]
+    folder.write_result(dataclasses.replace(result, rounds=tuple(stopped)))
+    (found,) = replay(folder.path)
+    assert found.ok and found.same < 48  # what a second look said is not known
 
 
 def test_tables_are_replayed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """The loop: no program twice, an exact budget, an incumbent that is never lost, the same trace for the same seed."""
 
 import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,14 @@ from hypothesis import strategies as st
 
 from searchlab.errors import ComponentError, SpaceError
 from searchlab.lab.records import Store
-from searchlab.lab.study import Ledger, Study, judge
-from searchlab.measure.job import Outcome
+from searchlab.lab.study import Ledger, Look, Study, judge
+from searchlab.measure.job import Job, Measurer, Outcome
 from searchlab.measure.replay import ReplayMeasurer
 from searchlab.measure.tables import Table, load
-from searchlab.search import CostModel, History, Points, RecordedSpace, Scorer, Space, Strategy, menu
+from searchlab.search import CostModel, History, Points, RecordedSpace, Scorer, Space, Strategy, Task, menu
 from searchlab.search.knob import Floats
+from searchlab.targets import detect
+from searchlab.workloads import parse as parse_workload
 
 
 class Plain(Strategy):
@@ -195,3 +198,37 @@ def test_told_by_hand() -> None:
     s.tell(asked, [Outcome(c.job.id, "ok", (float(n + 1),)) for n, c in enumerate(asked)])
     assert len(s.trials) == 2 and s.best_s == 1.0
     assert len(s.ask()) == 1 and not s.ask()
+
+
+# --- second looks -----------------------------------------------------------------------------------------------------
+
+
+class Unsteady(Measurer[Job]):
+    """Times that scatter and fall; counts what it is asked."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng, self.asked = np.random.default_rng(seed), 0
+
+    def measure(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        for job in jobs:
+            self.asked += 1
+            times = self.rng.uniform(1.0, 2.0, 3) / (100 + self.asked)
+            yield Outcome(job.id, "ok", tuple(times.tolist()), number=1)
+
+
+def test_second_looks_that_are_known_are_not_taken_again(tmp_path: Path) -> None:
+    task = Task(parse_workload("matmul:m=32,n=32,k=32"), detect(1))
+
+    def made(looks: Sequence[Look], seed: int) -> tuple[Study, Unsteady]:
+        measurer = Unsteady(seed)
+        with Store(tmp_path / "records.jsonl") as store:
+            s = Study(task, "template", None, "random", measurer=measurer, store=store, cell="c", batch=8, looks=looks)
+            s.optimize(trials=32)
+        return s, measurer
+
+    first, asked = made((), 0)
+    looks = [look for r in first.rounds for look in r.looks]
+    assert looks and asked.asked > 32
+    again, nothing = made(looks, 1)
+    assert nothing.asked == 0
+    assert again.best_s == first.best_s and np.array_equal(again.trials.seconds, first.trials.seconds)
