@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_FINAL_S = 0.5  # of the race at the end of a cell, which chooses among its finalists; the run-off looks longer
+
 
 class Bench(ABC):
     """A cell that is ready to be searched."""
@@ -170,10 +172,9 @@ class TaskBench(Bench):
         return found.trials
 
     def final(self, study: Study) -> tuple[float, Mapping[str, float]]:
-        """The final race of the best, beside libraries, where the study has one; it is timed here, not on a cluster."""
-        finish = getattr(study, "finish", None)
-        if finish is None or self._cell.measure.kind != "local":
+        """The final race of the best, beside libraries; it is timed here, so not for candidates of a cluster."""
+        if self._cell.measure.kind != "local":
             return study.best_s, {}
         with CoreLock(sorted(os.sched_getaffinity(0)), on_wait=self._note):
-            found = finish()
+            found = study.finish(seconds=_FINAL_S)
         return float(found.seconds), dict(found.baselines)

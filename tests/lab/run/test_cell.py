@@ -18,7 +18,7 @@ from searchlab.lab.run.cell import run_cell
 from searchlab.lab.run.cellfile import from_json, to_json
 from searchlab.lab.run.elapsed import Elapsed
 from searchlab.lab.run.events import Event, Noted, Progress
-from searchlab.lab.study import Study
+from searchlab.lab.study import Finish, Study
 from searchlab.measure import Job, Measurer, Outcome
 
 
@@ -88,12 +88,7 @@ def test_a_request_to_stop_before_anything_is_measured(
 
 
 def test_the_last_look_is_what_counts(cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    @dataclass
-    class Finish:
-        seconds: float
-        baselines: dict[str, float]
-
-    monkeypatch.setattr(Study, "finish", lambda self: Finish(2.5e-6, {"numpy": 5e-6}), raising=False)
+    monkeypatch.setattr(Study, "finish", lambda self, seconds: Finish(0, 2.5e-6, {"numpy": 5e-6}))
     found, _ = searched(cell, tmp_path, monkeypatch, Made())
     assert found.final_s == 2.5e-6 and found.baselines == {"numpy": 5e-6}
 
