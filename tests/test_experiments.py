@@ -1,5 +1,6 @@
 """Every file of experiments/ loads, says what it would run, and runs; in the normal suite with next to no budget."""
 
+import csv
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -90,6 +91,19 @@ def test_papers_are_all_on_the_page() -> None:
     page = (ROOT / "docs" / "papers.md").read_text()
     for file in PAPERS:
         assert f"`papers/{file.name}`" in page
+
+
+@pytest.mark.parametrize("file", PAPERS, ids=lambda f: f.stem)
+def test_papers_have_kept_results(file: Path, needs: Needs) -> None:
+    kept = ROOT / "docs" / "results"
+    page, own = (kept / "README.md").read_text(), (kept / file.stem / "README.md").read_text()
+    assert f"({file.stem}/README.md)" in page and f"searchlab run {file.relative_to(ROOT)}" in own
+    for claim in load(file, needs(file)).expect:
+        assert claim.note in own
+    with (kept / file.stem / "cells.csv").open() as table:
+        found = list(csv.DictReader(table))
+    assert {r["state"] for r in found} == {"done"}
+    assert {(r["entry"], int(r["seed"])) for r in found} == {(c.entry, c.seed) for c in cells(load(file, needs(file)))}
 
 
 def test_quickstart_is_small() -> None:

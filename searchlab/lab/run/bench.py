@@ -8,6 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from searchlab.lab.config.measuring import Timing
@@ -84,11 +85,17 @@ class Measurers:
         return LocalMeasurer(**options, on_wait=lambda text: self._note(text))
 
 
+@lru_cache(maxsize=8)
+def _table(reference: str, digest: str) -> Table:
+    """A table, read once for all cells of a process that search it; `digest` is of what it holds."""
+    return load_table(reference)
+
+
 @contextmanager
 def bench(cell: Cell, measurers: Measurers, note: Callable[[str], None]) -> Iterator[Bench]:
     """The bench of a cell; after an error its measurer is not used again."""
     if cell.table is not None:
-        yield RecordedBench(cell, load_table(cell.table))
+        yield RecordedBench(cell, _table(cell.table, cell.digest))
         return
     try:
         yield TaskBench(cell, measurers.of(cell, note), note)
