@@ -79,8 +79,9 @@ class Target:
         return frozenset(feature[1:] for feature in self.features.split(",") if feature.startswith("+"))
 
     def fingerprint(self) -> str:
-        """Twelve hex digits that depend on every field, the same in every process."""
-        text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+        """Twelve hex digits that depend on all that code depends on: not on the cores that this process may use."""
+        fields_of_code = {name: value for name, value in self.to_dict().items() if name != "cores"}
+        text = json.dumps(fields_of_code, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def to_dict(self) -> dict[str, Any]:

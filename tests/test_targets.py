@@ -1,5 +1,6 @@
 """Targets: detection, the spec grammar, and that a target is a value that travels."""
 
+import dataclasses
 import json
 import os
 import pickle
@@ -91,9 +92,10 @@ def test_refuses_partial_descriptions() -> None:
         Target.from_dict({**data, "l4": 1})
 
 
-def test_fingerprint_depends_on_every_field_and_no_process() -> None:
+def test_fingerprint_depends_on_what_code_depends_on_and_no_process() -> None:
     base = parse("x86-64-v3:threads=2")
     assert base.fingerprint() != base.with_threads(1).fingerprint() != parse("x86-64-v4").fingerprint()
+    assert dataclasses.replace(base, cores=8).fingerprint() == base.fingerprint()
     code = "from searchlab.targets import parse; print(parse('x86-64-v3:threads=2').fingerprint())"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=_root())
     assert run.stdout.strip() == base.fingerprint()

@@ -118,15 +118,15 @@ def fusible_consumer(program: Program, name: str) -> str | None:
     return reader.name if same and not both and stores_plainly(block) else None
 
 
-def wants_rfactor(program: Program, name: str, cores: int) -> bool:
+def wants_rfactor(program: Program, name: str, threads: int) -> bool:
     """Whether a reduction has more to share than its output."""
     block = program.blocks[name]
     if not block.reduces or not _is_associative(block) or not stores_plainly(block):
         return False
     space, reduction = points(space_axes(block)), points(reduce_axes(block))
     if needs_tiling(program, name):
-        return space <= reduction and space <= 16 * cores
-    return reduction > cores
+        return space <= reduction and space <= 16 * threads
+    return reduction > threads
 
 
 def _is_associative(block: Block) -> bool:

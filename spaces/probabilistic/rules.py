@@ -101,7 +101,7 @@ class AddRFactor(Rule):
 
     def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
         found = [s]
-        if wants_rfactor(s.program, block, s.task.target.cores):
+        if wants_rfactor(s.program, block, s.task.target.threads):
             parts: tuple[Literal["outer", "inner"], ...] = ("outer", "inner")
             for part in parts:
                 s = found[0].copy()
@@ -227,7 +227,7 @@ class ParallelizeVectorizeUnroll(Rule):
         unroll = s.sample_categorical(self.unroll, name=UNROLL)
         for n in reductions or [n for n in [block] if n not in s.stages.kept]:
             s.note(n, UNROLL, unroll)
-        s.note(block, "jobs", self.jobs_per_core * s.task.target.cores)
+        s.note(block, "jobs", self.jobs_per_core * s.task.target.threads)
         s.note(block, VECTORIZE, self.max_vector)
         return [s]
 

@@ -107,7 +107,7 @@ def _finish(placed: Placed) -> Sketch | None:
         for copy, panel in state.packed:
             read_rows_as_they_lie(s, copy, panel)
         for block in [n for n in s.program.blocks if n not in untouched]:
-            finish_untiled(s, block, factors, JOBS * state.task.target.cores)
+            finish_untiled(s, block, factors, JOBS * state.task.target.threads)
     except ScheduleError:
         return None
     reductions = [n for n, b in s.program.blocks.items() if b.reduces]

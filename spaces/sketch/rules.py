@@ -65,7 +65,7 @@ class Rfactor(Rule):
     """A reduction with little space keeps partial results, for its outer iterations or its inner ones."""
 
     def applies(self, state: State, block: str) -> Answer:
-        wanted = wants_rfactor(state.program, block, state.task.target.cores)
+        wanted = wants_rfactor(state.program, block, state.task.target.threads)
         return Answer.APPLY if wanted and not _is_cached(state, block) else Answer.SKIP
 
     def apply(self, state: State, block: str) -> Iterator[State]:
