@@ -29,7 +29,7 @@ from searchlab.workloads import Workload
 
 _MOST_BUILDERS = 4
 _TURN_S = 1.0
-_KEPT = 64  # built programs: finalists and would-be incumbents are measured again and again
+_KEPT = 512  # built programs: incumbents are measured again and again, and searches with the same seed begin alike
 
 
 @dataclass(eq=False)

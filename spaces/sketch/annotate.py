@@ -35,9 +35,12 @@ class Placed:
     label: tuple[str, ...] = ()
 
 
-def annotate(state: State) -> Iterator[Sketch]:
-    """One sketch for every combination of places of the stages that no rule has placed."""
-    for placed in _placements(state):
+def annotate(state: State, places: bool = True) -> Iterator[Sketch]:
+    """One sketch for every combination of places of the stages that no rule has placed.
+
+    Without `places` there is one: each of these stages is computed by itself before what reads it.
+    """
+    for placed in _placements(state) if places else [Placed(state)]:
         sketch = _finish(placed)
         if sketch is not None:
             yield sketch

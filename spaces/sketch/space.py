@@ -19,6 +19,7 @@ class SketchSpace(SpaceGenerator):
     """Structures from derivation rules; tile sizes, unrolling and places of stages are left to the search.
 
     `rules` are objects or "module:Class" names, tried in order on every stage; `more_rules` go before the default ones.
+    Without `places` the search does not place stages: what no rule has placed is computed by itself.
     """
 
     name: ClassVar[str] = "sketch"
@@ -30,6 +31,7 @@ class SketchSpace(SpaceGenerator):
         structure: str = "SSRSRS",
         max_inner: int = 64,
         more_rules: Sequence[Rule | str] = (),
+        places: bool = True,
     ) -> None:
         check_structure(structure)
         if max_inner < 1:
@@ -37,6 +39,7 @@ class SketchSpace(SpaceGenerator):
         self.rules = tuple(_rule(r) for r in (*more_rules, *rules))
         self.structure = structure
         self.max_inner = max_inner
+        self.places = places
 
     def derived(self, task: Task) -> list[State]:
         """The sketches that the rules give, before the places of stages are chosen: a handful for every program."""
@@ -48,7 +51,7 @@ class SketchSpace(SpaceGenerator):
     def sketches(self, task: Task) -> Iterator[Sketch]:
         names: set[str] = set()
         for state in self.derived(task):
-            for sketch in annotate(state):
+            for sketch in annotate(state, self.places):
                 if sketch.name in names:
                     raise SpaceError(f"space 'sketch': two sketches are called '{sketch.name}'; rules name their steps")
                 names.add(sketch.name)

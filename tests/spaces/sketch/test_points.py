@@ -132,3 +132,11 @@ def test_known_points_are_points(spec: str, machine: str) -> None:
     assert found
     for choice in found:
         verify(space.program(space.chosen(choice)))
+
+
+def test_without_places_stages_stay_apart() -> None:
+    chain = Task(sl.workload("elementwise", rows=32, cols=64, ops="add,relu,mul"), sl.detect(threads=1))
+    rules = ["spaces.sketch.rules:Tile", "spaces.sketch.rules:Skip"]
+    (apart,) = SketchSpace(rules, places=False).space(chain).sketches
+    assert apart.program is not None and len(apart.program.blocks) == 3
+    assert len(SketchSpace(rules).space(chain).sketches) > 1
