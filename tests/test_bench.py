@@ -1,5 +1,6 @@
 """The libraries' versions of all operators are right, and the race is fair."""
 
+import math
 import time
 from pathlib import Path
 
@@ -204,3 +205,13 @@ def test_what_cannot_be_built_is_reported(monkeypatch: pytest.MonkeyPatch) -> No
     row = measure(parse("matmul:m=8,n=8,k=8"), detect(1), seconds=0.0, min_rounds=1)
     assert row.wrong == {OURS: "BuildError: no such instruction"}
     assert row.ratio is None
+
+
+def test_a_race_goes_on_until_it_is_steady_or_too_long() -> None:
+    def rounds(steady: bench.Steady | None) -> int:
+        return bench.race({"a": lambda: sum(range(100))}, 0.0, 2, steady=steady)["a"].rounds
+
+    assert rounds(None) == rounds(bench.Steady(math.inf, 10.0)) == 2
+    assert rounds(bench.Steady(-1.0, 0.05)) > 2
+    assert bench.noise([]) == 0.0 and bench.noise([0.3]) == 0.3
+    assert bench.noise([0.01 * n for n in range(1, 11)]) == pytest.approx(0.09)

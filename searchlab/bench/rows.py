@@ -10,7 +10,7 @@ from importlib.util import find_spec
 import numpy as np
 
 from searchlab.bench.job import Array, Job
-from searchlab.bench.timing import Contender, OtherLoad, Times, race, threads
+from searchlab.bench.timing import Contender, OtherLoad, Steady, Times, race, threads
 from searchlab.errors import SearchLabError
 from searchlab.ir.program import Program
 from searchlab.targets import Target
@@ -85,6 +85,7 @@ def contest(
     case: str | None = None,
     seconds: float = 1.0,
     min_rounds: int = 10,
+    steady: Steady | None = None,
 ) -> Row:
     """What `makers` prepare on the workload's inputs, in turns with the libraries; all results are checked first."""
     inputs = workload.inputs()
@@ -105,7 +106,7 @@ def contest(
             problems[name] = workload.check(np.ascontiguousarray(call()), inputs, expected)
         right = {name: call for name, call in contenders.items() if problems[name] is None}
         with OtherLoad() as others:
-            times = race(right, seconds, min_rounds, target.threads)
+            times = race(right, seconds, min_rounds, target.threads, steady)
     wrong = {name: problem for name, problem in problems.items() if problem is not None}
     return Row(case or workload.label, workload, target.threads, times, wrong, others.share)
 

@@ -21,6 +21,7 @@ Contender = Callable[[], Any]
 # Shorter samples would measure the clock; a function faster than this runs several times per sample.
 SAMPLE_SECONDS = 200e-6
 _REST_S, _TURN = 0.03, 10
+_MOST = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +38,17 @@ class Times:
 
 
 def race(
-    contenders: Mapping[str, Contender], seconds: float = 1.0, min_rounds: int = 10, threads: int = 1
+    contenders: Mapping[str, Contender],
+    seconds: float = 1.0,
+    min_rounds: int = 10,
+    threads: int = 1,
+    steady: Steady | None = None,
 ) -> dict[str, Times]:
     """Times functions in turns, so that whatever else the machine does meets all of them alike.
 
     In every round each function runs once unmeasured (the one before it has filled the caches) and is then sampled.
-    Rounds go on until `seconds` have passed in all, and there are at least `min_rounds`.
+    Rounds go on until `seconds` have passed in all, and there are at least `min_rounds`; beyond that while the best
+    times are not `steady` enough.
 
     Functions of several threads get longer turns with a rest before each: threads of the one before wait for more work
     for milliseconds, and keep the cores busy with it.
@@ -52,13 +58,35 @@ def race(
     with _undisturbed():
         repeats = {name: _calibrate(run) for name, run in contenders.items()}
         start, rounds = perf_counter(), 0
-        while contenders and (rounds < min_rounds or perf_counter() - start < seconds):
+        while contenders and (
+            rounds < min_rounds
+            or (spent := perf_counter() - start) < seconds
+            or (steady is not None and steady.wants_more(samples, spent))
+        ):
             for name, run in contenders.items():
                 sleep(rest)
                 run()
                 samples[name].append([_sample(run, repeats[name]) for _ in range(turn)])
             rounds += 1
     return {name: _times(found) for name, found in samples.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """How long a race goes on for the sake of precision: `seconds` at most, or until `noise` is not above `limit`."""
+
+    limit: float
+    seconds: float
+
+    def wants_more(self, samples: Mapping[str, Sequence[Sequence[float]]], spent: float) -> bool:
+        """Whether another round is worth it."""
+        return spent < self.seconds and noise([_times(s).spread for s in samples.values()]) > self.limit
+
+
+def noise(spreads: Sequence[float]) -> float:
+    """What the spreads of nine of ten do not exceed."""
+    ordered = sorted(spreads)
+    return ordered[ceil(_MOST * len(ordered)) - 1] if ordered else 0.0
 
 
 def _times(rounds: Sequence[Sequence[float]]) -> Times:

@@ -7,11 +7,9 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from searchlab.errors import SearchLabError
 from searchlab.lab.run.folder import LOG_FORMAT, Folder
@@ -21,9 +19,9 @@ if TYPE_CHECKING:
     from searchlab.bench.rows import Maker, Row
     from searchlab.lab.export.finding import Found
 
-_EACH_S, _ROUNDS = 0.15, 8  # for every program
+_EACH_S, _MOST_S, _ROUNDS = 0.15, 1.0, 8  # for every program
+_STEADY = 0.01  # noise above which the race goes on
 _KEEP = "so that its results keep each cell's own times"
-_NOISE = 0.9  # the share of programs whose two halves differ less than what is called the noise
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +47,7 @@ def hold(folder: Folder, say: Say, stop: threading.Event) -> None:
 
 def race(folder: Folder, group: Group, say: Say = lambda text: None) -> RunOff:
     """Times what the cells of a group found, each program once, with the default schedule and the libraries."""
+    from searchlab.bench import noise
     from searchlab.lab.export.finding import Found
 
     claims = [Found(cell, folder, r.final_s, r.best["knobs"], True) for cell, r in group.found if r.best is not None]
@@ -62,7 +61,7 @@ def race(folder: Folder, group: Group, say: Say = lambda text: None) -> RunOff:
         {cell: row.times[digest].min for cell, digest in by_cell.items() if digest in row.times},
         group.points,
         {name: t.min for name, t in row.times.items() if name not in programs},
-        _noise(row, programs),
+        noise([t.spread for name, t in row.times.items() if name in programs]),
         row.other_load,
         {cell: row.wrong[digest] for cell, digest in by_cell.items() if digest in row.wrong},
     )
@@ -70,7 +69,7 @@ def race(folder: Folder, group: Group, say: Say = lambda text: None) -> RunOff:
 
 def _row(programs: Mapping[str, Found], say: Say) -> Row:
     """Programs by their names in the race, beside the others, on cores that nobody else times on."""
-    from searchlab.bench import contest, prepare
+    from searchlab.bench import Steady, contest, prepare
     from searchlab.lab.study.finish import DEFAULT
     from searchlab.measure import CoreLock
 
@@ -79,7 +78,8 @@ def _row(programs: Mapping[str, Found], say: Say) -> Row:
     makers: dict[str, Maker] = {name: _maker(found) for name, found in programs.items()}
     makers[DEFAULT] = lambda inputs: prepare(workload, inputs, target)
     with CoreLock(sorted(os.sched_getaffinity(0)), on_wait=say):
-        return contest(workload, target, makers, None, _EACH_S * len(makers), _ROUNDS)
+        steady = Steady(_STEADY, _MOST_S * len(makers))
+        return contest(workload, target, makers, None, _EACH_S * len(makers), _ROUNDS, steady)
 
 
 def _programs(claims: Sequence[Found]) -> tuple[dict[str, list[Found]], dict[str, str]]:
@@ -98,11 +98,6 @@ def _maker(found: Found) -> Maker:
     from searchlab.bench import prepare_program
 
     return lambda inputs: prepare_program(found.program, found.workload, inputs, found.target)
-
-
-def _noise(row: Row, names: Iterable[str]) -> float:
-    spreads = [row.times[n].spread for n in names if n in row.times]
-    return float(np.quantile(spreads, _NOISE)) if spreads else 0.0
 
 
 # --- the process ------------------------------------------------------------------------------------------------------
