@@ -109,7 +109,7 @@ def test_papers_have_kept_results(file: Path, needs: Needs) -> None:
 def test_quickstart_is_small() -> None:
     found = cells(load(FOLDER / "quickstart.yaml"))
     assert len(found) == 16
-    assert sum(c.budget.trials or 0 for c in found) == 512
+    assert sum(c.budget.trials or 0 for c in found) == 384
     assert {c.entry for c in found} == {"template/random", "template/learned", "sketch/random", "sketch/learned"}
 
 

@@ -63,12 +63,17 @@ class _Ticket:
         return self.job.workload, self.job.target
 
 
+def _spare(cores: int, timing: int) -> bool:
+    return cores - timing >= 2 * timing
+
+
 class LocalMeasurer(Measurer[Job]):
     """Measures jobs in local processes.
 
     workers      how many candidates are timed at the same time, each on as many cores as its target has threads.  One
                  by default: caches and memory are shared, so that candidates which run side by side slow each other
-    builders     how many are built at the same time; by default as many as there are cores left, at most 4
+    builders     how many are built at the same time, at most 4; by default on all cores that never time, or on all
+                 cores in turns with timing, if too few would be left
     cores        which cores to use; by default all that this process may use
     run_ahead    how many built candidates may wait for their turn
     lock         whether to keep other searchlab processes from measuring on these cores; `lock_timeout_s` is how long
@@ -192,16 +197,16 @@ class LocalMeasurer(Measurer[Job]):
 
     @property
     def _apart(self) -> bool:
-        """Whether there are cores that never time."""
-        return len(self._cores) > self._workers * self._threads
+        """Whether there are cores that never time: worth it if they build faster than all cores would in turns."""
+        return _spare(len(self._cores), self._workers * self._threads)
 
     @property
     def _build_cores(self) -> tuple[int, ...]:
         return self._cores[self._workers * self._threads :] if self._apart else self._cores
 
     def _builder_count(self, threads: int, cores: int) -> int:
-        left = cores - self._workers * threads
-        most = min(left if left > 0 else cores, _MOST_BUILDERS)
+        timing = self._workers * threads
+        most = min(cores - timing if _spare(cores, timing) else cores, _MOST_BUILDERS)
         return most if self._wanted_builders is None else max(1, min(self._wanted_builders, most))
 
     def _busy_cores(self) -> set[int]:
