@@ -36,8 +36,8 @@ class GBTModel(CostModel):
     label      what regression learns: the score (best time / time, as the papers do) or its log
     weighted   pack-sum counts a program by its score, as Ansor does, so that good ones matter more
     settings   default, autotvm or ansor; single values may be given: max_depth, eta, rounds, patience, ...
-    prior      with the view `summary`: begins as the estimate of the roofline model, whose say halves with every `half`
-               measurements; the trees have it among their features in any case
+    prior      with the view `summary`: begins as the estimate of the roofline model, which then counts as far as it
+               agrees with measurements, and half as much with every `half` of them; trees have it among their features
     warmup     measurements below which there are no trees
     """
 
@@ -92,12 +92,13 @@ class GBTModel(CostModel):
                 self._weigh(history, data)
 
     def _weigh(self, history: History, data: Data) -> None:
-        """Puts the prior on the scale of the trees, by what both say about the last task, and discounts it."""
+        """Puts the prior on the scale of the trees, by the last task, as far as it agrees with what was measured."""
         last = [t for t in history if len(t)][-1]
-        rows = data.rows[-len(last) :]
+        rows, scores = data.rows[-len(last) :], _log(last.scores)
         trees = float(self._booster.inplace_predict(rows, predict_type="margin").std())
-        guess = float(estimate(rows, _threads(last.space)).std())
-        self._weight = 2.0 ** (-len(history) / self.half) * max(trees, _LEAST) / max(guess, _LEAST)
+        guess = -estimate(rows, _threads(last.space))
+        discount = max(_agreement(guess, scores), 0.0) * 2.0 ** (-len(history) / self.half)
+        self._weight = discount * max(trees, _LEAST) / max(float(guess.std()), _LEAST)
         self._booster.set_attr(prior=repr(self._weight))
 
     def _train(self, data: Data) -> Any:
@@ -176,6 +177,12 @@ class PackSum:
     def error(self, predicted: Floats, _: Any) -> tuple[str, float]:
         off = self._sums(predicted) - self._scores
         return "pack_rmse", float(np.sqrt(np.average(off * off, weights=self._weights)))
+
+
+def _agreement(a: Floats, b: Floats) -> float:
+    """The correlation of two columns; next to nothing where one of them hardly varies."""
+    together = float(np.mean((a - a.mean()) * (b - b.mean())))
+    return together / (max(float(a.std()), _LEAST) * max(float(b.std()), _LEAST))
 
 
 def _threads(space: Space) -> int:
