@@ -86,7 +86,7 @@ def test_two_reductions_are_not_fused() -> None:
     ids=lambda x: str(x),
 )
 def test_what_is_factored(workload: Workload, block: str, wanted: bool) -> None:
-    assert common.wants_rfactor(workload.program, block, cores=2) is wanted
+    assert common.wants_rfactor(workload.program, block, threads=2) is wanted
 
 
 def test_the_operand_to_pack() -> None:
