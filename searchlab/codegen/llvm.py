@@ -86,6 +86,15 @@ class _Generator:
         found |= {v for e in expressions(lowered.body) for v in variables(e)}
         self.sizes = sorted((v for v in found if v.role == "size"), key=lambda v: v.name)
         self.bodies = 0
+        self._lanes: dict[int, int] = {}
+
+    def lanes(self, s: Loop) -> int:
+        """How many iterations a full register holds, 0 if the loop cannot run in lanes; asked for every copy of it."""
+        found = self._lanes.get(id(s))
+        if found is None:
+            able = _vectorizable(s.body, s.var)
+            found = self._lanes[id(s)] = min(self.target.lanes(d) for d in _dtypes(s.body)) if able else 0
+        return found
 
     def run(self) -> Code:
         names = [f"%b{n}" for n in range(len(self.lowered.parameters))]
@@ -153,7 +162,7 @@ class _Body:
     def loop(self, s: Loop) -> None:
         if s.kind == "parallel" and self.g.target.threads > 1 and not self.inside and self.w.lanes is None:
             self.parallel(s)
-        elif s.kind == "vectorized" and self.w.lanes is None and _vectorizable(s.body, s.var):
+        elif s.kind == "vectorized" and self.w.lanes is None and self.g.lanes(s):
             self.vector(s)
         elif s.kind in ("unrolled", "vectorized") and 0 <= (value_of(s.extent) or -1) <= self._most_copies(s):
             self.unrolled(s)
@@ -181,7 +190,7 @@ class _Body:
 
     def vector(self, s: Loop) -> None:
         """Full registers first, then ever smaller powers of two; a run-time extent ends in single iterations."""
-        width = min(self.g.target.lanes(d) for d in _dtypes(s.body))
+        width = self.g.lanes(s)
         extent = value_of(s.extent)
         if extent is None:
             self._vector_of_any_length(s, width)

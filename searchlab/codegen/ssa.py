@@ -48,7 +48,7 @@ class Function:
         self.env: dict[Var, Linear] = {}
         self.depth: dict[str, int] = {}  # scope in which an SSA value is defined
         self.memo: dict[object, str] = {}  # hoisted values
-        self.loaded: dict[object, str] = {}  # loads that still hold, in straight-line code
+        self.loaded: dict[str, dict[object, str]] = {}  # by buffer: loads that still hold, in straight-line code
         self._count = 0
 
     # --- text ---------------------------------------------------------------------------------------------------------
@@ -117,12 +117,16 @@ class Function:
         const = 0
         terms: dict[str, int] = {}
         for monomial, coefficient in e.terms:
-            product = Linear(coefficient)
-            for atom in monomial:
+            if not monomial:
+                const += coefficient
+                continue
+            first, *others = monomial
+            product = self.linear(first)
+            for atom in others:
                 product = self._times(product, self.linear(atom))
-            const += product.const
+            const += coefficient * product.const
             for name, c in product.terms:
-                terms[name] = terms.get(name, 0) + c
+                terms[name] = terms.get(name, 0) + coefficient * c
         return Linear(const, tuple(sorted((n, c) for n, c in terms.items() if c)))
 
     def _times(self, a: Linear, b: Linear) -> Linear:

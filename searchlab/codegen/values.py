@@ -73,6 +73,7 @@ class Writer:
         self.places = places
         self.lanes: Lanes | None = None
         self._offsets: dict[tuple[str, tuple[Expr, ...]], Expr] = {}
+        self._strides: dict[tuple[Expr, Var], int | None] = {}
 
     def put(self, place: Place) -> None:
         """Says where a buffer lives from now on."""
@@ -99,13 +100,14 @@ class Writer:
         assert v.lanes == 1
         if not v.text.startswith("%"):
             return v.text if lanes == 1 else f"splat ({TYPES[dtype]} {v.text})"
-        key = (" spread", v.text, lanes)
-        known = self.f.loaded.get(key)
+        key = (v.text, lanes)
+        spreads = self.f.loaded.setdefault(" spread", {})
+        known = spreads.get(key)
         if known is None:
             type_ = self.type(dtype, lanes)
             one = self.f.let(f"insertelement {type_} poison, {TYPES[dtype]} {v.text}, i64 0")
             known = self.f.let(f"shufflevector {type_} {one}, {type_} poison, <{lanes} x i32> zeroinitializer")
-            self.f.loaded[key] = known
+            spreads[key] = known
         return known
 
     # --- expressions --------------------------------------------------------------------------------------------------
@@ -252,13 +254,10 @@ class Writer:
         """How far an index moves from lane to lane; None if not by a constant."""
         if self.lanes is None:
             return 0
-        v, total = self.lanes.var, 0
-        for monomial, c in poly(e).items():
-            if monomial == (v,):
-                total += c
-            elif any(a == v or (not isinstance(a, Var) and v in variables(a)) for a in monomial):
-                return None
-        return total
+        key = (e, self.lanes.var)
+        if key not in self._strides:
+            self._strides[key] = _stride(*key)
+        return self._strides[key]
 
     def load(self, e: Load) -> Value:
         place = self.places[e.buffer]
@@ -268,12 +267,13 @@ class Writer:
             return self._load_strided(e, stride)
         n = self.lanes.count if stride and self.lanes is not None else 1
         form = self.f.linear(offset)
-        key = (e.buffer, form, n)
-        known = self.f.loaded.get(key)
+        key = (form, n)
+        loaded = self.f.loaded.setdefault(e.buffer, {})
+        known = loaded.get(key)
         if known is None:
             address = self.f.pointer(place.pointer, e.type, form)
             known = self.f.let(f"load {self.type(e.type, n)}, ptr {address}, align {self.align(place, form, n)}")
-            self.f.loaded[key] = known
+            loaded[key] = known
         return Value(known, n)
 
     def _load_strided(self, e: Load, stride: int | None) -> Value:
@@ -283,15 +283,16 @@ class Writer:
         form = self.f.linear(offset)
         # where the lanes go is told by the first one's place only if the stride is known
         where = stride if stride is not None else (offset, *((v, self.f.env[v]) for v in variables(offset)))
-        key = (e.buffer, form, n, where)
-        known = self.f.loaded.get(key)
+        key = (form, n, where)
+        loaded = self.f.loaded.setdefault(e.buffer, {})
+        known = loaded.get(key)
         if known is None:
             known = (
                 self._load_pairs(e, form, n)
                 if stride == 2 and n > 1
                 else self.lane_by_lane(e.type, lambda: self.load(e).text).text
             )
-            self.f.loaded[key] = known
+            loaded[key] = known
         return Value(known, n)
 
     def _load_pairs(self, e: Load, form: Linear, n: int) -> str:
@@ -367,14 +368,15 @@ class Writer:
 
     def _prefetch_line(self, place: Place, form: Linear) -> None:
         dtype = place.buffer.dtype
-        key = (" prefetch", place.pointer, form.terms, form.const * BYTES[dtype] // LINE)
-        if key not in self.f.loaded:
-            address = self.f.loaded[key] = self.f.pointer(place.pointer, dtype, form, inside=False)
+        key = (place.pointer, form.terms, form.const * BYTES[dtype] // LINE)
+        prefetched = self.f.loaded.setdefault(" prefetch", {})
+        if key not in prefetched:
+            address = prefetched[key] = self.f.pointer(place.pointer, dtype, form, inside=False)
             self.f.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
             self.f.line(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 3, i32 1)")  # to read, and to keep
 
     def _forget(self, buffer: str) -> None:
-        self.f.loaded = {k: v for k, v in self.f.loaded.items() if k[0] != buffer}  # type: ignore[index]
+        self.f.loaded.pop(buffer, None)
 
     def _scatter(self, buffer: str, indices: tuple[Expr, ...], value: Expr) -> None:
         assert self.lanes is not None
@@ -435,6 +437,17 @@ class Writer:
         function = f"@llvm.vector.reduce.{name}.{_suffix(dtype, type_)}"
         self.f.declare(f"declare {element} {function}({type_})")
         return self.f.let(f"call {element} {function}({type_} {vector})")
+
+
+def _stride(e: Expr, v: Var) -> int | None:
+    """How far an index moves while `v` grows by one; None if not by a constant."""
+    total = 0
+    for monomial, c in poly(e).items():
+        if monomial == (v,):
+            total += c
+        elif any(a == v or (not isinstance(a, Var) and v in variables(a)) for a in monomial):
+            return None
+    return total
 
 
 def _suffix(dtype: str, type_: str) -> str:

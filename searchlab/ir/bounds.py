@@ -187,22 +187,23 @@ class Facts:
 
     def simplify(self, e: Expr) -> Expr:
         """`e` with divisions and conditions resolved as far as the facts allow."""
-        return self._simplify(e, {})
-
-    def _simplify(self, e: Expr, memo: dict[Expr, Expr]) -> Expr:
         if isinstance(e, (Const, Var)):
             return e
-        known = memo.get(e)
+        known = self._simplified.get(e)
         if known is None:
-            new = rebuild(e, lambda child: self._simplify(child, memo))
+            new = rebuild(e, self.simplify)
             if isinstance(new, Binary):
                 new = self._simplify_binary(new)
             elif isinstance(new, Poly):
                 new = _join_divisions(new)
             elif isinstance(new, Compare) and new.a.dtype == "index":
                 new = self.decide(new)
-            known = memo[e] = new
+            known = self._simplified[e] = new
         return known
+
+    @cached_property
+    def _simplified(self) -> dict[Expr, Expr]:
+        return {}
 
     def decide(self, condition: Expr) -> Expr:
         """The condition, or TRUE or FALSE where the facts settle it."""

@@ -136,9 +136,9 @@ class Expr:
 
 
 class _Node(Expr):
-    """Gives every node slots for its cached hash and variables."""
+    """Gives every node slots for its cached hash, variables and place in sums."""
 
-    __slots__ = ("_hash", "_variables")
+    __slots__ = ("_hash", "_sort_key", "_variables")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -330,7 +330,13 @@ def value_of(e: Expr) -> int | None:
 
 
 def _sort_key(e: Expr) -> tuple[int, str]:
-    return (0, e.name) if isinstance(e, Var) else (1, repr(e))
+    """Variables by name, then atoms by their text, which they remember: sums are put in order at every step."""
+    try:
+        return e._sort_key  # type: ignore[attr-defined, no-any-return]
+    except AttributeError:
+        key = (0, e.name) if isinstance(e, Var) else (1, repr(e))
+        _set(e, "_sort_key", key)
+        return key
 
 
 def _mono_key(item: tuple[Monomial, int]) -> tuple[int, tuple[tuple[int, str], ...]]:
