@@ -2,13 +2,15 @@
 
 import math
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from searchlab import bench
-from searchlab.bench import OURS, OtherLoad, Row, Times, libraries, measure, prepare, race, threads
+from searchlab.bench import OURS, OtherLoad, Row, Times, contest, libraries, measure, prepare, race, threads
+from searchlab.bench.job import Array
 from searchlab.bench.timing import _times as times_of
 from searchlab.errors import BuildError
 from searchlab.targets import detect
@@ -215,3 +217,15 @@ def test_a_race_goes_on_until_it_is_steady_or_too_long() -> None:
     assert rounds(bench.Steady(-1.0, 0.05)) > 2
     assert bench.noise([]) == 0.0 and bench.noise([0.3]) == 0.3
     assert bench.noise([0.01 * n for n in range(1, 11)]) == pytest.approx(0.09)
+
+
+def test_what_is_compared_begins_on_a_cache_line() -> None:
+    seen: list[int] = []
+
+    def make(inputs: Mapping[str, Array]) -> tuple[Callable[[], None], Sequence[Array]]:
+        seen.extend(x.ctypes.data % 64 for x in inputs.values())
+        return prepare(workload, inputs, target)
+
+    workload, target = parse("matmul:m=64,n=64,k=64"), detect(1)
+    row = contest(workload, target, {"ours": make}, seconds=0.01, min_rounds=1)
+    assert seen == [0, 0] and "ours" in row.times

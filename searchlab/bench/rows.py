@@ -88,7 +88,9 @@ def contest(
     steady: Steady | None = None,
 ) -> Row:
     """What `makers` prepare on the workload's inputs, in turns with the libraries; all results are checked first."""
-    inputs = workload.inputs()
+    from searchlab.codegen.memory import placed
+
+    inputs = {name: placed(x) for name, x in workload.inputs().items()}
     expected = workload.reference(inputs)
     contenders: dict[str, Contender] = {}
     problems: dict[str, str | None] = {}

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from searchlab.codegen import jit
 from searchlab.codegen.llvm import generate
 from searchlab.codegen.lower import Lowered, lower
+from searchlab.codegen.memory import aligned
 from searchlab.errors import KernelError
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import Const, Expr, Var, variables
@@ -178,7 +179,7 @@ class Kernel:
             except IndexError:
                 have, memory = (-1, -1), None
             if memory is None or have != need:
-                memory = _aligned(sum(need) + 64)
+                memory = aligned((sum(need) + 64,), np.uint8)
             base = memory.ctypes.data
             call(at, here, base, base + need[0], stride, pool, threads)
             scratch.append((need, memory))
@@ -205,7 +206,7 @@ class Kernel:
             self._check_known(sizes)
             # on cache lines, so that no vector is stored across two of them
             shapes = [tuple(int(evaluate(e, sizes)) for e in b.shape) for b in a.outputs]
-            return [_aligned_array(shape, np.dtype(b.dtype)) for shape, b in zip(shapes, a.outputs, strict=True)]
+            return [aligned(shape, b.dtype) for shape, b in zip(shapes, a.outputs, strict=True)]
         given = list(out) if isinstance(out, (tuple, list)) else [out]
         if len(given) != len(a.outputs):
             raise KernelError(f"{a.name} has {len(a.outputs)} outputs, `out` has {len(given)}")
@@ -227,7 +228,7 @@ def pack(layout: Layout, buffer: Buffer, array: Array, sizes: Mapping[str, int] 
     env = {v.name: g for v, g in zip(layout.iters, grid, strict=True)}
     indices = [evaluate(e, {**env, **(sizes or {})}) for e in layout.source]
     inside = [np.minimum(i, n - 1) for i, n in zip(indices, array.shape, strict=True)]
-    packed = _aligned_array(shape, array.dtype)
+    packed = aligned(shape, array.dtype)
     packed[...] = np.broadcast_to(array[tuple(np.broadcast_arrays(*inside))], shape) if inside else array
     keep = evaluate(layout.predicate, {**env, **(sizes or {})})
     if not np.all(keep):
@@ -291,18 +292,6 @@ def _is_plain(b: Buffer) -> bool:
 
 def _describe(b: Buffer) -> str:
     return f"{b.name}: {b.dtype}[{', '.join(map(str, b.shape))}]"
-
-
-def _aligned(count: int) -> Array:
-    return _aligned_array((count,), np.dtype(np.uint8))
-
-
-def _aligned_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Memory that begins on a cache line."""
-    count = int(np.prod(shape)) * dtype.itemsize
-    raw = np.empty(count + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + count].view(dtype).reshape(shape)
 
 
 def _pool_address(threads: int) -> int:

@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 
 from searchlab.codegen.jit import check_runs_here
 from searchlab.codegen.kernel import Artifact, build, pack
+from searchlab.codegen.memory import aligned
 from searchlab.errors import BuildError, ConstraintError, MeasureError, SearchLabError
 from searchlab.measure.child import Ask
 from searchlab.measure.data import Arrays, Data
 from searchlab.measure.fault import Board
-from searchlab.measure.guard import Array, Guarded, aligned, mark, memory_limit, same
+from searchlab.measure.guard import Array, Guarded, mark, memory_limit, same
 from searchlab.measure.job import Job, Outcome, Status
 from searchlab.measure.pulse import pulse
 from searchlab.measure.runs import MeasuredKernel
@@ -65,7 +66,7 @@ class RunBench:
 
     def __init__(self, data: Data, board: Board) -> None:
         self._data, self._board = data, board
-        self._outputs = {n: aligned(*form) for n, form in data.forms.items()}
+        self._outputs = {n: mark(aligned(*form)) for n, form in data.forms.items()}
         self._evict: Callable[[], None] | None = None
 
     def work(self, task: RunTask, ask: Ask) -> Outcome:
@@ -202,7 +203,7 @@ def _guarded_scratch(count: int, made: list[Guarded]) -> tuple[int, object]:
 
 
 def _aligned_scratch(count: int) -> tuple[int, object]:
-    scratch = aligned((count,), "uint8")
+    scratch = mark(aligned((count,), "uint8"))
     return scratch.ctypes.data, scratch
 
 

@@ -9,9 +9,10 @@ from functools import cached_property
 
 import numpy as np
 
+from searchlab.codegen.memory import placed
 from searchlab.errors import MeasureError
 from searchlab.ir.expr import Expr, value_of
-from searchlab.measure.guard import Array, Guarded, aligned, mark
+from searchlab.measure.guard import Array, Guarded, mark
 from searchlab.workloads import Workload
 
 Arrays = Mapping[str, Array]
@@ -44,14 +45,12 @@ class Data:
 
     @staticmethod
     def of(key: DataKey, inputs: Arrays, expected: Arrays | None) -> Data:
-        placed = {n: aligned(x.shape, x.dtype) for n, x in inputs.items()}
-        for name, x in inputs.items():
-            placed[name][...] = x
+        ready = {n: placed(x) for n, x in inputs.items()}
         if expected is None:
-            return Data(key, placed, None, {}, {})
+            return Data(key, ready, None, {}, {})
         guarded = {n: Guarded.of(f"input '{n}'", x) for n, x in inputs.items()}
         outputs = {n: Guarded(f"output '{n}'", y.shape, y.dtype) for n, y in expected.items()}
-        return Data(key, placed, expected, guarded, outputs)
+        return Data(key, ready, expected, guarded, outputs)
 
     @cached_property
     def nbytes(self) -> int:

@@ -18,7 +18,6 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 _NO_ACCESS = 0  # PROT_NONE, which the mmap module does not have
 _MARK = 0xA5
-_LINE = 64
 
 
 @dataclass(frozen=True)
@@ -82,15 +81,6 @@ class Guarded:
             self._gap[...] = _MARK
             found = f"it writes before the beginning of {self.region.name}"
         return found
-
-
-def aligned(shape: Sequence[int], dtype: str | np.dtype[Any]) -> Array:
-    """An array that begins on a cache line, filled with what no kernel leaves behind."""
-    kind = np.dtype(dtype)
-    size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
-    raw = np.empty(size + _LINE, np.uint8)
-    start = -raw.ctypes.data % _LINE
-    return mark(raw[start : start + size].view(kind).reshape(tuple(shape)))
 
 
 def mark(array: Array) -> Array:

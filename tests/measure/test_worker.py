@@ -14,13 +14,14 @@ import psutil
 import pytest
 
 from searchlab.codegen.kernel import Artifact, Kernel, build
+from searchlab.codegen.memory import aligned, placed
 from searchlab.defaults import default_schedule
 from searchlab.errors import BuildError, ConstraintError, MeasureError
 from searchlab.ir.expr import size
 from searchlab.lab.records import Record
 from searchlab.measure import Job, Limits, Outcome, Protocol, Worker
 from searchlab.measure.candidate import failed
-from searchlab.measure.guard import Guarded, aligned, same
+from searchlab.measure.guard import Guarded, mark, same
 from searchlab.measure.timing import Sampler
 from searchlab.targets import detect
 from searchlab.workloads import Operator, Workload, workload
@@ -338,7 +339,10 @@ def test_aligned_arrays_begin_on_a_line() -> None:
     for kind in ("float32", "float64", "int8"):
         array = aligned((3, 5), kind)
         assert array.ctypes.data % 64 == 0 and array.shape == (3, 5) and array.dtype == kind
-    assert np.isnan(aligned((4,), "float32")).all()
+    assert np.isnan(mark(aligned((4,), "float32"))).all()
+    values = np.arange(12, dtype="int32").reshape(3, 4)[:, ::2]
+    copy = placed(values)
+    assert copy.ctypes.data % 64 == 0 and copy.flags.c_contiguous and np.array_equal(copy, values)
 
 
 @pytest.mark.parametrize(

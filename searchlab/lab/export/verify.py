@@ -18,6 +18,7 @@ import numpy as np
 
 from searchlab.codegen.jit import LoadedObject, compile_ir
 from searchlab.codegen.kernel import build, pack
+from searchlab.codegen.memory import placed
 from searchlab.ir.program import Program
 from searchlab.lab.export.loader import Kernel
 from searchlab.lab.export.loading import exported
@@ -68,7 +69,7 @@ def verify(
 ) -> Verified:
     """Runs the kernel of an export folder beside the program it was made of."""
     kernel = exported(folder)
-    inputs = workload.inputs(seed=0)
+    inputs = {name: placed(x) for name, x in workload.inputs(seed=0).items()}
     with _alone(target.threads):
         wrong = workload.check(kernel(*inputs.values()), inputs)
         values, outputs = kernel.arrays(*inputs.values())

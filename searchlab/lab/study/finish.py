@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 DEFAULT = "default"
 LIBRARIES = ("numpy", "torch")  # in their usual layouts
+_ROUNDS, _STEADY = 5, 0.03  # at least so many; noise above which the race goes on
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,9 @@ class Finish:
     load: float = 0.0
 
 
-def final_race(subject: TaskSubject, finalists: Sequence[Points], seconds: float = 1.0) -> Finish:
+def final_race(subject: TaskSubject, finalists: Sequence[Points], seconds: float, most: float) -> Finish:
     """Times the finalists, the default schedule and what libraries have for the workload, in turns."""
-    from searchlab.bench import contest, prepare, prepare_program
+    from searchlab.bench import Steady, contest, prepare, prepare_program
 
     workload, target = subject.task.workload, subject.task.target
 
@@ -43,9 +44,8 @@ def final_race(subject: TaskSubject, finalists: Sequence[Points], seconds: float
         return lambda inputs: prepare_program(subject.program(point), workload, inputs, target)
 
     makers = {str(n): maker(point) for n, point in enumerate(finalists)}
-    row = contest(
-        workload, target, {**makers, DEFAULT: lambda inputs: prepare(workload, inputs, target)}, None, seconds, 5
-    )
+    everyone = {**makers, DEFAULT: lambda inputs: prepare(workload, inputs, target)}
+    row = contest(workload, target, everyone, None, seconds, _ROUNDS, Steady(_STEADY, most))
     ours = [name for name in makers if name in row.times]
     if not ours:
         raise SpaceError(f"{subject.name}: {row.wrong[next(iter(makers))]}")

@@ -43,6 +43,7 @@ from searchlab.search import (
 )
 from searchlab.search.knob import Floats
 
+_FINALISTS, _TRIALS_EACH = (3, 8), 64  # at least and at most in the race at the end; one more for so many trials
 _LOOKS = 2  # second looks at would-be incumbents after a batch
 _TRIES = 8  # asks for programs that are new, before the rest of a batch is left out
 
@@ -228,9 +229,15 @@ class Study:
         candidate, seconds = self._leader
         return Best(self.subject, candidate.point, seconds)
 
-    def finish(self, finalists: int = 3, seconds: float = 1.0) -> Finish:
-        """Times the best few, confirmed or not, beside the default schedule and the libraries; the winner leads."""
+    def finish(self, finalists: int | None = None, seconds: float = 1.0, most: float = 4.0) -> Finish:
+        """Times the best few, confirmed or not, beside the default schedule and the libraries; the winner leads.
+
+        The race takes `seconds`, and up to `most` while its times are not steady.  There are three `finalists` unless
+        told otherwise, and more after many trials: the more trials, the more of them were only lucky.
+        """
         best = self.best
+        if finalists is None:
+            finalists = min(_FINALISTS[0] + len(self.trials) // _TRIALS_EACH, _FINALISTS[1])
         if not isinstance(self.subject, TaskSubject):
             return Finish(0, best.seconds)
         if self._own_measurer:
@@ -240,7 +247,7 @@ class Study:
         leader = int(self.space.key(best.point)[0])
         points = [best.point, *(p for p in others if int(self.space.key(p)[0]) != leader)]
         with self.ledger.phase("finish"):
-            found = final_race(self.subject, points[:finalists], seconds)
+            found = final_race(self.subject, points[:finalists], seconds, most)
         self._leader = (self.subject.candidate(points[found.winner], None), found.seconds)
         return found
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from searchlab.errors import ComponentError, SpaceError
 from searchlab.lab.records import Store
-from searchlab.lab.study import Ledger, Look, Study, judge
+from searchlab.lab.study import Finish, Ledger, Look, Study, judge
 from searchlab.measure.job import Job, Measurer, Outcome
 from searchlab.measure.replay import ReplayMeasurer
 from searchlab.measure.tables import Table, load
@@ -232,3 +232,28 @@ def test_second_looks_that_are_known_are_not_taken_again(tmp_path: Path) -> None
     again, nothing = made(looks, 1)
     assert nothing.asked == 0
     assert again.best_s == first.best_s and np.array_equal(again.trials.seconds, first.trials.seconds)
+
+
+# --- the end ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("trials", "asked", "expected"), [(32, None, 3), (64, None, 4), (192, None, 6), (64, 2, 2)])
+def test_the_final_race(trials: int, asked: int | None, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The best trials race, the incumbent among them; more of them after many trials; the winner leads."""
+    raced: list[Points] = []
+
+    def race(subject: object, finalists: Sequence[Points], seconds: float, most: float) -> Finish:
+        raced.extend(finalists)
+        return Finish(len(finalists) - 1, 1e-6)
+
+    monkeypatch.setattr("searchlab.lab.study.study.final_race", race)
+    task = Task(parse_workload("matmul:m=32,n=32,k=32"), detect(1))
+    s = Study(task, "template", None, "random", measurer=Unsteady(0), batch=32)
+    s.optimize(trials=trials)
+    leader, cut = int(s.space.key(s.best.point)[0]), np.sort(s.trials.seconds)[expected - 1]
+    s.finish(asked)
+    keys = [int(s.space.key(p)[0]) for p in raced]
+    assert len(set(keys)) == len(keys) == expected and keys[0] == leader
+    times = dict(zip(s.space.key(s.trials.points).tolist(), s.trials.seconds, strict=True))
+    assert all(times[k] <= cut for k in keys[1:])
+    assert (s.best.point == raced[-1]) and s.best_s == 1e-6
