@@ -229,7 +229,7 @@ class Study:
         candidate, seconds = self._leader
         return Best(self.subject, candidate.point, seconds)
 
-    def finish(self, finalists: int | None = None, seconds: float = 1.0, most: float = 4.0) -> Finish:
+    def finish(self, finalists: int | None = None, seconds: float = 1.0, most: float = 2.5) -> Finish:
         """Times the best few, confirmed or not, beside the default schedule and the libraries; the winner leads.
 
         The race takes `seconds`, and up to `most` while its times are not steady.  There are three `finalists` unless
