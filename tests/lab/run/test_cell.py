@@ -88,7 +88,7 @@ def test_a_request_to_stop_before_anything_is_measured(
 
 
 def test_the_last_look_is_what_counts(cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Study, "finish", lambda self, seconds: Finish(0, 2.5e-6, {"numpy": 5e-6}))
+    monkeypatch.setattr(Study, "finish", lambda self, seconds, most: Finish(0, 2.5e-6, {"numpy": 5e-6}))
     found, _ = searched(cell, tmp_path, monkeypatch, Made())
     assert found.final_s == 2.5e-6 and found.baselines == {"numpy": 5e-6}
 
