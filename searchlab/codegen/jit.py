@@ -169,8 +169,8 @@ def _llvm() -> Any:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     llvm.initialize_native_asmparser()
-    # Addresses are strength-reduced before IR is emitted. LLVM's own pass took two thirds of the time of code
-    # generation on unrolled kernels, doubled their code, and made none of them faster. (For the whole process.)
+    # Index arithmetic is hoisted before IR is emitted. LLVM's loop strength reduction took two thirds of the time of
+    # code generation on unrolled kernels, doubled their code, and gained nothing beyond noise. (For the whole process.)
     llvm.set_option("searchlab", "-disable-lsr")
     return llvm
 
