@@ -229,3 +229,26 @@ def test_what_is_compared_begins_on_a_cache_line() -> None:
     workload, target = parse("matmul:m=64,n=64,k=64"), detect(1)
     row = contest(workload, target, {"ours": make}, seconds=0.01, min_rounds=1)
     assert seen == [0, 0] and "ours" in row.times
+
+
+def test_a_race_of_several_legs_prepares_everything_anew() -> None:
+    slow = iter([0.004, 0.0])
+    prepared: list[str] = []
+
+    def maker(
+        name: str, unlucky: bool
+    ) -> Callable[[Mapping[str, Array]], tuple[Callable[[], object], Sequence[Array]]]:
+        def make(inputs: Mapping[str, Array]) -> tuple[Callable[[], object], Sequence[Array]]:
+            prepared.append(name)
+            run, outputs = prepare(workload, inputs, target)
+            wait = next(slow) if unlucky else 0.0
+            return (lambda: (run(), time.sleep(wait))), outputs
+
+        return make
+
+    workload, target = parse("matmul:m=64,n=64,k=64"), detect(1)
+    makers = {"even": maker("even", False), "unlucky": maker("unlucky", True)}
+    row = contest(workload, target, makers, seconds=0.1, min_rounds=4, legs=2)
+    assert prepared == ["even", "unlucky"] * 2
+    assert row.times["unlucky"].min < 0.004 and row.times["unlucky"].spread > 1
+    assert row.times["unlucky"].rounds >= 4

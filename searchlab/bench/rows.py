@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 
 from searchlab.bench.job import Array, Job
-from searchlab.bench.timing import Contender, OtherLoad, Steady, Times, race, threads
+from searchlab.bench.timing import Contender, OtherLoad, Steady, Times, joined, race, threads
 from searchlab.errors import SearchLabError
 from searchlab.ir.program import Program
 from searchlab.targets import Target
@@ -86,12 +87,37 @@ def contest(
     seconds: float = 1.0,
     min_rounds: int = 10,
     steady: Steady | None = None,
+    legs: int = 1,
 ) -> Row:
-    """What `makers` prepare on the workload's inputs, in turns with the libraries; all results are checked first."""
+    """What `makers` prepare on the workload's inputs, in turns with the libraries; all results are checked first.
+
+    A race of several `legs` prepares everything anew for each, in other memory: once in a while a program takes several
+    times as long all through a race, and no longer than usual in the next.
+    """
+    given = workload.inputs()
+    expected = workload.reference(given)
+    each = None if steady is None else replace(steady, seconds=steady.seconds / legs)
+    rounds = math.ceil(min_rounds / legs)
+    found = [_leg(workload, target, makers, given, expected, seconds / legs, rounds, each) for _ in range(legs)]
+    wrong = {name: problem for leg in found for name, problem in leg.wrong.items()}
+    times = {name: joined([leg.times[name] for leg in found]) for name in found[0].times if name not in wrong}
+    load = sum(leg.other_load for leg in found) / legs
+    return Row(case or workload.label, workload, target.threads, times, wrong, load)
+
+
+def _leg(
+    workload: Workload,
+    target: Target,
+    makers: Mapping[str, Maker],
+    given: Mapping[str, Array],
+    expected: Any,
+    seconds: float,
+    min_rounds: int,
+    steady: Steady | None,
+) -> Row:
     from searchlab.codegen.memory import placed
 
-    inputs = {name: placed(x) for name, x in workload.inputs().items()}
-    expected = workload.reference(inputs)
+    inputs = {name: placed(x) for name, x in given.items()}
     contenders: dict[str, Contender] = {}
     problems: dict[str, str | None] = {}
     with threads(target.threads):
@@ -110,7 +136,7 @@ def contest(
         with OtherLoad() as others:
             times = race(right, seconds, min_rounds, target.threads, steady)
     wrong = {name: problem for name, problem in problems.items() if problem is not None}
-    return Row(case or workload.label, workload, target.threads, times, wrong, others.share)
+    return Row(workload.label, workload, target.threads, times, wrong, others.share)
 
 
 def prepare(workload: Workload, inputs: Mapping[str, Array], target: Target, pack_weights: bool = False) -> Prepared:

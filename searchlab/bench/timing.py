@@ -89,6 +89,14 @@ def noise(spreads: Sequence[float]) -> float:
     return ordered[ceil(_MOST * len(ordered)) - 1] if ordered else 0.0
 
 
+def joined(legs: Sequence[Times]) -> Times:
+    """The times of several races as one; what lies between their bests is spread, too."""
+    bests = [t.min for t in legs]
+    apart = (max(bests) - min(bests)) / min(bests)
+    median = statistics.median(t.median for t in legs)
+    return Times(min(bests), median, sum(t.rounds for t in legs), max(apart, *(t.spread for t in legs)))
+
+
 def _times(rounds: Sequence[Sequence[float]]) -> Times:
     every = [sample for one in rounds for sample in one]
     halves = [min(map(min, half)) for half in (rounds[::2], rounds[1::2]) if half]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _EACH_S, _MOST_S, _ROUNDS = 0.15, 1.0, 8  # for every program
 _STEADY = 0.01  # noise above which the race goes on
+_LEGS = 2  # each program is loaded twice, so that bad luck with where it lies does not decide
 _KEEP = "so that its results keep each cell's own times"
 
 _log = logging.getLogger(__name__)
@@ -79,7 +80,7 @@ def _row(programs: Mapping[str, Found], say: Say) -> Row:
     makers[DEFAULT] = lambda inputs: prepare(workload, inputs, target)
     with CoreLock(sorted(os.sched_getaffinity(0)), on_wait=say):
         steady = Steady(_STEADY, _MOST_S * len(makers))
-        return contest(workload, target, makers, None, _EACH_S * len(makers), _ROUNDS, steady)
+        return contest(workload, target, makers, None, _EACH_S * len(makers), _ROUNDS, steady, _LEGS)
 
 
 def _programs(claims: Sequence[Found]) -> tuple[dict[str, list[Found]], dict[str, str]]:
