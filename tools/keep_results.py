@@ -3,13 +3,15 @@
     python tools/keep_results.py RUN [RUN...] [--to docs/results]
 
 Makes a folder for every run with a page (statements, standings, how it was made), its cells as CSV, the experiment as
-it was written, and figures; and puts all statements into the page of the folder above, between its two marks.
+it was written, and figures; and puts its statements into the page of the folder above, between that page's two marks,
+where those of other runs stay.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+from itertools import groupby
 from pathlib import Path
 
 from searchlab.lab.leaderboard import board_sheets
@@ -102,12 +104,21 @@ def _line(c: CellResult, names: list[str]) -> list[object]:
 
 
 def insert(page: Path, lines: list[str]) -> None:
-    """Puts the statements between the marks of a page."""
+    """Puts statements between the marks of a page, in the place of those that the same runs had there."""
     text = page.read_text(encoding="utf-8")
     before, rest = text.split(MARKS[0])
-    _, after = rest.split(MARKS[1])
-    table = ["", "| run | statement | result | figures |", "|---|---|---|---|", *lines, ""]
+    kept, after = rest.split(MARKS[1])
+    old = [line for line in kept.splitlines() if line.startswith("| [")]
+    new = {name: list(rows) for name, rows in groupby(lines, _name)}
+    runs = dict.fromkeys(_name(line) for line in (*old, *lines))
+    rows = [row for run in runs for row in new.get(run, [line for line in old if _name(line) == run])]
+    table = ["", "| run | statement | result | figures |", "|---|---|---|---|", *rows, ""]
     page.write_text(MARKS[0].join([before, "\n".join(table) + MARKS[1] + after]), encoding="utf-8")
+
+
+def _name(line: str) -> str:
+    """The first cell of a row: the run that it is about."""
+    return line.split("|")[1]
 
 
 def main() -> None:
