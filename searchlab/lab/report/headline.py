@@ -43,13 +43,9 @@ def _said(material: Material) -> tuple[tuple[Piece, ...], str]:
     if len(material.ranked) == 1:
         return _alone(material, leader), ""
     pairs = {p.b if p.a == leader else p.a: p for p in material.ranking.pairs if leader in (p.a, p.b)}
-    alike = [s.entry for s in material.ranked[1:] if _alike(material, leader, s.entry)]
+    alike = [s.entry for s in material.ranked[1:] if s.entry in material.ranking.leading]
     pieces = _close(material, leader, alike) if alike else _ahead(material, leader, pairs)
     return pieces, _support(material, leader, pairs[material.ranked[1].entry])
-
-
-def _alike(material: Material, a: str, b: str) -> bool:
-    return any(a in c and b in c for c in material.ranking.cliques)
 
 
 def _alone(material: Material, leader: str) -> tuple[Piece, ...]:
@@ -63,13 +59,14 @@ def _alone(material: Material, leader: str) -> tuple[Piece, ...]:
 def _ahead(material: Material, leader: str, pairs: dict[str, Pair]) -> tuple[Piece, ...]:
     second = material.ranked[1].entry
     gain = _gain(leader, pairs[second])
-    others = "" if len(pairs) == 1 else f" and is told apart from all {len(pairs)} others"
+    told = material.ranking.unlike(leader)
+    others = f" and is told apart from {'all' if told == len(pairs) else f'{told} of'} {len(pairs)} others"
     middle = f" finds the fastest programs: {gain} " if gain else " finds the faster program more often than "
     return (
         (leader, material.looks[leader]),
         (middle, None),
         (second, material.looks[second]),
-        (f"{', the next best,' if len(pairs) > 1 else ''}{others}.", None),
+        (f"{f', the next best,{others}' if len(pairs) > 1 else ''}.", None),
     )
 
 

@@ -70,14 +70,19 @@ class Comparison:
         entries = self.ranking.entries
         if self.settings.control is not None:
             return self._against(self.settings.control)
-        leading = [e for e in entries if self.ranking.place(e) == 1]
+        leading = self.ranking.leading
         if len(entries) < 2:
             return ""
         if len(leading) == len(entries):
             return f"{_and(entries)} cannot be told apart."
-        if len(leading) == 1:
+        if not leading:
+            return "Every entry is beaten by another one."
+        if len(leading) > 1:
+            return f"{_and(leading)} lead and cannot be told apart."
+        told = self.ranking.unlike(leading[0])
+        if told == len(entries) - 1:
             return f"{leading[0]} is better than all others."
-        return f"{_and(leading)} lead and cannot be told apart."
+        return f"{leading[0]} leads and is better than {told} of {len(entries) - 1} others."
 
     def _against(self, control: str) -> str:
         """What the others are, compared with the control; pairs say what the control is."""

@@ -38,6 +38,15 @@ class Ranking:
         """Every entry's sets as letters; entries that share one cannot be told apart."""
         return {e: "".join(_letter(n) for n, c in enumerate(self.cliques) if e in c) for e in self.entries}
 
+    @property
+    def leading(self) -> tuple[str, ...]:
+        """The entries that no other is better than by the tests; no two of them can be told apart."""
+        return tuple(e for e in self.entries if self.place(e) == 1)
+
+    def unlike(self, entry: str) -> int:
+        """The number of entries that this one can be told apart from."""
+        return sum(entry in (p.a, p.b) and p.verdict != UNKNOWN for p in self.pairs)
+
     def place(self, entry: str) -> int:
         """One more than the number of entries that are better by the tests."""
         return 1 + sum(

@@ -12,8 +12,9 @@ from lab.made import failed_cell, made_run
 from searchlab.errors import ResultError
 from searchlab.lab.leaderboard import FORMS, board_sheets, boards, cards, comparison_sheets, pools, recorded_tables
 from searchlab.lab.leaderboard.sheets import seconds
+from searchlab.lab.report import Report
 from searchlab.lab.results import Run
-from searchlab.lab.statistics import Settings, View, compare
+from searchlab.lab.statistics import UNKNOWN, Settings, View, compare
 from searchlab.measure.tables import load
 
 TASKS = ["matmul", "conv2d", "softmax"]
@@ -36,6 +37,42 @@ def test_ranks_follow_the_tests():
 def test_one_winner():
     (board,) = boards([made_run({"slow": 1.5, "fast": 1.0}, TASKS)])
     assert board.answer == "fast is better than all others."
+
+
+def uneven_run() -> Run:
+    """Sure always beats slow; bold is far better or far worse than both, so that nothing can be said of it."""
+    run = made_run(["bold", "sure", "slow"], ["matmul"], 20, noise=0.0)
+    times = {"sure": (0.9, 0.9), "slow": (1.0, 1.0), "bold": (0.5, 1.3)}
+    cells = [replace(c, best={**c.best, "seconds": 1e-3 * times[c.entry][c.seed % 2]}) for c in run.cells if c.best]
+    return replace(run, cells=tuple(cells))
+
+
+def test_who_is_beaten_by_anyone_does_not_lead():
+    run = uneven_run()
+    (board,) = boards([run])
+    ranking = board.comparison.ranking
+    assert set(ranking.cliques) == {("sure", "bold"), ("bold", "slow")}
+    assert {(s.entry, s.rank) for s in board.standings} == {("bold", 1), ("sure", 1), ("slow", 2)}
+    assert board.answer == "sure and bold lead and cannot be told apart."
+    assert Report.of([run]).headline.text == "bold leads but cannot be told apart from sure; the other one is behind."
+
+
+@pytest.mark.parametrize(
+    ("better", "said"),
+    [
+        ({("bold", "sure"), ("bold", "slow")}, "bold is better than all others."),
+        ({("bold", "sure"), ("sure", "slow")}, "bold leads and is better than 1 of 2 others."),
+        ({("bold", "slow")}, "sure and bold lead and cannot be told apart."),
+        ({("bold", "sure"), ("sure", "slow"), ("slow", "bold")}, "Every entry is beaten by another one."),
+        (set(), "sure, bold and slow cannot be told apart."),
+    ],
+)
+def test_the_answer_says_no_more_than_the_tests(better: set[tuple[str, str]], said: str):
+    (board,) = boards([uneven_run()])
+    ranking = board.comparison.ranking
+    verdicts = {**dict.fromkeys(better, "faster"), **{(b, a): "slower" for a, b in better}}
+    pairs = tuple(replace(p, verdict=verdicts.get((p.a, p.b), UNKNOWN)) for p in ranking.pairs)
+    assert replace(board.comparison, ranking=replace(ranking, pairs=pairs)).answer == said
 
 
 def test_machines_are_not_ranked_together_unless_asked_to():
