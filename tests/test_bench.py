@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import searchlab as sl
 from searchlab import bench
 from searchlab.bench import OURS, OtherLoad, Row, Times, contest, libraries, measure, prepare, race, threads
 from searchlab.bench.job import Array
 from searchlab.bench.timing import _times as times_of
+from searchlab.codegen.kernel import build
 from searchlab.errors import BuildError
 from searchlab.targets import detect
 from searchlab.workloads import operators, parse
@@ -231,24 +233,40 @@ def test_what_is_compared_begins_on_a_cache_line() -> None:
     assert seen == [0, 0] and "ours" in row.times
 
 
-def test_a_race_of_several_legs_prepares_everything_anew() -> None:
-    slow = iter([0.004, 0.0])
+def test_the_best_copy_counts() -> None:
     prepared: list[str] = []
+    slow = iter([0.004, 0.0])
 
-    def maker(
-        name: str, unlucky: bool
-    ) -> Callable[[Mapping[str, Array]], tuple[Callable[[], object], Sequence[Array]]]:
+    def maker(name: str) -> Callable[[Mapping[str, Array]], tuple[Callable[[], object], Sequence[Array]]]:
         def make(inputs: Mapping[str, Array]) -> tuple[Callable[[], object], Sequence[Array]]:
             prepared.append(name)
             run, outputs = prepare(workload, inputs, target)
-            wait = next(slow) if unlucky else 0.0
+            wait = next(slow) if name == "unlucky" else 0.0
             return (lambda: (run(), time.sleep(wait))), outputs
 
         return make
 
     workload, target = parse("matmul:m=64,n=64,k=64"), detect(1)
-    makers = {"even": maker("even", False), "unlucky": maker("unlucky", True)}
-    row = contest(workload, target, makers, seconds=0.1, min_rounds=4, legs=2)
-    assert prepared == ["even", "unlucky"] * 2
-    assert row.times["unlucky"].min < 0.004 and row.times["unlucky"].spread > 1
-    assert row.times["unlucky"].rounds >= 4
+    row = contest(workload, target, {n: maker(n) for n in ("even", "unlucky")}, seconds=0.1, min_rounds=4, copies=2)
+    assert prepared == ["even", "even", "unlucky", "unlucky"]
+    assert row.times["unlucky"].min < 0.003 and row.times["unlucky"].rounds >= 8
+
+
+def test_a_copy_that_is_wrong_is_found() -> None:
+    def make(inputs: Mapping[str, Array]) -> tuple[Callable[[], object], Sequence[Array]]:
+        run, outputs = prepare(workload, inputs, target)
+        return (run if not good.pop() else lambda: None), outputs
+
+    workload, target, good = parse("matmul:m=64,n=64,k=64"), detect(1), [True, False]
+    row = contest(workload, target, {"ours": make}, seconds=0.01, min_rounds=1, copies=2)
+    assert "ours" in row.wrong and "ours" not in row.times
+
+
+def test_built_code_is_loaded_again() -> None:
+    workload, target = parse("matmul:m=64,n=64,k=64"), detect(1)
+    built = build(sl.default_schedule(workload.program, target), target)
+    inputs = workload.inputs()
+    for _ in range(2):
+        run, outputs = bench.prepare_program(built, workload, inputs, target)
+        run()
+        assert workload.check(outputs, inputs) is None

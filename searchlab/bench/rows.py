@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from searchlab.bench.job import Array, Job
-from searchlab.bench.timing import Contender, OtherLoad, Steady, Times, joined, race, threads
+from searchlab.bench.timing import Contender, OtherLoad, Steady, Times, race, threads
 from searchlab.errors import SearchLabError
 from searchlab.ir.program import Program
 from searchlab.targets import Target
@@ -62,6 +62,9 @@ class Row:
         return self.times[best].min / self.times[OURS].min
 
 
+if TYPE_CHECKING:
+    from searchlab.codegen.kernel import Artifact
+
 Prepared = tuple[Contender, Sequence[Array]]  # a function to run, and the outputs it fills
 Maker = Callable[[Mapping[str, Array]], Prepared]
 
@@ -87,46 +90,28 @@ def contest(
     seconds: float = 1.0,
     min_rounds: int = 10,
     steady: Steady | None = None,
-    legs: int = 1,
+    copies: int = 1,
 ) -> Row:
     """What `makers` prepare on the workload's inputs, in turns with the libraries; all results are checked first.
 
-    A race of several `legs` prepares everything anew for each, in other memory: once in a while a program takes several
-    times as long all through a race, and no longer than usual in the next.
+    Each prepares `copies`, whose best counts: once in a while a program is several times as slow as usual for as long
+    as it stays loaded, and where it lies makes some per cent now and then.
     """
-    given = workload.inputs()
-    expected = workload.reference(given)
-    each = None if steady is None else replace(steady, seconds=steady.seconds / legs)
-    rounds = math.ceil(min_rounds / legs)
-    found = [_leg(workload, target, makers, given, expected, seconds / legs, rounds, each) for _ in range(legs)]
-    wrong = {name: problem for leg in found for name, problem in leg.wrong.items()}
-    times = {name: joined([leg.times[name] for leg in found]) for name in found[0].times if name not in wrong}
-    load = sum(leg.other_load for leg in found) / legs
-    return Row(case or workload.label, workload, target.threads, times, wrong, load)
-
-
-def _leg(
-    workload: Workload,
-    target: Target,
-    makers: Mapping[str, Maker],
-    given: Mapping[str, Array],
-    expected: Any,
-    seconds: float,
-    min_rounds: int,
-    steady: Steady | None,
-) -> Row:
     from searchlab.codegen.memory import placed
 
-    inputs = {name: placed(x) for name, x in given.items()}
-    contenders: dict[str, Contender] = {}
+    inputs = {name: placed(x) for name, x in workload.inputs().items()}
+    expected = workload.reference(inputs)
+    contenders: dict[str, Contender | list[Contender]] = {}
     problems: dict[str, str | None] = {}
     with threads(target.threads):
         for name, make in makers.items():
             try:
-                run, outputs = make(inputs)
-                run()
-                contenders[name] = run
-                problems[name] = workload.check(outputs, inputs, expected)
+                prepared = [make(inputs) for _ in range(copies)]
+                for run, _ in prepared:
+                    run()
+                contenders[name] = [run for run, _ in prepared]
+                found = (workload.check(outputs, inputs, expected) for _, outputs in prepared)
+                problems[name] = next((problem for problem in found if problem is not None), None)
             except SearchLabError as e:
                 problems[name] = f"{type(e).__name__}: {e}"
         for name, call in libraries(workload, inputs).items():
@@ -136,7 +121,7 @@ def _leg(
         with OtherLoad() as others:
             times = race(right, seconds, min_rounds, target.threads, steady)
     wrong = {name: problem for name, problem in problems.items() if problem is not None}
-    return Row(workload.label, workload, target.threads, times, wrong, others.share)
+    return Row(case or workload.label, workload, target.threads, times, wrong, others.share)
 
 
 def prepare(workload: Workload, inputs: Mapping[str, Array], target: Target, pack_weights: bool = False) -> Prepared:
@@ -148,16 +133,16 @@ def prepare(workload: Workload, inputs: Mapping[str, Array], target: Target, pac
 
 
 def prepare_program(
-    program: Program,
+    program: Program | Artifact,
     workload: Workload,
     inputs: Mapping[str, Array],
     target: Target,
     weights: Sequence[str] = (),
 ) -> Prepared:
-    """A compiled program of the workload on these arrays; `weights` are bound, so that it stores them as it likes."""
-    from searchlab.codegen.kernel import compile
+    """A program of the workload, built or not, loaded for these arrays; `weights` are bound, stored as it likes."""
+    from searchlab.codegen.kernel import Kernel, compile
 
-    kernel = compile(program, target)
+    kernel = compile(program, target) if isinstance(program, Program) else Kernel(program)
     if weights:
         kernel = kernel.bind(**{name: inputs[name] for name in weights})
     run, outputs = kernel.prepare(*(inputs[n] for n in workload.program.inputs if n not in weights))

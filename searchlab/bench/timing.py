@@ -38,7 +38,7 @@ class Times:
 
 
 def race(
-    contenders: Mapping[str, Contender],
+    contenders: Mapping[str, Contender | Sequence[Contender]],
     seconds: float = 1.0,
     min_rounds: int = 10,
     threads: int = 1,
@@ -48,25 +48,28 @@ def race(
 
     In every round each function runs once unmeasured (the one before it has filled the caches) and is then sampled.
     Rounds go on until `seconds` have passed in all, and there are at least `min_rounds`; beyond that while the best
-    times are not `steady` enough.
+    times are not `steady` enough.  Of a contender that is several functions, each takes its turn, and the best counts.
 
     Functions of several threads get longer turns with a rest before each: threads of the one before wait for more work
     for milliseconds, and keep the cores busy with it.
     """
     rest, turn = (_REST_S, _TURN) if threads > 1 else (0.0, 1)
+    copies = {name: [given] if callable(given) else list(given) for name, given in contenders.items()}
     samples: dict[str, list[list[float]]] = {name: [] for name in contenders}
     with _undisturbed():
-        repeats = {name: _calibrate(run) for name, run in contenders.items()}
+        repeats = {name: max(map(_calibrate, runs)) for name, runs in copies.items()}
         start, rounds = perf_counter(), 0
         while contenders and (
             rounds < min_rounds
             or (spent := perf_counter() - start) < seconds
             or (steady is not None and steady.wants_more(samples, spent))
         ):
-            for name, run in contenders.items():
-                sleep(rest)
-                run()
-                samples[name].append([_sample(run, repeats[name]) for _ in range(turn)])
+            for name, runs in copies.items():
+                samples[name].append([])
+                for run in runs:
+                    sleep(rest)
+                    run()
+                    samples[name][-1] += [_sample(run, repeats[name]) for _ in range(turn)]
             rounds += 1
     return {name: _times(found) for name, found in samples.items()}
 
@@ -87,14 +90,6 @@ def noise(spreads: Sequence[float]) -> float:
     """What the spreads of nine of ten do not exceed."""
     ordered = sorted(spreads)
     return ordered[ceil(_MOST * len(ordered)) - 1] if ordered else 0.0
-
-
-def joined(legs: Sequence[Times]) -> Times:
-    """The times of several races as one; what lies between their bests is spread, too."""
-    bests = [t.min for t in legs]
-    apart = (max(bests) - min(bests)) / min(bests)
-    median = statistics.median(t.median for t in legs)
-    return Times(min(bests), median, sum(t.rounds for t in legs), max(apart, *(t.spread for t in legs)))
 
 
 def _times(rounds: Sequence[Sequence[float]]) -> Times:
