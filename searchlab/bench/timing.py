@@ -90,11 +90,12 @@ def noise(spreads: Sequence[float]) -> float:
 
 
 def joined(legs: Sequence[Times]) -> Times:
-    """The times of several races as one; what lies between their bests is spread, too."""
+    """The times of several races as one; their spread is what lies between their bests."""
+    if len(legs) == 1:
+        return legs[0]
     bests = [t.min for t in legs]
-    apart = (max(bests) - min(bests)) / min(bests)
-    median = statistics.median(t.median for t in legs)
-    return Times(min(bests), median, sum(t.rounds for t in legs), max(apart, *(t.spread for t in legs)))
+    spread = (max(bests) - min(bests)) / min(bests)
+    return Times(min(bests), statistics.median(t.median for t in legs), sum(t.rounds for t in legs), spread)
 
 
 def _times(rounds: Sequence[Sequence[float]]) -> Times:

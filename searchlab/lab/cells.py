@@ -11,25 +11,31 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from searchlab.lab.config.combinations import combinations
 from searchlab.lab.config.measuring import Measure
 from searchlab.lab.config.models import Budget, Experiment
 from searchlab.lab.config.naming import entries
-from searchlab.lab.config.subjects import Subject, subjects
+from searchlab.lab.config.subjects import Part, Subject, subjects
 from searchlab.lab.config.tree import plain
 from searchlab.lab.history.sources import digest
 from searchlab.registry import Component
+
+if TYPE_CHECKING:
+    from searchlab.lab.study.scheduler import Policy
 
 FORMAT = "searchlab-manifest"
 
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """What one search needs: exactly one of `workload` (text) and `table` (a name or path that tables.load takes)."""
+    """What one search needs: a `workload` (text), a `table` (a name or path that tables.load takes), or `parts`.
+
+    The parts are tasks of a network; a cell that is `within` another one searches one of them.
+    """
 
     entry: str
     factors: Mapping[str, str]
@@ -46,20 +52,21 @@ class Cell:
     digest: str = field(default="", repr=False)  # of what the table holds
     history: tuple[str, ...] = ()  # paths of run folders and files of records
     learnt: tuple[str, ...] = field(default=(), repr=False)  # digests of what these hold
+    parts: tuple[Part, ...] = ()
+    within: str = field(default="", repr=False)
 
     @cached_property
     def config(self) -> dict[str, Any]:
         """All that decides what the cell measures, as plain data; tables and histories are known by what they hold."""
-        subject = {"workload": self.workload} if self.workload else {"table": self.task, "digest": self.digest}
         history = {"history": list(self.learnt)} if self.learnt else {}
         return {
-            **subject,
+            **self._subject,
             "target": self.target,
             "space": self.space,
             "model": self.model,
             "strategy": self.strategy,
             **history,
-            "budget": self.budget.model_dump(mode="json"),
+            "budget": self._budget,
             "measure": self.measure.model_dump(mode="json"),
             "seed": self.seed,
         }
@@ -68,6 +75,58 @@ class Cell:
     def id(self) -> str:
         """Twelve hex digits of the config; the experiment's name and the cell's own are no part of it."""
         return hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()[:12]
+
+    @property
+    def _subject(self) -> dict[str, Any]:
+        if self.parts:
+            return {"network": self.task, "parts": [part.plain for part in self.parts]}
+        return {"workload": self.workload} if self.workload else {"table": self.task, "digest": self.digest}
+
+    @property
+    def _budget(self) -> dict[str, Any]:
+        """Who takes turns matters to networks alone."""
+        found = self.budget.model_dump(mode="json")
+        return (
+            {**found, "scheduler": self.scheduler} if self.parts else {k: found[k] for k in found if k != "scheduler"}
+        )
+
+    # --- networks -----------------------------------------------------------------------------------------------------
+
+    @property
+    def scheduler(self) -> Policy:
+        return self.budget.scheduler or "gradient"
+
+    @property
+    def owner(self) -> str:
+        """The id of the cell that keeps the records."""
+        return self.within or self.id
+
+    @property
+    def recorded(self) -> bool:
+        """Whether it looks all times up."""
+        return self.table is not None or any(part.table is not None for part in self.parts)
+
+    @property
+    def searches(self) -> tuple[Cell, ...]:
+        """The cell itself, or one for each task of the network."""
+        if not self.parts:
+            return (self,)
+        return tuple(
+            replace(
+                self, task=p.label, workload=p.workload, table=p.table, digest=p.digest, parts=(), within=self.id
+            )
+            for p in self.parts
+        )  # fmt: skip
+
+    @property
+    def trials(self) -> int | None:
+        """How many measurements it may take: a network's budget counts for each of its tasks."""
+        return None if self.budget.trials is None else self.budget.trials * max(1, len(self.parts))
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it may take."""
+        return None if self.budget.seconds is None else self.budget.seconds * max(1, len(self.parts))
 
 
 def cells(experiment: Experiment) -> tuple[Cell, ...]:
@@ -95,8 +154,12 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _subject(subject: Subject) -> dict[str, Any]:
     return {
-        "task": subject.label, "workload": subject.workload, "table": subject.table, "digest": subject.digest
-    }  # fmt: skip
+        "task": subject.label,
+        "workload": subject.workload,
+        "table": subject.table,
+        "digest": subject.digest,
+        "parts": subject.parts,
+    }
 
 
 # --- manifests --------------------------------------------------------------------------------------------------------
@@ -107,6 +170,7 @@ def manifest(experiment: Experiment) -> dict[str, Any]:
     rows = [
         {"id": c.id, "entry": c.entry, "task": c.task, "seed": c.seed, "factors": dict(c.factors), "config": c.config}
         | ({"table": c.table} if c.table else {})
+        | ({"tables": [p.table for p in c.parts]} if c.parts and c.recorded else {})
         for c in cells(experiment)
     ]
     return {"format": FORMAT, "version": 1, "name": experiment.name, "cells": rows}

@@ -20,10 +20,9 @@ from searchlab.lab.config import load
 from searchlab.lab.export.finding import chosen
 from searchlab.lab.records import Record
 from searchlab.lab.results import CellResult
-from searchlab.lab.run.bench import RecordedBench, TaskBench
-from searchlab.lab.run.cellfile import looks
+from searchlab.lab.run.bench import made
 from searchlab.lab.run.folder import Folder
-from searchlab.lab.study import Candidate, Look, Study
+from searchlab.lab.study import Candidate, Network, Study
 from searchlab.measure import Measurer, Outcome
 
 
@@ -57,34 +56,29 @@ def replay_cell(cell: Cell, folder: Folder) -> Replayed:
     """Searches one cell again with its own times."""
     records = list(folder.records(cell.id).records())
     result = folder.result(cell.id)
-    study = _study(cell, folder, looks(result))
+    nothing = _Nothing()
+    search: Study | Network = made(cell, lambda _: nothing, lambda _: None).study(
+        lambda _: nothing, folder.records(cell.id), result
+    )
     rounds = _rounds(records)
     same = 0
-    while len(study.trials) < len(records):
-        left = study.batch if cell.budget.trials is None else cell.budget.trials - len(study.trials)
-        candidates = study.ask(min(study.batch, left))
-        there = rounds.get(len(study.rounds), {})
-        if departure := _departure(study, candidates, there, len(study.trials)):
+    while (done := sum(len(r.seconds) for r in search.rounds)) < len(records):
+        left = search.batch if cell.trials is None else cell.trials - done
+        candidates = search.ask(min(search.batch, left))
+        study = search.turn if isinstance(search, Network) else search
+        there = rounds.get((study.subject.name, len(study.rounds)), {})
+        if departure := _departure(study, candidates, there, done):
             return Replayed(cell, len(records), same, departure)
         if any(c.job.id not in there for c in candidates):  # the run was stopped within this batch
             same += len(there)
             break
-        outcomes = study.measure(candidates)
+        outcomes = search.measure(candidates)
         same += len(candidates)
         try:
-            study.tell(candidates, outcomes)
+            search.tell(candidates, outcomes)
         except _NotKept:  # a second look of a run that was stopped in it
             break
-    return Replayed(cell, len(records), same, _other_times(study, result))
-
-
-def _study(cell: Cell, folder: Folder, known: Sequence[Look]) -> Study:
-    store, nothing = folder.records(cell.id), _Nothing()
-    if cell.table is not None:
-        from searchlab.measure.tables import load as load_table
-
-        return RecordedBench(cell, load_table(cell.table)).study(nothing, store)
-    return TaskBench(cell, nothing, note=lambda _: None).study(nothing, store, known)
+    return Replayed(cell, len(records), same, _other_times(search, result))
 
 
 class _Nothing(Measurer[Any]):
@@ -98,11 +92,11 @@ class _NotKept(ExportError):
     """A measurement that a replay would need and that the run has not kept."""
 
 
-def _rounds(records: Sequence[Record]) -> dict[int, dict[str, Record]]:
-    """The records of each batch by job."""
-    found: dict[int, dict[str, Record]] = {}
+def _rounds(records: Sequence[Record]) -> dict[tuple[str, int], dict[str, Record]]:
+    """The records of each batch by job; a batch is known by its task and number."""
+    found: dict[tuple[str, int], dict[str, Record]] = {}
     for r in records:
-        found.setdefault(int(r.notes.get("round", 0)), {})[r.job] = r
+        found.setdefault((r.task, int(r.notes.get("round", 0))), {})[r.job] = r
     return found
 
 
@@ -122,7 +116,7 @@ def _text(study: Study, record: Record) -> str:
     return study.space.text(study.space.chosen(record.knobs))
 
 
-def _other_times(study: Study, result: CellResult | None) -> str:
+def _other_times(study: Study | Network, result: CellResult | None) -> str:
     """Where trials came in another order than in the run."""
     if result is None:
         return ""

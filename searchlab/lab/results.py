@@ -20,8 +20,8 @@ class CellResult:
     `entry` names the combination (what is compared), `factors` says what it is made of ({"space": "sketch", ...}, as
     text).  Lists have one item per trial, in order.  `elapsed` is the wall time since the start of the cell (simulated
     time for recorded tables).  `best` describes the incumbent: its "trial", "knobs", "point" (text), and "seconds" as
-    the run-off of its task measured it, or its own final race.  `baselines` holds times of others on the same task,
-    measured beside the best.
+    the run-off of its task measured it, or its own final race; that of a network has "parts", one for each task.
+    `baselines` holds times of others on the same task, measured beside the best.
     """
 
     id: str

@@ -14,7 +14,7 @@ from searchlab.lab.config.models import Experiment, resolved_settings
 from searchlab.lab.config.naming import Entry, entries
 from searchlab.lab.config.selectors import matches
 from searchlab.lab.config.settings import SETTINGS, split
-from searchlab.lab.config.subjects import subjects
+from searchlab.lab.config.subjects import is_network, looked_up, subjects
 from searchlab.lab.config.tree import Map, Path, Problems, find, plain
 from searchlab.lab.history.sources import digest
 from searchlab.registry import nearest
@@ -33,8 +33,10 @@ def check_settings(tree: Map, problems: Problems) -> list[Combination]:
         problems.add(odd, "workloads and recorded tables are not searched in one experiment; write two files")
     _names(tree, problems)
     found = combinations(tree, problems)
+    networks = any(map(is_network, tree.get("workloads", ())))
     for combination in found:
         _settings(combination.settings, any(recorded), problems)
+        _scheduler(combination.settings, networks, problems)
     return found
 
 
@@ -49,7 +51,7 @@ def check_whole(tree: Map, experiment: Experiment, found: list[Combination], pro
 
 
 def _tables(tree: Map) -> list[bool]:
-    return [isinstance(w, dict) and "table" in w for w in tree.get("workloads", ())]
+    return [looked_up(w) for w in tree.get("workloads", ())]
 
 
 def _names(tree: Map, problems: Problems) -> None:
@@ -71,6 +73,13 @@ def _settings(settings: Map, recorded: bool, problems: Problems) -> None:
     if good:
         for path, message in _recorded(settings) if recorded else _measured(settings):
             problems.add(find(settings, path, settings.place), message)
+
+
+def _scheduler(settings: Map, networks: bool, problems: Problems) -> None:
+    budget = settings["budget"]
+    if not networks and isinstance(budget, Map) and budget.get("scheduler") is not None:
+        message = "a scheduler gives turns to the tasks of a network, and there is none; write {network: resnet18}"
+        problems.add(find(settings, ("budget", "scheduler"), settings.place), message)
 
 
 def _recorded(settings: Map) -> Iterator[tuple[Path, str]]:

@@ -10,6 +10,14 @@ NAMED: Schema = {"type": "object", "minProperties": 1, "maxProperties": 1}
 _OPTIONS: Schema = {"type": ["object", "null"]}
 _ONE_OR_MORE_TEXTS: Schema = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
 
+_WEIGHTS: Schema = {"type": "object", "minProperties": 1, "additionalProperties": {"type": "number"}}
+_NETWORK: Schema = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "tasks": _WEIGHTS, "tables": _WEIGHTS},
+    "required": ["name"],
+    "additionalProperties": False,
+}
+
 COMPONENT: Schema = {
     "description": 'a name, {name: {options}}, or "module:Class"',
     "anyOf": [{"type": "string"}, {**NAMED, "additionalProperties": _OPTIONS}, {"type": "null"}],
@@ -25,10 +33,17 @@ TARGET: Schema = {
     ],
 }
 WORKLOAD: Schema = {
-    "description": "matmul:m=512,n=512, {matmul: {m: 512}}, {suite: ansor-ops}, {suite: resnet18}, {table: matmul-256}",
+    "description": "matmul:m=512, {matmul: {m: 512}}, {suite: ansor-ops}, {network: resnet18}, {table: matmul-256}",
     "anyOf": [
         {"type": "string"},
-        {**NAMED, "properties": {"suite": _ONE_OR_MORE_TEXTS, "table": _ONE_OR_MORE_TEXTS}},
+        {
+            **NAMED,
+            "properties": {
+                "suite": _ONE_OR_MORE_TEXTS,
+                "table": _ONE_OR_MORE_TEXTS,
+                "network": {"anyOf": [*_ONE_OR_MORE_TEXTS["anyOf"], _NETWORK]},
+            },
+        },
     ],
 }
 WORKLOADS: Schema = {"anyOf": [{"type": "array", "items": WORKLOAD, "minItems": 1}, WORKLOAD]}

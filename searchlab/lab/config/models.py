@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from searchlab.lab.config import forms
 from searchlab.lab.config.measuring import Measure, Model
+from searchlab.lab.config.subjects import looked_up
 from searchlab.lab.config.tree import plain
 
 Metric = Literal["final", "trials-to-target", "auc"]
@@ -36,10 +37,16 @@ class Budget(Model):
     """When a search ends."""
 
     trials: int | None = Field(
-        default=None, ge=1, le=10_000_000, description="measurements per cell; effort sets it if not given"
+        default=None,
+        ge=1,
+        le=10_000_000,
+        description="measurements per cell, or per task of a network; effort sets it if not given",
     )
-    seconds: float | None = Field(default=None, gt=0, le=1e9, description="wall time per cell; null: no limit")
+    seconds: float | None = Field(default=None, gt=0, le=1e9, description="wall time, counted likewise; null: no limit")
     batch: int = Field(default=16, ge=1, le=100_000, description="candidates that are proposed and measured together")
+    scheduler: Literal["gradient", "round-robin"] | None = Field(
+        default=None, description="whose turn it is among the tasks of a network; gradient if not given"
+    )
 
 
 class Sweep(Model):
@@ -162,7 +169,7 @@ class Experiment(Model):
     @property
     def recorded(self) -> bool:
         """Whether all is looked up in recorded tables."""
-        return any(isinstance(w, Mapping) and "table" in w for w in self.workloads)
+        return any(map(looked_up, self.workloads))
 
     def resolved(self) -> dict[str, Any]:
         """Plain data that says everything; written as YAML and loaded again, it gives the same cells."""

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from searchlab.lab.config.settings import SETTINGS, Malformed, normal, say
-from searchlab.lab.config.subjects import normal_workloads
+from searchlab.lab.config.subjects import looked_up, normal_workloads
 from searchlab.lab.config.tree import Map, Place, Problems, Seq
 from searchlab.registry import nearest
 
@@ -35,7 +35,7 @@ def normalise(tree: Map, problems: Problems) -> None:
 
 
 def _settings(tree: Map, problems: Problems) -> None:
-    recorded = any("table" in w for w in tree.get("workloads") or () if isinstance(w, dict))
+    recorded = any(map(looked_up, tree.get("workloads") or ()))
     defaults = {
         "target": "native",
         "space": None if recorded else "sketch",

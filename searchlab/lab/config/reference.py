@@ -76,7 +76,9 @@ One, or a list of these:
 |---|---|
 | `matmul:m=512,n=512` | a workload with parameters, as on the command line |
 | `{matmul: {m: 512, n: 512}}` | the same |
-| `{suite: ansor-ops}`, `{suite: resnet18}`, `{suite: "resnet18:batch=16"}` | all workloads of a suite or of a network |
+| `{suite: ansor-ops}`, `{suite: resnet18}`, `{suite: "resnet18:batch=16"}` | all workloads of a suite or network |
+| `{network: resnet18}`, `{network: "resnet18:batch=16"}` | a [network](#networks) as one thing, with one budget |
+| `{network: {name: block, tasks: {matmul: 4, softmax: 1}}}` | one of your own: tasks, and how often each occurs |
 | `{table: matmul-256}` | a recorded table that comes with searchlab |
 | `{table: results/gemm.json}` | a recorded table: a file of searchlab or in the T4 format, beside this file |
 | `{table: results}`, `{table: "results/*.json"}` | all tables of a folder, or of a pattern |
@@ -88,6 +90,26 @@ workloads: [{table: [matmul-256, softmax-128x1024]}]
 model: {gbt: {view: knobs}}
 sweep: {strategy: [random, local, evolutionary]}
 ```
+
+## Networks
+
+A network is searched as a whole: its tasks share one budget, and its time is that of one run of all of them, each as
+often as it occurs (its weight). `budget.trials` counts for each task, so that five tasks have five times as many
+trials together. `budget.scheduler` says whose turn the next batch is: *gradient* gives it to the task that promises to
+shorten the whole most, by how it got on lately and by what similar tasks have reached (Ansor's rule); *round-robin*
+goes in turns. Each task has a study of its own, with its own model.
+
+```yaml
+workloads:
+  - network:
+      name: block
+      tasks: {"dense:m=128,n=256,k=256": 4, "softmax:rows=512,cols=128": 1}
+sweep: {budget.scheduler: [gradient, round-robin]}
+```
+
+Everything that compares entries compares networks by their times. What is about programs is about their tasks:
+run-offs, `searchlab best` and its libraries, `leaderboard validate`, and histories. With `tables:` in the place of
+`tasks:` a network consists of recorded tables.
 
 ## History
 

@@ -16,12 +16,30 @@ from searchlab.lab.config.tree import Map, Place, Problems, Seq
 from searchlab.registry import nearest
 
 _TABLE_FILES = ("*.json", "*.json.gz", "*.json.xz")
-_FORM = "a workload is matmul:m=512,n=512, {matmul: {m: 512}}, {suite: NAME} or {table: NAME or FILE}"
+_FORM = "a workload is matmul:m=512,n=512, {matmul: {m: 512}}, {suite: NAME}, {network: NAME} or {table: NAME or FILE}"
+_NETWORK = "a network is a name such as resnet18, or {name: NAME, tasks: {WORKLOAD: WEIGHT}}, with tables: for tables"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One task of a network, as a subject is, and how often it occurs."""
+
+    label: str
+    workload: str | None
+    table: str | None
+    digest: str
+    weight: float
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """What it is, as plain data: a table is known by its name and what it holds, not by where it lies."""
+        what = {"workload": self.workload} if self.workload else {"table": self.label, "digest": self.digest}
+        return {"task": self.label, **what, "weight": self.weight}
 
 
 @dataclass(frozen=True)
 class Subject:
-    """One thing to search: a workload by its text, or a table by its reference; `label` is for people.
+    """One thing to search: a workload by its text, a table by its reference, or a network; `label` is for people.
 
     `digest` says what a table holds, wherever it lies.
     """
@@ -30,6 +48,23 @@ class Subject:
     workload: str | None = None
     table: str | None = None
     digest: str = ""
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The same for subjects that are the same."""
+        parts = "".join(f" {p.weight}*{p.workload or p.label + p.digest}" for p in self.parts)
+        return self.workload or f"{'network' if parts else 'table'} {self.label} {self.digest}{parts}"
+
+
+def is_network(item: Any) -> bool:
+    """Whether a workload in its one form is a network."""
+    return isinstance(item, Mapping) and "network" in item
+
+
+def looked_up(item: Any) -> bool:
+    """Whether a workload in its one form is a recorded table, or a network of them."""
+    return isinstance(item, Mapping) and ("table" in item or (is_network(item) and "tables" in item["network"]))
 
 
 def subjects(items: Any) -> tuple[Subject, ...]:
@@ -37,12 +72,15 @@ def subjects(items: Any) -> tuple[Subject, ...]:
     found: dict[str, Subject] = {}
     for item in items:
         for s in _expand(item):
-            found.setdefault(s.workload or f"table {s.label} {s.digest}", s)
+            found.setdefault(s.key, s)
     return tuple(found.values())
 
 
 def normal_workloads(given: Any, place: Place, problems: Problems) -> Seq:
-    """Workloads in their one form: text with all parameters, {suite: NAME}, {table: NAME or absolute path}."""
+    """Workloads in their one form: text with all parameters, {suite: NAME}, {table: NAME or absolute path}, networks.
+
+    That of a network is {network: {name: NAME, tasks: {text: weight}}}, or with tables: instead of tasks:.
+    """
     items = given if isinstance(given, Seq) else Seq(place, [(given, place)])
     if not items:
         problems.add(place, f"workloads is empty; {_FORM}")
@@ -52,12 +90,22 @@ def normal_workloads(given: Any, place: Place, problems: Problems) -> Seq:
         try:
             for one in _normal(item, where):
                 if any(one == other for other, _ in result):
-                    shown = one if isinstance(one, str) else " ".join(map(str, next(iter(one.items()))))
+                    shown = one if isinstance(one, str) else " ".join(_words(*next(iter(one.items()))))
                     problems.add(where, f"'{shown}' is listed twice")
+                elif is_network(one) and any(_called(other) == _called(one) for other, _ in result):
+                    problems.add(where, f"two networks are called '{_called(one)}'")
                 result.append((one, where))
         except (SearchLabError, Malformed) as e:
             problems.add(_inner(item, where), str(e))
     return Seq(items.place, result or [("matmul", place)])  # so that what else is wrong is found, too
+
+
+def _words(kind: str, given: Any) -> tuple[str, str]:
+    return kind, str(given["name"] if kind == "network" else given)
+
+
+def _called(item: Any) -> str:
+    return str(item["network"]["name"]) if is_network(item) else ""
 
 
 def _inner(item: Any, where: Place) -> Place:
@@ -77,6 +125,9 @@ def _normal(item: Any, place: Place) -> Iterator[Any]:
         for one in _texts(name, options):
             _group(one)
             yield {"suite": one}
+    elif name == "network":
+        for one in options if isinstance(options, list | tuple) else [options]:
+            yield {"network": _network(one, place)}
     elif name == "table":
         for one in _texts(name, options):
             yield from ({"table": t} for t in _tables(one, place))
@@ -123,15 +174,62 @@ def _group(text: str) -> list[Any]:
     """The workloads of a suite, or of a network such as resnet18 or resnet18:batch=16."""
     from searchlab.workloads import network, networks, suite, suites
 
-    name, _, rest = text.partition(":")
+    name = text.partition(":")[0]
     if text in suites():
         return [case.workload for case in suite(text)]
     if name not in networks():
         raise Malformed(f"unknown suite '{name}'{nearest(name, [*suites(), *networks()])}")
+    return [task.workload for task in network(*_named_network(text))]
+
+
+def _tasks(text: str) -> dict[str, int]:
+    """The tasks of a network such as resnet18 or resnet18:batch=16, and how often each occurs."""
+    from searchlab.workloads import network
+
+    name, batch = _named_network(text)
+    return {task.workload.spec: task.weight for task in network(name, batch)}
+
+
+def _named_network(text: str) -> tuple[str, int]:
+    from searchlab.workloads import networks
+
+    name, _, rest = text.partition(":")
+    if name not in networks():
+        raise Malformed(f"unknown network '{name}'{nearest(name, networks())}")
     key, _, batch = rest.partition("=")
     if rest and (key != "batch" or not batch.isdecimal()):
         raise Malformed(f"'{text}': a network takes one parameter, batch=N")
-    return [task.workload for task in network(name, int(batch or 1))]
+    return name, int(batch or 1)
+
+
+def _network(given: Any, place: Place) -> dict[str, Any]:
+    """A network in its one form."""
+    from searchlab.workloads import parse
+
+    if isinstance(given, str) and given:
+        return {"name": given, "tasks": _tasks(given)}
+    kinds = [k for k in ("tasks", "tables") if isinstance(given, Mapping) and k in given]
+    if not isinstance(given, Mapping) or set(given) - {"name", "tasks", "tables"} or len(kinds) != 1:
+        raise Malformed(f"{_NETWORK}, not {say(given)}")
+    name, listed = given.get("name"), given[kinds[0]]
+    if not isinstance(name, str) or not name:
+        raise Malformed("a network has a name, such as {name: block, tasks: {...}}")
+    if not isinstance(listed, Mapping) or not listed:
+        raise Malformed(f"{kinds[0]} of network '{name}' is a mapping of tasks to weights, not {say(listed)}")
+    found: dict[str, Any] = {}
+    for task, weight in listed.items():
+        for one in [_checked(task, parse)] if kinds[0] == "tasks" else _tables(str(task), place):
+            if one in found:
+                raise Malformed(f"network '{name}' has '{one}' twice; its weight says how often it occurs")
+            found[one] = _weight(task, weight)
+    return {"name": name, kinds[0]: found}
+
+
+def _weight(task: str, weight: Any) -> Any:
+    number = isinstance(weight, int | float) and not isinstance(weight, bool)
+    if not number or not 0 < weight < 1e9:
+        raise Malformed(f"the weight of '{task}' says how often it occurs: a number above 0, not {say(weight)}")
+    return weight
 
 
 # --- recorded tables --------------------------------------------------------------------------------------------------
@@ -183,9 +281,23 @@ def _expand(item: Any) -> list[Subject]:
 
     if isinstance(item, Mapping) and "table" in item:
         return [_table(str(item["table"]))]
+    if is_network(item):
+        return [_whole(item["network"])]
     if isinstance(item, Mapping):
         return [Subject(w.label, w.spec) for w in _group(str(item["suite"]))]
     return [Subject(parse(item).label, item)]
+
+
+def _whole(network: Mapping[str, Any]) -> Subject:
+    """A network as one subject."""
+    from searchlab.workloads import parse
+
+    if "tables" in network:
+        parts = [(_table(str(t)), weight) for t, weight in network["tables"].items()]
+    else:
+        parts = [(Subject(parse(t).label, t), weight) for t, weight in network["tasks"].items()]
+    made = tuple(Part(s.label, s.workload, s.table, s.digest, weight) for s, weight in parts)
+    return Subject(str(network["name"]), parts=made)
 
 
 def _table(reference: str) -> Subject:

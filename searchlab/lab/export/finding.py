@@ -15,7 +15,7 @@ from searchlab import targets
 from searchlab.errors import ExportError
 from searchlab.lab.export.bundle import Exported, export
 from searchlab.lab.run.folder import Entry, Folder
-from searchlab.lab.run.runoff import results
+from searchlab.lab.run.runoff import parts, results
 from searchlab.registry import nearest
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ class Found:
         """Its measurement during the search."""
         if self.known is not None:
             return self.known
-        same = (r for r in self.folder.records(self.cell.id).records() if r.ok and _same(r.knobs, self.choice))
-        return next(same, None)
+        records = self.folder.records(self.cell.id).records(_task(self.cell))
+        return next((r for r in records if r.ok and _same(r.knobs, self.choice)), None)
 
     @property
     def workload(self) -> Workload:
@@ -141,9 +141,10 @@ def best_programs(
     That is the fastest of those that won their search; up to `top` - 1 others follow, fastest first.
     """
     place = Folder(Path(folder))
-    cells = chosen(place.manifest().cells, task, entry)
     found_by = results(place)
-    pairs = [(cell, found_by[cell.id]) for cell in cells]
+    every = [pair for cell in place.manifest().cells for pair in parts(cell, found_by[cell.id])]
+    wanted = {id(cell) for cell in chosen([cell for cell, _ in every], task, entry)}
+    pairs = [pair for pair in every if id(pair[0]) in wanted]
     tasks = dict.fromkeys(cell.task for cell, _ in pairs)
     found = {t: _of_task([p for p in pairs if p[0].task == t], place, top) for t in tasks}
     if not any(found.values()):
@@ -187,9 +188,19 @@ def _of_task(pairs: list[tuple[Entry, CellResult]], place: Folder, top: int) -> 
         for cell, result in pairs:
             rest += [
                 Found(cell, place, _single(cell, r), r.knobs, False, result.baselines, r)
-                for r in place.records(cell.id).top(top)
+                for r in place.records(cell.id).top(top, _task(cell))
             ]
     return _different([first, *sorted(rest, key=lambda f: (f.seconds, not f.confirmed))])[:top]
+
+
+def _task(cell: Entry) -> str | None:
+    """What records call the task of a cell; None where all records of the cell are of it."""
+    from searchlab.measure.tables import load
+    from searchlab.workloads import parse
+
+    if "weight" not in cell.config:  # no task of a network
+        return None
+    return load(cell.table).name if cell.table is not None else parse(str(cell.config["workload"])).key
 
 
 def _single(cell: Entry, record: Record) -> float:

@@ -80,7 +80,12 @@ def _records(path: str) -> Iterator[tuple[Record, Mapping[str, Any]]]:
     """Records, each with workload, target and space as a configuration has them."""
     for part in sources.parts(path):
         for record in Store(part.file).records():
-            yield record, part.config or _config(record)
+            yield record, _settings(part.config, record)
+
+
+def _settings(config: Mapping[str, Any], record: Record) -> Mapping[str, Any]:
+    """What a record was searched with; the cell of a network has records of several workloads."""
+    return config if "workload" in config else {**_config(record), **config}
 
 
 def _config(record: Record) -> dict[str, Any]:

@@ -18,7 +18,10 @@ def recorded_tables(runs: Sequence[Run]) -> tuple[dict[str, Floats], tuple[str, 
     for run in runs:
         optima = {c.task: c.optimum_s for c in run.cells if c.optimum_s is not None}
         references = {_label(r): r for r in _references(run.config)}
+        networks = _networks(run.config)
         for task, optimum in optima.items():
+            if task in networks:  # no row of any table is one
+                continue
             try:
                 table = load(references.get(task, task))
             except (SearchLabError, OSError):
@@ -33,9 +36,17 @@ def recorded_tables(runs: Sequence[Run]) -> tuple[dict[str, Floats], tuple[str, 
 
 def _references(config: Mapping[str, Any]) -> list[str]:
     """Names and paths of tables in a resolved experiment."""
+    return [str(w["table"]) for w in _workloads(config) if "table" in w]
+
+
+def _networks(config: Mapping[str, Any]) -> set[str]:
+    return {str(w["network"]["name"]) for w in _workloads(config) if "network" in w}
+
+
+def _workloads(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Those that are more than a text."""
     workloads = config.get("workloads")
-    items = workloads if isinstance(workloads, list) else []
-    return [str(w["table"]) for w in items if isinstance(w, Mapping) and "table" in w]
+    return [w for w in (workloads if isinstance(workloads, list) else []) if isinstance(w, Mapping)]
 
 
 def _label(reference: str) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from searchlab.errors import ResultError, SearchLabError
 from searchlab.lab.export.finding import Found, chosen
 from searchlab.lab.run.folder import Entry, Folder
-from searchlab.lab.run.runoff import results
+from searchlab.lab.run.runoff import parts, results
 from searchlab.measure.job import Job, Limits, Measurer, Protocol
 
 if TYPE_CHECKING:
@@ -64,16 +64,21 @@ def validate(
     claims = sampled(list(_claims(place, entry)), sample, rng)
     if not claims:
         raise ResultError(f"{place.path}: no finished cell has found anything that could be checked")
-    recorded = {f.cell.id: _looked_up(f, band) for f in claims if f.cell.recorded}
+    recorded = {_key(f): _looked_up(f, band) for f in claims if f.cell.recorded}
     measured = _measured([f for f in claims if not f.cell.recorded], band, rounds, rng, measurer)
-    return tuple((recorded | measured)[f.cell.id] for f in claims)
+    return tuple((recorded | measured)[_key(f)] for f in claims)
+
+
+def _key(claim: Found) -> str:
+    """Tells claims apart: those of a network's tasks are of one cell."""
+    return f"{claim.cell.id} {claim.task}"
 
 
 def sampled(claims: Sequence[Found], count: int, rng: np.random.Generator) -> list[Found]:
     """Some of the claims, in their order; as many entries as possible come first, then as many tasks."""
     order = [claims[n] for n in rng.permutation(len(claims))]
     kept: list[Found] = []
-    for key in (lambda f: f.entry, lambda f: (f.entry, f.task), lambda f: f.cell.id):
+    for key in (lambda f: f.entry, lambda f: (f.entry, f.task), _key):
         seen = {key(f) for f in kept}
         for f in order:
             if len(kept) < count and key(f) not in seen:
@@ -84,11 +89,11 @@ def sampled(claims: Sequence[Found], count: int, rng: np.random.Generator) -> li
 
 def _claims(place: Folder, entry: str | None) -> Iterator[Found]:
     found = results(place)
-    for cell in chosen(place.manifest().cells, None, entry):
-        result = found[cell.id]
-        if _claims_something(result):
-            assert result.best is not None
-            yield Found(cell, place, result.final_s, result.best["knobs"], True, result.baselines)
+    for whole in chosen(place.manifest().cells, None, entry):
+        for cell, result in parts(whole, found[whole.id]):
+            if _claims_something(result):
+                assert result.best is not None
+                yield Found(cell, place, result.final_s, result.best["knobs"], True, result.baselines)
 
 
 def _claims_something(result: CellResult) -> bool:
@@ -129,9 +134,9 @@ def _measured(
     for claim in claims:
         made = _job(claim)
         if isinstance(made, Job):
-            jobs[claim.cell.id] = made
+            jobs[_key(claim)] = made
         else:
-            found[claim.cell.id] = made
+            found[_key(claim)] = made
     times: dict[str, list[float]] = {id: [] for id in jobs}
     failures: dict[str, str] = {}
     if jobs:
@@ -145,7 +150,7 @@ def _measured(
                     else:
                         failures[id] = f"{outcome.status}: {outcome.error}"
     for claim in claims:
-        if (id := claim.cell.id) in failures:
+        if (id := _key(claim)) in failures:
             found[id] = _check(claim, FAILED, why=failures[id])
         elif id in jobs:
             found[id] = _judged(claim, times[id], band)
@@ -163,7 +168,7 @@ def _job(claim: Found) -> Job | Check:
     except SearchLabError as e:
         return _check(claim, UNCHECKED, why=str(e))
     timing = replace(protocol, check=True, early_stop=None)
-    return Job(claim.cell.id, claim.workload, claim.target, program, limits=limits, protocol=timing)
+    return Job(_key(claim), claim.workload, claim.target, program, limits=limits, protocol=timing)
 
 
 def _read(default: Any, given: Mapping[str, Any]) -> Any:

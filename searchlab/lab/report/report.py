@@ -20,6 +20,7 @@ from searchlab.lab.report.sections import (
     costs,
     expectations,
     models,
+    networks,
     programs,
     progress,
     repeating,
@@ -28,7 +29,9 @@ from searchlab.lab.report.sections import (
 )
 from searchlab.lab.results import Run
 
-_PARTS = (standing, expectations, progress, comparison, ablation, models, costs, trouble, programs, repeating)
+_PARTS = (
+    standing, expectations, progress, comparison, ablation, networks, models, costs, trouble, programs, repeating
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,12 +8,16 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from searchlab.lab.config.measuring import Timing
 from searchlab.lab.records import Store
-from searchlab.lab.study import Look, Study
+from searchlab.lab.run import cellfile
+from searchlab.lab.study import Ledger, Study
 from searchlab.measure import CoreLock, LocalMeasurer, Measurer
 from searchlab.measure.replay import ReplayMeasurer
 from searchlab.measure.tables import Table
@@ -24,30 +28,67 @@ from searchlab.workloads import parse as workload
 
 if TYPE_CHECKING:
     from searchlab.lab.cells import Cell
+    from searchlab.lab.results import CellResult
+
+Over = Callable[[Measurer[Any]], Measurer[Any]]  # puts a measurer under a watch, or something in its place
 
 _log = logging.getLogger(__name__)
 
 _FINAL_S = 0.5  # of the race at the end of a cell, which chooses among its finalists; the run-off looks longer
 
 
+@dataclass(frozen=True)
+class Final:
+    """A last look: the time of the best and times of others on the same task; of a network's tasks, too."""
+
+    seconds: float
+    baselines: Mapping[str, float] = field(default_factory=dict)
+    parts: tuple[Final, ...] = ()
+
+
 class Bench(ABC):
-    """A cell that is ready to be searched."""
+    """A cell that is ready to be searched: one task or table, or a network of them."""
 
     recorded: bool
     optimum_s: float | None = None
-    measurer: Measurer[Any]
 
     @abstractmethod
     def now(self) -> float:
         """The time that counts: of the wall, or simulated."""
 
     @abstractmethod
-    def study(self, measurer: Measurer[Any], store: Store, looks: Sequence[Look] = ()) -> Study:
-        """The study of the cell; `looks` are second looks that it has taken before."""
+    def study(self, over: Over, store: Store, before: CellResult | None = None) -> Any:
+        """The study or network of the cell; `before` is what an earlier run of it left."""
 
     @abstractmethod
-    def final(self, study: Study) -> tuple[float, Mapping[str, float]]:
-        """The time of the best, as a last look has it, and times of others on the same task."""
+    def final(self, study: Any) -> Final:
+        """The last look at what a study found."""
+
+    @abstractmethod
+    def best(self, study: Any, final: Final | None) -> dict[str, Any]:
+        """What the incumbent is, as plain data."""
+
+
+class SingleBench(Bench):
+    """One task or table; `part` is its number in a network."""
+
+    @abstractmethod
+    def study(
+        self,
+        over: Over,
+        store: Store,
+        before: CellResult | None = None,
+        part: int | None = None,
+        ledger: Ledger | None = None,
+    ) -> Study:
+        """The study of the cell, which shares a ledger with others of its network."""
+
+    def best(self, study: Study, final: Final | None) -> dict[str, Any]:
+        best, space = study.best, study.space
+        keys = space.key(study.trials.points)
+        (trial, *_) = np.flatnonzero(keys == space.key(best.point)[0]).tolist()
+        found = {"trial": trial, "knobs": space.choice(best.point), "point": space.text(best.point)}
+        return {**found, "seconds": best.seconds if final is None else final.seconds}
 
 
 class Measurers:
@@ -94,17 +135,28 @@ def _table(reference: str, digest: str) -> Table:
 @contextmanager
 def bench(cell: Cell, measurers: Measurers, note: Callable[[str], None]) -> Iterator[Bench]:
     """The bench of a cell; after an error its measurer is not used again."""
-    if cell.table is not None:
-        yield RecordedBench(cell, _table(cell.table, cell.digest))
-        return
     try:
-        yield TaskBench(cell, measurers.of(cell, note), note)
+        yield made(cell, lambda single: measurers.of(single, note), note)
     except BaseException:
         measurers.close()
         raise
 
 
-class RecordedBench(Bench):
+def made(cell: Cell, measurer: Callable[[Cell], Measurer[Any]], note: Callable[[str], None]) -> Bench:
+    """The bench of a cell, whose tasks `measurer` measures."""
+    from searchlab.lab.run.network import NetworkBench
+
+    singles = [_single(single, measurer, note) for single in cell.searches]
+    return NetworkBench(cell, singles) if cell.parts else singles[0]
+
+
+def _single(cell: Cell, measurer: Callable[[Cell], Measurer[Any]], note: Callable[[str], None]) -> SingleBench:
+    if cell.table is not None:
+        return RecordedBench(cell, _table(cell.table, cell.digest))
+    return TaskBench(cell, measurer(cell), note)
+
+
+class RecordedBench(SingleBench):
     """A recorded table with its simulated time."""
 
     recorded = True
@@ -112,43 +164,57 @@ class RecordedBench(Bench):
     def __init__(self, cell: Cell, table: Table) -> None:
         self._cell, self._table = cell, table
         self._replay = ReplayMeasurer(table, seed=cell.seed, **cell.measure.settings.options)
-        self.measurer = self._replay
         self.optimum_s = table.best
 
     def now(self) -> float:
         return self._replay.clock_s
 
-    def study(self, measurer: Measurer[Any], store: Store, looks: Sequence[Look] = ()) -> Study:
+    def study(
+        self,
+        over: Over,
+        store: Store,
+        before: CellResult | None = None,
+        part: int | None = None,
+        ledger: Ledger | None = None,
+    ) -> Study:
         cell = self._cell
         return Study(
             self._table,
             model=cell.model,
             strategy=cell.strategy,
-            measurer=measurer,
+            measurer=over(self._replay),
             seed=cell.seed,
             batch=cell.budget.batch,
             store=store,
-            cell=cell.id,
+            cell=cell.owner,
+            ledger=ledger,
         )
 
-    def final(self, study: Study) -> tuple[float, Mapping[str, float]]:
+    def final(self, study: Study) -> Final:
         """What the table says without noise."""
         row = int(self._table.space.row(study.best.point)[0])
-        return float(self._table.seconds[row]), {}
+        return Final(float(self._table.seconds[row]))
 
 
-class TaskBench(Bench):
+class TaskBench(SingleBench):
     """A workload on hardware."""
 
     recorded = False
 
     def __init__(self, cell: Cell, measurer: Measurer[Any], note: Callable[[str], None]) -> None:
-        self._cell, self.measurer, self._note = cell, measurer, note
+        self._cell, self._measurer, self._note = cell, measurer, note
 
     def now(self) -> float:
         return time.perf_counter()
 
-    def study(self, measurer: Measurer[Any], store: Store, looks: Sequence[Look] = ()) -> Study:
+    def study(
+        self,
+        over: Over,
+        store: Store,
+        before: CellResult | None = None,
+        part: int | None = None,
+        ledger: Ledger | None = None,
+    ) -> Study:
         cell, settings = self._cell, self._cell.measure.settings
         assert cell.workload is not None and cell.space is not None and isinstance(settings, Timing)
         task = Task(workload(cell.workload), target(cell.target))
@@ -157,15 +223,16 @@ class TaskBench(Bench):
             space=cell.space,
             model=cell.model,
             strategy=cell.strategy,
-            measurer=measurer,
+            measurer=over(self._measurer),
             seed=cell.seed,
             batch=cell.budget.batch,
             protocol=settings.protocol,
             limits=settings.limits,
             confirm=settings.confirm,
-            looks=looks,
+            looks=cellfile.looks(before, part),
             store=store,
-            cell=cell.id,
+            cell=cell.owner,
+            ledger=ledger,
             history=self._history(task),
         )
 
@@ -175,13 +242,13 @@ class TaskBench(Bench):
         from searchlab.lab.history.reading import lessons
 
         found = lessons(self._cell.history, self._cell.learnt, task)
-        _log.info("cell %s: %s", self._cell.id, found)
+        _log.info("cell %s: %s", self._cell.owner, found)
         return found.trials
 
-    def final(self, study: Study) -> tuple[float, Mapping[str, float]]:
+    def final(self, study: Study) -> Final:
         """The final race of the best, beside libraries; it is timed here, so not for candidates of a cluster."""
         if self._cell.measure.kind != "local":
-            return study.best_s, {}
+            return Final(study.best_s)
         with CoreLock(sorted(os.sched_getaffinity(0)), on_wait=self._note):
             found = study.finish(seconds=_FINAL_S, most=_FINAL_S)
-        return float(found.seconds), dict(found.baselines)
+        return Final(float(found.seconds), dict(found.baselines))

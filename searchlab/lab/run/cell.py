@@ -9,22 +9,22 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from searchlab.errors import RecordError
 from searchlab.lab.results import CellResult
 from searchlab.lab.run import cellfile
-from searchlab.lab.run.bench import Bench, Measurers, bench
+from searchlab.lab.run.bench import Bench, Final, Measurers, bench
 from searchlab.lab.run.elapsed import Elapsed
 from searchlab.lab.run.events import Ended, Event, Noted, Progress, Started
 from searchlab.lab.run.folder import Folder
-from searchlab.lab.run.stopping import Stopped, Watched
-from searchlab.lab.study import Candidate, Study
+from searchlab.lab.run.stopping import Stopped, Watch
+from searchlab.lab.study import Candidate, Network, Study
 from searchlab.measure import Outcome
 
 if TYPE_CHECKING:
@@ -111,10 +111,9 @@ class _Search:
         self._stop, self._tell = stop, tell
         self._told = self._saved = -math.inf
         self._before = self._begin()
-        self._watched = Watched(bench.measurer, stop, bench.now)
-        self._watched.on_outcome = self._arrived
+        self._watch = Watch(stop, bench.now, self._arrived)
         store = open_.enter_context(folder.records(cell.id, fsync=not bench.recorded))
-        self.study: Study = bench.study(self._watched, store, cellfile.looks(self._before))
+        self.study: Study | Network = bench.study(self._watch.over, store, self._before)
         earlier = self._before.elapsed.tolist() if self._before is not None else ()
         self._elapsed = Elapsed(bench.now, earlier)
         self._status: list[str] = []
@@ -142,17 +141,16 @@ class _Search:
 
     def _left(self) -> int:
         """How many trials the next batch may have."""
-        budget = self.cell.budget
-        if budget.seconds is not None and self._elapsed.total >= budget.seconds:
+        if self.cell.seconds is not None and self._elapsed.total >= self.cell.seconds:
             return 0
-        left = math.inf if budget.trials is None else budget.trials - len(self._seconds)
+        left = math.inf if (trials := self.cell.trials) is None else trials - len(self._seconds)
         return int(min(self.study.batch, left))
 
     def _batch(self, candidates: Sequence[Candidate]) -> None:
-        with self._watched.stoppable():
+        with self._watch.batch():
             outcomes = self.study.measure(candidates)
         told = self.study.tell(list(candidates), outcomes)
-        self._elapsed.extend(outcomes, self._watched.arrived)
+        self._elapsed.extend(outcomes, self._watch.arrived)
         self._seconds += told.seconds.tolist()
         self._status += [o.status for o in outcomes]
         self._report()
@@ -177,13 +175,10 @@ class _Search:
     def _finished(self) -> CellResult:
         if not math.isfinite(self.study.best_s):
             return self.result("done")
-        seconds, baselines = self.bench.final(self.study)
-        return self.result("done", seconds, baselines)
+        return self.result("done", self.bench.final(self.study))
 
-    def result(
-        self, state: str, seconds: float | None = None, baselines: Mapping[str, float] | None = None
-    ) -> CellResult:
-        """Everything so far; `seconds` is what the final race measured."""
+    def result(self, state: str, final: Final | None = None) -> CellResult:
+        """Everything so far, and the last look at the best."""
         cell = self.cell
         rounds = self.study.rounds[: self._known_rounds()]
         return CellResult(
@@ -198,8 +193,8 @@ class _Search:
             status=tuple(self._status),
             rounds=tuple(cellfile.round_data(r) for r in rounds),
             ledger=self._ledger(),
-            best=self._best(seconds),
-            baselines=dict(baselines or {}),
+            best=self.bench.best(self.study, final) if math.isfinite(self.study.best_s) else None,
+            baselines=dict(final.baselines if final is not None else {}),
             optimum_s=self.bench.optimum_s,
         )
 
@@ -211,12 +206,3 @@ class _Search:
         total = Counter(self._before.ledger if self._before is not None else {})
         total.update(self.study.ledger.seconds)
         return dict(total)
-
-    def _best(self, seconds: float | None) -> dict[str, Any] | None:
-        if not math.isfinite(self.study.best_s):
-            return None
-        best, space = self.study.best, self.study.space
-        keys = space.key(self.study.trials.points)
-        (trial, *_) = np.flatnonzero(keys == space.key(best.point)[0]).tolist()
-        found = {"trial": trial, "knobs": space.choice(best.point), "point": space.text(best.point)}
-        return {**found, "seconds": best.seconds if seconds is None else seconds}

@@ -45,14 +45,17 @@ def round_data(done: Round) -> dict[str, Any]:
     """A round of a study as plain values; keys of points are texts, since not every reader has integers of 64 bits."""
     found: dict[str, Any] = {"number": done.number, "trials": done.trials, "best_s": done.best_s}
     found["quality"] = asdict(done.quality) if done.quality is not None else {}
+    if done.part is not None:
+        found["part"] = done.part
     if done.looks:
         found["looks"] = [asdict(x) | {"rival": f"{x.rival:x}", "leader": f"{x.leader:x}"} for x in done.looks]
     return found
 
 
-def looks(result: CellResult | None) -> list[Look]:
-    """The second looks that a cell has taken, in their order."""
-    given = [look for r in (result.rounds if result is not None else ()) for look in r.get("looks", ())]
+def looks(result: CellResult | None, part: int | None = None) -> list[Look]:
+    """The second looks that a cell has taken, or at one task of a network, in their order."""
+    rounds = [r for r in (result.rounds if result is not None else ()) if r.get("part") == part]
+    given = [look for r in rounds for look in r.get("looks", ())]
     return [Look(**{**x, "rival": int(x["rival"], 16), "leader": int(x["leader"], 16)}) for x in given]
 
 

@@ -34,7 +34,7 @@ def side_by_side(cells: Sequence[Cell], jobs: int | None) -> int:
     """How many of these cells, all recorded or all timed, run at the same time; `jobs` is what the user asks for."""
     if not cells:
         return 0
-    if cells[0].table is not None:
+    if cells[0].recorded:
         return min(len(cells), idle() if jobs is None else jobs)
     return min(len(cells), max(1, jobs or 1))
 

@@ -99,8 +99,8 @@ class _Engine:
 
     def run(self, cells: Sequence[Cell], jobs: int | None) -> Summary:
         """Recorded cells first, side by side; then those that time, which nothing may disturb; then the run-offs."""
-        recorded = [c for c in cells if c.table is not None]
-        timed = [c for c in cells if c.table is None]
+        recorded = [c for c in cells if c.recorded]
+        timed = [c for c in cells if not c.recorded]
         with Interrupt(self._observer.stopping) as interrupt:
             for group, single in ((recorded, True), (timed, False)):
                 if group and not interrupt.stop.is_set() and not self._over:

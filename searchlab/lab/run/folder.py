@@ -16,8 +16,9 @@ Each cell has a file of records of its own, so that records are the same however
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +42,31 @@ class Entry:
     factors: Mapping[str, str]
     config: Mapping[str, Any]
     table: str | None = None
+    tables: Sequence[str] = ()
     kept: bool = False
 
     @property
     def trials(self) -> int:
         """Its budget; 0 where only time limits it."""
-        return int(self.config["budget"]["trials"] or 0)
+        return int(self.config["budget"]["trials"] or 0) * len(self.parts)
 
     @property
     def recorded(self) -> bool:
-        """Whether it searches a recorded table."""
-        return self.table is not None
+        """Whether it searches recorded tables."""
+        return self.table is not None or bool(self.tables)
+
+    @cached_property
+    def parts(self) -> tuple[Entry, ...]:
+        """What it searches, task by task: itself, or the tasks of its network as cells that keep records with it."""
+        given = self.config.get("parts")
+        if given is None:
+            return (self,)
+        tables: Sequence[str | None] = self.tables or [None] * len(given)
+        settings = {k: v for k, v in self.config.items() if k not in ("network", "parts")}
+        return tuple(
+            replace(self, task=part["task"], config={**settings, **part}, table=table, tables=())
+            for part, table in zip(given, tables, strict=True)
+        )
 
     def waiting(self) -> CellResult:
         """Its result before it has begun."""

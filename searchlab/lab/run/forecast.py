@@ -32,7 +32,7 @@ class Forecast:
 def forecast(cells: Sequence[Cell], done: Iterable[CellResult], side_by_side: int = 1) -> Forecast:
     """The forecast for cells, given the results of others of the run."""
     pace = _pace(done)
-    trials = sum(cell.budget.trials or 0 for cell in cells)
+    trials = sum(cell.trials or 0 for cell in cells)
     seconds = sum(_cell_s(cell, pace) for cell in cells)
     return Forecast(len(cells), trials, seconds / max(1, side_by_side), not pace)
 
@@ -48,12 +48,13 @@ def _pace(done: Iterable[CellResult]) -> dict[str, float]:
 
 
 def _cell_s(cell: Cell, pace: Mapping[str, float]) -> float:
-    limit = cell.budget.seconds
-    if cell.table is None and cell.budget.trials is None:
+    limit = cell.seconds
+    if not cell.recorded and cell.trials is None:
         return _CELL_S + (limit or 0.0)
     per_trial = pace.get(cell.task, _trial_s(cell))
-    found = _CELL_S * (cell.table is None) + (cell.budget.trials or 0) * per_trial
-    return found if cell.table is not None or limit is None else min(found, _CELL_S + limit)
+    around = 0.0 if cell.recorded else _CELL_S * len(cell.searches)
+    found = around + (cell.trials or 0) * per_trial
+    return found if cell.recorded or limit is None else min(found, around + limit)
 
 
 def _trial_s(cell: Cell) -> float:

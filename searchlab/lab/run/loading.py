@@ -9,7 +9,7 @@ from typing import Any
 from searchlab.lab.results import Run
 from searchlab.lab.run import files
 from searchlab.lab.run.folder import Folder
-from searchlab.lab.run.runoff import results, run_offs
+from searchlab.lab.run.runoff import noise, results, run_offs
 
 
 def load(folder: str | os.PathLike[str]) -> Run:
@@ -17,13 +17,14 @@ def load(folder: str | os.PathLike[str]) -> Run:
     place = Folder(Path(folder))
     manifest = place.manifest()
     races = run_offs(place)
+    cells = tuple(results(place, races).values())
     card: dict[str, Any] = files.read_json(place.machine) or {}
     versions = dict(card.get("versions", {}))
     if card.get("revision"):
         versions["revision"] = card["revision"]
     return Run(
         name=manifest.name,
-        cells=tuple(results(place, races).values()),
+        cells=cells,
         config=_config(place),
         source=files.read_text(place.source),
         command=card.get("command", ""),
@@ -32,7 +33,7 @@ def load(folder: str | os.PathLike[str]) -> Run:
         started=manifest.started,
         recorded=all(cell.recorded for cell in manifest.cells),
         folder=str(folder),
-        noise=max((r.noise for r in races), default=None),
+        noise=noise(races, cells),
     )
 
 

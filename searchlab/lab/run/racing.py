@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from searchlab.lab.export.finding import Found
 
 _EACH_S, _MOST_S, _ROUNDS = 0.15, 1.0, 8  # for every program
+_FEW = 8  # programs; a race of fewer takes as long as one of so many, as its noise does not depend on them
 _STEADY = 0.01  # noise above which the race goes on
 _LEGS = 2  # each program is loaded twice, so that bad luck with where it lies does not decide
 _KEEP = "so that its results keep each cell's own times"
@@ -79,8 +80,9 @@ def _row(programs: Mapping[str, Found], say: Say) -> Row:
     makers: dict[str, Maker] = {name: _maker(found) for name, found in programs.items()}
     makers[DEFAULT] = lambda inputs: prepare(workload, inputs, target)
     with CoreLock(sorted(os.sched_getaffinity(0)), on_wait=say):
-        steady = Steady(_STEADY, _MOST_S * len(makers))
-        return contest(workload, target, makers, None, _EACH_S * len(makers), _ROUNDS, steady, _LEGS)
+        size = max(_FEW, len(makers))
+        steady = Steady(_STEADY, _MOST_S * size)
+        return contest(workload, target, makers, None, _EACH_S * size, _ROUNDS, steady, _LEGS)
 
 
 def _programs(claims: Sequence[Found]) -> tuple[dict[str, list[Found]], dict[str, str]]:

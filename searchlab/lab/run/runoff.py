@@ -18,6 +18,7 @@ from typing import Any
 from searchlab.lab.results import CellResult
 from searchlab.lab.run import files
 from searchlab.lab.run.folder import Entry, Folder
+from searchlab.lab.study.objective import Latency
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class RunOff:
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Cells that search the same workload for the same machine, all of which have ended."""
+    """Cells that search the same workload for the same machine, all of which have ended; or networks that have it."""
 
     task: str
     cells: tuple[tuple[Entry, CellResult], ...]
@@ -66,9 +67,21 @@ def groups(folder: Folder) -> list[Group]:
     found: dict[str, list[tuple[Entry, CellResult]]] = {}
     for cell in folder.manifest().cells:
         if not cell.recorded and not cell.kept and "local" in cell.config["measure"]:
-            found.setdefault(_search(cell), []).append((cell, folder.result(cell.id) or cell.waiting()))
+            for part, result in parts(cell, folder.result(cell.id) or cell.waiting()):
+                found.setdefault(_search(part), []).append((part, result))
     made = [Group(pairs[0][0].task, tuple(pairs)) for pairs in found.values()]
     return [g for g in made if len(g.found) > 1 and all(r.state in ("done", "failed") for _, r in g.cells)]
+
+
+def parts(cell: Entry, result: CellResult) -> list[tuple[Entry, CellResult]]:
+    """A cell and its result, or one for each task of its network, with what was found for that task."""
+    if len(cell.parts) == 1 and cell.parts[0] is cell:
+        return [(cell, result)]
+    known = result.best["parts"] if result.best is not None else [None] * len(cell.parts)
+    return [
+        (part, replace(result, task=part.task, best=best, baselines=best["baselines"] if best else {}))
+        for part, best in zip(cell.parts, known, strict=True)
+    ]
 
 
 def pending(folder: Folder) -> list[Group]:
@@ -99,15 +112,54 @@ def run_offs(folder: Folder) -> list[RunOff]:
 
 def results(folder: Folder, known: Iterable[RunOff] | None = None) -> dict[str, CellResult]:
     """All cells in the order of the manifest, with the times of run-offs where they took part in one."""
-    by_cell = {cell: r for r in (run_offs(folder) if known is None else known) for cell in r.seconds}
-    return {r.id: _timed(r, by_cell.get(r.id)) for r in folder.results()}
+    races: dict[str, dict[str, RunOff]] = {}
+    for r in run_offs(folder) if known is None else known:
+        for cell in r.seconds:
+            races.setdefault(cell, {})[r.task] = r
+    return {r.id: _timed(r, races.get(r.id, {})) for r in folder.results()}
 
 
-def _timed(result: CellResult, run_off: RunOff | None) -> CellResult:
-    if run_off is None or result.best is None:
+def _timed(result: CellResult, races: Mapping[str, RunOff]) -> CellResult:
+    """A result with the times of races, which are named by their tasks."""
+    if not races or result.best is None:
         return result
+    if "parts" in result.best:
+        return _whole(result, [_raced(p, races.get(p["task"]), result.id) for p in result.best["parts"]])
+    (run_off,) = races.values()
     best = {**result.best, "seconds": run_off.seconds[result.id]}
     return replace(result, best=best, baselines=dict(run_off.baselines))
+
+
+def _raced(part: Mapping[str, Any], race: RunOff | None, cell: str) -> dict[str, Any]:
+    times = {} if race is None else {"seconds": race.seconds[cell], "baselines": dict(race.baselines)}
+    return {**part, **times}
+
+
+def _whole(result: CellResult, found: list[dict[str, Any]]) -> CellResult:
+    """A network, whose times are those of its tasks together; of others only where they have one for every task."""
+    latency = Latency(tuple(p["weight"] for p in found))
+    names = [name for name in found[0]["baselines"] if all(name in p["baselines"] for p in found)]
+    others = {name: latency([p["baselines"][name] for p in found]) for name in names}
+    best = {**(result.best or {}), "seconds": latency([p["seconds"] for p in found]), "parts": found}
+    return replace(result, best=best, baselines=others)
+
+
+def noise(known: Iterable[RunOff], cells: Iterable[CellResult]) -> float | None:
+    """That of the noisiest subject; the noise of a network is that of its tasks, each by its share of the time."""
+    by_task: dict[str, float] = {}
+    for r in known:
+        by_task[r.task] = max(r.noise, by_task.get(r.task, 0.0))
+    found = [_noise(cell, by_task) for cell in cells]
+    return max((n for n in found if n is not None), default=None)
+
+
+def _noise(cell: CellResult, by_task: Mapping[str, float]) -> float | None:
+    parts = (cell.best or {}).get("parts")
+    if parts is None:
+        return by_task.get(cell.task)
+    if not all(p["task"] in by_task for p in parts):
+        return None
+    return math.fsum(p["weight"] * p["seconds"] * by_task[p["task"]] for p in parts) / cell.final_s
 
 
 def _found(result: CellResult) -> bool:

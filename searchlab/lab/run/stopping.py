@@ -14,42 +14,57 @@ class Stopped(Exception):
     """The search was asked to stop, and did."""
 
 
-class Watched(Measurer[Any]):
-    """Another measurer that can be stopped and says when each outcome came.
+class Watch:
+    """Keeps an eye on the batches of a search: they can be stopped, and it is known when each outcome came.
 
     `now` is the clock that times are told by.  Second looks at an incumbent are not stopped: they are short, and half
     of one is worth nothing.
     """
 
-    def __init__(self, inner: Measurer[Any], stop: threading.Event, now: Callable[[], float]) -> None:
-        self.arrived: dict[str, float] = {}
-        self.on_outcome: Callable[[Outcome], object] = lambda outcome: None
-        self._inner, self._stop, self._now = inner, stop, now
-        self._stoppable = False
+    def __init__(
+        self, stop: threading.Event, now: Callable[[], float], on_outcome: Callable[[Outcome], object]
+    ) -> None:
+        self.arrived: dict[str, float] = {}  # of the last batch, by job
+        self._stop, self._now, self._on_outcome = stop, now, on_outcome
+        self._watching = False
 
     @contextmanager
-    def stoppable(self) -> Iterator[None]:
-        """While this lasts, a request to stop ends the measuring of a batch."""
-        self._stoppable = True
+    def batch(self) -> Iterator[None]:
+        """While this lasts, a request to stop ends the measuring."""
+        self.arrived, self._watching = {}, True
         try:
             yield
         finally:
-            self._stoppable = False
+            self._watching = False
 
-    def measure(self, jobs: Sequence[Any]) -> Iterator[Outcome]:
-        """One outcome per job, until the search is stopped."""
-        outcomes = self._inner.measure(jobs)
+    def over(self, measurer: Measurer[Any]) -> Measurer[Any]:
+        """The measurer under this watch."""
+        return _Watched(measurer, self)
+
+    def passing(self, outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
+        """The outcomes, until the search is stopped."""
         try:
             for outcome in outcomes:
-                if self._stoppable:
+                if self._watching:
                     self.arrived[outcome.id] = self._now()
-                    self.on_outcome(outcome)
+                    self._on_outcome(outcome)
                 yield outcome
-                if self._stoppable and self._stop.is_set():
+                if self._watching and self._stop.is_set():
                     raise Stopped
         finally:
             if isinstance(outcomes, Generator):
                 outcomes.close()  # ends what workers do, now and not when memory is tidied up
+
+
+class _Watched(Measurer[Any]):
+    """Another measurer under a watch."""
+
+    def __init__(self, inner: Measurer[Any], watch: Watch) -> None:
+        self._inner, self._watch = inner, watch
+
+    def measure(self, jobs: Sequence[Any]) -> Iterator[Outcome]:
+        """One outcome per job, until the search is stopped."""
+        return self._watch.passing(self._inner.measure(jobs))
 
     def close(self) -> None:
         self._inner.close()

@@ -3,6 +3,7 @@
 from searchlab.lab.study.best import Best
 from searchlab.lab.study.finish import Finish
 from searchlab.lab.study.ledger import Ledger
+from searchlab.lab.study.network import Network
 from searchlab.lab.study.quality import Quality, judge
 from searchlab.lab.study.study import Look, Round, Study
 from searchlab.lab.study.subject import Candidate, Subject, TableSubject, TaskSubject
@@ -13,6 +14,7 @@ __all__ = [
     "Finish",
     "Ledger",
     "Look",
+    "Network",
     "Quality",
     "Round",
     "Study",

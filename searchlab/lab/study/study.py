@@ -70,6 +70,7 @@ class Round:
     trials: int
     quality: Quality | None = None
     looks: tuple[Look, ...] = ()
+    part: int | None = None  # of a network: which of its tasks
 
 
 Figure = Literal["fastest", "median"]
@@ -84,7 +85,7 @@ class Study:
     models that transfer.  `figure` is what is minimised: the fastest repeat of a candidate, which on shared machines is
     far steadier, or the median, as recorded tables have it.  With a `store` and a `cell`, a study that is made anew
     with the same seed takes its own earlier measurements from the store and goes on where it was; `looks` are the
-    second looks that it took then.
+    second looks that it took then.  Studies that take turns share a `ledger`.
     """
 
     def __init__(
@@ -105,11 +106,12 @@ class Study:
         confirm: bool = True,
         figure: Figure | None = None,
         looks: Iterable[Look] = (),
+        ledger: Ledger | None = None,
         callbacks: Iterable[Callback] = (),
     ) -> None:
         if batch < 1:
             raise SpaceError(f"a batch holds at least one trial, not {batch}")
-        self.ledger = Ledger()
+        self.ledger = ledger or Ledger()
         self.seeds = Seeds(seed)
         self.subject = _subject(subject, space, protocol, limits)
         self.space = self.subject.space

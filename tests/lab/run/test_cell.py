@@ -57,7 +57,13 @@ def searched(
     return run_cell(cell, Folder(path), stop or threading.Event(), said.append, Measurers()), said
 
 
+def no_race(self: Study, seconds: float, most: float) -> Finish:
+    """Leaves it at the made-up times: in a race on this machine the winner is another one each time."""
+    return Finish(0, self.best_s)
+
+
 def test_a_stopped_cell_goes_on(cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Study, "finish", no_race)
     whole, _ = searched(cell, tmp_path / "whole", monkeypatch, Made())
     assert whole.state == "done" and len(whole.seconds) == 12 and {"ok", "crash"} == set(whole.status)
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from searchlab.lab.study.network import tune
+from searchlab.lab.study.network import Network
 from searchlab.lab.study.objective import Latency, Patient, Requirement, SpeedUp
 from searchlab.lab.study.scheduler import Policy, Progress, TaskScheduler
 from searchlab.lab.study.study import Study
@@ -68,10 +68,13 @@ def test_objectives() -> None:
 def tuned(policy: Policy, seed: int) -> float:
     names = ("matmul-256", "conv2d-32x28x28", "softmax-128x1024")
     studies = [Study(load(name), model=None, strategy=STRATEGY, seed=seed, batch=4) for name in names]
-    found = tune(studies, (30.0, 1.0, 1.0), trials=60, policy=policy, seed=seed)
-    assert sum(len(s.trials) for s in studies) == 60 and len(found.turns) == 15
-    assert list(found.objective[3:]) == sorted(found.objective[3:], reverse=True)
-    return found.objective[-1]
+    network = Network(studies, (30.0, 1.0, 1.0), policy, seed=seed)
+    found = network.optimize(trials=60)
+    assert network.trials == sum(len(s.trials) for s in studies) == 60 and len(network.turns) == 15
+    assert found == network.rounds[-1].best_s == Latency(network.weights)(network.seconds)
+    values = [r.best_s for r in network.rounds]
+    assert values[:2] == [np.inf] * 2 and values[2:] == sorted(values[2:], reverse=True)
+    return found
 
 
 def test_the_gradient_rule_spends_the_budget_where_it_counts() -> None:

@@ -25,23 +25,34 @@ def section(material: Material) -> Section | None:
     rebuilt, problems = _rebuilt(material)
     blocks: list[Block] = [Words("The fastest program of each task, over all entries and seeds.")]
     blocks += [Words(f"Programs cannot be shown: {p}.", "note") for p in problems]
-    for n, cell in enumerate(best):
-        program = rebuilt.get(cell.id)
-        blocks.append(Program(cell.task, _facts(material, cell), _texts(program, n < _CODE) if program else ()))
+    singles = [cell for cell in best if "parts" not in (cell.best or {})]
+    shown = [(c.task, _facts(material, c), rebuilt.get((c.id, c.task))) for c in singles]
+    shown += [(task, _of_network(f), f) for (_, task), f in rebuilt.items() if task not in material.tasks]
+    for n, (task, facts, program) in enumerate(shown):
+        blocks.append(Program(task, facts, _texts(program, n < _CODE) if program else ()))
     return Section("programs", "Best programs", tuple(blocks))
 
 
-def _rebuilt(material: Material) -> tuple[dict[str, Found], list[str]]:
-    """The programs of runs on hardware whose folders are there, by cell; and why others are not."""
-    found: dict[str, Found] = {}
+def _rebuilt(material: Material) -> tuple[dict[tuple[str, str], Found], list[str]]:
+    """The programs of runs on hardware whose folders are there, by cell and task; and why others are not."""
+    found: dict[tuple[str, str], Found] = {}
     problems = []
     for run in material.runs:
         if run.folder and not run.recorded:
             try:
-                found |= {programs[0].cell.id: programs[0] for programs in best_programs(run.folder).values()}
+                best = best_programs(run.folder)
+                found |= {(programs[0].cell.id, task): programs[0] for task, programs in best.items()}
             except SearchLabError as e:
                 problems.append(str(e))
     return found, problems
+
+
+def _of_network(found: Found) -> tuple[tuple[str, str], ...]:
+    """What is known of the program of a network's task."""
+    facts = [("time", seconds(found.seconds)), ("found by", f"{found.entry}, seed {found.cell.seed}")]
+    for name, took in found.baselines.items():
+        facts.append((name, f"{seconds(took)}, {digits(took / found.seconds)} times the best's time"))
+    return (*facts, ("point", found.point))
 
 
 def _facts(material: Material, cell: CellResult) -> tuple[tuple[str, str], ...]:
