@@ -252,3 +252,14 @@ def test_a_race_of_several_legs_prepares_everything_anew() -> None:
     assert prepared == ["even", "unlucky"] * 2
     assert row.times["unlucky"].min < 0.004 and row.times["unlucky"].spread > 1
     assert row.times["unlucky"].rounds >= 4
+
+
+def test_what_all_have_in_common_is_no_spread() -> None:
+    first = {"a": Times(1.0, 1.1, 4), "b": Times(2.0, 2.2, 4), "c": Times(4.0, 4.4, 4)}
+    slower = {name: Times(1.5 * t.min, 1.5 * t.median, 6) for name, t in first.items()}
+    found = bench.joined([first, slower])
+    assert {name: t.min for name, t in found.items()} == {"a": 1.0, "b": 2.0, "c": 4.0}
+    assert all(t.spread == pytest.approx(0.0, abs=1e-12) and t.rounds == 10 for t in found.values())
+    unlucky = bench.joined([first, {**slower, "c": Times(9.0, 9.0, 6)}])
+    assert unlucky["c"].spread == pytest.approx(0.5) and unlucky["a"].spread == pytest.approx(0.0, abs=1e-12)
+    assert bench.joined([first]) == first and bench.joined([{}, {}]) == {}

@@ -11,9 +11,9 @@ from searchlab.bench.rows import (
     prepare,
     prepare_program,
 )
-from searchlab.bench.timing import Contender, OtherLoad, Steady, Times, noise, race, threads
+from searchlab.bench.timing import Contender, OtherLoad, Steady, Times, joined, noise, race, threads
 
 __all__ = [
-    "LIBRARIES", "OURS", "Contender", "OtherLoad", "Row", "Steady", "Times", "contest", "geometric_mean", "libraries",
-    "measure", "noise", "prepare", "prepare_program", "race", "threads",
+    "LIBRARIES", "OURS", "Contender", "OtherLoad", "Row", "Steady", "Times", "contest", "geometric_mean", "joined",
+    "libraries", "measure", "noise", "prepare", "prepare_program", "race", "threads",
 ]  # fmt: skip

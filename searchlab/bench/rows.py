@@ -100,7 +100,7 @@ def contest(
     rounds = math.ceil(min_rounds / legs)
     found = [_leg(workload, target, makers, given, expected, seconds / legs, rounds, each) for _ in range(legs)]
     wrong = {name: problem for leg in found for name, problem in leg.wrong.items()}
-    times = {name: joined([leg.times[name] for leg in found]) for name in found[0].times if name not in wrong}
+    times = joined([{name: t for name, t in leg.times.items() if name not in wrong} for leg in found])
     load = sum(leg.other_load for leg in found) / legs
     return Row(case or workload.label, workload, target.threads, times, wrong, load)
 

@@ -89,13 +89,22 @@ def noise(spreads: Sequence[float]) -> float:
     return ordered[ceil(_MOST * len(ordered)) - 1] if ordered else 0.0
 
 
-def joined(legs: Sequence[Times]) -> Times:
-    """The times of several races as one; their spread is what lies between their bests."""
+def joined(legs: Sequence[Mapping[str, Times]]) -> dict[str, Times]:
+    """Several races of the same functions as one.
+
+    A function's spread is how far its bests are apart beyond what all functions have in common: a machine that is
+    slower for a while is so for all of them.
+    """
     if len(legs) == 1:
-        return legs[0]
-    bests = [t.min for t in legs]
-    spread = (max(bests) - min(bests)) / min(bests)
-    return Times(min(bests), statistics.median(t.median for t in legs), sum(t.rounds for t in legs), spread)
+        return dict(legs[0])
+    bests = {name: min(leg[name].min for leg in legs) for name in legs[0]}
+    paces = [statistics.median(leg[name].min / best for name, best in bests.items()) for leg in legs if bests]
+    found = {}
+    for name, best in bests.items():
+        own = [leg[name].min / pace for leg, pace in zip(legs, paces, strict=True)]
+        median = statistics.median(leg[name].median for leg in legs)
+        found[name] = Times(best, median, sum(leg[name].rounds for leg in legs), max(own) / min(own) - 1)
+    return found
 
 
 def _times(rounds: Sequence[Sequence[float]]) -> Times:
