@@ -144,7 +144,10 @@ def _name(row: Row) -> str:
 
 def _found(row: Row, board: Board) -> str:
     if row.best_s == float("inf"):
-        return "nothing worked yet" if row.state == "running" else f"none of {row.trials} candidates worked"
+        network = len(row.cell.parts) > 1
+        if row.state == "running":
+            return "not every task has a program yet" if network else "nothing worked yet"
+        return "a task has no program that works" if network else f"none of {row.trials} candidates worked"
     against = board.against(row)
     return f"{duration(row.best_s)}{f' [green]{escape(against)}[/]' if against else ''}"
 

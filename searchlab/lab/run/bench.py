@@ -71,9 +71,11 @@ class Bench(ABC, Generic[S]):
 
 
 class SingleBench(Bench[Study]):
-    """One task or table; `part` is its number in a network."""
+    """One task or table."""
 
-    @abstractmethod
+    def __init__(self, cell: Cell, subject: Task | Table, measurer: Measurer[Any]) -> None:
+        self._cell, self._subject, self._measurer = cell, subject, measurer
+
     def study(
         self,
         over: Over,
@@ -82,7 +84,25 @@ class SingleBench(Bench[Study]):
         part: int | None = None,
         ledger: Ledger | None = None,
     ) -> Study:
-        """The study of the cell, which shares a ledger with others of its network."""
+        """The study of the cell; `part` is its number in a network, whose studies share a `ledger`."""
+        cell = self._cell
+        return Study(
+            self._subject,
+            model=cell.model,
+            strategy=cell.strategy,
+            measurer=over(self._measurer),
+            seed=cell.seed,
+            batch=cell.budget.batch,
+            store=store,
+            cell=cell.owner,
+            looks=cellfile.looks(before, part),
+            ledger=ledger,
+            **self._options(),
+        )
+
+    def _options(self) -> dict[str, Any]:
+        """What else a study of this kind needs."""
+        return {}
 
     def best(self, study: Study, final: Final | None) -> dict[str, Any]:
         best, space = study.best, study.space
@@ -163,33 +183,13 @@ class RecordedBench(SingleBench):
     recorded = True
 
     def __init__(self, cell: Cell, table: Table) -> None:
-        self._cell, self._table = cell, table
+        self._table = table
         self._replay = ReplayMeasurer(table, seed=cell.seed, **cell.measure.settings.options)
+        super().__init__(cell, table, self._replay)
         self.optimum_s = table.best
 
     def now(self) -> float:
         return self._replay.clock_s
-
-    def study(
-        self,
-        over: Over,
-        store: Store,
-        before: CellResult | None = None,
-        part: int | None = None,
-        ledger: Ledger | None = None,
-    ) -> Study:
-        cell = self._cell
-        return Study(
-            self._table,
-            model=cell.model,
-            strategy=cell.strategy,
-            measurer=over(self._replay),
-            seed=cell.seed,
-            batch=cell.budget.batch,
-            store=store,
-            cell=cell.owner,
-            ledger=ledger,
-        )
 
     def final(self, study: Study) -> Final:
         """What the table says without noise."""
@@ -203,46 +203,25 @@ class TaskBench(SingleBench):
     recorded = False
 
     def __init__(self, cell: Cell, measurer: Measurer[Any], note: Callable[[str], None]) -> None:
-        self._cell, self._measurer, self._note = cell, measurer, note
+        assert cell.workload is not None
+        self._note, self._task = note, Task(workload(cell.workload), target(cell.target))
+        super().__init__(cell, self._task, measurer)
 
     def now(self) -> float:
         return time.perf_counter()
 
-    def study(
-        self,
-        over: Over,
-        store: Store,
-        before: CellResult | None = None,
-        part: int | None = None,
-        ledger: Ledger | None = None,
-    ) -> Study:
-        cell, settings = self._cell, self._cell.measure.settings
-        assert cell.workload is not None and cell.space is not None and isinstance(settings, Timing)
-        task = Task(workload(cell.workload), target(cell.target))
-        return Study(
-            task,
-            space=cell.space,
-            model=cell.model,
-            strategy=cell.strategy,
-            measurer=over(self._measurer),
-            seed=cell.seed,
-            batch=cell.budget.batch,
-            protocol=settings.protocol,
-            limits=settings.limits,
-            confirm=settings.confirm,
-            looks=cellfile.looks(before, part),
-            store=store,
-            cell=cell.owner,
-            ledger=ledger,
-            history=self._history(task),
-        )
+    def _options(self) -> dict[str, Any]:
+        settings = self._cell.measure.settings
+        assert isinstance(settings, Timing)
+        given = {name: getattr(settings, name) for name in ("protocol", "limits", "confirm")}
+        return {"space": self._cell.space, "history": self._history(), **given}
 
-    def _history(self, task: Task) -> tuple[Trials, ...]:
+    def _history(self) -> tuple[Trials, ...]:
         if not self._cell.history:
             return ()
         from searchlab.lab.history.reading import lessons
 
-        found = lessons(self._cell.history, self._cell.learnt, task)
+        found = lessons(self._cell.history, self._cell.learnt, self._task)
         _log.info("cell %s: %s", self._cell.owner, found)
         return found.trials
 

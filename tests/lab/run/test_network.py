@@ -226,6 +226,6 @@ def test_a_race_of_real_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     said: list[str] = []
     hold(Folder(folder), said.append, threading.Event())
     run_: Run = load_run(folder)
-    assert len(said) == 3 and run_.noise is not None
+    assert sum(text.startswith("run-off on") for text in said) == 3 and run_.noise is not None  # others may time, too
     assert all({"default", "numpy"} <= set(c.baselines) and c.final_s == pytest.approx(total(c)) for c in run_.cells)
     assert json.loads(next(iter((folder / "runoffs").iterdir())).read_text())["seconds"]
