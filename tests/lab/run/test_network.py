@@ -222,6 +222,8 @@ def test_run_offs_race_each_task(measured: Path) -> None:
 
 def test_a_race_of_real_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hold = racing.hold
+    monkeypatch.setattr(racing, "_FEW", 1)
+    monkeypatch.setattr(racing, "_MOST_S", 0.1)
     folder = write(tmp_path / "run", monkeypatch, **tasks())
     said: list[str] = []
     hold(Folder(folder), said.append, threading.Event())

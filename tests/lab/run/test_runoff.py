@@ -146,7 +146,8 @@ def real_points(count: int) -> list[dict[str, Any]]:
     return [found.choice(points[n]) for n in range(count)]
 
 
-def test_a_program_that_two_cells_found_runs_once(tmp_path: Path) -> None:
+def test_a_program_that_two_cells_found_runs_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(racing, "_FEW", 1)
     one, other = real_points(2)
     folder = made(tmp_path, a={"knobs": one}, b={"knobs": other}, c={"knobs": one})
     said: list[str] = []
