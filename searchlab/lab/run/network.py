@@ -38,8 +38,7 @@ class NetworkBench(Bench[Network]):
     def final(self, study: Network) -> Final:
         """The last looks at all tasks, and the times of those who have one for every task."""
         parts = tuple(bench.final(one) for bench, one in zip(self._parts, study.studies, strict=True))
-        names = [name for name in parts[0].baselines if all(name in p.baselines for p in parts)]
-        others = {name: self._latency([p.baselines[name] for p in parts]) for name in names}
+        others = self._latency.by_name([p.baselines for p in parts])
         return Final(self._latency([p.seconds for p in parts]), others, parts)
 
     def best(self, study: Network, final: Final | None) -> dict[str, Any]:

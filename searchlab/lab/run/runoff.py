@@ -138,10 +138,8 @@ def _raced(part: Mapping[str, Any], race: RunOff | None, cell: str) -> dict[str,
 def _whole(result: CellResult, found: list[dict[str, Any]]) -> CellResult:
     """A network, whose times are those of its tasks together; of others only where they have one for every task."""
     latency = Latency(tuple(p["weight"] for p in found))
-    names = [name for name in found[0]["baselines"] if all(name in p["baselines"] for p in found)]
-    others = {name: latency([p["baselines"][name] for p in found]) for name in names}
     best = {**(result.best or {}), "seconds": latency([p["seconds"] for p in found]), "parts": found}
-    return replace(result, best=best, baselines=others)
+    return replace(result, best=best, baselines=latency.by_name([p["baselines"] for p in found]))
 
 
 def noise(known: Iterable[RunOff], cells: Iterable[CellResult]) -> float | None:

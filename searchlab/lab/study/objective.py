@@ -6,7 +6,7 @@ An objective is a function of the best times of all tasks; smaller is better.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 Objective = Callable[[Sequence[float]], float]
@@ -20,6 +20,11 @@ class Latency:
 
     def __call__(self, seconds: Sequence[float]) -> float:
         return math.fsum(w * s for w, s in zip(self.weights, seconds, strict=True))
+
+    def by_name(self, seconds: Sequence[Mapping[str, float]]) -> dict[str, float]:
+        """The time of everyone who has one for every task."""
+        everywhere = [name for name in seconds[0] if all(name in task for task in seconds)]
+        return {name: self([task[name] for task in seconds]) for name in everywhere}
 
 
 @dataclass(frozen=True)
