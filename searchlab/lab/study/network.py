@@ -28,7 +28,7 @@ from searchlab.measure import Outcome
 class Network:
     """Studies of a network's tasks; `weights` says how often each occurs in one run of it.
 
-    `turns` says whose round each was.  A study that has nothing left to propose gets no more turns.
+    A study that has nothing left to propose gets no more turns.
     """
 
     def __init__(
@@ -45,7 +45,6 @@ class Network:
         self.objective = objective or Latency(self.weights)
         self.batch = max(study.batch for study in studies)
         self.rounds: list[Round] = []
-        self.turns: list[int] = []
         self._scheduler = TaskScheduler(self.objective, scheduler, rng=np.random.default_rng(seed))
         self._tasks = [Progress(*_kind(study)) for study in studies]
         self._open = [True] * len(studies)
@@ -77,10 +76,9 @@ class Network:
         before = self.seconds
         done = self.turn.tell(candidates, outcomes)
         self._tasks[self._turn] = self._tasks[self._turn].after(self.turn.best_s)
-        self.turns.append(self._turn)
-        seconds = self._in_place(before, done.seconds.tolist())
-        found = replace(done, number=len(self.rounds), seconds=np.array(seconds), best_s=self.best_s)
-        self.rounds.append(replace(found, trials=self.trials, part=self._turn))
+        seconds = np.array(self._in_place(before, done.seconds.tolist()))
+        number, trials, part = len(self.rounds), self.trials, self._turn
+        self.rounds.append(replace(done, number=number, seconds=seconds, best_s=self.best_s, trials=trials, part=part))
         return self.rounds[-1]
 
     def _in_place(self, others: Sequence[float], times: Sequence[float]) -> list[float]:
@@ -94,6 +92,11 @@ class Network:
     def turn(self) -> Study:
         """The study that was asked last."""
         return self.studies[self._turn]
+
+    @property
+    def turns(self) -> list[int]:
+        """Whose turn each round was."""
+        return [done.part for done in self.rounds if done.part is not None]
 
     @property
     def trials(self) -> int:
