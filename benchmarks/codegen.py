@@ -78,7 +78,7 @@ def measure(case: Case, machine: Target, seconds: float) -> Iterator[dict[str, A
         with threads(count):
             contenders = {"searchlab": _prepared(case, workload, inputs, target), **libraries(workload, inputs)}
             with OtherLoad() as others:
-                times = race(contenders, seconds)
+                times = race(contenders, seconds, threads=count)
         ours = times["searchlab"].min
         rivals = {n: t.min for n, t in times.items() if n in ("numpy", "torch")}
         row = {
