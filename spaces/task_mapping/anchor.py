@@ -51,10 +51,18 @@ def work(b: Block) -> int:
     return math.prod(extent_of(b, n) for n in range(len(b.iters)))
 
 
+def terms(b: Block) -> int:
+    """How many values a stage sums up for each element that it writes."""
+    return math.prod(extent_of(b, n) for n, it in enumerate(b.iters) if it.kind == "reduce")
+
+
 def anchor(program: Program) -> Block | None:
-    """The largest stage that sums up products of several operands over at least two axes."""
+    """The largest stage that sums up products of several operands over at least two axes.
+
+    A sum of one term is none: there is nothing to keep in registers, and no loop that panels could be packed for.
+    """
     found = [b for b in program.blocks.values() if b.reduces and len(operands(b)) >= 2 and len(space_of(b)) >= 2]
-    return max(found, key=work) if found else None
+    return max((b for b in found if terms(b) > 1), key=work, default=None)
 
 
 def views(b: Block, lanes: int) -> list[View]:

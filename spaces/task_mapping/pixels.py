@@ -40,9 +40,9 @@ def as_columns(program: Program, view: View) -> tuple[Program, View] | None:
     axes = pixel_axes(b, view)
     pixels = [b.iters[n].var for n in axes]
     followers = consumers(program, b.store.buffer)
-    if not axes or b.store.indices != tuple(space_of(b)) or not all(_follows(f, b) for f in followers):
-        return None
     sizes = [b.iters[n].extent for n in axes]
+    if product(sizes) == ONE or b.store.indices != tuple(space_of(b)) or not all(_follows(f, b) for f in followers):
+        return None
     name = fresh(program, f"{view.operand.buffer}_columns")
     feeding = [it for it in b.iters if it.var not in pixels and moves(view.operand, it.var)]
     at = (*(it.var for it in feeding), _PIXEL)

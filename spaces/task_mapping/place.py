@@ -36,8 +36,8 @@ def place(s: Schedule, block: str, mapping: TaskMapping) -> list[list[str]]:
 
 
 def share(s: Schedule, loops: list[str], threads: int) -> None:
-    """Lets the cores share loops that are directly nested, as one."""
-    if threads > 1 and loops:
+    """Lets the cores share loops that are directly nested, as one; a single iteration cannot be shared."""
+    if threads > 1 and any(s.program.loops[lp].extent != ONE for lp in loops):
         s.parallel(s.fuse(*loops) if len(loops) > 1 else loops[0])
 
 

@@ -10,7 +10,7 @@ from searchlab.errors import SpaceError
 from searchlab.ir.expr import knob
 from searchlab.schedule import Schedule
 from searchlab.search import Sketch, SpaceGenerator, Task, menu
-from spaces.task_mapping.anchor import anchor, views
+from spaces.task_mapping.anchor import anchor, extent_of, views
 from spaces.task_mapping.channels import channel_sketches
 from spaces.task_mapping.gemm import Machine, Product, panels_here, products
 from spaces.task_mapping.parallel_k import cut_sum, cut_view, parts_by_rule, parts_to_try, sizes
@@ -56,7 +56,7 @@ class TaskMappingSpace(SpaceGenerator):
         if b is None:
             return
         machine = Machine.of(task.target, s.program.buffers[b.store.buffer].dtype)
-        found = views(b, machine.lanes)
+        found = [v for v in views(b, machine.lanes) if extent_of(b, v.vector) > 1]  # one element needs no lanes
         weights = task.weights if self.pack_ahead else ()
         for view in [v for v in found if v.contiguous][:1]:
             p = Product(task, weights, s, view, machine)

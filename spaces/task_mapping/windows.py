@@ -25,9 +25,12 @@ _TAPS = 64  # taps that are written out at most
 
 
 def window(program: Program) -> Block | None:
-    """The largest stage that sums over windows, neighbouring outputs from neighbouring inputs."""
+    """The largest stage that sums over windows, neighbouring outputs from neighbouring inputs.
+
+    Where rows of the output have one element, there are no neighbours.
+    """
     found = [b for b in program.blocks.values() if b.reduces and len(space_of(b)) >= 2 and side_by_side(b)]
-    return max(found, key=work) if found else None
+    return max((b for b in found if extent_of(b, len(space_of(b)) - 1) > 1), key=work, default=None)
 
 
 def window_sketches(task: Task, start: Schedule, b: Block) -> Iterator[Sketch]:
