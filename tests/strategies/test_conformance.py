@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from searchlab.search import Strategy
+from searchlab.search import Points, Scorer, Strategy
 from searchlab.strategies import (
     Annealing,
     Bandit,
@@ -47,3 +47,15 @@ SMALL = {"population": 64, "generations": 2}
 )
 def test_conformance(strategy: type[Strategy], options: dict[str, object]) -> None:
     check_strategy(strategy, **options)
+
+
+@pytest.mark.parametrize("again", [4, 1])
+def test_one_that_repeats_itself_is_found(again: int) -> None:
+    """Within a batch, and from batch to batch."""
+
+    class Repeats(Random):
+        def ask(self, count: int, score: Scorer | None = None) -> Points:
+            return self.space.enumerate()[[0] * min(again, count)]
+
+    with pytest.raises(AssertionError, match="a point was proposed twice"):
+        check_strategy(Repeats)

@@ -131,6 +131,7 @@ class _Search:
             while (count := self._left()) > 0 and not self._stop.is_set():
                 candidates = self.study.ask(count)
                 if not candidates:
+                    self._exhausted()
                     break
                 self._batch(candidates)
         except Stopped:
@@ -138,6 +139,11 @@ class _Search:
         if self._stop.is_set() and self._left() > 0:
             return self.result("interrupted")
         return self._finished()
+
+    def _exhausted(self) -> None:
+        """Says why a cell is done before its budget is."""
+        of = "" if self.cell.trials is None else f" of {self.cell.trials}"
+        self._tell(Noted(self.cell.id, f"the space is exhausted after {len(self._seconds)}{of} trials"))
 
     def _left(self) -> int:
         """How many trials the next batch may have."""

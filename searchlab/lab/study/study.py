@@ -36,6 +36,7 @@ from searchlab.search import (
     CostModel,
     History,
     Points,
+    Scorer,
     SpaceGenerator,
     Strategy,
     Task,
@@ -45,7 +46,8 @@ from searchlab.search.knob import Floats
 
 _FINALISTS, _TRIALS_EACH = (3, 8), 64  # at least and at most in the race at the end; one more for so many trials
 _LOOKS = 2  # second looks at would-be incumbents after a batch
-_TRIES = 8  # asks for programs that are new, before the rest of a batch is left out
+_TRIES = 8  # asks for programs that are new, before the rest of a batch is drawn at random
+_OLD = 4096  # points drawn in a row whose programs are all known, after which a space counts as exhausted
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,8 @@ class Study:
         self._by_program: dict[str, float] = {}
         self._twins: dict[str, Points] = {}  # points whose program another one of the batch has
         self._pending: dict[int, Candidate] = {}
+        self._seen: set[int] = set()  # keys of all points proposed or told
+        self._draws = self.seeds.generator("draws")
         self._leader: tuple[Candidate, float] | None = None
         self._beaten: set[int] = set()  # keys of those that lost against the incumbent in a second look
         self._fitted = 0
@@ -156,22 +160,22 @@ class Study:
         return self.best
 
     def ask(self, count: int | None = None) -> list[Candidate]:
-        """Candidates to measure next: none twice, none whose program was measured; fewer when the space is used up."""
+        """Candidates to measure next: none twice, none whose program was measured; fewer when the space is exhausted.
+
+        A strategy that proposes what is known is asked again, a few times; what is missing then is drawn at random.
+        """
         wanted = self.batch if count is None else count
         score = self._scorer()
         found: list[Candidate] = []
         for _ in range(_TRIES):
             with self.ledger.phase("propose"):
-                points = self.strategy.ask(wanted - len(found), score)
+                points = self.strategy.ask(wanted - len(found), score)[: wanted - len(found)]
             if not len(points):
                 break
-            predicted = score(points) if score is not None else None
-            with self.ledger.phase("programs"):
-                found += self._new(points, predicted)
+            found += self._new(points, score)
             if len(found) >= wanted:
                 break
-        self._pending.update({c.key: c for c in found})
-        return found
+        return found + self._drawn(wanted - len(found), score)
 
     def measure(self, candidates: Sequence[Candidate]) -> list[Outcome]:
         """What measuring the candidates gave, in their order; each is stored as soon as it is known."""
@@ -198,6 +202,7 @@ class Study:
         seconds = np.array([o.fastest if self.figure == "fastest" else o.seconds for o in outcomes])
         for c, s in zip(candidates, seconds.tolist(), strict=True):
             self._pending.pop(c.key, None)
+            self._seen.add(c.key)
             self._by_program[c.digest] = s
         self.trials = self.trials.extended(points, seconds)
         with self.ledger.phase("propose"):
@@ -276,7 +281,7 @@ class Study:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _scorer(self) -> Callable[[Points], Floats] | None:
+    def _scorer(self) -> Scorer | None:
         """The model bound to the space, after it has learnt from what is new; None while there is nothing to learn."""
         model = self.model
         if model is None:
@@ -295,20 +300,44 @@ class Study:
 
         return score
 
-    def _new(self, points: Points, predicted: Floats | None) -> list[Candidate]:
-        """Candidates of points whose programs are new; the others are told what their program took."""
-        best = self.best_s
+    def _new(self, points: Points, score: Scorer | None) -> list[Candidate]:
+        """Candidates of points whose programs are new, which are pending from now on.
+
+        The strategy is told what the programs of the others took, as soon as it is known.
+        """
+        predicted = score(points) if score is not None else None
+        with self.ledger.phase("programs"):
+            best = self.best_s
+            found: list[Candidate] = []
+            digests = {c.digest for c in self._pending.values()}
+            for n, (point, key) in enumerate(zip(points, self.space.key(points).tolist(), strict=True)):
+                if key in self._pending:
+                    continue
+                self._seen.add(key)
+                c = self.subject.candidate(point, best)
+                if c.digest in self._by_program:
+                    self.strategy.tell(point, np.array([self._by_program[c.digest]]))
+                elif c.digest in digests:
+                    self._twins[c.digest] = Points.concat([self._twins.get(c.digest, point[:0]), point])
+                else:
+                    digests.add(c.digest)
+                    c = c if predicted is None else replace(c, predicted=float(predicted[n]))
+                    self._pending[key] = c
+                    found.append(c)
+        return found
+
+    def _drawn(self, count: int, score: Scorer | None) -> list[Candidate]:
+        """Candidates at random of points that nobody has proposed; fewer when the space is exhausted."""
         found: list[Candidate] = []
-        digests = {c.digest for c in self._pending.values()}
-        for n, point in enumerate(points):
-            c = self.subject.candidate(point, best)
-            if c.digest in self._by_program:
-                self.strategy.tell(point, np.array([self._by_program[c.digest]]))
-            elif c.digest in digests:
-                self._twins[c.digest] = Points.concat([self._twins.get(c.digest, point[:0]), point])
-            else:
-                digests.add(c.digest)
-                found.append(c if predicted is None else replace(c, predicted=float(predicted[n])))
+        old = 0
+        while len(found) < count and old < _OLD:
+            with self.ledger.phase("propose"):
+                points = self.space.sample_new(count - len(found), self._draws, self._seen).points
+            if not len(points):
+                break
+            new = self._new(points, score)
+            old = 0 if new else old + len(points)
+            found += new
         return found
 
     def _lead(self) -> None:

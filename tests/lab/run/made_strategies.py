@@ -48,3 +48,12 @@ class Dying(Failing):
 
     def fail(self) -> None:
         os.kill(os.getpid(), 9)
+
+
+class Stuck(Random):
+    """Proposes one and the same point."""
+
+    name = "stuck"
+
+    def ask(self, count: int, score: Scorer | None = None) -> Points:
+        return self.space.enumerate()[[0] * count]

@@ -15,7 +15,7 @@ from searchlab.lab.config import from_data
 from searchlab.lab.records import Store
 from searchlab.lab.run import Folder, Observer, OnError, cores, load, run
 from searchlab.lab.run.board import Board, Row
-from searchlab.lab.run.events import Ended, Event, Started
+from searchlab.lab.run.events import Ended, Event, Noted, Started
 from searchlab.lab.run.lock import FolderLock, owner
 
 
@@ -257,3 +257,24 @@ def test_what_is_no_run_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"format": "other"}')
     with pytest.raises(ConfigError, match="no manifest of version 1"):
         load(tmp_path)
+
+
+def test_a_strategy_that_repeats_itself_uses_its_budget(path: Path) -> None:
+    assert run(one({"Stuck": {}}, seeds=0), path, jobs=0).exit_code == 0
+    (cell,) = load(path).cells
+    jobs = [r.job for r in Store(Folder(path).records_path(cell.id))]
+    assert len(jobs) == len(set(jobs)) == len(cell.seconds) == 12
+
+
+def test_the_end_of_a_space_is_said(path: Path) -> None:
+    class Noting(Observer):
+        notes: list[str] = []
+
+        def changed(self, row: Row, event: Event, board: Board) -> None:
+            if isinstance(event, Noted):
+                self.notes.append(event.text)
+
+    seen = Noting()
+    assert run(one("random", seeds=0, budget={"trials": 400, "batch": 50}), path, jobs=0, observer=seen).exit_code == 0
+    assert seen.notes == ["the space is exhausted after 324 of 400 trials"]
+    assert seen.notes[0] in (path / "log.txt").read_text()

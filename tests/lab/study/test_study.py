@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from searchlab.errors import ComponentError, SpaceError
 from searchlab.lab.records import Store
-from searchlab.lab.study import Finish, Ledger, Look, Study, judge
+from searchlab.lab.study import Candidate, Finish, Ledger, Look, Study, TableSubject, judge
 from searchlab.measure.job import Job, Measurer, Outcome
 from searchlab.measure.replay import ReplayMeasurer
 from searchlab.measure.tables import Table, load
@@ -62,7 +63,7 @@ def table(seconds: list[float]) -> Table:
     return Table(space, status, np.array(seconds), zeros, zeros, zeros, zeros)
 
 
-def study(subject: Table, **options: object) -> Study:
+def study(subject: Table | TableSubject, **options: object) -> Study:
     path = f"{__name__}:Plain"
     return Study(subject, strategy=path, **{"model": None, **options})  # type: ignore[arg-type]
 
@@ -198,6 +199,63 @@ def test_told_by_hand() -> None:
     s.tell(asked, [Outcome(c.job.id, "ok", (float(n + 1),)) for n, c in enumerate(asked)])
     assert len(s.trials) == 2 and s.best_s == 1.0
     assert len(s.ask()) == 1 and not s.ask()
+
+
+# --- strategies that repeat themselves --------------------------------------------------------------------------------
+
+
+class Stuck(Strategy):
+    """Proposes one and the same point, as often as it is asked for one, and more than that."""
+
+    name = "stuck"
+
+    def ask(self, count: int, score: Scorer | None = None) -> Points:
+        return self.space.enumerate()[[0] * (count + 1)]
+
+
+class Silent(Strategy):
+    """Proposes nothing."""
+
+    name = "silent"
+
+    def ask(self, count: int, score: Scorer | None = None) -> Points:
+        return Points.empty(self.space.width)
+
+
+@pytest.mark.parametrize("strategy", ["Stuck", "Silent"])
+@pytest.mark.parametrize("model", [None, f"{__name__}:Nearest"])
+def test_what_a_strategy_does_not_come_up_with_is_drawn(strategy: str, model: str | None, tmp_path: Path) -> None:
+    store = Store(tmp_path / "records.jsonl")
+    s = study(table([3.0, 1.0, 2.0, *range(4, 24)]), batch=4, model=model, store=store, cell="c")
+    s.strategy = {"Stuck": Stuck, "Silent": Silent}[strategy](s.space, np.random.default_rng(0))
+    s.optimize(trials=16)
+    keys = s.space.key(s.trials.points).tolist()
+    assert len(keys) == len(set(keys)) == len(store) == 16 and s.reason == "trials"
+    assert [len(r.seconds) for r in s.rounds] == [4] * 4
+    s.optimize(trials=40)
+    assert len(s.trials) == len(set(s.space.key(s.trials.points).tolist())) == 23 and s.reason == "exhausted"
+
+
+def test_no_program_twice_in_a_batch_that_was_asked_for_in_parts() -> None:
+    """Two points that are one program, proposed in two asks for one batch."""
+
+    class Twins(Strategy):
+        name = "twins"
+
+        def ask(self, count: int, score: Scorer | None = None) -> Points:
+            return self.take(self.space.enumerate(), 1)
+
+    class Halved(TableSubject):
+        def candidate(self, point: Points, best_s: float | None) -> Candidate:
+            found = super().candidate(point, best_s)
+            return replace(found, digest=str(point.rows()[0][-1] // 2))
+
+    s = study(Halved(table([1.0, 1.0, 2.0, 2.0, 3.0, 3.0])), batch=3)
+    s.strategy = Twins(s.space, np.random.default_rng(0))
+    asked = s.ask()
+    assert sorted(c.digest for c in asked) == ["0", "1", "2"]
+    s.tell(asked, s.measure(asked))
+    assert len(s.strategy.seconds) == 5 and not s.ask()  # twins were told, too; the last point is one as well
 
 
 # --- second looks -----------------------------------------------------------------------------------------------------
