@@ -170,3 +170,9 @@ def test_a_busy_core_lock_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 def test_ranges_of_cores() -> None:
     assert list(doctor._ranges([0, 1, 2, 5, 7, 8])) == ["0-2", "5", "7-8"]
+
+
+def test_nothing_is_promised_of_gpus(machine: Callable[..., Path]) -> None:
+    check = found(machine({"proc/driver/nvidia/version": "NVRM version: made up"}), "cuda")
+    assert (check.state, check.value) == ("note", "driver found, not used")
+    assert check.advice.startswith("Kernels are made for the processor only")

@@ -48,7 +48,7 @@ def test_an_outcome_becomes_a_record_and_an_outcome_again() -> None:
     job = make_job(seed=3)
     outcome = Outcome(
         "7", "ok", (1e-3, 3e-3, 2e-3), number=4, build_s=0.1, check_s=0.2, run_s=0.3, queue_s=0.4, worker="w",
-        cores=(1,), attempts=2, notes={"why": "not"},
+        cores=(1,), attempts=2, notes={"why": "not"}, pulses=(50.1e-6, 49.9e-6, 53e-6),
     )  # fmt: skip
     record = Record.from_outcome(job, outcome, space="sketch", space_version="2", knobs={"tile": (4, 8)}, cell="c1")
     assert (record.task, record.workload, record.label) == (job.workload.key, job.workload.spec, job.workload.label)
@@ -61,6 +61,21 @@ def test_an_outcome_becomes_a_record_and_an_outcome_again() -> None:
     assert again == dataclasses.replace(outcome, id="other", notes={"why": "not", "record": record.id})
     with pytest.raises(RecordError, match="'8' is no outcome of job '7'"):
         Record.from_outcome(job, dataclasses.replace(outcome, id="8"))
+
+
+def test_pulses_are_kept_as_far_as_the_clock_tells() -> None:
+    outcome = Outcome("7", "ok", (1e-3,) * 15, pulses=(5.012900005537085e-05,) * 15)
+    record = Record.from_outcome(make_job(), outcome)
+    assert decode(encode(record)).outcome().pulses == (5.0129e-05,) * 15
+    without = dataclasses.replace(record, pulses=())
+    assert len(encode(record)) - len(encode(without)) < 15 * 12
+
+
+def test_records_without_pulses_are_as_they_were() -> None:
+    line = encode(Record(task="t", status="ok", times=(1e-3,)))
+    assert b"pulses" not in line
+    assert decode(line).outcome().pulses == ()
+    assert decode(line).id == "344781106506f6a6"
 
 
 def test_a_job_that_was_built_elsewhere_has_the_same_key() -> None:

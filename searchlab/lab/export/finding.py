@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -186,11 +187,15 @@ def _of_task(pairs: list[tuple[Entry, CellResult]], place: Folder, top: int) -> 
     first, *rest = winners
     if top > 1:
         for cell, result in pairs:
-            rest += [
-                Found(cell, place, _single(cell, r), r.knobs, False, result.baselines, r)
-                for r in place.records(cell.id).top(top, _task(cell))
-            ]
+            rest += heapq.nsmallest(top, _measured(cell, result, place), key=lambda f: f.seconds)
     return _different([first, *sorted(rest, key=lambda f: (f.seconds, not f.confirmed))])[:top]
+
+
+def _measured(cell: Entry, result: CellResult, place: Folder) -> Iterator[Found]:
+    """Every measurement of a cell that worked, with the figure that its search minimised."""
+    for r in place.records(cell.id).records(_task(cell), "ok"):
+        seconds = r.seconds if cell.recorded else r.outcome().fastest
+        yield Found(cell, place, seconds, r.knobs, False, result.baselines, r)
 
 
 def _task(cell: Entry) -> str | None:
@@ -201,11 +206,6 @@ def _task(cell: Entry) -> str | None:
     if "weight" not in cell.config:  # no task of a network
         return None
     return load(cell.table).name if cell.table is not None else parse(str(cell.config["workload"])).key
-
-
-def _single(cell: Entry, record: Record) -> float:
-    """The figure of a measurement that its search minimised."""
-    return record.seconds if cell.recorded else record.outcome().fastest
 
 
 def _different(programs: list[Found]) -> list[Found]:

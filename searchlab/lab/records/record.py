@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # Failures that say something about the machine at that time, not about the candidate.
 ENVIRONMENT = frozenset({"oom", "quarantined"})
+_CLOCK_DIGITS = 9  # the clock counts nanoseconds; further digits would double what pulses take in a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ class Record:
     `task` is the workload's key, `target` the machine's fingerprint, `program` the program's hash; `knobs` maps each
     option of the space to what was chosen; `seed` is that of the inputs; `job` is what the measurer called it, which is
     unique only within one run, whereas `id` names the content.  `origin` is the file that a merge took it from, `extra`
-    what this version does not know, so that rewriting a file loses nothing.
+    what this version does not know, so that rewriting a file loses nothing.  `pulses` are those of the outcome, to the
+    nanosecond; records of earlier versions have none.
     """
 
     task: str
@@ -58,6 +60,7 @@ class Record:
     cores: tuple[int, ...] = ()
     attempts: int = 1
     stopped_early: bool = False
+    pulses: tuple[float, ...] = ()
     notes: Mapping[str, Any] = field(default_factory=dict)
     timestamp: str = ""
     job: str = ""
@@ -94,6 +97,7 @@ class Record:
         if job.id != outcome.id:
             raise RecordError(f"the outcome of job '{outcome.id}' is no outcome of job '{job.id}'")
         shared = {name: getattr(outcome, name) for name in _OF_OUTCOME}
+        shared["pulses"] = tuple(round(p, _CLOCK_DIGITS) for p in outcome.pulses)
         return cls(
             task=job.workload.key,
             workload=job.workload.spec,
@@ -162,10 +166,12 @@ class Record:
         found = {name: getattr(self, name) for name in _NAMES}
         for name in _FLOATS:
             found[name] = number(found[name])
-        if not all(map(math.isfinite, self.times)):
-            found["times"] = [number(t) for t in self.times]
-        if not self.origin:
-            del found["origin"]
+        for name in ("times", "pulses"):
+            if not all(map(math.isfinite, found[name])):
+                found[name] = [number(t) for t in found[name]]
+        for name in _OPTIONAL:
+            if not found[name]:
+                del found[name]
         found.update(self.extra)
         return found
 
@@ -242,5 +248,7 @@ DERIVED = frozenset({"schema", "key", "seconds", "crc"})
 RESERVED = FIELDS | DERIVED
 _OF_OUTCOME = (
     "status", "times", "error", "number", "build_s", "check_s", "run_s", "queue_s", "worker", "cores", "attempts",
-    "stopped_early", "notes",
+    "stopped_early", "pulses", "notes",
 )  # fmt: skip
+# Left out where they are empty, so that the ids of records that never had them stay what they are.
+_OPTIONAL = ("origin", "pulses")

@@ -60,6 +60,15 @@ class Unsteady(MadeUp):
             yield replace(outcome, times=tuple(t * s for t, s in zip(outcome.times, slower.tolist(), strict=True)))
 
 
+class Hiccups(MadeUp):
+    """The faster a program is, the more of its repeats are disturbed: medians order programs the other way round."""
+
+    def measure(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        for outcome in super().measure(jobs):
+            slow = tuple(1e-3 - t for t in outcome.times[1:])
+            yield replace(outcome, times=(*outcome.times[:1], *slow))
+
+
 def write(folder: Path, monkeypatch: pytest.MonkeyPatch, measurer: type[MadeUp] = MadeUp, **changes: object) -> Path:
     """Runs the small experiment, or another one, into a folder; without a run-off, whose times would be real."""
 

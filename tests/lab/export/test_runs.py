@@ -15,10 +15,11 @@ from searchlab.cli import app
 from searchlab.errors import ExportError
 from searchlab.lab.export import best_program, best_programs, verify
 from searchlab.lab.run import load as load_run
+from searchlab.lab.run.folder import Folder
 from searchlab.measure import Protocol
 from searchlab.workloads import Workload
 
-from .small_run import DATA, TABLE, write
+from .small_run import DATA, TABLE, Hiccups, write
 
 Call = Callable[..., Any]
 TWO = {"workloads": ["matmul:m=64,n=64,k=64", "softmax:rows=16,cols=32"]}
@@ -74,6 +75,15 @@ def test_the_next_best_follow_in_order_each_once(folder: Path) -> None:
     assert times == sorted(times)
     assert len({p.program.hash for p in programs}) == 8
     assert not all(p.confirmed for p in programs)
+
+
+def test_the_next_best_are_chosen_by_what_the_search_minimised(tmp_path: Path, patch: pytest.MonkeyPatch) -> None:
+    folder = write(tmp_path / "hiccups", patch, Hiccups)
+    ((_, found),) = best_programs(folder, entry="random", top=4).items()
+    (cell,) = [c for c in Folder(folder).manifest().cells if c.entry == "random"]
+    measured = sorted((min(r.times), r.program) for r in Folder(folder).records(cell.id).records(status="ok"))
+    assert [(min(f.record.times), f.record.program) for f in found] == measured[:4]
+    assert [f.seconds for f in found[1:]] == [seconds for seconds, _ in measured[1:4]]
 
 
 def test_tasks_and_entries_are_chosen_by_parts_of_their_names(two: Path) -> None:
