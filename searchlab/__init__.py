@@ -7,11 +7,11 @@
 Names are imported when they are first used, so that importing the package costs next to nothing.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
+# No import before a name is used: `python -m searchlab` comes here while the current folder is still searched first.
+TYPE_CHECKING = False  # known to type checkers
 if TYPE_CHECKING:
+    from typing import Any
+
     from searchlab.codegen.kernel import compile
     from searchlab.defaults import default_schedule
     from searchlab.ir import Builder, knob, size
@@ -46,7 +46,7 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name == "__version__":
         found: Any = _version()
     elif name in _MODULES:

@@ -6,13 +6,13 @@ A component is written as a name, as {name: {options}}, or as "module:Class".
 from __future__ import annotations
 
 import difflib
-import importlib
 import inspect
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from searchlab.errors import ComponentError
+from searchlab.named import Named
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -93,16 +93,7 @@ class Registry(Generic[T]):
         return tuple(entry_points(group=self.group))
 
     def _imported(self, name: str, path: str) -> type[T]:
-        module, _, attribute = path.partition(":")
-        try:
-            found = getattr(importlib.import_module(module), attribute)
-        except ImportError as e:
-            raise ComponentError(f"{self.kind} '{name}': cannot import '{module}': {e}") from e
-        except AttributeError:
-            raise ComponentError(f"{self.kind} '{name}': module '{module}' has no '{attribute}'") from None
-        if not (isinstance(found, type) and issubclass(found, self.base)):
-            raise ComponentError(f"{self.kind} '{name}': {path} is not a {self.base.__name__}")
-        return found
+        return Named(path, f"{self.kind} '{name}'", ComponentError).subclass(self.base)
 
 
 def accepted_options(cls: type) -> dict[str, Any]:

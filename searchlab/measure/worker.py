@@ -14,7 +14,6 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import time
 import weakref
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
+from searchlab import interpreter
 from searchlab.codegen.kernel import Artifact
 from searchlab.errors import MeasureError
 from searchlab.measure.job import Job, Outcome
@@ -275,15 +275,14 @@ class _Server:
         pin = f"os.sched_setaffinity(0, {set(cores)}); " if cores else ""
         call = f"main({theirs.fileno()}, {os.getpid()}, {reuse}, {most_bytes})"
         code = f"import os; {pin}from searchlab.measure.server import main; {call}"
-        path = os.pathsep.join(str(p) or os.getcwd() for p in sys.path)
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", code],
+                interpreter.command("-c", code),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self.stderr,
                 pass_fds=(theirs.fileno(),),
-                env={**os.environ, **_ONE_THREAD, "PYTHONPATH": path},
+                env=interpreter.environment() | _ONE_THREAD,
                 process_group=0,  # Ctrl-C goes to the host, which decides
             )
         self._finalizer = weakref.finalize(self, _kill, self.process, self.channel, self.stderr, os.getpid())

@@ -6,7 +6,6 @@ A `Workload` is a value; its program is built when first asked for, so lists of 
 from __future__ import annotations
 
 import hashlib
-import importlib
 import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ import numpy.typing as npt
 from searchlab.errors import IRError, WorkloadError
 from searchlab.ir.expr import FLOATS, Var
 from searchlab.ir.program import Program
+from searchlab.named import Named
 from searchlab.registry import nearest
 from searchlab.workloads import counts
 from searchlab.workloads.parameters import Parameter, Params, Value, parameters_of, text
@@ -271,16 +271,9 @@ class Workload:
 @cache
 def imported(path: str, name: str) -> Operator:
     """The operator that a "module:function" path leads to, under a name; the function need not be decorated."""
-    module, _, attribute = path.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except ImportError as e:
-        raise WorkloadError(f"operator '{path}': cannot import '{module}': {e}") from e
-    except AttributeError:
-        raise WorkloadError(f"operator '{path}': module '{module}' has no '{attribute}'") from None
-    if not callable(found):
-        raise WorkloadError(f"operator '{path}' is a {type(found).__name__}, not a function that returns a Definition")
-    return found.renamed(name) if isinstance(found, Operator) else Operator.of(found, name)
+    named = Named(path, f"operator '{path}'", WorkloadError)
+    found = named.found
+    return found.renamed(name) if isinstance(found, Operator) else Operator.of(named.function(Definition), name)
 
 
 def _restore(path: str, name: str, params: Params) -> Workload:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from searchlab.errors import SpaceError
+from searchlab.named import Named
 from searchlab.search import Sketch, SpaceGenerator, Task
 from spaces.probabilistic.branching import branches
 from spaces.probabilistic.mutators import DEFAULT_MUTATORS, Mutator
 from spaces.probabilistic.postprocess import DEFAULT_POSTPROCESSORS, Postprocessor
-from spaces.probabilistic.rules import DEFAULT_RULES, Rule, imported
+from spaces.probabilistic.rules import DEFAULT_RULES, Rule
 from spaces.probabilistic.schedule import ProbabilisticSchedule
 from spaces.probabilistic.space import TraceSpace
 from spaces.probabilistic.structures import Structure, apply_rules, postprocessed, structures
@@ -41,7 +42,7 @@ class ProbabilisticSpace(SpaceGenerator):
         self.rules = _made(rules, Rule)  # type: ignore[type-abstract]
         self.mutators = _made(mutators, Mutator)  # type: ignore[type-abstract]
         self.postprocessors = _made(postprocessors, Postprocessor)  # type: ignore[type-abstract]
-        self.program: UserProgram | None = imported(program, "program") if isinstance(program, str) else program
+        self.program: UserProgram | None = _program(program) if isinstance(program, str) else program
         self.most = most
 
     def space(self, task: Task) -> TraceSpace:
@@ -78,9 +79,14 @@ class ProbabilisticSpace(SpaceGenerator):
         return found
 
 
+def _program(path: str) -> UserProgram:
+    return Named(path, f"program '{path}'", SpaceError).function(ProbabilisticSchedule, takes=("s",))
+
+
 def _made(given: Sequence[T | str], base: type[T]) -> tuple[T, ...]:
     """Objects from objects or import paths."""
-    made = [imported(g, base.__name__.lower())() if isinstance(g, str) else g for g in given]
+    what = base.__name__.lower()
+    made = [Named(g, f"{what} '{g}'", SpaceError).instance(base) if isinstance(g, str) else g for g in given]
     for m in made:
         if not isinstance(m, base):
             raise SpaceError(f"{m!r} is no {base.__name__}; accepted: {base.__name__} objects and 'module:Class'")

@@ -9,13 +9,13 @@ class MyRule(Rule):
 
 from __future__ import annotations
 
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from searchlab.errors import SpaceError
+from searchlab.named import Named
 from searchlab.schedule import Schedule
 from spaces.common import (
     Panel,
@@ -71,7 +71,8 @@ class CustomRule(Rule):
         if wanted is None:
             return [s]
         before = set(s.program.blocks)
-        made = list(imported(str(wanted), "custom rule")(s, block))
+        named = Named(str(wanted), f"custom rule '{wanted}'", SpaceError)
+        made = list(named.function(ProbabilisticSchedule, takes=("s", "block"))(s, block))
         for after in made:
             after.keep(block, *(set(after.program.blocks) - before))
         return made
@@ -271,15 +272,6 @@ class RandomComputeLocation(Rule):
             inside = [x.loop for x in locations(Schedule(s.program), n, s.stages.tiled) if x.loop is not None]
             if level < len(inside):
                 s.compute_at(n, inside[level])
-
-
-def imported(path: str, what: str) -> Any:
-    """What a "module:name" path leads to."""
-    module, _, attribute = path.partition(":")
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as e:
-        raise SpaceError(f"{what} '{path}': {e}; accepted: 'module:name' of something that can be imported") from e
 
 
 DEFAULT_RULES: tuple[Rule, ...] = (

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from searchlab.errors import SpaceError
+from searchlab.named import Named
 from searchlab.search import Sketch, SpaceGenerator, Task
 from spaces.common import check_structure
 from spaces.sketch.annotate import annotate
@@ -61,11 +61,6 @@ class SketchSpace(SpaceGenerator):
 def _rule(given: Rule | str) -> Rule:
     if isinstance(given, Rule):
         return given
-    module, _, attribute = str(given).partition(":")
-    try:
-        made = getattr(importlib.import_module(module), attribute)()
-    except (ImportError, AttributeError, TypeError, ValueError) as e:
-        raise SpaceError(f"rule {given!r}: {e}; accepted: Rule objects and 'module:Class'") from e
-    if not isinstance(made, Rule):
-        raise SpaceError(f"rule {given!r} is a {type(made).__name__}; accepted: Rule objects and 'module:Class'")
-    return made
+    if not isinstance(given, str):
+        raise SpaceError(f"rule {given!r} is a {type(given).__name__}; accepted: Rule objects and 'module:Class'")
+    return Named(given, f"rule '{given}'", SpaceError).instance(Rule)  # type: ignore[type-abstract]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from searchlab.errors import SpaceError
+from searchlab.named import Named
 from searchlab.registry import nearest
 from searchlab.schedule import Schedule
 from searchlab.search.task import Task
@@ -72,13 +73,7 @@ def find(operator: str, name: str) -> Template:
 
 
 def _imported(path: str) -> Template:
-    module, _, attribute = path.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except ImportError as e:
-        raise SpaceError(f"template '{path}': cannot import '{module}': {e}") from e
-    except AttributeError:
-        raise SpaceError(f"template '{path}': module '{module}' has no '{attribute}'") from None
-    if not callable(found):
-        raise SpaceError(f"template '{path}' is no function of (cfg, s, task)")
-    return found if isinstance(found, Template) else Template(attribute, found)
+    named = Named(path, f"template '{path}'", SpaceError)
+    if isinstance(named.found, Template):
+        return named.found
+    return Template(path.partition(":")[2], named.function(Config, takes=("cfg", "s", "task")))

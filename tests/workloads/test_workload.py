@@ -196,7 +196,7 @@ def test_run_time_sizes_by_value():
         ("matmul:m=3,4", ["m = '3,4' is not an integer"]),
         ("no.such.module:f:x=3", ["cannot import 'no.such.module'"]),
         ("math:nothing", ["module 'math' has no 'nothing'"]),
-        ("math:pi", ["is a float, not a function"]),
+        ("math:pi", ["is a float object; accepted: a function"]),
     ],
 )
 def test_errors(text, parts):

@@ -98,9 +98,6 @@ def _component(key: str, value: Any) -> Iterator[Fault]:
     except ComponentError as e:
         yield (), str(e)
         return
-    except Exception as e:  # whatever a module does when it is imported
-        yield (), f"{registry.kind} '{name}' cannot be imported: {type(e).__name__}: {e}"
-        return
     accepted = [k for k in accepted_options(cls) if k not in _GIVEN]
     wrong = [k for k in options if k not in accepted]
     for option in wrong:

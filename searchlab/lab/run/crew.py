@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -13,6 +12,7 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Self
 
+from searchlab import interpreter
 from searchlab.errors import MeasureError
 from searchlab.lab.cells import Cell
 from searchlab.lab.run import cellfile
@@ -20,7 +20,7 @@ from searchlab.lab.run.bench import Measurers
 from searchlab.lab.run.cell import run_cell
 from searchlab.lab.run.events import Ended, Event, Word
 from searchlab.lab.run.folder import Folder
-from searchlab.lab.run.processes import environment, how_it_ended
+from searchlab.lab.run.processes import how_it_ended
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _PATIENCE_S = 20.0  # until a process has closed what it opened, such as a Ray of its own
@@ -120,7 +120,7 @@ class Crew:
         ours, theirs = Pipe()
         cores = self._cores.pop(0)
         words = [str(theirs.fileno()), str(self._folder.path), ",".join(map(str, cores))]
-        command = [sys.executable, "-m", "searchlab.lab.run.worker", *words]
+        command = interpreter.command("-m", "searchlab.lab.run.worker", *words)
         with self._folder.log.open("ab") as log:
             process = subprocess.Popen(
                 command,
@@ -137,7 +137,7 @@ class Crew:
         return member
 
     def _environment(self) -> dict[str, str]:
-        return environment() | (dict.fromkeys(_THREADS, "1") if self._single else {})
+        return interpreter.environment() | (dict.fromkeys(_THREADS, "1") if self._single else {})
 
 
 class Here:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import wait
 
+from searchlab import interpreter
 from searchlab.lab.run import cores
 from searchlab.lab.run.folder import Folder
-from searchlab.lab.run.processes import environment, how_it_ended
+from searchlab.lab.run.processes import how_it_ended
 
 _MODULE = "searchlab.lab.run.racing"
 _WAIT_S = 0.2
@@ -45,7 +45,7 @@ def hold_apart(
 
 @contextmanager
 def _process(folder: Folder, lock: int) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", _MODULE, str(folder.path)]
+    command = interpreter.command("-m", _MODULE, str(folder.path))
     with (
         folder.log.open("ab") as log,
         subprocess.Popen(
@@ -54,7 +54,7 @@ def _process(folder: Folder, lock: int) -> Iterator[subprocess.Popen[bytes]]:
             stdout=subprocess.PIPE,
             stderr=log,
             pass_fds=(lock,),
-            env=environment(),
+            env=interpreter.environment(),
             start_new_session=True,  # Ctrl-C is for the run
         ) as process,
     ):

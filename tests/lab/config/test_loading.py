@@ -400,5 +400,5 @@ def test_a_table_that_is_gone_when_cells_are_made(folder: Path) -> None:
 def test_a_workload_that_breaks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broken_operator.py").write_text("raise RuntimeError('no luck')\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ConfigError, match="workload 'broken_operator:f' cannot be made: RuntimeError: no luck"):
+    with pytest.raises(ConfigError, match="operator 'broken_operator:f' cannot be imported: RuntimeError: no luck"):
         from_data({"workloads": ["broken_operator:f"]})

@@ -157,7 +157,7 @@ def test_a_program_by_its_path(task: TaskOf, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "another_user_module", module)
     here = space({"probabilistic": {"program": "another_user_module:row_program"}}, task("matmul"))
     assert len(here.sketches) == 2
-    with pytest.raises(SpaceError, match="accepted: 'module:name'"):
+    with pytest.raises(SpaceError, match="module 'another_user_module' has no 'missing'"):
         ProbabilisticSpace(program="another_user_module:missing")
 
 

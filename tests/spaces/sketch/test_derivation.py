@@ -126,9 +126,13 @@ def test_another_structure() -> None:
         ({"structure": "RS"}, "no word of S"),
         ({"max_inner": 0}, "max_inner = 0"),
         ({"rules": ["nowhere:Rule"]}, "rule 'nowhere:Rule'"),
-        ({"rules": ["spaces.sketch.rules:Missing"]}, "accepted: Rule objects"),
-        ({"rules": ["spaces.sketch.state:State"]}, "accepted: Rule objects"),
-        ({"rules": ["collections:OrderedDict"]}, "is a OrderedDict"),
+        ({"rules": ["spaces.sketch.rules:Missing"]}, "has no 'Missing'"),
+        (
+            {"rules": ["spaces.sketch.state:State"]},
+            "not a Rule; accepted: a class that extends spaces.sketch.rules.Rule",
+        ),
+        ({"rules": ["collections:OrderedDict"]}, "is the class OrderedDict of collections, which is not a Rule"),
+        ({"rules": [3]}, "rule 3 is a int; accepted: Rule objects"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, object], message: str) -> None:
