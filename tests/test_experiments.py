@@ -1,6 +1,7 @@
 """Every file of experiments/ loads, says what it would run, and runs; in the normal suite with next to no budget."""
 
 import csv
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -158,3 +159,26 @@ def test_tables_are_searched(file: Path, tmp_path: Path) -> None:
 def test_its_smoke_preset_runs(file: Path, needs: Needs, tmp_path: Path) -> None:
     experiment = load(file, ["effort=smoke", "seeds=[0]", *needs(file)])
     assert run(experiment, tmp_path / "run").exit_code == 0
+
+
+IDS = {  # of all cells, in their order, with the effort that the file says
+    "papers/ansor-tasks.yaml": "168c5597eba2",
+    "papers/ansor.yaml": "17dd754b67ae",
+    "papers/autotvm.yaml": "2aa2a811ed43",
+    "papers/hidet.yaml": "5413b36badc1",
+    "papers/metaschedule.yaml": "ce1197ae9554",
+    "papers/relax.yaml": "4b780aa48a04",
+    "papers/rrm.yaml": "ca6e0f83cb71",
+    "papers/tensorir.yaml": "92b1b0d12e79",
+    "quickstart.yaml": "038f62656917",
+    "replay-gpu.yaml": "0863c19dd2f1",
+    "replay.yaml": "f462c86b3e94",
+    "sweep.yaml": "1a0009ac9d47",
+}
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_its_cells_are_known_by_the_same_ids(name: str) -> None:
+    """Otherwise earlier runs of it would be those of another experiment."""
+    found = " ".join(cell.id for cell in cells(load(FOLDER / name)))
+    assert hashlib.sha256(found.encode()).hexdigest()[:12] == IDS[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich import box
@@ -45,6 +45,11 @@ def hint(*commands: str) -> None:
     """What to do next."""
     for number, command in enumerate(commands):
         out.print(f"[dim]{'next:' if number == 0 else '     '}[/] {command}", soft_wrap=True)
+
+
+def made_of(factors: Mapping[str, str]) -> str:
+    """What combinations are made of, in words: space: sketch, model: gbt."""
+    return ", ".join(f"{k}: {v}" for k, v in factors.items())
 
 
 def amount(value: float, unit: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from searchlab.cli.output import err, hint, json_line, out, print_table, table
+from searchlab.cli.output import err, hint, json_line, made_of, out, print_table, table
 from searchlab.errors import ConfigError, RecordError
 
 if TYPE_CHECKING:
@@ -95,7 +95,10 @@ def _experiment(what: Path, overrides: list[str], folder: Path | None) -> tuple[
 
 
 def _dry_run(cells: Sequence[Cell], place: Path, jobs: int | None, as_json: bool) -> None:
+    from rich.markup import escape
+
     from searchlab.cli.views import span
+    from searchlab.lab.cells import shared
     from searchlab.lab.run import Folder
     from searchlab.lab.run.cores import check, side_by_side
     from searchlab.lab.run.forecast import forecast
@@ -107,15 +110,22 @@ def _dry_run(cells: Sequence[Cell], place: Path, jobs: int | None, as_json: bool
     left = [c for c in cells if c.id not in done]
     expected = forecast(left, results, side_by_side(left, jobs))
     if as_json:
-        listed = [{"id": c.id, "entry": c.entry, "task": c.task, "seed": c.seed, "done": c.id in done} for c in cells]
+        listed = [_listed(c, c.id in done) for c in cells]
         json_line(folder=str(place), cells=listed, trials=expected.trials, seconds=expected.seconds)
         return
     print_table(_entries(cells, done))
+    if common := shared(c.factors for c in cells):
+        out.print(f"all with {escape(made_of(common))}")
     before = f" ({len(done)} done before)" if done else ""
     basis = "a guess: no cell is done yet" if expected.guessed else "by the cells that are done"
     out.print(f"{len(cells)} cells{before}, {expected.trials} trials to come, in [bold]{place}[/]")
     out.print(f"expected time: about {span(expected.seconds)} [dim]({basis})[/]\n")
     hint("the same command without --dry-run")
+
+
+def _listed(cell: Cell, done: bool) -> dict[str, Any]:
+    named = {"id": cell.id, "entry": cell.entry, "task": cell.task, "seed": cell.seed}
+    return {**named, "factors": dict(cell.factors), "done": done}
 
 
 def _entries(cells: Sequence[Cell], done: set[str]) -> Any:

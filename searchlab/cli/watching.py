@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from searchlab.cli.output import duration, hint, json_line, out, table
+from searchlab.cli.output import duration, hint, json_line, made_of, out, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -81,6 +81,7 @@ def _drawing(found: Status) -> RenderableType:
     lines: list[RenderableType] = [
         f"[bold]{escape(found.name)}[/] [dim]({who})[/]",
         f"{found.total} cells: {counts}; {found.trials} trials{left}",
+        *([f"[dim]all with {escape(made_of(found.shared))}[/]"] if found.shared else []),
         "",
         _table(found),
     ]

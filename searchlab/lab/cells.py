@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -160,6 +160,12 @@ def _subject(subject: Subject) -> dict[str, Any]:
         "digest": subject.digest,
         "parts": subject.parts,
     }
+
+
+def shared(factors: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """What all combinations have in common, which their names do not say."""
+    first, *others = factors
+    return {k: v for k, v in first.items() if all(o.get(k) == v for o in others)}
 
 
 # --- manifests --------------------------------------------------------------------------------------------------------

@@ -23,10 +23,14 @@ class Strategy(ABC):
     The base class remembers what was proposed and told: `points` with their `seconds`, each point once, in the order in
     which they were first told, and `pending` ones, proposed but not told yet.  Options are the parameters of the
     constructor beside `space` and `rng`, its only source of randomness.
+
+    `expects_model` is set by a study with a cost model: an `ask` without a score then comes before it has learnt.
     """
 
     name: ClassVar[str]
     version: ClassVar[str] = "1"
+    needs_model: ClassVar[bool] = False  # whether it draws at random without one
+    expects_model: bool = False
 
     def __init__(self, space: Space, rng: np.random.Generator) -> None:
         self.space, self.rng = space, rng

@@ -54,6 +54,7 @@ class Bandit(Strategy):
         batch = [Points.empty(self.space.width)]
         for n in np.flatnonzero(share).tolist():
             member = self.members[n]
+            member.expects_model = self.expects_model
             found = self.take(member.ask(int(share[n]), score), int(share[n]))
             self._author.update(dict.fromkeys(self.space.key(found).tolist(), n))
             self.tries[n] += len(found)

@@ -1,4 +1,4 @@
-"""Evolutionary search on the cost model, as in Ansor and in MetaSchedule."""
+"""Evolutionary search on the cost model, as in Ansor and in MetaSchedule, or on measurements without one."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ Variant = Literal["ansor", "metaschedule"]
 Fitness = Literal["median", "negated", "rank"]
 
 POPULATION: dict[Variant, int] = {"ansor": 2048, "metaschedule": 512}
+PARENTS = 16  # without a model: the best measured points that may be parents
 MIX: dict[Kind, float] = {"split": 0.9, "menu": 0.05, "category": 0.05}
 
 
@@ -31,11 +32,15 @@ class Evolutionary(Guided):
     their fitness, which is zero for what is worse than it should be: than the median of the population, or, with
     fitness="negated", than a prediction of zero, as for models that predict minus the throughput.
 
+    Without a model, a batch is one generation of children of the 16 best measured points, with their speed for fitness;
+    before there are so many, points are random.
+
     `mix` weighs the kinds of knobs that mutations change, `structure` is how often they change the sketch, and `local`
     how often they go to a neighbouring option.
     """
 
     name = "evolutionary"
+    version = "2"
     excess = 2.0
 
     def __init__(
@@ -77,6 +82,24 @@ class Evolutionary(Guided):
             found.offer(people, scores)
             if generation < self.generations:
                 people = self.next_generation(people, scores)
+
+    # --- on measurements ----------------------------------------------------------------------------------------------
+
+    @property
+    def on_measurements(self) -> bool:
+        return not self.expects_model and len(self.points) >= PARENTS and len(self.leaders(2)) == 2
+
+    def best(self, count: int, score: Scorer | None) -> Points:
+        return self.take(self.offspring(), count) if score is None else super().best(count, score)
+
+    def offspring(self) -> Points:
+        """Children of the best measured points, whose fitness is their speed, in random order."""
+        parents = self.leaders(PARENTS)
+        seconds = np.sort(self.seconds)[: len(parents)]
+        children = self.next_generation(parents, -seconds[0] / seconds)
+        return children[self.rng.permutation(len(children))]
+
+    # --- generations --------------------------------------------------------------------------------------------------
 
     def first_generation(self) -> Points:
         """The best measured points and new random ones."""

@@ -16,8 +16,8 @@ from searchlab.strategies.stages import Breadth, Diverse, Epsilon, Polish, Selec
 class Guided(Strategy):
     """Looks for points that the model likes, and makes a batch of them in stages.
 
-    A subclass writes `explore`.  Without a model, points are drawn at random, evenly from all sketches unless `breadth`
-    is 0.
+    A subclass writes `explore`.  Before there is a model, points are drawn at random, evenly from all sketches unless
+    `breadth` is 0, except where measurements are enough for a subclass (`on_measurements`).
     """
 
     excess = 1.0  # how many times more points are kept than a batch needs
@@ -43,17 +43,24 @@ class Guided(Strategy):
         """Offers points to the list."""
 
     def ask(self, count: int, score: Scorer | None = None) -> Points:
-        if score is None:
+        if score is None and not self.on_measurements:
             wide = self.breadth.fill(self, count, None) if self.breadth.share else Points.empty(self.space.width)
             return Points.concat([wide, self.draw(count - len(wide))])
         parts = [s.part(count) for s in self.shares]
         rest = max(count - sum(parts), 0)
-        batch = [self._best(rest, score)] if rest else []
+        batch = [self.best(rest, score)] if rest else []
         for share, part in zip(self.shares, parts, strict=True):
             batch.append(share.fill(self, min(part, count - sum(map(len, batch))), score))
         return Points.concat([*batch, self.draw(count - sum(map(len, batch)))])
 
-    def _best(self, count: int, score: Scorer) -> Points:
+    @property
+    def on_measurements(self) -> bool:
+        """Whether batches can be made without a model."""
+        return False
+
+    def best(self, count: int, score: Scorer | None) -> Points:
+        """The part of a batch that no share fills; `score` is None only where measurements are enough."""
+        assert score is not None
         size = int(np.ceil(max(self.excess, self.selection.excess) * count))
         found = Shortlist(self.space, size, self.fresh)
         self.explore(found, score)

@@ -35,6 +35,7 @@ class Metropolis(Guided):
     """
 
     name = "metropolis"
+    needs_model = True
 
     def __init__(
         self,

@@ -85,14 +85,14 @@ class Share(ABC):
         return due
 
     @abstractmethod
-    def fill(self, strategy: Strategy, count: int, score: Scorer) -> Points:
+    def fill(self, strategy: Strategy, count: int, score: Scorer | None) -> Points:
         """Up to `count` new points, which count as proposed."""
 
 
 class Epsilon(Share):
     """Points at random, so that the model also sees what it would not choose."""
 
-    def fill(self, strategy: Strategy, count: int, score: Scorer) -> Points:
+    def fill(self, strategy: Strategy, count: int, score: Scorer | None) -> Points:
         return strategy.draw(count)
 
 
@@ -120,14 +120,18 @@ class Breadth(Share):
 
 
 class Polish(Share):
-    """New neighbours of the best point measured, in the order of the model; of the next best when there are none."""
+    """New neighbours of the best point measured, in the order of the model; of the next best when there are none.
 
-    def fill(self, strategy: Strategy, count: int, score: Scorer) -> Points:
+    Without a model they are in random order.
+    """
+
+    def fill(self, strategy: Strategy, count: int, score: Scorer | None) -> Points:
         taken = Points.empty(strategy.space.width)
         for leader in strategy.leaders(8):
             near = strategy.fresh(strategy.space.neighbours(leader))
             if len(near):
-                order = np.argsort(score(near), kind="stable")
+                worth = strategy.rng.random(len(near)) if score is None else score(near)
+                order = np.argsort(worth, kind="stable")
                 taken = Points.concat([taken, strategy.take(near[order], count - len(taken))])
             if len(taken) >= count:
                 break

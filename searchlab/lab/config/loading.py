@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from searchlab.lab.config import effort, overrides
 from searchlab.lab.config.checking import check_settings, check_whole, without_absent
+from searchlab.lab.config.fitting import fit
 from searchlab.lab.config.including import read_file
 from searchlab.lab.config.models import Experiment, Source
 from searchlab.lab.config.normalising import normalise
@@ -46,7 +47,9 @@ def _experiment(tree: Map, texts: Sequence[str]) -> Experiment:
     given = overrides.parse(texts, problems)
     overrides.apply_whole(tree, given)
     normalise(tree, problems)
-    overrides.apply_parts(tree, given, problems)
+    parts = overrides.apply_sweeps(tree, given, problems)
+    fit(tree, problems)  # before parts are changed, which are those of the components that fit
+    overrides.apply_parts(tree, parts, problems)
     effort.fill(tree)
     wrong: set[str | int] = set()
     try:

@@ -147,8 +147,11 @@ class Experiment(Model):
     space: Component | None = Field(
         default=None, description="where candidates come from; sketch if not given, and nothing for recorded tables"
     )
-    model: Component = Field(default="none", description="the cost model; gbt if not given, none for recorded tables")
-    strategy: Component = Field(default="evolutionary", description="which candidates are measured next")
+    model: Component = Field(default="auto", description="the cost model; auto: gbt, none for recorded tables")
+    strategy: Component = Field(
+        default="auto",
+        description="which candidates are measured next; auto: evolutionary, or bayesian for tables without a model",
+    )
     history: Annotated[tuple[str, ...], WithJsonSchema(forms.HISTORY)] = Field(
         default=(), description="what earlier runs measured on other tasks, for the model to learn from"
     )

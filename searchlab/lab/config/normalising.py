@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from searchlab.lab.auto import AUTO
 from searchlab.lab.config.settings import SETTINGS, Malformed, normal, say
 from searchlab.lab.config.subjects import looked_up, normal_workloads
 from searchlab.lab.config.tree import Map, Place, Problems, Seq
@@ -39,8 +40,8 @@ def _settings(tree: Map, problems: Problems) -> None:
     defaults = {
         "target": "native",
         "space": None if recorded else "sketch",
-        "model": "none" if recorded else "gbt",
-        "strategy": "evolutionary",
+        "model": AUTO,
+        "strategy": AUTO,
         "history": None,
         "measure": "replay" if recorded else "local",
     }

@@ -104,8 +104,9 @@ def apply_whole(tree: Map, overrides: Sequence[Override]) -> None:
             tree.put(o.key, o.value, o.place)
 
 
-def apply_parts(tree: Map, overrides: Sequence[Override], problems: Problems) -> None:
-    """Changes parts of settings, and sweeps; a setting that is given one value is no longer swept over."""
+def apply_sweeps(tree: Map, overrides: Sequence[Override], problems: Problems) -> list[Override]:
+    """Changes sweeps: a setting that is given one value is no longer swept over; gives what changes parts of others."""
+    parts = []
     for o in overrides:
         if o.head not in SETTINGS and "." not in o.key:
             continue
@@ -115,10 +116,17 @@ def apply_parts(tree: Map, overrides: Sequence[Override], problems: Problems) ->
             sweep = tree.setdefault("sweep", Map(o.place))
             sweep.setdefault("grid", Map(o.place)).put(o.key, o.value, o.place)
         elif "." in o.key:
-            try:
-                assign(tree, o.key, o.value, o.place)
-            except Malformed as e:
-                problems.add(o.place, str(e))
+            parts.append(o)
+    return parts
+
+
+def apply_parts(tree: Map, overrides: Sequence[Override], problems: Problems) -> None:
+    """Changes parts of settings."""
+    for o in overrides:
+        try:
+            assign(tree, o.key, o.value, o.place)
+        except Malformed as e:
+            problems.add(o.place, str(e))
 
 
 def _unswept(tree: Map, o: Override, problems: Problems) -> bool:

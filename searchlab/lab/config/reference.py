@@ -66,7 +66,8 @@ strategy: "searchlab.strategies:Random"
 
 There are pages about [spaces](spaces.md), [cost models](models.md) and [strategies](strategies.md);
 [components](components.md) lists them all. Options are checked against what the component takes. `model: none` is no
-model.
+model. `model: auto` and `strategy: auto`, which stand where none is named, become those that suit the workloads: `gbt`
+and `evolutionary`; for recorded tables `none` and `bayesian`, or `evolutionary` if anything compared has a model.
 
 ## Workloads
 
@@ -272,7 +273,7 @@ def _table(model: type[BaseModel], without: Any = ()) -> str:
 
 
 def _default(model: type[BaseModel], name: str, field: Any) -> str:
-    shown = {"measure": "`local`", "seeds": "by effort", "model": "`gbt`", "space": "`sketch`", "trials": "by effort"}
+    shown = {"measure": "`local`", "seeds": "by effort", "space": "`sketch`", "trials": "by effort"}
     if issubclass(model, Experiment | Budget) and name in shown:
         return shown[name]
     value = field.default

@@ -118,6 +118,14 @@ class _Search:
         self._elapsed = Elapsed(bench.now, earlier)
         self._status: list[str] = []
         self._seconds: list[float] = []
+        self._blind()
+
+    def _blind(self) -> None:
+        """Says that a strategy has nothing to search by."""
+        study = self.study.turn if isinstance(self.study, Network) else self.study
+        if study.strategy.needs_model and study.model is None:
+            text = f"strategy '{study.strategy.name}' has no cost model here, so that all candidates are random"
+            self._tell(Noted(self.cell.id, text))
 
     def _begin(self) -> CellResult | None:
         """What an earlier run left; a table is searched from its beginning, which costs no measurements."""

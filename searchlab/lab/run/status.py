@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from searchlab.lab.cells import shared
 from searchlab.lab.results import CellResult
 from searchlab.lab.run.board import against
 from searchlab.lab.run.folder import Entry, Folder
@@ -34,7 +35,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Status:
-    """A run at one moment; `owner` is the process that runs it."""
+    """A run at one moment; `owner` is the process that runs it, `shared` is what all entries are made of."""
 
     folder: str
     name: str
@@ -46,6 +47,7 @@ class Status:
     failures: Mapping[str, int]
     errors: Sequence[tuple[str, str]]
     rows: Sequence[Row]
+    shared: Mapping[str, str]
 
     @property
     def complete(self) -> bool:
@@ -86,6 +88,7 @@ def status(folder: str | os.PathLike[str]) -> Status:
         failures=dict(failures.most_common()),
         errors=[(named[i], r.error) for i, r in results.items() if r.state == "failed"],
         rows=_rows(cells, results),
+        shared=shared(c.factors for c in cells),
     )
 
 

@@ -19,29 +19,19 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from searchlab.errors import SpaceError
+from searchlab.lab.auto import AUTO
 from searchlab.lab.records import Record, Store
+from searchlab.lab.study import parts
 from searchlab.lab.study.best import Best
 from searchlab.lab.study.finish import Finish, final_race
 from searchlab.lab.study.ledger import WORK, Ledger
 from searchlab.lab.study.quality import Quality, judge
 from searchlab.lab.study.seeds import Seeds
-from searchlab.lab.study.subject import Candidate, Subject, TableSubject, TaskSubject
+from searchlab.lab.study.subject import Candidate, Subject, TaskSubject
 from searchlab.measure import Limits, Measurer, Outcome, Protocol
 from searchlab.measure.tables import Table
 from searchlab.registry import Component
-from searchlab.search import (
-    MODELS,
-    SPACES,
-    STRATEGIES,
-    CostModel,
-    History,
-    Points,
-    Scorer,
-    SpaceGenerator,
-    Strategy,
-    Task,
-    Trials,
-)
+from searchlab.search import CostModel, History, Points, Scorer, SpaceGenerator, Task, Trials
 from searchlab.search.knob import Floats
 
 _FINALISTS, _TRIALS_EACH = (3, 8), 64  # at least and at most in the race at the end; one more for so many trials
@@ -82,7 +72,8 @@ Callback = Callable[["Study", Round], object]
 class Study:
     """A search on one subject: a task on hardware, or a recorded table.
 
-    space, model and strategy are names, {name: {options}}, "module:Class" or objects; `model` None means none.
+    space, model and strategy are names, {name: {options}}, "module:Class" or objects; `model` None means none, and
+    "auto" the model and strategy that suit the subject.
     `measurer` is a local one unless given; `store` keeps every measurement; `history` holds trials of other tasks for
     models that transfer.  `figure` is what is minimised: the fastest repeat of a candidate, which on shared machines is
     far steadier, or the median, as recorded tables have it.  With a `store` and a `cell`, a study that is made anew
@@ -94,8 +85,8 @@ class Study:
         self,
         subject: Task | Table | Subject,
         space: Component | SpaceGenerator = "sketch",
-        model: Component | CostModel | None = "gbt",
-        strategy: Component = "evolutionary",
+        model: Component | CostModel | None = AUTO,
+        strategy: Component = AUTO,
         *,
         measurer: Measurer[Any] | None = None,
         seed: int = 0,
@@ -115,10 +106,10 @@ class Study:
             raise SpaceError(f"a batch holds at least one trial, not {batch}")
         self.ledger = ledger or Ledger()
         self.seeds = Seeds(seed)
-        self.subject = _subject(subject, space, protocol, limits)
+        self.subject = parts.subject(subject, space, protocol, limits)
         self.space = self.subject.space
-        self.strategy: Strategy = STRATEGIES.make(strategy, space=self.space, rng=self.seeds.generator("strategy"))
-        self.model = None if model is None else MODELS.make(model, rng=self.seeds.generator("model"))
+        self.model = parts.model(model, self.subject, self.seeds)
+        self.strategy = parts.strategy(strategy, self.subject, self.model, self.seeds)
         self.batch, self.store, self.cell = batch, store, cell
         self.trials = Trials(self.subject.name, self.space, Points.empty(self.space.width), np.empty(0))
         self.history = tuple(history)
@@ -262,7 +253,7 @@ class Study:
     def measurer(self) -> Measurer[Any]:
         """What measures; a local one is started when it is first needed."""
         if self._measurer is None:
-            self._measurer = _measurer(self.subject)
+            self._measurer = parts.measurer(self.subject)
         return self._measurer
 
     def close(self) -> None:
@@ -420,24 +411,3 @@ class Study:
         if self.store is None or not self.cell:
             return {}
         return {r.job: r for r in self.store.records(self.subject.name) if r.cell == self.cell}
-
-
-def _subject(
-    given: Task | Table | Subject, space: Component | SpaceGenerator, protocol: Protocol | None, limits: Limits | None
-) -> Subject:
-    if isinstance(given, Subject):
-        return given
-    if isinstance(given, Table):
-        return TableSubject(given)
-    found = SPACES.make(space).space(given)
-    return TaskSubject(given, found, protocol or Protocol(), limits or Limits())
-
-
-def _measurer(subject: Subject) -> Measurer[Any]:
-    if isinstance(subject, TableSubject):
-        from searchlab.measure.replay import ReplayMeasurer
-
-        return ReplayMeasurer(subject.table)
-    from searchlab.measure.local import LocalMeasurer
-
-    return LocalMeasurer()

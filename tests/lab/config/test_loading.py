@@ -402,3 +402,55 @@ def test_a_workload_that_breaks_is_told(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError, match="operator 'broken_operator:f' cannot be imported: RuntimeError: no luck"):
         from_data({"workloads": ["broken_operator:f"]})
+
+
+# --- what fits --------------------------------------------------------------------------------------------------------
+
+
+def made_of(data: dict[str, Any], *overrides: str) -> dict[str, tuple[Any, Any]]:
+    """Model and strategy of all entries."""
+    return {c.entry: (c.model, c.strategy) for c in cells(from_data(data, overrides))}
+
+
+ON_TABLE, ON_TASK = {"workloads": [{"table": "matmul-256"}]}, {"workloads": ["matmul"]}
+KNOBS = {"gbt": {"view": "knobs"}}
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (ON_TABLE, ("none", "bayesian")),
+        (ON_TASK, ("gbt", "evolutionary")),
+        ({**ON_TABLE, "model": "auto", "strategy": "auto"}, ("none", "bayesian")),
+        ({**ON_TASK, "model": {"auto": None}, "strategy": {"auto": {}}}, ("gbt", "evolutionary")),
+        ({**ON_TABLE, "model": KNOBS}, (KNOBS, "evolutionary")),
+        ({**ON_TASK, "model": None}, ("none", "evolutionary")),
+        ({**ON_TABLE, "strategy": "local"}, ("none", "local")),
+    ],
+)
+def test_what_is_not_chosen_fits_the_workloads(data: dict[str, Any], found: tuple[Any, Any]) -> None:
+    assert list(made_of(data).values()) == [found]
+    (cell,) = {c.entry: c for c in cells(from_data(data))}.values()
+    assert "auto" not in json.dumps([cell.config, cell.factors, dump(from_data(data))])
+
+
+def test_all_that_is_compared_gets_the_same_strategy() -> None:
+    """Otherwise an ablation of the model would take the strategy away, too."""
+    both = {"none": ("none", "evolutionary"), "gbt": (KNOBS, "evolutionary")}
+    assert made_of({**ON_TABLE, "sweep": {"model": ["none", KNOBS]}}) == both
+    assert made_of(ON_TABLE, "model=none,{gbt: {view: knobs}}") == both
+    ablated = made_of({**ON_TABLE, "model": KNOBS, "ablate": {"remove": {"cost model": {"model": "none"}}}})
+    assert ablated == {"full": (KNOBS, "evolutionary"), "without cost model": ("none", "evolutionary")}
+    listed = {
+        **ON_TABLE,
+        "sweep": [{"name": "a", "model": KNOBS, "strategy": "auto"}, {"name": "b", "strategy": "local"}],
+    }
+    assert made_of(listed) == {"a": (KNOBS, "evolutionary"), "b": ("none", "local")}
+
+
+def test_options_are_those_of_what_fits() -> None:
+    found = made_of(ON_TASK, "strategy.population=64", "model.rounds=20")
+    assert list(found.values()) == [({"gbt": {"rounds": 20}}, {"evolutionary": {"population": 64}})]
+    assert made_of(ON_TABLE, "strategy=auto,random").keys() == {"bayesian", "random"}
+    with pytest.raises(ConfigError, match="strategy 'auto' takes no options"):
+        from_data({**ON_TABLE, "strategy": {"auto": {"population": 64}}})

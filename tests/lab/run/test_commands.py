@@ -105,3 +105,22 @@ def test_status(here: Path) -> None:
     assert data["states"] == {"done": 3, "running": 0, "interrupted": 1, "failed": 0, "waiting": 0}
     assert "searchlab run runs/small" in call("status", "runs/small").output
     assert call("status", ".").exit_code == 2
+
+
+def test_what_was_not_chosen_is_shown(here: Path) -> None:
+    (here / "least.yaml").write_text("workloads: {table: softmax-128x1024}\nseeds: 0\nbudget: {trials: 8, batch: 4}\n")
+    planned = call("run", "least.yaml", "--dry-run")
+    assert "all with model: none, strategy: bayesian" in planned.output
+    (listed,) = json.loads(call("run", "least.yaml", "--dry-run", "--json").output)["cells"]
+    assert listed["factors"] == {"model": "none", "strategy": "bayesian"}
+    call("run", "least.yaml", "-j", "0", "-q")
+    assert "all with model: none, strategy: bayesian" in call("status", "runs/least").output
+    assert json.loads(call("status", "runs/least", "--json").output)["shared"] == listed["factors"]
+    assert load("runs/least").config["strategy"] == "bayesian"
+
+
+def test_a_search_that_is_random_for_want_of_a_model_says_so(here: Path) -> None:
+    said = call("run", "small.yaml", "strategy=metropolis", "-j", "0", "-o", "blind").output
+    assert "strategy 'metropolis' has no cost model here, so that all candidates are random" in said
+    said = call("run", "small.yaml", "strategy=metropolis", "model={gbt: {view: knobs}}", "-j", "0", "-o", "led").output
+    assert "no cost model" not in said

@@ -19,6 +19,7 @@ from searchlab.measure.tables import Table, load
 from searchlab.search import CostModel, History, Points, RecordedSpace, Scorer, Space, Strategy, Task, menu
 from searchlab.search.knob import Floats
 from searchlab.targets import detect
+from searchlab.targets import parse as parse_target
 from searchlab.workloads import parse as parse_workload
 
 
@@ -171,6 +172,29 @@ def test_the_ledger_takes_inner_phases_out_of_outer_ones() -> None:
     found = ledger.seconds
     assert (found["propose"], found["predict"], found["build"], found["run"]) == (5, 2, 3, 1)
     assert sum(found.values()) == ledger.wall == 15
+
+
+def test_what_is_not_chosen_fits_the_subject() -> None:
+    subject = load("softmax-128x1024")
+    task = Task(parse_workload("matmul:m=16,n=16,k=16"), parse_target("x86-64-v3"))
+    chosen = [Study(subject), Study(subject, model=f"{__name__}:Nearest"), Study(task, "template"),
+              Study(task, "template", None)]  # fmt: skip
+    names = [(None if s.model is None else s.model.name, s.strategy.name) for s in chosen]
+    assert names == [(None, "bayesian"), ("nearest", "evolutionary"), ("gbt", "evolutionary"), (None, "evolutionary")]
+    assert [s.strategy.expects_model for s in chosen] == [False, True, True, False]
+    assert Study(subject, model="none").model is None
+
+
+def test_evolution_goes_on_without_a_model() -> None:
+    """It learns from what was measured: taking the model away does not leave random search."""
+    subject = load("matmul-256")
+    means = []
+    for strategy in ("random", {"evolutionary": {"breadth": 0}}):
+        runs = [Study(subject, model="none", strategy=strategy, seed=n, batch=8) for n in range(16)]
+        for s in runs:
+            s.optimize(trials=96)
+        means.append(np.mean([subject.best / np.minimum.accumulate(s.trials.seconds)[16:] for s in runs]))
+    assert means[1] > means[0] + 0.03
 
 
 def test_what_is_refused() -> None:
