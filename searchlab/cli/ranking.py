@@ -55,8 +55,11 @@ _To = Annotated[str, typer.Option("--to", help="What scores are relative to: bes
 _Metric = Annotated[
     str, typer.Option(help="final: the best found; trials, time, log-time: area under the best so far.")
 ]
-_Alpha = Annotated[float, typer.Option(help="The level of the tests.")]
-_Tie = Annotated[float | None, typer.Option(help="Differences up to this count as ties, in percent.", min=0.0)]
+_Alpha = Annotated[float | None, typer.Option(help="The level of the tests; the experiment's, 0.05, if not given.")]
+_Tie = Annotated[
+    float | None,
+    typer.Option(help="Differences up to this are ties, in percent; the measured noise if not given.", min=0.0),
+]
 _Blocks = Annotated[str, typer.Option(help="Blocks of the tests: seed (of a task) or task.")]
 _Control = Annotated[str | None, typer.Option(help="Compare all others with this one only.")]
 _Seed = Annotated[int, typer.Option(help="Of the resampling.")]
@@ -70,7 +73,7 @@ def leaderboard_command(
     output: _Out = None,
     to: _To = "best",
     metric: _Metric = "final",
-    alpha: _Alpha = 0.05,
+    alpha: _Alpha = None,
     tie: _Tie = None,
     blocks: _Blocks = "seed",
     together: Annotated[bool, typer.Option(help="Rank runs of different machines together all the same.")] = False,
@@ -122,9 +125,9 @@ def validate_command(
     from searchlab.lab.leaderboard.sheet import flat
     from searchlab.lab.leaderboard.validation import validate
     from searchlab.lab.run import load
-    from searchlab.lab.statistics import tie_band
+    from searchlab.lab.statistics import Settings
 
-    band = tie_band([load(folder)]) if tie is None else tie / 100
+    band = Settings.of([load(folder)], band=None if tie is None else tie / 100).band
     checks = validate(folder, np.random.default_rng(seed), sample=sample, entry=entry, band=band, rounds=rounds)
     if as_json:
         for check in checks:
@@ -141,7 +144,7 @@ def compare_command(
     output: _Out = None,
     to: _To = "best",
     metric: _Metric = "final",
-    alpha: _Alpha = 0.05,
+    alpha: _Alpha = None,
     tie: _Tie = None,
     blocks: _Blocks = "seed",
     control: _Control = None,
@@ -180,16 +183,16 @@ def _settings(
     runs: Sequence[Run],
     to: str,
     metric: str,
-    alpha: float,
+    alpha: float | None,
     tie: float | None,
     unit: str,
     control: str | None,
     seed: int,
 ) -> Settings:
-    from searchlab.lab.statistics import Settings, tie_band
+    from searchlab.lab.statistics import Settings
 
-    band = tie_band(runs) if tie is None else tie / 100
-    return Settings(metric, to, band, alpha, unit, control, seed)  # type: ignore[arg-type]  # it checks the metric
+    band = None if tie is None else tie / 100
+    return Settings.of(runs, metric=metric, to=to, band=band, alpha=alpha, unit=unit, control=control, seed=seed)
 
 
 # --- printing ---------------------------------------------------------------------------------------------------------

@@ -21,8 +21,9 @@ _MOST_ENTRIES = 20
 def print_standings(run: Run) -> None:
     """Prints how the entries did; nothing if no cell is done."""
     from searchlab.lab.leaderboard import boards
+    from searchlab.lab.statistics import Settings
 
-    for board in boards([run]):
+    for board in boards([run], Settings.of([run])):
         _print(run, board)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from searchlab.lab.leaderboard.board import NEAR, Board, Standing
 from searchlab.lab.leaderboard.sheet import Sheet, flat
-from searchlab.lab.statistics import BEST, Comparison, Estimate, Pair, Settings, Summary, shown_p
+from searchlab.lab.statistics import BEST, Comparison, Estimate, Pair, Settings, Summary, Verdict, shown_p, wording
 
 NONE = "-"
 
@@ -113,24 +112,23 @@ def _levels(comparison: Comparison, where: str) -> Sheet:
 
 def _pairs(comparison: Comparison) -> Sheet:
     final = comparison.settings.metric == "final"
-    words = {"faster": "faster", "slower": "slower"} if final else {"faster": "better", "slower": "worse"}
-    figures = ("speed-up" if final else "ratio", f"P(A {words['faster']})", "win/tie/loss")
+    figures = ("speed-up" if final else "ratio", f"P(A {wording.shown(Verdict.FASTER, final)})", "win/tie/loss")
     what = "speed-up: time of B over that of A" if final else "ratio: area of A over that of B"
     return Sheet(
         f"Every two of {comparison.by}" if comparison.settings.control is None else "Against the control",
         ("A", "B", "A is", *figures, "Cliff's delta", "p (Holm)"),
-        tuple(_pair(p, words) for p in comparison.ranking.pairs),
+        tuple(_pair(p, final) for p in comparison.ranking.pairs),
         tuple(flat(p) for p in comparison.ranking.pairs),
         frozenset({"A", "B", "A is", "Cliff's delta"}),
         method=(f"{what}, geometric mean where both worked; P: on a task, for any two seeds, ties halved",),
     )
 
 
-def _pair(p: Pair, words: Mapping[str, str]) -> tuple[str, ...]:
+def _pair(p: Pair, final: bool) -> tuple[str, ...]:
     return (
         p.a,
         p.b,
-        words.get(p.verdict, "not told apart"),
+        wording.cell(p, final),
         NONE if p.speedup is None else with_interval(p.speedup),
         with_interval(p.improvement, ".2f"),
         f"{p.wins}/{p.ties}/{p.losses}",

@@ -12,7 +12,7 @@ from searchlab.lab.config import matches
 from searchlab.lab.report.material import Material
 from searchlab.lab.report.words import digits, p_value
 from searchlab.lab.results import CellResult
-from searchlab.lab.statistics import Pair, Score, areas, pairs, scores
+from searchlab.lab.statistics import Pair, Score, Verdict, areas, pairs, scores, wording
 from searchlab.lab.statistics.curves import trial_bests
 from searchlab.lab.statistics.reaching import cost
 
@@ -28,15 +28,6 @@ class Checked:
     result: str
     figures: str
     note: str = ""
-
-
-@dataclass(frozen=True)
-class Faced:
-    """Two sides against each other, and whether all searches of each have a figure."""
-
-    pair: Pair
-    ours_worked: bool
-    theirs_worked: bool
 
 
 def check(material: Material) -> tuple[Checked, ...]:
@@ -57,12 +48,12 @@ def _checked(material: Material, claim: Mapping[str, Any]) -> Checked:
     if not found:
         return Checked(text, OPEN, "there are no cells of both sides", note)
     limit = float(claim.get("by", 1.0)) if better else float(claim.get("within", 1.05))
-    judged = [(_better if better else _same)(f, limit) for f in found]
+    judged = [(_better if better else _same)(p, limit) for p in found]
     result = REFUTED if REFUTED in judged else OPEN if OPEN in judged else HELD
-    return Checked(text, result, "; ".join(_figures(f.pair, len(found) > 1) for f in found), note)
+    return Checked(text, result, "; ".join(_figures(p, len(found) > 1) for p in found), note)
 
 
-def _compared(material: Material, cells: Sequence[CellResult], ours: Any, theirs: Any, metric: str) -> list[Faced]:
+def _compared(material: Material, cells: Sequence[CellResult], ours: Any, theirs: Any, metric: str) -> list[Pair]:
     """Each entry of one side against each of the other; sides named by the same factors are paired as wholes."""
     rows = _rows(cells, metric, material.target)
     if isinstance(ours, Mapping) and isinstance(theirs, Mapping) and ours.keys() == theirs.keys():
@@ -82,13 +73,12 @@ def _compared(material: Material, cells: Sequence[CellResult], ours: Any, theirs
     return [p for a in left for p in _against(material, a, [r for r in rows if r.entry == a or r.entry in right])]
 
 
-def _against(material: Material, entry: str, rows: Sequence[Score]) -> list[Faced]:
+def _against(material: Material, entry: str, rows: Sequence[Score]) -> list[Pair]:
     """The entry against each of the others, where both have something in common."""
     if len({r.entry for r in rows}) < 2:
         return []
     found = pairs(rows, material.rng(), band=material.tie, alpha=material.alpha, control=entry)
-    failed = {r.entry for r in rows if not math.isfinite(r.seconds)}
-    return [Faced(p, p.a not in failed, p.b not in failed) for p in found if p.blocks]
+    return [p for p in found if p.blocks]
 
 
 def _common(ours: Sequence[CellResult], theirs: Sequence[CellResult], named: Mapping[str, Any]) -> list[str]:
@@ -109,26 +99,26 @@ def _rows(cells: Sequence[CellResult], metric: str, target: float) -> tuple[Scor
     return tuple(replace(r, seconds=n if there else math.inf) for r, (n, there) in zip(rows, costs, strict=True))
 
 
-def _better(faced: Faced, by: float) -> str:
+def _better(pair: Pair, by: float) -> str:
     """A factor is held only if its whole interval is beyond it; means leave out failures, so ours must have none."""
-    verdict, s = faced.pair.verdict, faced.pair.speedup
-    if verdict == "slower" or (s is not None and s.high is not None and s.high < by):
+    s = pair.speedup
+    if pair.verdict is Verdict.SLOWER or (s is not None and s.high is not None and s.high < by):
         return REFUTED
     if by == 1:
-        return HELD if verdict == "faster" and (s is None or s.value >= 1) else OPEN
-    sure = s is not None and s.low is not None and s.low >= by and faced.ours_worked
-    return HELD if verdict == "faster" and sure else OPEN
+        return HELD if pair.verdict is Verdict.FASTER else OPEN
+    sure = s is not None and s.low is not None and s.low >= by and not pair.failed_a
+    return HELD if pair.verdict is Verdict.FASTER and sure else OPEN
 
 
-def _same(faced: Faced, within: float) -> str:
+def _same(pair: Pair, within: float) -> str:
     """Held only if the whole interval is inside, and no failure is hidden behind the mean."""
-    s = faced.pair.speedup
+    s = pair.speedup
     if s is None or s.low is None or s.high is None:
         return OPEN
     if s.high < 1 / within or s.low > within:
         return REFUTED
     inside = s.low >= 1 / within and s.high <= within
-    return HELD if inside and faced.ours_worked and faced.theirs_worked else OPEN
+    return HELD if inside and not pair.failed_a and not pair.failed_b else OPEN
 
 
 def _text(claim: Mapping[str, Any], ours: Any, theirs: Any, better: bool) -> str:
@@ -151,4 +141,4 @@ def _figures(pair: Pair, named: bool) -> str:
     ends = f" ({digits(s.low)}–{digits(s.high)})" if s and s.low is not None and s.high is not None else ""
     factor = f"{digits(s.value)} times{ends}" if s else "no pair in which both worked"
     who = f"{pair.a} against {pair.b}: " if named else ""
-    return f"{who}{factor}, {p_value(pair.p_holm)}, {pair.blocks} pairs"
+    return f"{who}{factor}, {p_value(pair.p_holm)}, {pair.blocks} pairs: {wording.cell(pair)}"

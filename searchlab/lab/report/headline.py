@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from searchlab.lab.report.drawing import Look
 from searchlab.lab.report.material import Material
 from searchlab.lab.report.words import count, digits, listed, p_value, share
-from searchlab.lab.statistics import UNKNOWN, Pair
+from searchlab.lab.statistics import Pair, Verdict, wording
 
 Piece = tuple[str, Look | None]
 
@@ -42,10 +42,10 @@ def _said(material: Material) -> tuple[tuple[Piece, ...], str]:
     leader = material.ranked[0].entry
     if len(material.ranked) == 1:
         return _alone(material, leader), ""
-    pairs = {p.b if p.a == leader else p.a: p for p in material.ranking.pairs if leader in (p.a, p.b)}
-    alike = [s.entry for s in material.ranked[1:] if s.entry in material.ranking.leading]
-    pieces = _close(material, leader, alike) if alike else _ahead(material, leader, pairs)
-    return pieces, _support(material, leader, pairs[material.ranked[1].entry])
+    second = material.ranked[1].entry
+    (pair,) = (p if p.a == leader else p.turned for p in material.ranking.pairs if {p.a, p.b} == {leader, second})
+    said = tuple((words, material.looks[e] if e else None) for words, e in wording.answer(material.ranking))
+    return (*said, *_gain(material, pair), (".", None)), _support(material, pair)
 
 
 def _alone(material: Material, leader: str) -> tuple[Piece, ...]:
@@ -56,75 +56,31 @@ def _alone(material: Material, leader: str) -> tuple[Piece, ...]:
     )
 
 
-def _ahead(material: Material, leader: str, pairs: dict[str, Pair]) -> tuple[Piece, ...]:
-    second = material.ranked[1].entry
-    gain = _gain(leader, pairs[second])
-    told = material.ranking.unlike(leader)
-    others = f" and is told apart from {'all' if told == len(pairs) else f'{told} of'} {len(pairs)} others"
-    middle = f" finds the fastest programs: {gain} " if gain else " finds the faster program more often than "
-    return (
-        (leader, material.looks[leader]),
-        (middle, None),
-        (second, material.looks[second]),
-        (f"{f', the next best,{others}' if len(pairs) > 1 else ''}.", None),
-    )
+def _gain(material: Material, pair: Pair) -> tuple[Piece, ...]:
+    """By how much the only entry that leads is faster than the next one; nothing where the tests do not say that."""
+    s = pair.speedup
+    if pair.verdict is not Verdict.FASTER or len(material.ranking.leading) > 1 or s is None or s.value <= 1:
+        return ()
+    much = f"{share(s.value - 1, 1)} faster" if s.value < 2 else f"{digits(s.value)} times as fast"
+    if len(material.ranked) == 2:
+        return ((f": {much}", None),)
+    than = f": {much} {'than' if s.value < 2 else 'as'} "
+    return (than, None), (pair.b, material.looks[pair.b]), (", the next by rank and score", None)
 
 
-def _close(material: Material, leader: str, alike: list[str]) -> tuple[Piece, ...]:
-    if len(alike) + 1 == len(material.ranked):
-        return (
-            (f"{_all_alike(material)} ", None),
-            (leader, material.looks[leader]),
-            (" is ahead, but not by more than chance would give.", None),
-        )
-    rest = len(material.ranked) - 1 - len(alike)
-    shown: list[Piece] = []
-    for n, e in enumerate(alike[:3]):
-        joint = "" if n == 0 else " and " if n == len(alike) - 1 else ", "
-        shown += [(joint, None), (e, material.looks[e])]
-    if len(alike) > 3:
-        shown.append((f" and {len(alike) - 3} more", None))
-    return (
-        (leader, material.looks[leader]),
-        (" leads but cannot be told apart from ", None),
-        *shown,
-        (f"; {'the other one is' if rest == 1 else f'the other {rest} are'} behind.", None),
-    )
-
-
-def _all_alike(material: Material) -> str:
-    """That no two entries are told apart; which is not to say that all are the same."""
-    count, overall = len(material.ranked), material.ranking.friedman
-    if overall is not None and overall.p_f < material.alpha:
-        return f"The {count} entries differ, but there are too few searches to say which ones;"
-    return f"The {'two' if count == 2 else count} entries cannot be told apart;"
-
-
-def _gain(leader: str, pair: Pair) -> str:
-    """By how much the leader is faster; nothing where the mean does not say what the ranks say."""
-    if pair.speedup is None:
-        return ""
-    value = pair.speedup.value if pair.a == leader else 1 / pair.speedup.value
-    if value <= 1.0005:
-        return ""
-    return f"{share(value - 1, 1)} faster than" if value < 2 else f"{digits(value)} times as fast as"
-
-
-def _support(material: Material, leader: str, pair: Pair) -> str:
+def _support(material: Material, pair: Pair) -> str:
+    """What the first entry by rank and score reaches, and how it does against the second."""
     best = material.ranked[0].score
     ends = (
         f" (95 % interval {100 * best.low:.1f}–{100 * best.high:.1f})"
         if best.low is not None and best.high is not None
         else ""
     )
-    chance = pair.improvement.value if pair.a == leader else 1 - pair.improvement.value
-    other = pair.b if pair.a == leader else pair.a
-    sure = "cannot be told apart" if pair.verdict == UNKNOWN else "told apart"
     return (
-        f"{leader} reaches {share(best.value, 1)} of the best known speed{ends}. It beats {other} with probability "
-        f"{share(chance)}; the two are {sure} by Wilcoxon's test with Holm's correction ({p_value(pair.p_holm)}, "
-        f"{count(pair.blocks, 'pair')} of searches)."
-    ).replace("the two are cannot", "the two cannot")
+        f"{pair.a} reaches {share(best.value, 1)} of the best known speed{ends}. It is faster than {pair.b} with "
+        f"probability {share(pair.improvement.value)}; {wording.two(pair)} (Wilcoxon's test with Holm's correction: "
+        f"{p_value(pair.p_holm)}, {count(pair.blocks, 'pair')} of searches)."
+    )
 
 
 def _twins(material: Material) -> list[str]:

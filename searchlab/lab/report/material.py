@@ -14,7 +14,7 @@ from searchlab.lab.leaderboard import Board, Standing, boards, pools, recorded_t
 from searchlab.lab.report.drawing import Look
 from searchlab.lab.report.drawing.theme import COLOURS
 from searchlab.lab.results import CellResult, Run
-from searchlab.lab.statistics import Ranking, Score, Settings, best_known, counted, pooled, scores, tie_band
+from searchlab.lab.statistics import Ranking, Score, Settings, best_known, counted, pooled, scores
 
 SEED = 0  # of resampling: the same runs give the same page
 
@@ -92,12 +92,12 @@ class Material:
     @property
     def alpha(self) -> float:
         """The level of significance."""
-        return float(self.settings.get("alpha", 0.05))
+        return Settings.of(self.runs).alpha
 
     @property
     def tie(self) -> float:
         """The relative difference up to which times are ties."""
-        return max(float(self.settings.get("tie", 0.0)), tie_band(self.runs))
+        return Settings.of(self.runs).band
 
     @property
     def target(self) -> float:
@@ -116,7 +116,7 @@ class Material:
     def board(self) -> Board:
         """The leaderboard, and the comparison behind it."""
         tables, _ = recorded_tables(self.runs)
-        (board,) = boards(self.runs, Settings(band=self.tie, alpha=self.alpha, seed=SEED), tables)
+        (board,) = boards(self.runs, Settings.of(self.runs, seed=SEED), tables)
         return board
 
     @property

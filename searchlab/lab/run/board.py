@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from searchlab.lab.results import CellResult
 from searchlab.lab.run.events import Ended, Event, Noted, Progress, Started
 from searchlab.lab.run.folder import Entry
+from searchlab.lab.statistics.wording import share_of_optimum
 
+OPTIMUM = "optimum"  # of a recorded table
 _ENOUGH = 8  # trials that tell something about those to come
 
 
@@ -52,7 +54,7 @@ class Board:
         self._refer(row.cell.task, dict(result.baselines), result.optimum_s)
 
     def _refer(self, task: str, baselines: dict[str, float], optimum_s: float | None) -> None:
-        found = baselines if optimum_s is None else {**baselines, "optimum": optimum_s}
+        found = baselines if optimum_s is None else {**baselines, OPTIMUM: optimum_s}
         if found:
             self.references[task] = found
 
@@ -115,9 +117,12 @@ class Board:
 
 
 def against(best_s: float, references: Mapping[str, float]) -> str:
-    """A time beside the fastest of others: '1.21x torch' is faster than torch; empty where there is none."""
+    """A time beside the fastest of others: '1.21x torch' is faster than torch; empty where there is none.
+
+    Beside the optimum it is a share of its speed.
+    """
     known = {name: seconds for name, seconds in references.items() if seconds > 0}
     if not known or not math.isfinite(best_s):
         return ""
     name = min(known, key=known.__getitem__)
-    return f"{known[name] / best_s:.2f}x {name}"
+    return share_of_optimum(best_s, known[name]) if name == OPTIMUM else f"{known[name] / best_s:.2f}x {name}"

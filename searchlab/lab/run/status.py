@@ -12,7 +12,7 @@ from typing import Any
 
 from searchlab.lab.cells import shared
 from searchlab.lab.results import CellResult
-from searchlab.lab.run.board import against
+from searchlab.lab.run.board import OPTIMUM, against
 from searchlab.lab.run.folder import Entry, Folder
 from searchlab.lab.run.lock import owner
 from searchlab.lab.run.runoff import results as timed
@@ -116,7 +116,7 @@ def _rows(cells: Sequence[Entry], results: Mapping[str, CellResult]) -> list[Row
 
 def _row(entry: str, task: str, own: Sequence[CellResult]) -> Row:
     best = min(own, key=lambda r: r.final_s)
-    references = dict(best.baselines) | ({"optimum": best.optimum_s} if best.optimum_s else {})
+    references = dict(best.baselines) | ({OPTIMUM: best.optimum_s} if best.optimum_s else {})
     shown = against(best.final_s, references)
     trials, done = sum(len(r.seconds) for r in own), sum(r.state == "done" for r in own)
     return Row(entry, task, len(own), done, trials, best.final_s if math.isfinite(best.final_s) else None, shown)

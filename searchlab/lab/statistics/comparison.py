@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from searchlab.errors import ResultError
-from searchlab.lab.results import CellResult
+from searchlab.lab.results import CellResult, Run
+from searchlab.lab.statistics import wording
 from searchlab.lab.statistics.aggregate import METHOD, Summary, summaries
 from searchlab.lab.statistics.curves import areas, trial_bests
-from searchlab.lab.statistics.notes import TIE_BAND, notes
-from searchlab.lab.statistics.pairs import UNKNOWN
+from searchlab.lab.statistics.notes import TIE_BAND, notes, tie_band
 from searchlab.lab.statistics.ranking import Ranking, ranking
 from searchlab.lab.statistics.scores import BEST, Score, View, best_known, counted, scores
 from searchlab.registry import nearest
@@ -53,6 +53,17 @@ class Settings:
         if self.band < 0:
             raise ResultError(f"a tie band is not negative, as {self.band:g} is")
 
+    @staticmethod
+    def of(runs: Sequence[Run], **given: Any) -> Settings:
+        """What the first experiment says about its report, unless given; a tie band is at least the measured noise.
+
+        Boards, comparisons and reports of the same runs take these, so that they agree on who is better.
+        """
+        said = runs[0].config.get("report") if runs else None
+        said = said if isinstance(said, Mapping) else {}
+        found = {"alpha": float(said.get("alpha", 0.05)), "band": max(float(said.get("tie", 0.0)), tie_band(runs))}
+        return Settings(**(found | {name: value for name, value in given.items() if value is not None}))
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -67,28 +78,10 @@ class Comparison:
     @property
     def answer(self) -> str:
         """The comparison in a sentence; empty if there is nothing to compare."""
-        entries = self.ranking.entries
         if self.settings.control is not None:
-            return self._against(self.settings.control)
-        leading = self.ranking.leading
-        if len(entries) < 2:
-            return ""
-        if len(leading) == len(entries):
-            return f"{_and(entries)} cannot be told apart."
-        if not leading:
-            return "Every entry is beaten by another one."
-        if len(leading) > 1:
-            return f"{_and(leading)} lead and cannot be told apart."
-        told = self.ranking.unlike(leading[0])
-        if told == len(entries) - 1:
-            return f"{leading[0]} is better than all others."
-        return f"{leading[0]} leads and is better than {told} of {len(entries) - 1} others."
-
-    def _against(self, control: str) -> str:
-        """What the others are, compared with the control; pairs say what the control is."""
-        words = {"slower": "faster", "faster": "slower", UNKNOWN: UNKNOWN}
-        found = {w: [p.b for p in self.ranking.pairs if p.verdict == v] for v, w in words.items()}
-        return f"Against {control}: " + "; ".join(f"{w}: {', '.join(e)}" for w, e in found.items() if e) + "."
+            return wording.against(self.settings.control, self.ranking.pairs, self.settings.metric == "final")
+        said = wording.text(wording.answer(self.ranking))
+        return f"{said}." if said else ""
 
     @property
     def method(self) -> tuple[str, ...]:
@@ -104,7 +97,7 @@ class Comparison:
             f"score: time of {relative} / time of {what.get(s.metric, f'the best so far, mean over {s.metric}')}; "
             f"IQM with {METHOD}",
             f"tests: {friedman}Wilcoxon with Holm's correction at {s.alpha:g} on {r.blocks} {blocks}; "
-            f"ties within {100 * s.band:.3g} %",
+            f"ties within {100 * s.band:.3g} %; better: by the test, by more than a tie, and with P(faster) > 1/2",
         )
 
 
@@ -140,13 +133,6 @@ def rows_of(
         return scores(known, view, settings.to, best_known(counted(among)))
     found = areas(known, settings.metric, view, bests=trial_bests(counted(among)))
     return tuple(replace(r, seconds=1 / r.score if r.score > 0 else np.inf) for r in found)
-
-
-def _and(names: Sequence[str]) -> str:
-    """a, b and c; no more than a handful by name."""
-    if len(names) > 5:
-        return f"{', '.join(names[:4])} and {len(names) - 4} more"
-    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def shown_p(p: float) -> str:

@@ -13,8 +13,8 @@ from searchlab.lab.statistics.aggregate import Estimate, Resampler, by_stratum, 
 from searchlab.lab.statistics.effects import cliffs_delta, compared, magnitude, wins
 from searchlab.lab.statistics.scores import Score, Stratum
 from searchlab.lab.statistics.significance import holm, signed_ranks, wilcoxon
+from searchlab.lab.statistics.verdicts import Verdict, judged
 
-UNKNOWN = "cannot be told apart"
 Both = dict[Stratum, tuple[Floats, Floats]]  # the times of two entries by stratum, aligned by seed
 
 
@@ -23,7 +23,10 @@ class Pair:
     """How `a` does against `b`.
 
     `speedup` is the geometric mean of b's time over a's where both worked (above 1: a is faster; None: nowhere).
-    `improvement` is the probability that a is faster on a task with any seed; `delta` Cliff's delta, mean over tasks.
+    `improvement` is the probability that a is faster on a task with any seed; `delta` Cliff's delta, mean over tasks;
+    `rank_biserial` how far the ranks of Wilcoxon's test lean to a, from -1 to 1.  `failed_a` and `failed_b` count the
+    tasks and seeds on which each found nothing that works.  `why` says why a difference that the test finds is not
+    called one.
     """
 
     a: str
@@ -38,7 +41,31 @@ class Pair:
     magnitude: str
     p: float
     p_holm: float
-    verdict: str = UNKNOWN  # or "faster", "slower": what `a` is
+    rank_biserial: float = 0.0
+    failed_a: int = 0
+    failed_b: int = 0
+    verdict: Verdict = Verdict.UNKNOWN  # what `a` is
+    why: str = ""
+
+    @property
+    def turned(self) -> Pair:
+        """The same with b first."""
+        s, chance = self.speedup, self.improvement
+        low, high = (None if end is None else 1 - end for end in (chance.high, chance.low))
+        return replace(
+            self,
+            a=self.b,
+            b=self.a,
+            wins=self.losses,
+            losses=self.wins,
+            speedup=s and Estimate(1 / s.value, s.high and 1 / s.high, s.low and 1 / s.low),
+            improvement=Estimate(1 - chance.value, low, high),
+            delta=-self.delta,
+            rank_biserial=-self.rank_biserial,
+            failed_a=self.failed_b,
+            failed_b=self.failed_a,
+            verdict=self.verdict.turned,
+        )
 
 
 def pairs(
@@ -61,7 +88,7 @@ def pairs(
     by_entry = {e: [r for r in rows if r.entry == e] for e in entries}
     found = [_pair(a, b, shared(by_entry[a], by_entry[b]), resampler, band, unit) for a, b in named]
     adjusted = holm(np.array([p.p for p in found])).tolist()
-    return tuple(_judged(p, q, alpha) for p, q in zip(found, adjusted, strict=True))
+    return tuple(_judged(replace(p, p_holm=q), alpha, band) for p, q in zip(found, adjusted, strict=True))
 
 
 def shared(a: Sequence[Score], b: Sequence[Score]) -> Both:
@@ -95,18 +122,21 @@ def _pair(a: str, b: str, both: Both, resampler: Resampler, band: float, unit: s
         magnitude=magnitude(delta),
         p=(p := wilcoxon(differences)),
         p_holm=p,
-        verdict=_direction(differences),
+        rank_biserial=rank_biserial(differences),
+        failed_a=sum(int(np.isinf(x).sum()) for x, _ in both.values()),
+        failed_b=sum(int(np.isinf(y).sum()) for _, y in both.values()),
     )
 
 
-def _judged(pair: Pair, p_holm: float, alpha: float) -> Pair:
-    return replace(pair, p_holm=p_holm, verdict=pair.verdict if p_holm < alpha else UNKNOWN)
+def _judged(pair: Pair, alpha: float, band: float) -> Pair:
+    verdict, why = judged(pair, alpha, band)
+    return replace(pair, verdict=verdict, why=why)
 
 
-def _direction(differences: Floats) -> str:
-    """What `a` is if the test finds a difference."""
+def rank_biserial(differences: Floats) -> float:
+    """The share of ranks in favour of the first minus that against it, by differences of times."""
     up, down, _ = signed_ranks(differences)
-    return "slower" if up > down else "faster" if up < down else UNKNOWN
+    return (down - up) / (down + up) if down + up else 0.0
 
 
 def log_ratios(both: Both, unit: str) -> Floats:

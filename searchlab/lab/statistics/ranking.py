@@ -8,18 +8,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from searchlab.lab.results import Floats
-from searchlab.lab.statistics.pairs import UNKNOWN, Pair, pairs
+from searchlab.lab.statistics.pairs import Pair, pairs
 from searchlab.lab.statistics.scores import Score
 from searchlab.lab.statistics.significance import Friedman, cliques, critical_difference, friedman, ranks_in_blocks
+from searchlab.lab.statistics.verdicts import NO_DIFFERENCE, Verdict
 
 
 @dataclass(frozen=True)
 class Ranking:
     """Entries from the best mean rank to the worst.
 
-    `cliques` are the sets of entries that cannot be told apart by Wilcoxon's test with Holm's correction, asked only if
-    Friedman's finds a difference (or there is a control).  `nemenyi_cliques` are those whose mean ranks are within the
-    `critical_difference`.
+    `cliques` are the sets of entries of which none is better than another by the verdicts on pairs, which are asked for
+    only if Friedman's test finds a difference (or there is a control).  `nemenyi_cliques` are those whose mean
+    ranks are within the `critical_difference`.
     """
 
     entries: tuple[str, ...]
@@ -27,6 +28,7 @@ class Ranking:
     blocks: int  # that all entries have
     unit: str
     alpha: float
+    band: float
     friedman: Friedman | None  # None for fewer than three entries
     critical_difference: float | None
     cliques: tuple[tuple[str, ...], ...]
@@ -43,15 +45,14 @@ class Ranking:
         """The entries that no other is better than by the tests; no two of them can be told apart."""
         return tuple(e for e in self.entries if self.place(e) == 1)
 
-    def unlike(self, entry: str) -> int:
-        """The number of entries that this one can be told apart from."""
-        return sum(entry in (p.a, p.b) and p.verdict != UNKNOWN for p in self.pairs)
+    def better(self, entry: str, other: str) -> bool:
+        """Whether one entry is better than another by the tests."""
+        ways = ((entry, other, Verdict.FASTER), (other, entry, Verdict.SLOWER))
+        return any((p.a, p.b, p.verdict) in ways for p in self.pairs)
 
     def place(self, entry: str) -> int:
         """One more than the number of entries that are better by the tests."""
-        return 1 + sum(
-            (p.a, p.verdict) == (entry, "slower") or (p.b, p.verdict) == (entry, "faster") for p in self.pairs
-        )
+        return 1 + sum(self.better(other, entry) for other in self.entries)
 
 
 def ranking(
@@ -71,7 +72,7 @@ def ranking(
     found = pairs(rows, rng, band=band, alpha=alpha, unit=unit, control=control)
     overall = friedman(times) if len(entries) > 2 else None
     if overall is not None and overall.p_f >= alpha and control is None:
-        found = tuple(replace(p, verdict=UNKNOWN) for p in found)
+        found = tuple(replace(p, verdict=Verdict.UNKNOWN, why=NO_DIFFERENCE) if p.verdict.ordered else p for p in found)
     distance = critical_difference(len(entries), len(times), alpha) if len(entries) > 1 and len(times) > 1 else None
     gaps = np.abs(ranks[order][:, None] - ranks[order])
     return Ranking(
@@ -80,6 +81,7 @@ def ranking(
         len(times),
         unit,
         alpha,
+        band,
         overall,
         distance,
         _named(ordered, _different(ordered, found)),
@@ -103,7 +105,7 @@ def complete_blocks(rows: Sequence[Score], unit: str = "seed") -> tuple[list[str
 def _different(entries: Sequence[str], found: Sequence[Pair]) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     different = np.zeros((len(entries), len(entries)), dtype=np.bool_)
     for p in found:
-        if p.verdict != UNKNOWN:
+        if p.verdict.ordered:
             a, b = entries.index(p.a), entries.index(p.b)
             different[a, b] = different[b, a] = True
     return different

@@ -14,7 +14,7 @@ from searchlab.lab.leaderboard import FORMS, board_sheets, boards, cards, compar
 from searchlab.lab.leaderboard.sheets import seconds
 from searchlab.lab.report import Report
 from searchlab.lab.results import Run
-from searchlab.lab.statistics import UNKNOWN, Settings, View, compare
+from searchlab.lab.statistics import Settings, Verdict, View, compare
 from searchlab.measure.tables import load
 
 TASKS = ["matmul", "conv2d", "softmax"]
@@ -25,8 +25,8 @@ def test_ranks_follow_the_tests():
     assert {(s.entry, s.rank) for s in board.standings} == {("fast", 1), ("also-fast", 1), ("slow", 3)}
     assert board.standings[-1].entry == "slow"
     assert board.answer in (
-        "fast and also-fast lead and cannot be told apart.",
-        "also-fast and fast lead and cannot be told apart.",
+        "fast and also-fast are better than slow and are equal within the tie band of 2 %.",
+        "also-fast and fast are better than slow and are equal within the tie band of 2 %.",
     )
     assert not board.notes
     (slow,) = [s for s in board.standings if s.entry == "slow"]
@@ -36,7 +36,7 @@ def test_ranks_follow_the_tests():
 
 def test_one_winner():
     (board,) = boards([made_run({"slow": 1.5, "fast": 1.0}, TASKS)])
-    assert board.answer == "fast is better than all others."
+    assert board.answer == "fast is better than slow."
 
 
 def uneven_run() -> Run:
@@ -53,25 +53,32 @@ def test_who_is_beaten_by_anyone_does_not_lead():
     ranking = board.comparison.ranking
     assert set(ranking.cliques) == {("sure", "bold"), ("bold", "slow")}
     assert {(s.entry, s.rank) for s in board.standings} == {("bold", 1), ("sure", 1), ("slow", 2)}
-    assert board.answer == "sure and bold lead and cannot be told apart."
-    assert Report.of([run]).headline.text == "bold leads but cannot be told apart from sure; the other one is behind."
+    said = "No entry is better than sure or bold, which cannot be told apart; the other one is beaten by some entry."
+    assert board.answer == Report.of([run]).headline.text == said
 
 
 @pytest.mark.parametrize(
     ("better", "said"),
     [
         ({("bold", "sure"), ("bold", "slow")}, "bold is better than all others."),
-        ({("bold", "sure"), ("sure", "slow")}, "bold leads and is better than 1 of 2 others."),
-        ({("bold", "slow")}, "sure and bold lead and cannot be told apart."),
+        (
+            {("bold", "sure"), ("sure", "slow")},
+            "bold is better than 1 of 2 others and is not told apart from the rest.",
+        ),
+        (
+            {("bold", "slow")},
+            "No entry is better than sure or bold, which cannot be told apart; the other one is beaten by some entry.",
+        ),
+        ({("sure", "slow"), ("bold", "slow")}, "sure and bold are better than slow and cannot be told apart."),
         ({("bold", "sure"), ("sure", "slow"), ("slow", "bold")}, "Every entry is beaten by another one."),
-        (set(), "sure, bold and slow cannot be told apart."),
+        (set(), "sure, bold and slow differ by Friedman's test, but no two of them can be told apart."),
     ],
 )
 def test_the_answer_says_no_more_than_the_tests(better: set[tuple[str, str]], said: str):
     (board,) = boards([uneven_run()])
     ranking = board.comparison.ranking
-    verdicts = {**dict.fromkeys(better, "faster"), **{(b, a): "slower" for a, b in better}}
-    pairs = tuple(replace(p, verdict=verdicts.get((p.a, p.b), UNKNOWN)) for p in ranking.pairs)
+    verdicts = {**dict.fromkeys(better, Verdict.FASTER), **{(b, a): Verdict.SLOWER for a, b in better}}
+    pairs = tuple(replace(p, verdict=verdicts.get((p.a, p.b), Verdict.UNKNOWN)) for p in ranking.pairs)
     assert replace(board.comparison, ranking=replace(ranking, pairs=pairs)).answer == said
 
 

@@ -88,7 +88,7 @@ def test_every_figure_and_table_is_there(report: Report) -> None:
 
 def test_the_headline_names_the_winner(report: Report) -> None:
     text = report.headline.text
-    assert text.startswith("evolutionary finds the fastest programs: ") and " % faster than local" in text
+    assert text.startswith("evolutionary is better than all others: ") and " % faster than local" in text
     assert "Wilcoxon" in report.headline.support
     assert "3 entries, 2 tasks, 10 seeds: 60 searches" in report.headline.extent
 

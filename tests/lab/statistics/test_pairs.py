@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lab.made import failed_cell, made_run
 from scipy import stats
 
-from searchlab.lab.statistics import UNKNOWN, View, a12, cliffs_delta, magnitude, notes, pairs, ranking, scores
+from searchlab.lab.statistics import Verdict, View, a12, cliffs_delta, magnitude, notes, pairs, ranking, scores
 from searchlab.lab.statistics.aggregate import Resampler
 from searchlab.lab.statistics.effects import compared
 from searchlab.lab.statistics.pairs import improvement
@@ -65,14 +65,14 @@ def test_equal_entries_are_seldom_told_apart():
     claims = 0
     for seed in range(60):
         (pair,) = pairs(scores(made_run(["a", "b"], seeds=10, trials=4, rng=rng(seed)).cells), rng())
-        claims += pair.verdict != UNKNOWN
+        claims += pair.verdict.ordered
     assert claims <= 8  # 5 % of 60 is 3; 9 or more have a chance below one in two hundred
 
 
 def test_three_seeds_of_one_task_are_no_claim():
     run = made_run({"good": 1.0, "bad": 3.0}, ["t"], seeds=3)
     (pair,) = pairs(scores(run.cells), rng())
-    assert pair.verdict == UNKNOWN and pair.wins == 3
+    assert pair.verdict == Verdict.UNKNOWN and pair.wins == 3
     assert any("fewer than 10" in n for n in notes(run.cells))
 
 
@@ -87,7 +87,7 @@ def test_only_what_both_have_is_compared():
 def test_nothing_in_common():
     cells = [*made_run(["a"], ["t"]).cells, *made_run(["b"], ["u"]).cells]
     (pair,) = pairs(scores(cells), rng())
-    assert (pair.blocks, pair.speedup, pair.verdict) == (0, None, UNKNOWN)
+    assert (pair.blocks, pair.speedup, pair.verdict) == (0, None, Verdict.UNKNOWN)
     found = ranking(scores(cells), rng())
     assert (found.blocks, found.critical_difference) == (0, None)
     assert found.cliques == (("a", "b"),)

@@ -10,9 +10,9 @@ import numpy as np
 from searchlab.lab.report.blocks import Figure, Section
 from searchlab.lab.report.drawing import Axis, Bar, Look, interval_chart
 from searchlab.lab.report.material import Material
-from searchlab.lab.report.words import digits, p_value
+from searchlab.lab.report.words import digits, p_value, share
 from searchlab.lab.results import CellResult
-from searchlab.lab.statistics import METHOD, UNKNOWN, Pair, Score, pairs, scores
+from searchlab.lab.statistics import METHOD, Pair, Score, pairs, scores
 
 FACTOR = "ablation"  # the factor under which experiments keep the name of a variant
 
@@ -34,8 +34,9 @@ def section(material: Material) -> Section | None:
         "ablation",
         f"What is lost without each part of {full}",
         f"Geometric mean over tasks and seeds of a variant's time divided by that of {full}, paired by seed, where "
-        f"both found something. Whiskers: {METHOD}. A star marks differences that Wilcoxon's test "
-        f"with Holm's correction finds at {material.alpha:g}.",
+        f"both found something. Whiskers: {METHOD}. A star marks variants that are slower or faster "
+        f"by Wilcoxon's test with Holm's correction at {material.alpha:g} and by more than the tie band, "
+        f"{share(material.tie, 1)}.",
         lambda width: interval_chart(bars, axis, width, reference=1.0),
     )
     return Section("ablation", "Ablation", (figure,))
@@ -52,6 +53,6 @@ def _rows(cells: Sequence[CellResult]) -> list[Score]:
 def _bar(look: Look, pair: Pair) -> Bar:
     """The full thing is the pair's first, so its speed-up over the variant is how much slower the variant is."""
     assert pair.speedup is not None
-    s, star = pair.speedup, "" if pair.verdict == UNKNOWN else " ★"
+    s, star = pair.speedup, " ★" if pair.verdict.ordered else ""
     low, high = (np.nan if v is None else v for v in (s.low, s.high))
     return Bar(look, s.value, low, high, f"{digits(s.value)} ×, {p_value(pair.p_holm)}{star}")

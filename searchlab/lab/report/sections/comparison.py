@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from searchlab.lab.report.blocks import Cell, Column, Figure, Section, Table
@@ -11,9 +9,9 @@ from searchlab.lab.report.drawing import Axis, Series, line_chart, rank_diagram,
 from searchlab.lab.report.material import Material
 from searchlab.lab.report.words import digits, p_value, share
 from searchlab.lab.results import Floats
-from searchlab.lab.statistics import UNKNOWN, Estimate, Pair
+from searchlab.lab.statistics import Verdict, wording
 
-_MOST_PAIRS = 66  # rows; of more entries only pairs with the leader are listed
+_MOST_PAIRS = 66  # rows; of more entries only pairs with the first are listed
 
 
 def section(material: Material) -> Section | None:
@@ -62,7 +60,8 @@ def _ranks(material: Material) -> Figure:
         "critical-difference",
         "Critical-difference diagram",
         f"Mean ranks over {r.blocks} blocks of task and seed that all entries have; 1 is the fastest. {overall}"
-        f"Dots on one bar cannot be told apart: Wilcoxon's test with Holm's correction ({r.alpha:g}).{distance}",
+        f"Of dots on one bar, none is better by Wilcoxon's test with Holm's correction ({r.alpha:g}) and by more than "
+        f"the tie band ({share(r.band, 1)}).{distance}",
         lambda width: rank_diagram(ranked, r.cliques, width, r.critical_difference),
     )
 
@@ -85,11 +84,12 @@ def _matrix(material: Material) -> Figure:
 
 def _pairs(material: Material) -> Table:
     order = {s.entry: n for n, s in enumerate(material.ranked)}
-    found = sorted((_turned(p, order) for p in material.ranking.pairs), key=lambda p: (order[p.a], order[p.b]))
+    turned = (p if order[p.a] < order[p.b] else p.turned for p in material.ranking.pairs)
+    found = sorted(turned, key=lambda p: (order[p.a], order[p.b]))
     note = ""
     if len(found) > _MOST_PAIRS:
         found = [p for p in found if p.a == material.ranked[0].entry]
-        note = "Only pairs with the leader; the data has all."
+        note = "Only pairs with the first entry; the data has all."
     columns = (
         Column("entry"),
         Column("against"),
@@ -105,7 +105,7 @@ def _pairs(material: Material) -> Table:
     for p in found:
         s = p.speedup
         ends = f" ({digits(s.low)}–{digits(s.high)})" if s and s.low is not None and s.high is not None else ""
-        tone = "soft" if p.verdict == UNKNOWN else "good" if p.verdict == "faster" else "bad"
+        tone = {Verdict.FASTER: "good", Verdict.SLOWER: "bad"}.get(p.verdict, "soft")
         rows.append(
             (
                 Cell(p.a, look=material.looks[p.a]),
@@ -114,16 +114,7 @@ def _pairs(material: Material) -> Table:
                 *(Cell(str(n), n) for n in (p.wins, p.ties, p.losses)),
                 Cell(digits(p.delta, 2), p.delta, hint=p.magnitude),
                 Cell(p_value(p.p_holm).removeprefix("p ").removeprefix("= "), p.p_holm),
-                Cell("not told apart" if p.verdict == UNKNOWN else p.verdict, tone=tone),
+                Cell(wording.cell(p), tone=tone),
             )
         )
     return Table("pairs-table", "Every two entries", columns, tuple(rows), note)
-
-
-def _turned(p: Pair, order: dict[str, int]) -> Pair:
-    """The pair with the better placed entry first."""
-    if order[p.a] < order[p.b]:
-        return p
-    s, verdict = p.speedup, {"faster": "slower", "slower": "faster"}.get(p.verdict, p.verdict)
-    upside = s and Estimate(1 / s.value, s.high and 1 / s.high, s.low and 1 / s.low)
-    return replace(p, a=p.b, b=p.a, wins=p.losses, losses=p.wins, speedup=upside, delta=-p.delta, verdict=verdict)

@@ -8,6 +8,7 @@ from searchlab.lab.report.blocks import Block, Code, Program, Section, Words
 from searchlab.lab.report.material import Material
 from searchlab.lab.report.words import digits, listed, seconds
 from searchlab.lab.results import CellResult
+from searchlab.lab.statistics.wording import share_of_optimum
 
 _CODE = 12  # tasks whose machine code is shown; that of all would make the page heavy
 _LINES = 2000
@@ -61,7 +62,7 @@ def _facts(material: Material, cell: CellResult) -> tuple[tuple[str, str], ...]:
     for name, took in cell.baselines.items():
         facts.append((name, f"{seconds(took)}, {digits(took / cell.final_s)} times the best's time"))
     if optimum:
-        facts.append(("optimum of the table", f"{seconds(optimum)}, {digits(cell.final_s / optimum)} times as long"))
+        facts.append(("optimum of the table", f"{seconds(optimum)}; found: {share_of_optimum(cell.final_s, optimum)}"))
     best = cell.best or {}
     if "trial" in best:
         facts.append(("in trial", f"{int(best['trial']) + 1} of {len(cell.seconds)}"))
