@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import threading
+import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -13,7 +15,6 @@ from types import TracebackType
 from typing import Self
 
 from searchlab import interpreter
-from searchlab.errors import MeasureError
 from searchlab.lab.cells import Cell
 from searchlab.lab.run import cellfile
 from searchlab.lab.run.bench import Measurers
@@ -23,6 +24,8 @@ from searchlab.lab.run.folder import Folder
 from searchlab.lab.run.processes import how_it_ended
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_STARTS = 3  # processes that are started for a cell before it counts as failed
+_START_S = 180.0  # until one that says nothing counts as lost
 _PATIENCE_S = 20.0  # until a process has closed what it opened, such as a Ray of its own
 
 
@@ -33,8 +36,13 @@ class _Member:
     process: subprocess.Popen[bytes]
     connection: Connection
     cores: Sequence[int]
+    late: float  # when one that has said nothing yet counts as lost
     cell: Cell | None = None
     began: bool = False  # whether it has ever said anything
+
+    def hangs(self) -> bool:
+        """Whether it should have begun long ago."""
+        return not self.began and time.monotonic() > self.late
 
     def send(self, message: Cell | Word) -> None:
         with suppress(OSError):  # whether it lives is found out by listening to it
@@ -52,6 +60,9 @@ class Crew:
         self._folder, self._lock, self._single = folder, lock, single
         self._cores = list(cores)
         self._members: list[_Member] = []
+        self._lost_starts: Counter[str] = Counter()  # by cell
+        self._hopeless = False  # a cell was given up since its processes did not start, and no other has begun since
+        self._stopping = False
         self.size = len(cores)
 
     def __enter__(self) -> Self:
@@ -84,11 +95,15 @@ class Crew:
 
     def stop(self) -> None:
         """Asks all to end their cells after the measurement that is under way."""
+        self._stopping = True
         for member in self._members:
             member.send(Word.STOP)
 
     def events(self, seconds: float) -> Iterator[Event]:
         """What members say within so many seconds; one that died says that its cell failed."""
+        for member in self._members:
+            if member.hangs():
+                member.process.kill()  # its connection ends then
         ready = wait([m.connection for m in self._members], seconds)
         for member in [m for m in self._members if m.connection in ready]:
             try:
@@ -96,7 +111,7 @@ class Crew:
             except (EOFError, OSError):
                 yield from self._lost(member)
                 continue
-            member.began = True
+            member.began, self._hopeless = True, False
             if isinstance(event, Ended):
                 member.cell = None
             yield event
@@ -106,15 +121,32 @@ class Crew:
         self._cores.append(member.cores)
         code = member.process.wait()
         member.connection.close()
-        if not member.began:
-            raise MeasureError(f"processes that run cells do not start; the end of {self._folder.log} says why")
-        if (cell := member.cell) is not None:
-            error = f"its process ended {how_it_ended(code)}; {self._folder.log} may say why"
-            so_far = self._folder.result(cell.id) or cellfile.waiting(
-                cell.id, cell.entry, cell.task, cell.seed, cell.factors
-            )
-            self._folder.write_result(replace(so_far, state="failed", error=error))
-            yield Ended(cell.id, "failed", len(so_far.seconds), error=error)
+        cell = member.cell
+        if cell is None or (self._stopping and not member.began):
+            return
+        how = f"ended {how_it_ended(code)}"
+        if member.began:
+            yield self._failed(cell, f"its process {how}")
+        else:
+            yield from self._not_begun(cell, how)
+
+    def _not_begun(self, cell: Cell, how: str) -> Iterator[Event]:
+        """Starts another process for a cell, or gives it up: at once, if others were given up and none has begun."""
+        self._lost_starts[cell.id] += 1
+        if not self._hopeless and self._lost_starts[cell.id] < _STARTS:
+            self.start(cell)
+            return
+        self._hopeless = True
+        tries = self._lost_starts.pop(cell.id)
+        started = f"{tries} processes were started for it, and the last one" if tries > 1 else "its process"
+        yield self._failed(cell, f"{started} {how} before it began")
+
+    def _failed(self, cell: Cell, why: str) -> Ended:
+        error = f"{why}; {self._folder.log} may say why"
+        waiting = cellfile.waiting(cell.id, cell.entry, cell.task, cell.seed, cell.factors)
+        so_far = self._folder.result(cell.id) or waiting
+        self._folder.write_result(replace(so_far, state="failed", error=error))
+        return Ended(cell.id, "failed", len(so_far.seconds), error=error)
 
     def _hire(self) -> _Member:
         ours, theirs = Pipe()
@@ -132,7 +164,7 @@ class Crew:
                 start_new_session=True,  # Ctrl-C is for the run, which tells them what to do
             )
         theirs.close()
-        member = _Member(process, ours, cores)
+        member = _Member(process, ours, cores, time.monotonic() + _START_S)
         self._members.append(member)
         return member
 

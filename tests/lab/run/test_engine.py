@@ -3,9 +3,16 @@
 import errno
 import json
 import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from lab.run.runs import content, one, replay
 
@@ -13,7 +20,7 @@ from searchlab.errors import ConfigError, RecordError
 from searchlab.lab.cells import cells
 from searchlab.lab.config import from_data
 from searchlab.lab.records import Store
-from searchlab.lab.run import Folder, Observer, OnError, cores, load, run
+from searchlab.lab.run import Folder, Observer, OnError, cores, crew, load, run
 from searchlab.lab.run.board import Board, Row
 from searchlab.lab.run.events import Ended, Event, Noted, Started
 from searchlab.lab.run.lock import FolderLock, owner
@@ -194,6 +201,63 @@ def test_a_process_that_dies_costs_its_cell(path: Path, tmp_path: Path) -> None:
     summary = run(experiment, path, jobs=1, on_error=OnError.parse("retry:1"), observer=seen)
     assert summary.done == 1 and seen.again == [1] and "its process ended by signal SIGKILL" in seen.error
     assert {c.state for c in load(path).cells} == {"done"}
+
+
+class Nemesis(threading.Thread):
+    """Sends a signal to each of the first so many processes that run cells, before they have begun."""
+
+    def __init__(self, count: int, number: int = signal.SIGKILL, then: Callable[[], object] = lambda: None) -> None:
+        super().__init__(daemon=True)
+        self._count, self._number, self._then = count, number, then
+        self.met: list[int] = []
+
+    def run(self) -> None:
+        while len(self.met) < self._count:
+            for child in psutil.Process().children():
+                with suppress(psutil.NoSuchProcess):
+                    if child.pid not in self.met and "searchlab.lab.run.worker" in child.cmdline():
+                        child.send_signal(self._number)
+                        self.met.append(child.pid)
+                        self._then()
+            time.sleep(0.005)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_process_that_is_lost_while_it_starts_is_replaced(path: Path, jobs: int) -> None:
+    (nemesis := Nemesis(2)).start()
+    summary = run(one("random", seeds=[0, 1]), path, jobs=jobs)
+    assert len(nemesis.met) == 2
+    assert (summary.done, summary.failed, summary.exit_code) == (2, (), 0)
+
+
+def test_a_cell_whose_processes_do_not_start_fails_alone(path: Path) -> None:
+    (nemesis := Nemesis(3)).start()
+    summary = run(one("random", seeds=[0, 1, 2]), path, jobs=1)
+    assert len(nemesis.met) == 3
+    assert (summary.done, len(summary.failed), summary.left, summary.exit_code) == (2, 1, 0, 1)
+    why = "3 processes were started for it, and the last one ended by signal SIGKILL before it began"
+    assert summary.failed[0].error.startswith(why)
+    assert sorted(c.state for c in load(path).cells) == ["done", "done", "failed"]
+    assert run(one("random", seeds=[0, 1, 2]), path, jobs=1).exit_code == 0
+
+
+def test_where_no_process_starts_every_cell_says_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    summary = run(one("random", seeds=[0, 1, 2]), path, jobs=1)
+    assert (summary.done, len(summary.failed), summary.exit_code) == (0, 3, 1)
+    assert [f.error.partition(" ")[0] for f in summary.failed] == ["3", "its", "its"]  # who pays for finding out
+
+
+def test_a_process_that_hangs_while_it_starts_is_replaced(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def patience() -> None:
+        time.sleep(0.5)  # the first one has 2 s, those after it have as long as a busy machine may need
+        monkeypatch.setattr(crew, "_START_S", 180.0)
+
+    monkeypatch.setattr(crew, "_START_S", 2.0)
+    (nemesis := Nemesis(1, signal.SIGSTOP, patience)).start()
+    summary = run(one("random", seeds=[0]), path, jobs=1)
+    assert len(nemesis.met) == 1 and not psutil.pid_exists(nemesis.met[0])
+    assert (summary.done, summary.exit_code) == (1, 0)
 
 
 @pytest.mark.parametrize("text", ["", "retry", "retry:0", "retry:x", "ignore", "stop:1"])
