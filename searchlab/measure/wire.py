@@ -78,10 +78,14 @@ class Channel:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def send(self, value: Any) -> None:
-        """Sends a value; raises OSError if nobody listens any more."""
+    def send(self, value: Any, timeout_s: float | None = None) -> None:
+        """Sends a value; raises OSError if nobody listens any more, or does not take it all in time."""
         data = dumps(value)
-        self._socket.sendall(_HEADER.pack(len(data)) + data)
+        self._socket.settimeout(timeout_s)
+        try:
+            self._socket.sendall(_HEADER.pack(len(data)) + data)
+        finally:
+            self._socket.settimeout(None)
 
     def receive(self) -> Any:
         """The next value, or None if it is not there yet (None is never sent); raises EOFError at the end."""

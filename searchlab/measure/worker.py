@@ -19,6 +19,7 @@ import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -33,6 +34,7 @@ __all__ = ["PREPARE_S", "Worker", "wait"]
 _BOOT_S = 60.0
 _BOOTS = 3
 _GRACE_S = 10.0  # the server enforces limits itself; only one that hangs is late by this much
+_STOPPED_S = 5.0  # a server that was stopped for so long (by SIGSTOP) is not waited for
 _CANCEL_S = 2.0
 _END_S = 1.0
 # A server is forked for every candidate: threads of a library would not survive that.
@@ -160,8 +162,11 @@ class Worker:
                 self._set_deadline()
         except EOFError:
             return self._lost("died")
-        late = time.monotonic() > self._deadline and (self.busy or not self._server.ready)
-        return self._lost("did not answer") if late else None
+        if self._server.ready and not self.busy:
+            return None
+        if self._server.stopped_s() > _STOPPED_S:
+            return self._lost(f"was stopped for more than {_STOPPED_S:g} s")
+        return self._lost("did not answer") if time.monotonic() > self._deadline else None
 
     def cancel(self) -> None:
         """Stops the job that is under way, if any, and forgets it."""
@@ -171,7 +176,7 @@ class Worker:
         until = time.monotonic() + _CANCEL_S
         try:
             if self._server is not None and self._server.ready:
-                self._server.channel.send(CANCEL)
+                self._server.channel.send(CANCEL, _CANCEL_S)
                 while self.busy and time.monotonic() < until:
                     wait([self], 0.1)
                     self.poll()
@@ -206,8 +211,8 @@ class Worker:
                 self._boot()
             assert self._server is not None
             try:
-                self._server.channel.send(self._request)
-            except OSError:  # it died while it had nothing to do
+                self._server.channel.send(self._request, _GRACE_S if self._server.ready else _BOOT_S)
+            except OSError:  # it died while it had nothing to do, or was stopped
                 self._died_idle()
                 continue
             self._set_deadline()
@@ -270,6 +275,7 @@ class _Server:
     def __init__(self, cores: tuple[int, ...], reuse: int, most_bytes: int) -> None:
         ours, theirs = socket.socketpair()
         self.ready = False
+        self._stopped_since: float | None = None
         self.channel = Channel(ours)
         self.stderr = os.memfd_create("stderr")
         pin = f"os.sched_setaffinity(0, {set(cores)}); " if cores else ""
@@ -294,6 +300,16 @@ class _Server:
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(_END_S)
         self._finalizer()
+
+    def stopped_s(self) -> float:
+        """For how long it has been seen to be stopped, as by SIGSTOP; one that is traced is not."""
+        now = time.monotonic()
+        try:
+            state = Path(f"/proc/{self.process.pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
+        except FileNotFoundError:  # it has ended, which the connection will tell
+            state = b""
+        self._stopped_since = (self._stopped_since or now) if state == b"T" else None
+        return now - self._stopped_since if self._stopped_since is not None else 0.0
 
     def obituary(self, how: str) -> str:
         """Why the server is no more, as far as can be seen from outside."""

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -317,6 +318,71 @@ def test_a_killed_worker_in_a_batch(tmp_path: Path) -> None:
         killer.wait()
         assert all(o.ok for o in found.values()), found
         assert found["hangs once"].attempts == 2 and len(found) == 4
+
+
+# --- workers that are stopped -----------------------------------------------------------------------------------------
+
+
+def stop(worker: Worker) -> list[psutil.Process]:
+    """Stops a server, but not what it has started; all of these processes."""
+    assert worker.pid is not None
+    server = psutil.Process(worker.pid)
+    os.kill(worker.pid, signal.SIGSTOP)
+    until(lambda: server.status() == psutil.STATUS_STOPPED)
+    return [server, *server.children(recursive=True)]
+
+
+def test_a_job_whose_worker_is_stopped_is_tried_again(tmp_path: Path) -> None:
+    with Worker("victim") as worker:
+        worker.start("run", hangs_once(tmp_path / "hangs"))
+        until(lambda: worker.poll() is None and (tmp_path / "hangs").exists())
+        family, begin = stop(worker), time.monotonic()
+        outcome = finish(worker)
+        assert outcome.ok and outcome.attempts == 2
+        assert time.monotonic() - begin < LIMITS.run_s  # it would have had that long, if it had worked
+        assert len(family) > 1 and not any(map(alive, family))
+
+
+def test_a_job_whose_workers_are_all_stopped_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("searchlab.measure.worker._STOPPED_S", 0.5)
+    with Worker("victim", attempts=2) as worker:
+        worker.start("run", job("hangs", HANG))
+        until(lambda: worker.poll() is None and worker.ready)
+        server, *_ = stop(worker)
+        until(lambda: worker.poll() is None and worker.ready and worker.pid != server.pid)
+        stop(worker)
+        outcome = finish(worker)
+        assert outcome.status == "quarantined" and outcome.attempts == 2
+        assert "the server process was stopped for more than 0.5 s" in outcome.error
+        assert worker.run(job("after")).ok
+
+
+def test_a_worker_that_is_stopped_while_idle_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("searchlab.measure.worker._STOPPED_S", 0.5)
+    monkeypatch.setattr("searchlab.measure.worker._GRACE_S", 0.5)
+    with Worker("idle") as worker:
+        for name in ("small", "x" * (4 << 20)):  # no connection takes that much before the other side reads
+            assert worker.run(job("before")).ok
+            family = stop(worker)
+            assert worker.run(job(name)).ok
+            assert not any(map(alive, family))
+
+
+def test_a_worker_that_is_stopped_while_it_starts_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("searchlab.measure.worker._STOPPED_S", 0.5)
+    with Worker("new") as worker:
+        family = stop(worker)
+        assert worker.run(job("first")).attempts == 1
+        assert not any(map(alive, family))
+
+
+def test_a_stop_that_is_over_soon_costs_nothing() -> None:
+    with Worker("patient") as worker:
+        assert worker.run(job("before")).ok
+        server, *_ = stop(worker)
+        threading.Timer(1.0, server.resume).start()
+        outcome = worker.run(job("after"))
+        assert outcome.ok and outcome.attempts == 1 and worker.pid == server.pid
 
 
 # --- drivers that are killed ------------------------------------------------------------------------------------------
