@@ -13,10 +13,11 @@ A check raises AssertionError with what was expected and what was found.
 """
 
 from searchlab.testing.models import check_model, tiled_space
-from searchlab.testing.spaces import check_moves, check_point, check_space
+from searchlab.testing.spaces import check_features, check_moves, check_point, check_space
 from searchlab.testing.strategies import check_strategy, small_space
 
 __all__ = [
+    "check_features",
     "check_model",
     "check_moves",
     "check_point",

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import copy
 import json
+from dataclasses import replace
 
 import numpy as np
 
+from searchlab.analysis import schema
+from searchlab.analysis.extractor import VIEWS
 from searchlab.codegen.kernel import compile
 from searchlab.ir.program import Program
 from searchlab.ir.verify import verify
 from searchlab.schedule import replay, trace_json
 from searchlab.search import Points, Space, SpaceGenerator, Task
+from searchlab.search.knob import Floats
 from searchlab.search.sketch import Sketch
 
 
 def check_space(generator: SpaceGenerator, task: Task, points: int = 16, seed: int = 0) -> Space:
-    """A generator on a task: the space is sound, its moves stay inside, and `points` random programs are right."""
+    """A generator on a task: the space is sound, moves stay inside, features are about the task's machine.
+
+    `points` random programs are compiled and compared with the reference.
+    """
     space = generator.space(task)
     again = type(generator).space(generator, task)
     assert space.name and space.version, f"{generator!r} does not say its name and version"
     assert space.hash == again.hash, f"{space.name}: two calls of sketches() gave different spaces"
     check_moves(space, seed)
     sample = space.sample_new(points, np.random.default_rng(seed)).points
+    check_features(space, sample[:2], task)
     for point in sample:
         check_point(space, point, task, seed)
     return space
@@ -43,6 +52,43 @@ def check_moves(space: Space, seed: int = 0, count: int = 64) -> None:
     assert len(set(space.key(sample).tolist())) == len(different), f"{space.name}: two points share a key"
     encoded = space.encode(sample)
     assert encoded.shape == (count, len(space.columns)) and np.isfinite(encoded).all(), f"{space.name}: encoding"
+
+
+def check_features(space: Space, points: Points, task: Task) -> None:
+    """All views give finite features of the right shape, and those that depend on a machine depend on the task's."""
+    assert space.target == task.target, f"{space.name}: made for {space.target}, but the task is for {task.target}"
+    for view in VIEWS:
+        rows = _rows(space, points, view)
+        assert rows.shape[1:] == (schema(view).width,), f"{space.name}: features of view '{view}' are {rows.shape}"
+        assert np.isfinite(rows).all(), f"{space.name}: features of view '{view}' are not all finite"
+    here = _summary(space, points)
+    rounds = np.ceil(np.round(here["main_parallel"]) / task.target.threads)
+    assert np.allclose(here["main_parallel_rounds"], rounds, 1e-3), f"{space.name}: features are for other threads"
+    for field in ("vector_registers", "vector_bits"):
+        wider = copy.copy(space)
+        wider.target = replace(task.target, **{field: 2 * getattr(task.target, field)})
+        halved = _summary(wider, points)["main_tile_registers"]
+        assert np.allclose(2 * halved, here["main_tile_registers"], 1e-3), f"{space.name}: features ignore {field}"
+
+
+def _rows(space: Space, points: Points, view: str) -> Floats:
+    """The rows of all points below each other; there are some for every point."""
+    found = space.features(points, view)
+    if view == "tree":
+        numbers = np.concatenate([rows for rows, _ in found])
+        rows = np.concatenate([np.concatenate(tree.features) for _, tree in found])
+    elif view == "statements":
+        numbers, rows = found.segments, found.rows
+    else:
+        numbers, rows = np.arange(len(found)), found
+    covered = len(np.unique(numbers))
+    assert covered == len(points), f"{space.name}: features of view '{view}' for {covered} of {len(points)} points"
+    return np.asarray(rows)
+
+
+def _summary(space: Space, points: Points) -> dict[str, Floats]:
+    """The columns of view `summary` by name, without the logarithm that they come with."""
+    return dict(zip(schema("summary").columns, np.exp2(space.features(points, "summary").T) - 1, strict=True))
 
 
 def _inside(space: Space, points: Points, move: str) -> None:

@@ -46,7 +46,7 @@ class ProbabilisticSpace(SpaceGenerator):
         self.most = most
 
     def space(self, task: Task) -> TraceSpace:
-        return TraceSpace(task.program, self.structures(task), self.name, self.version, self.mutators)
+        return TraceSpace(task, self.structures(task), self.name, self.version, self.mutators)
 
     def sketches(self, task: Task) -> list[Sketch]:
         return [s.sketch for s in self.structures(task)]

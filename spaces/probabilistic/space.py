@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from searchlab.errors import SpaceError
-from searchlab.ir.program import Program
-from searchlab.search import Points, Sketch, Space
+from searchlab.search import Points, Sketch, Space, Task
 from searchlab.search.knob import Floats
 from spaces.probabilistic.mutators import DEFAULT_MUTATORS, MutateComputeLocation, Mutator, mutate
 from spaces.probabilistic.replaying import decide, perform
@@ -21,14 +20,14 @@ class TraceSpace(Space):
 
     def __init__(
         self,
-        program: Program,
+        task: Task,
         structures: Sequence[Structure],
         name: str,
         version: str,
         mutators: Sequence[Mutator] = DEFAULT_MUTATORS,
     ) -> None:
-        super().__init__([s.sketch for s in structures], name, version)
-        self.plain = program
+        super().__init__([s.sketch for s in structures], name, version, task.target)
+        self.plain = task.program
         self.structures = tuple(structures)
         self.mutators = tuple(mutators)
         self._by_key = {s.key: n for n, s in reversed(list(enumerate(self.structures)))}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from searchlab.search import Task
-from searchlab.testing import check_moves, check_point
+from searchlab.testing import check_features, check_moves, check_point
 from spaces.probabilistic import ProbabilisticSpace, TraceSpace, replay
 
 SpaceOf = Callable[..., TraceSpace]
@@ -18,7 +18,9 @@ HEAVY = ("conv", "capsule", "pool", "softmax", "layer_norm")  # many structures:
 
 def check(here: TraceSpace, task: Task, points: int) -> None:
     check_moves(here, count=32)
-    for point in here.sample(points, np.random.default_rng(1)):
+    sample = here.sample(points, np.random.default_rng(1))
+    check_features(here, sample[:1], task)
+    for point in sample:
         program = check_point(here, point, task)
         assert replay(task.program, here.trace(point)).program.hash == program.hash
 
