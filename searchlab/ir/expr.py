@@ -136,9 +136,9 @@ class Expr:
 
 
 class _Node(Expr):
-    """Gives every node slots for its cached hash, variables and place in sums."""
+    """Gives every node slots for its cached hash, variables, buffer accesses and place in sums."""
 
-    __slots__ = ("_hash", "_sort_key", "_variables")
+    __slots__ = ("_hash", "_loads", "_sort_key", "_variables")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -595,9 +595,15 @@ def variables(e: Expr) -> frozenset[Var]:
         return found
 
 
-def loads(e: Expr) -> Iterator[Load]:
-    """All buffer accesses of an expression."""
-    return (x for x in walk(e) if isinstance(x, Load))
+def loads(e: Expr) -> tuple[Load, ...]:
+    """All buffer accesses of an expression, outermost first, which remembers them."""
+    try:
+        return e._loads  # type: ignore[attr-defined, no-any-return]
+    except AttributeError:
+        inside = tuple(ld for part in e.children() for ld in loads(part))
+        found = (e, *inside) if isinstance(e, Load) else inside
+        _set(e, "_loads", found)
+        return found
 
 
 Rewrite = Callable[[Expr], "Expr | None"]

@@ -21,6 +21,8 @@ LOOP_KINDS = ("serial", "parallel", "vectorized", "unrolled")
 THREAD_AXES = tuple(f"{space}.{axis}" for space in ("blockIdx", "threadIdx", "vthread") for axis in "xyz")
 SCOPES = ("global", "shared", "local")
 
+_set = object.__setattr__
+
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
@@ -41,8 +43,17 @@ class Iter:
     kind: IterKind = "space"
 
 
+class _Remembering:
+    """Gives every statement slots for what is worked out about it once: programs share most of their statements."""
+
+    __slots__ = ("_read", "_sound", "_written")
+    _read: tuple[str, ...]
+    _sound: Any
+    _written: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
-class Store:
+class Store(_Remembering):
     """buffer[indices] = value"""
 
     buffer: str
@@ -51,7 +62,7 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
-class Prefetch:
+class Prefetch(_Remembering):
     """Brings the cache line of an element near, which need not exist (only in lowered programs)."""
 
     buffer: str
@@ -71,14 +82,14 @@ class Ahead:
 
 
 @dataclass(frozen=True, slots=True)
-class Seq:
+class Seq(_Remembering):
     """Statements in order."""
 
     body: tuple[Stmt, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(_Remembering):
     """for var in range(extent): body"""
 
     var: Var
@@ -99,7 +110,7 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class Block(_Remembering):
     """One computation: `init` runs at the first reduce iteration, `body` at each, both only where `predicate` holds."""
 
     name: str
@@ -128,7 +139,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class If:
+class If(_Remembering):
     """Runs the body where the condition holds (only in lowered programs: schedules use block predicates)."""
 
     condition: Expr
@@ -136,7 +147,7 @@ class If:
 
 
 @dataclass(frozen=True, slots=True)
-class Alloc:
+class Alloc(_Remembering):
     """A buffer that lives while the body runs (only in lowered programs)."""
 
     buffer: Buffer
@@ -240,9 +251,11 @@ class Program:
 
 def statements(s: Stmt) -> Iterator[Stmt]:
     """The statement and all inside it, in program order (a block's init is not a statement of its own)."""
-    yield s
-    for child in children(s):
-        yield from statements(child)
+    stack = [s]
+    while stack:
+        top = stack.pop()
+        yield top
+        stack.extend(reversed(children(top)))
 
 
 def children(s: Stmt) -> tuple[Stmt, ...]:
@@ -289,8 +302,17 @@ def stores(s: Stmt) -> Iterator[Store]:
 
 
 def written(s: Stmt) -> tuple[str, ...]:
-    """Names of the buffers a statement writes, in order."""
-    return tuple(dict.fromkeys(st.buffer for st in stores(s)))
+    """Names of the buffers a statement writes, in order; it remembers them."""
+    try:
+        return s._written
+    except AttributeError:
+        if isinstance(s, Store):
+            found: tuple[str, ...] = (s.buffer,)
+        else:
+            first = (s.init.buffer,) if isinstance(s, Block) and s.init is not None else ()
+            found = tuple(dict.fromkeys((*first, *(name for child in children(s) for name in written(child)))))
+        _set(s, "_written", found)
+        return found
 
 
 def accesses(s: Stmt) -> Iterator[Load]:
@@ -300,8 +322,14 @@ def accesses(s: Stmt) -> Iterator[Load]:
 
 
 def read(s: Stmt) -> tuple[str, ...]:
-    """Names of the buffers a statement reads, in order."""
-    return tuple(dict.fromkeys(ld.buffer for ld in accesses(s)))
+    """Names of the buffers a statement reads, in order; it remembers them."""
+    try:
+        return s._read
+    except AttributeError:
+        own = (ld.buffer for e in own_expressions(s) for ld in loads(e))
+        found = tuple(dict.fromkeys((*own, *(name for child in children(s) for name in read(child)))))
+        _set(s, "_read", found)
+        return found
 
 
 def seq(*parts: Stmt) -> Stmt:

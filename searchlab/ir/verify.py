@@ -3,14 +3,19 @@
 Checked: names are defined once and before use; bindings are made of loop variables; accesses have the buffer's rank and
 dtype; every read follows a write; reductions do not run in parallel.  (Bounds are proved where the facts allow; the
 interpreter and the code generator rely on block predicates for the rest.)
+
+A primitive changes a few statements and shares the others with the program it was given.  So every statement remembers
+what can be told of it alone (`_Summary`), and a program is summed up from these; only one that does not add up is
+visited as a whole, for the message that says what is wrong with it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from searchlab.errors import IRError
-from searchlab.ir.expr import BOOL, INDEX, Expr, Load, Var, variables, walk
+from searchlab.ir.expr import BOOL, INDEX, Expr, Load, Var, loads, variables, walk
 from searchlab.ir.program import (
     LOOP_KINDS,
     THREAD_AXES,
@@ -25,10 +30,153 @@ from searchlab.ir.program import (
     written,
 )
 
+_KINDS = frozenset(LOOP_KINDS + THREAD_AXES)
+
 
 def verify(program: Program) -> None:
     """Raises IRError if the program is not well formed."""
-    _Verifier(program).run()
+    if not _adds_up(program):
+        _Verifier(program).run()
+
+
+# --- what statements remember -----------------------------------------------------------------------------------------
+
+_NOTHING: frozenset[Any] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Summary:
+    """What matters of a statement to the program around it; `sound` says that nothing is wrong in the statement alone.
+
+    `open` are iteration variables it uses but does not define, `summed` those among them that its reductions run along,
+    `ahead` loops that it prefetches along; `needs` are buffers it reads before it writes them.  `loaded` and `stored`
+    say how buffers are accessed: name, number of indices, dtype.
+    """
+
+    sound: bool
+    open: frozenset[Var] = _NOTHING
+    summed: frozenset[Var] = _NOTHING
+    ahead: frozenset[str] = _NOTHING
+    needs: frozenset[str] = _NOTHING
+    gives: frozenset[str] = _NOTHING
+    loaded: frozenset[tuple[str, int, str]] = _NOTHING
+    stored: frozenset[tuple[str, int, str]] = _NOTHING
+    loops: tuple[str, ...] = ()
+    blocks: tuple[str, ...] = ()
+
+
+def _adds_up(program: Program) -> bool:
+    """Whether a program is well formed, by what its statements remember."""
+    s, buffers = _summary(program.body), program.buffers
+    given = (*program.inputs, *program.outputs)
+    return (
+        s.sound
+        and not s.open
+        and not s.ahead
+        and len(set(given)) == len(given)
+        and buffers.keys() >= set(given)
+        and s.needs.issubset(program.inputs)
+        and s.gives.issuperset(program.outputs)
+        and s.gives.isdisjoint(program.inputs)
+        and len(set(s.loops)) == len(s.loops)
+        and len(set(s.blocks)) == len(s.blocks)
+        and all(
+            name in buffers and len(buffers[name].shape) == rank and buffers[name].dtype == dtype
+            for name, rank, dtype in s.loaded | s.stored
+        )
+    )
+
+
+def _summary(s: Stmt) -> _Summary:
+    try:
+        return s._sound  # type: ignore[no-any-return]
+    except AttributeError:
+        if isinstance(s, Loop):
+            found = _of_loop(s)
+        elif isinstance(s, Block):
+            found = _of_block(s)
+        else:
+            found = _joined(_own(s), [_summary(child) for child in children(s)])
+        object.__setattr__(s, "_sound", found)
+        return found
+
+
+def _own(s: Stmt) -> _Summary:
+    """A statement without those inside it."""
+    used: set[Var] = set()
+    read: dict[Load, None] = {}
+    for e in own_expressions(s):
+        used |= variables(e)
+        read.update(dict.fromkeys(loads(e)))
+    kept = [st for st in (s, getattr(s, "init", None)) if isinstance(st, Store)]
+    return _Summary(
+        all(i.dtype in (INDEX, BOOL) for ld in read for i in ld.indices),
+        open=frozenset(v for v in used if v.role == "iter"),
+        needs=frozenset(ld.buffer for ld in read) - ({*written(s)} if isinstance(s, (Block, Store)) else set()),
+        gives=frozenset(st.buffer for st in kept),
+        loaded=frozenset((ld.buffer, len(ld.indices), ld.type) for ld in read),
+        stored=frozenset((st.buffer, len(st.indices), st.value.dtype) for st in kept),
+    )
+
+
+def _joined(own: _Summary, parts: list[_Summary]) -> _Summary:
+    """A statement with those inside it, which run one after the other."""
+    if not parts:
+        return own
+    needs, gives = own.needs, own.gives
+    for p in parts:
+        needs, gives = needs | (p.needs - gives), gives | p.gives
+    every = (own, *parts)
+    return _Summary(
+        all(p.sound for p in every),
+        _NOTHING.union(*(p.open for p in every)),
+        _NOTHING.union(*(p.summed for p in every)),
+        _NOTHING.union(*(p.ahead for p in every)),
+        needs,
+        gives,
+        _NOTHING.union(*(p.loaded for p in every)),
+        _NOTHING.union(*(p.stored for p in every)),
+        tuple(name for p in every for name in p.loops),
+        tuple(name for p in every for name in p.blocks),
+    )
+
+
+def _of_loop(s: Loop) -> _Summary:
+    body, own = _summary(s.body), {s.var}
+    extent = variables(s.extent)
+    if loads(s.extent):
+        return _Summary(False)  # never seen: left to a visit of the whole program
+    shared = s.var in body.summed and any(k == "parallel" or k.startswith("blockIdx") for k in s.kinds)
+    known = all(kind in _KINDS for kind in (s.kind, *s.kinds))
+    return _Summary(
+        body.sound and known and not shared,
+        (body.open - own) | {v for v in extent if v.role == "iter"} if extent else body.open - own,
+        body.summed - own if body.summed else _NOTHING,
+        body.ahead - {s.name} if body.ahead else _NOTHING,
+        body.needs,
+        body.gives,
+        body.loaded,
+        body.stored,
+        (s.name, *body.loops),
+        body.blocks,
+    )
+
+
+def _of_block(s: Block) -> _Summary:
+    whole = _joined(_own(s), [_summary(s.body)])
+    fits = all(note.buffer in read(s) and note.buffer not in written(s) for note in s.ahead)
+    pairs = zip(s.iters, s.bindings, strict=False)
+    return replace(
+        whole,
+        sound=whole.sound and fits and len(s.iters) == len(s.bindings),
+        open=whole.open - {it.var for it in s.iters},
+        summed=whole.summed.union(*(variables(e) for it, e in pairs if it.kind == "reduce")),
+        ahead=whole.ahead | {note.loop for note in s.ahead},
+        blocks=(s.name, *whole.blocks),
+    )
+
+
+# --- the whole program ------------------------------------------------------------------------------------------------
 
 
 @dataclass

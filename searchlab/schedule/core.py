@@ -46,10 +46,10 @@ class Made:
     recorded: tuple[tuple[str, Any], ...] = ()
 
 
-def check(condition: bool, message: str) -> None:
-    """Refuses an illegal use of a primitive."""
+def check(condition: bool, message: str | Callable[[], str]) -> None:
+    """Refuses an illegal use of a primitive; a message that takes long to make is given as a function."""
     if not condition:
-        raise ScheduleError(message)
+        raise ScheduleError(message if isinstance(message, str) else message())
 
 
 def primitive(function: Callable[Concatenate[Program, P], Made]) -> Callable[Concatenate[Program, P], Program]:
@@ -122,13 +122,13 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> str:
 
 def find_loop(program: Program, name: str) -> Loop:
     """The loop of that name."""
-    check(name in program.loops, unknown("loop", name, program.loops))
+    check(name in program.loops, lambda: unknown("loop", name, program.loops))
     return program.loops[name]
 
 
 def find_block(program: Program, name: str) -> Block:
     """The block of that name."""
-    check(name in program.blocks, unknown("block", name, program.blocks))
+    check(name in program.blocks, lambda: unknown("block", name, program.blocks))
     return program.blocks[name]
 
 
@@ -164,9 +164,17 @@ def is_leaf(block: Block) -> bool:
 
 def swap(root: Stmt, old: Stmt, new: Stmt | None) -> Stmt | None:
     """The tree with one statement (found by identity) replaced or, with None, removed with what it leaves empty."""
-    if root is old:
-        return new
-    return map_children(root, lambda child: swap(child, old, new))
+    path = path_to(root, old)
+    if not path:
+        return root
+    for parent in reversed(path[:-1]):
+        new = _with_child(parent, old, new)
+        old = parent
+    return new
+
+
+def _with_child(parent: Stmt, old: Stmt, new: Stmt | None) -> Stmt | None:
+    return map_children(parent, lambda child: new if child is old else child)
 
 
 def replaced(program: Program, old: Stmt, new: Stmt) -> Stmt:

@@ -65,7 +65,7 @@ def transform_layout(program: Program, buffer: str, mapping: Map) -> Made:
     `lambda i, j: (i * n + j,)`.  The stage that fills the buffer then runs in the new order.  An input keeps its shape
     for the caller: it is packed before the kernel runs, once for a constant weight that is bound to the kernel.
     """
-    check(buffer in program.buffers, unknown("buffer", buffer, program.buffers))
+    check(buffer in program.buffers, lambda: unknown("buffer", buffer, program.buffers))
     check(buffer not in program.outputs, f"'{buffer}' is an output, which keeps its shape; cache_write it first")
     old = program.buffers[buffer]
     olds, news = _evaluate(mapping, len(old.shape), buffer)

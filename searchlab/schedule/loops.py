@@ -323,7 +323,7 @@ def annotate(program: Program, target: str, key: str, value: Any) -> Made:
     """
     check(
         target in program.loops or target in program.blocks,
-        unknown("loop or block", target, [*program.loops, *program.blocks]),
+        lambda: unknown("loop or block", target, [*program.loops, *program.blocks]),
     )
     check(target not in program.loops or key not in ("kind", "kinds"), f"'{key}' of a loop is set with choose_kind")
     check(key != "prefetch", "'prefetch' is a primitive of its own")

@@ -73,7 +73,7 @@ def cache_read(program: Program, block: str, buffer: str, scope: str = "local", 
     """
     b = _leaf(program, block)
     _check_scope(scope)
-    check(buffer in read(b) and buffer not in written(b), unknown(f"buffer read by '{block}'", buffer, _inputs_of(b)))
+    check(buffer in _inputs_of(b), lambda: unknown(f"buffer read by '{block}'", buffer, _inputs_of(b)))
     made = fresh(program, f"{buffer}_{scope}") if name is None else name
     _check_free(program, made)
     copy = _copy_nest(program, buffer, made, made)
@@ -99,7 +99,7 @@ def cache_write(
     b = _leaf(program, block)
     _check_scope(scope)
     target = b.store.buffer if buffer is None else buffer
-    check(target in written(b), unknown(f"buffer written by '{block}'", target, written(b)))
+    check(target in written(b), lambda: unknown(f"buffer written by '{block}'", target, written(b)))
     made = fresh(program, f"{target}_{scope}") if name is None else name
     _check_free(program, made)
     others = [p for p in producers(program, target) if p.name != block]
@@ -126,7 +126,7 @@ def prefetch(program: Program, block: str, buffer: str, loop: str, distance: Lik
     b = _leaf(program, block)
     lp = find_loop(program, loop)
     check(bool(path_to(lp, b)), f"loop '{loop}' is not around block '{block}'")
-    check(buffer in _inputs_of(b), unknown(f"buffer read by '{block}'", buffer, _inputs_of(b)))
+    check(buffer in _inputs_of(b), lambda: unknown(f"buffer read by '{block}'", buffer, _inputs_of(b)))
     known = [a for a in b.ahead if (a.buffer, a.loop) == (buffer, loop)]
     check(not known, f"block '{block}' already prefetches '{buffer}' along '{loop}'")
     far = index(distance)

@@ -19,7 +19,7 @@ from spaces.common.predicates import (
     strictly_inlinable,
     wants_rfactor,
 )
-from spaces.common.stages import Location, finish_fused, finish_untiled, locations, own_loops, place, rfactor
+from spaces.common.stages import Location, attached, finish_fused, finish_untiled, locations, own_loops, place, rfactor
 from spaces.common.tiling import (
     Tiles,
     attempt,
@@ -32,7 +32,7 @@ from spaces.common.tiling import (
 )
 
 __all__ = [
-    "Factors", "KnobFactors", "Location", "Panel", "Tiles", "Trailing", "attempt", "check_structure", "collapse",
+    "Factors", "KnobFactors", "Location", "Panel", "Tiles", "Trailing", "attached", "attempt", "check_structure", "collapse",
     "constant", "finish_fused", "finish_untiled", "fusible_consumer", "is_expensive", "lay_in_panels", "locations",
     "loops_by_kind", "needs_tiling", "only_moves_data", "operands", "own_loops", "pack", "panel", "parallel_outer",
     "place", "points", "read_rows_as_they_lie", "reduce_axes", "reduces_along_rows", "rfactor", "space_axes",

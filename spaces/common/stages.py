@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 from searchlab.ir.expr import value_of
-from searchlab.ir.program import Block, Loop
+from searchlab.ir.program import Block, Loop, Program
 from searchlab.schedule import Schedule
 from searchlab.schedule.core import consumers, loops_around
 from spaces.common.factors import Factors
@@ -64,17 +65,39 @@ def locations(s: Schedule, block: str, tiled: Sequence[Tiles], levels: int = 3) 
 
     What is dear to compute is neither inlined nor put where elements would be computed several times.
     """
-    b = s.program.blocks[block]
-    dear = b.reduces or is_expensive(b)
-    found = [Location(ROOT)]
-    for label, loop in _attach_points(s, block, tiled, levels):
-        if not (dear and would_repeat(s.program, block, loop)) and attempt(
-            Schedule(s.program), "compute_at", block, loop
-        ):
-            found.append(Location(label, loop))
-    if not dear and not is_packing(s, block) and attempt(Schedule(s.program), "compute_inline", block):
+    found = [
+        Location(ROOT),
+        *(location for location, _ in _attached(s, block, _attach_points(s, block, tiled, levels))),
+    ]
+    cheap = not _is_dear(s.program.blocks[block]) and not is_packing(s, block)
+    if cheap and attempt(Schedule(s.program), "compute_inline", block):
         found.append(Location(INLINE))
     return found
+
+
+def attached(
+    s: Schedule, block: str, tiled: Sequence[Tiles], number: int, levels: int = 3
+) -> tuple[Location, Program] | None:
+    """The first, second, ... (counted from 0) of the `locations` of a stage that are loops, if there are so many.
+
+    The program that has it there comes with it, and no location after it is tried.
+    """
+    points = _attach_points(s, block, tiled, levels)
+    return next(islice(_attached(s, block, points), number, None), None) if number < len(points) else None
+
+
+def _attached(s: Schedule, block: str, points: Sequence[tuple[str, str]]) -> Iterator[tuple[Location, Program]]:
+    """Those points that are legal and worth a try, each with the program that has the stage there."""
+    dear = _is_dear(s.program.blocks[block])
+    for label, loop in points:
+        if not (dear and would_repeat(s.program, block, loop)):
+            moved = Schedule(s.program)
+            if attempt(moved, "compute_at", block, loop):
+                yield Location(label, loop), moved.program
+
+
+def _is_dear(block: Block) -> bool:
+    return block.reduces or is_expensive(block)
 
 
 def is_packing(s: Schedule, block: str) -> bool:

@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 
 from searchlab.errors import ScheduleError
 from searchlab.ir.expr import Select, walk
+from searchlab.ir.program import Program
 from searchlab.schedule import Schedule
 from searchlab.search import Sketch
 from spaces.common import (
     Location,
+    attached,
     finish_fused,
     finish_untiled,
     locations,
@@ -33,6 +35,11 @@ class Placed:
 
     state: State
     label: tuple[str, ...] = ()
+
+    def at(self, block: str, location: Location, program: Program) -> Placed:
+        """With one more stage at its place, which the program has there."""
+        label = self.label if location.label == "root" else (*self.label, f"{block}@{location.label}")
+        return Placed(replace(self.state, program=program), label)
 
 
 def annotate(state: State, places: bool = True) -> Iterator[Sketch]:
@@ -72,13 +79,18 @@ def _one_by_one(placed: Placed, free: Sequence[str]) -> Iterator[Placed]:
 
 def _together(placed: Placed, free: Sequence[str], level: int) -> Iterator[Placed]:
     """All stages at the root (level -1), or inside the loop of that number around what reads them, if there is one."""
+    if level < 0:
+        yield placed
+        return
     moved = False
     for block in free:
-        inside = [x for x in _choices(placed.state, block) if x.loop is not None]
-        if 0 <= level < len(inside):
-            placed = _put(placed, block, inside[level])
+        if level > 0 and block in dict(placed.state.packed):  # a copy in panels is made at the root or outermost
+            continue
+        found = attached(Schedule(placed.state.program), block, placed.state.tiled, level)
+        if found is not None:
+            placed = placed.at(block, *found)
             moved = True
-    if moved or level < 0:
+    if moved:
         yield placed
 
 
@@ -90,8 +102,7 @@ def _choices(state: State, block: str) -> list[Location]:
 def _put(placed: Placed, block: str, location: Location) -> Placed:
     s = Schedule(placed.state.program)
     place(s, block, location)
-    label = placed.label if location.label == "root" else (*placed.label, f"{block}@{location.label}")
-    return Placed(replace(placed.state, program=s.program), label)
+    return placed.at(block, location, s.program)
 
 
 # --- the rest ---------------------------------------------------------------------------------------------------------
