@@ -26,6 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "schedule": {"errors", "ir"},
     "targets": {"errors"},
     "registry": {"errors", "named"},
+    "jsonfile": {"errors"},
     "codegen": {"errors", "ir", "targets"},
     "analysis": {"errors", "ir", "schedule", "codegen", "targets"},
     "workloads": {"errors", "ir", "named", "registry"},

@@ -25,6 +25,7 @@ from searchlab.cli import (
     running,
     showing,
     taking,
+    warned,
     watching,
 )
 from searchlab.cli.output import err, out
@@ -32,11 +33,20 @@ from searchlab.errors import SearchLabError
 
 
 class _Group(TyperGroup):
-    """Errors that searchlab raises on purpose are the user's business: one line, no traceback."""
+    """Errors that searchlab raises on purpose are the user's business: one line, no traceback.
+
+    So are files that the system does not let us read or write, whichever command meets them.
+    """
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with warned.shown():
+                return super().invoke(ctx)
+        except OSError as e:
+            if ctx.params.get("debug") or not e.filename:
+                raise
+            err.print(f"[bold red]error:[/] {escape_line(warned.of_file(e))}", soft_wrap=True)
+            raise typer.Exit(2) from None
         except SearchLabError as e:
             if ctx.params.get("debug"):
                 raise

@@ -47,17 +47,13 @@ def stats_command(
     """Count the records of each task, by what became of them, with the best time."""
     stores = [_existing(path) for path in paths]
     found = [task for store in stores for task in _tasks(store)]
-    skipped = {str(store.path): len(store.skipped) for store in stores}
     if as_json:
         for one in found:
             json_line(**_fields(one))
-        for file, lines in skipped.items():
-            json_line(case=file, metric="skipped_lines", value=lines, target=None)
+        for store in stores:
+            json_line(case=str(store.path), metric="skipped_lines", value=len(store.skipped), target=None)
     else:
         _print_tasks(found, len(stores) > 1)
-        for file, lines in skipped.items():
-            if lines:
-                err.print(f"{file}: {lines} broken lines were skipped", markup=False, soft_wrap=True)
 
 
 @app.command("export")

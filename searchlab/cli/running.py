@@ -80,13 +80,12 @@ def _experiment(what: Path, overrides: list[str], folder: Path | None) -> tuple[
 
     if what.is_dir():
         from searchlab.lab.run import Folder
-        from searchlab.lab.run.files import read_text
 
         place = Folder(what)
         place.manifest()
         if folder is not None and folder != what:
             raise ConfigError(f"{what} is a run folder already: leave out -o, or name the experiment's YAML file")
-        return load(place.experiment, overrides), read_text(place.source), what
+        return load(place.experiment, overrides), place.written(), what
     experiment = load(what, overrides)
     return experiment, what.read_text(encoding="utf-8"), folder or Path("runs") / experiment.name
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,10 +79,10 @@ def load(path: Path) -> Document:
     """A T4 file; `.gz` and `.xz` are unpacked."""
     try:
         # Tools write NaN for what failed, which is no JSON but no reason to refuse the rest.
-        data = json.loads(unpacked(path), parse_constant=lambda _: None)
+        data = parsed(path, parse_constant=lambda _: None)
     except OSError as e:
         raise RecordError(f"{path}: cannot read: {e.strerror or e}") from e
-    except (ValueError, EOFError, lzma.LZMAError) as e:
+    except ValueError as e:
         raise RecordError(f"{path}: not JSON ({e})") from None
     if not isinstance(data, dict) or not isinstance(data.get("results"), list):
         raise RecordError(f'{path}: not a T4 file: it has no "results"')
@@ -95,10 +96,21 @@ def load(path: Path) -> Document:
     return Document(metadata, unit, data["results"])
 
 
+def parsed(path: Path, **options: Any) -> Any:
+    """The JSON value in a file, compressed or not; ValueError if there is none."""
+    try:
+        return json.loads(unpacked(path), **options)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 def unpacked(path: Path) -> bytes:
-    """What a file holds, whether it is compressed or not."""
+    """What a file holds, whether it is compressed or not; ValueError if it cannot be unpacked."""
     raw = path.read_bytes()
-    return lzma.decompress(raw) if path.suffix == ".xz" else gzip.decompress(raw) if path.suffix == ".gz" else raw
+    try:
+        return lzma.decompress(raw) if path.suffix == ".xz" else gzip.decompress(raw) if path.suffix == ".gz" else raw
+    except (lzma.LZMAError, gzip.BadGzipFile, zlib.error, EOFError) as e:
+        raise ValueError(f"it cannot be unpacked: {e}") from None
 
 
 def as_object(result: Any) -> dict[str, Any]:

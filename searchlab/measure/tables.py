@@ -348,8 +348,8 @@ def _checked(path: Path, checksum: str | None) -> bytes:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        data = json.loads(t4.unpacked(path))
-    except (OSError, ValueError, lzma.LZMAError) as e:
+        data = t4.parsed(path)
+    except (OSError, ValueError) as e:
         raise SpaceError(f"{path} cannot be read: {e}") from e
     if not isinstance(data, dict):
         raise SpaceError(f"{path} holds no table")

@@ -77,7 +77,8 @@ class Knob:
     def option(self, value: Any) -> int:
         """The option with that value, as `value` gives it."""
         row = tuple(value) if isinstance(value, (list, tuple)) else (value,)
-        (found,) = self.find([row]).tolist()
+        plain = all(isinstance(v, int | float | str) for v in row)  # what may have come from a file
+        found = self.find([row]).tolist()[0] if plain else -1
         if found < 0:
             few = ", ".join(self.label(n) for n in range(min(len(self), 8)))
             raise SpaceError(f"knob '{self.name}' has no option {value!r}; its {len(self)} options: {few}, ...")

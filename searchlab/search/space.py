@@ -419,6 +419,8 @@ class Space:
         name, values = choice.get("sketch"), choice.get("knobs", {})
         if name not in names:
             raise SpaceError(f"space '{self.name}' has no sketch '{name}'{nearest(str(name), names)}")
+        if not isinstance(values, Mapping):
+            raise SpaceError(f"space '{self.name}', sketch '{name}': knobs are names with values, not {values!r}")
         sketch = self.sketches[names.index(name)]
         row = [names.index(name)]
         for k in sketch.knobs:

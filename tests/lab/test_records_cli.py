@@ -51,7 +51,7 @@ def test_stats(run: Run, store: Store, tmp_path: Path) -> None:
     assert matmul["statuses"] == {"ok": 2, "timeout": 1} and matmul["records"] == 3 and matmul["knobs"] == {"tile": 1}
     assert (softmax["task"], softmax["value"], softmax["best"]) == ("sm-2", None, None)
     assert (skipped["metric"], skipped["value"]) == ("skipped_lines", 1)
-    assert "1 broken lines were skipped" in run("stats", store.path).stderr
+    assert "records.jsonl: line 5 cannot be read and is left out: not JSON" in run("stats", store.path).stderr
     assert "no such file" in refused(run("stats", tmp_path / "none"))
 
 

@@ -120,7 +120,7 @@ def test_what_is_not_ours_is_never_cut_off(path: Path, caplog: pytest.LogCapture
     store = Store(path)
     store.append(make(1))
     assert path.read_bytes().startswith(b"dear diary,\nnothing happened\n{") and numbers(store) == [1]
-    assert "records.jsonl:2: skipped a broken line: not JSON" in caplog.text
+    assert "records.jsonl: 2 lines cannot be read and are left out, the first is line 1: not JSON" in caplog.text
     path.write_bytes(encode(make(1)) + b"\0" * 100)  # what some file systems leave after a power cut
     store.append(make(2))
     assert numbers(store) == [1, 2]
@@ -137,6 +137,9 @@ def test_broken_lines_in_the_middle_are_skipped_and_named(path: Path, caplog: py
     assert numbers(store) == [0, 1, 3, 5, 8]
     assert len(store) == 5 and [r.job for r in store.top(9)] == ["8", "5", "3", "1", "0"]
     assert sorted(store.skipped) == [3, 5, 8]
+    assert f"{path}: 3 lines cannot be read and are left out, the first is line 3: not JSON" in caplog.text
+    caplog.set_level("INFO")  # a log has each of them
+    assert numbers(Store(path)) == [0, 1, 3, 5, 8]
     assert f"{path}:3: skipped a broken line: not JSON" in caplog.text
     assert f"{path}:5: skipped a broken line: cell: expected text" in caplog.text
     assert f"{path}:8: skipped" in caplog.text
@@ -404,7 +407,7 @@ def test_merging_keeps_every_record_once_with_its_origin(tmp_path: Path, caplog:
     third = Store(tmp_path / "third.jsonl")
     merge(third, [out])
     assert next(r for r in third if r.job == "4").origin == str(b.path)  # where it was first
-    assert "b.jsonl:4: skipped" in caplog.text
+    assert "b.jsonl: line 4 cannot be read and is left out" in caplog.text
 
 
 def test_nothing_is_merged_when_something_cannot_be_read(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ _TAG = "tag:yaml.org,2002:"
 def read(text: str, file: str, place: Place | None = None) -> Any:
     """The tree of a document; `file` is how messages call it.  With a `place`, all of it was written there."""
     try:
-        events = yaml.SafeLoader(text)
+        events = _Loader(text)
         try:
             node = events.get_single_node()
         finally:
@@ -29,8 +29,9 @@ def read(text: str, file: str, place: Place | None = None) -> Any:
     except yaml.YAMLError as e:
         line, what = _syntax(e, text)
         raise ConfigError(f"{place or Place(file, line)}: no valid YAML: {what}") from None
-    except RecursionError:
-        raise ConfigError(f"{place or Place(file, 1)}: nested too deeply; at most {_MOST_DEPTH} levels") from None
+    except _TooDeep as e:
+        where = place or Place(file, e.line)
+        raise ConfigError(f"{where}: nested too deeply; at most {_MOST_DEPTH} levels") from None
     if node is None:
         raise ConfigError(
             f"{place or Place(file, 1)}: the file is empty; an experiment has at least: workloads: [matmul]"
@@ -39,6 +40,26 @@ def read(text: str, file: str, place: Place | None = None) -> Any:
     tree = _Builder(file, problems, place).build(node, ())
     problems.raise_any()
     return tree
+
+
+class _TooDeep(Exception):
+    def __init__(self, line: int) -> None:
+        self.line = line
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
+    """Stops where values are nested too deeply; reading on would take minutes."""
+
+    _depth = 0
+
+    def compose_node(self, parent: Node | None, index: int) -> Node | None:
+        if self._depth > _MOST_DEPTH:
+            raise _TooDeep(self.peek_event().start_mark.line + 1)
+        self._depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self._depth -= 1
 
 
 class _Builder:

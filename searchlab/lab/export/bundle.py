@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -52,11 +53,12 @@ def export(
     _write(path / "program.txt", str(program))
     _write(path / "kernel.ll", code.optimized)
     _write(path / "kernel.s", code.assembly)
-    (path / "kernel.o").write_bytes(code.object)
+    _write(path / loader.OBJECT, code.object)
     _write(path / "kernel.h", header(code, title))
     _write(path / "kernel.py", Path(loader.__file__).read_text(encoding="utf-8"))
     missing = _library(code, path)
-    _write(path / loader.DESCRIPTION, json.dumps(_description(code, title, about or {}), indent=1) + "\n")
+    described = _description(code, title, about or {}) | {"sha256": _checksums(path)}
+    _write(path / loader.DESCRIPTION, json.dumps(described, indent=1) + "\n")
     _write(path / "README.md", readme(code, title, about or {}, missing))
     return Exported(path, code, missing)
 
@@ -78,7 +80,13 @@ def _library(code: Code, folder: Path) -> str:
     host = detect()
     if code.target.arch != host.arch:
         return f"code for {code.target.arch} is linked on such a machine, this one is {host.arch}"
-    return link(folder / "kernel.o", folder / loader.LIBRARY)
+    return link(folder / loader.OBJECT, folder / loader.LIBRARY)
+
+
+def _checksums(folder: Path) -> dict[str, str]:
+    """Of the files whose code is run."""
+    files = [path for name in (loader.OBJECT, loader.LIBRARY) if (path := folder / name).exists()]
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def _description(code: Code, title: str, about: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,8 +116,8 @@ def _needs(target: Target) -> list[str]:
     return sorted(f for f in target.enabled_features() if f in ("fma", "f16c") or re.match(r"avx(?!10|.*-)", f))
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, content: str | bytes) -> None:
     try:
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
     except OSError as e:
         raise ExportError(f"{path}: cannot be written: {e.strerror}") from e

@@ -11,6 +11,7 @@ c = fast(a)
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-LIBRARY, DESCRIPTION = "libkernel.so", "kernel.json"
+LIBRARY, OBJECT, DESCRIPTION = "libkernel.so", "kernel.o", "kernel.json"
 
 
 class Kernel:
@@ -126,16 +127,48 @@ def _features() -> set[str]:
     return {flag.replace("_", "") for line in lines if line.startswith("flags") for flag in line.split()}
 
 
+def description(folder: Path) -> dict[str, Any]:
+    """What kernel.json says; ValueError if it is damaged."""
+    path = folder / DESCRIPTION
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+        arrays = [*about["inputs"], *about["outputs"]]
+        shapes = [s for a in arrays for s in (a["shape"], a["packed"] or [])]
+        texts = [about["function"], *about["needs"], *about.get("sha256", {}).values(), *(a["name"] for a in arrays)]
+        numbers = [about["threads"], *(n for s in shapes for n in s)]
+        whole = all(type(t) is str for t in texts) and all(type(n) is int and n > 0 for n in numbers)
+        whole = whole and all(type(about[k]) is list for k in ("inputs", "outputs", "needs"))
+        if not (whole and all(np.dtype(a["dtype"]).kind in "biuf" for a in arrays)):
+            raise ValueError("a field has another form than it should")
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
+        reason = f"{e} is missing" if isinstance(e, KeyError) else e or type(e).__name__
+        raise ValueError(f"{path} is damaged: {reason}; export the kernel again") from None
+    return dict(about)
+
+
+def checked(path: Path, about: dict[str, Any]) -> bytes:
+    """What a file of code holds; ValueError if it is not what was exported: running it could do anything."""
+    code = path.read_bytes()
+    expected = about.get("sha256", {}).get(path.name)  # earlier exports have none
+    if expected is not None and hashlib.sha256(code).hexdigest() != expected:
+        raise ValueError(f"{path} is damaged: its checksum is not the one in {DESCRIPTION}; export the kernel again")
+    return code
+
+
 def load(folder: str | Path | None = None) -> Kernel:
     """The kernel of a folder, by default the one that this file is in."""
     here = Path(__file__).parent if folder is None else Path(folder)
-    about = json.loads((here / DESCRIPTION).read_text(encoding="utf-8"))
+    about = description(here)
     features = _features()
     if features and (missing := set(about["needs"]) - features):
         raise OSError(f"{here}: this CPU lacks {', '.join(sorted(missing))}, which the kernel needs")
+    checked(here / LIBRARY, about)
     library = ctypes.CDLL(str((here / LIBRARY).resolve()))
 
     def address(symbol: str) -> int:
-        return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
+        try:
+            return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
+        except AttributeError:
+            raise ValueError(f"{here / LIBRARY} is damaged: it has no {symbol}; export the kernel again") from None
 
     return Kernel(about, address, library)

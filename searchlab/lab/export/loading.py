@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
+from searchlab import jsonfile
 from searchlab.codegen.jit import LoadedObject, check_runs_here
-from searchlab.errors import ExportError
+from searchlab.errors import BuildError, ExportError
 from searchlab.lab.export import loader
 from searchlab.targets import Target
+
+
+class _Description(BaseModel):
+    """What kernel.json says besides what its own loader looks at."""
+
+    target: Target
 
 
 def load(path: str | os.PathLike[str], task: str | None = None) -> Any:
@@ -36,18 +44,29 @@ def load(path: str | os.PathLike[str], task: str | None = None) -> Any:
 
 def exported(folder: Path) -> loader.Kernel:
     """The kernel of an export folder; its object file is loaded where no linker had made a library."""
+    path = folder / loader.DESCRIPTION
     try:
-        about = json.loads((folder / loader.DESCRIPTION).read_text(encoding="utf-8"))
+        about = loader.description(folder)
+        jsonfile.parse(path.read_bytes(), _Description)
         target = Target.from_dict(about["target"])
-    except (OSError, ValueError, KeyError) as e:
-        raise ExportError(f"{folder / loader.DESCRIPTION}: cannot be read: {e}") from e
-    check_runs_here(target)
-    if (folder / loader.LIBRARY).is_file():
-        return loader.load(folder)
-    try:
-        code = LoadedObject((folder / "kernel.o").read_bytes(), target)
+        check_runs_here(target)
+        if (folder / loader.LIBRARY).is_file():
+            return loader.load(folder)
+        code = LoadedObject(loader.checked(folder / loader.OBJECT, about), target)
     except OSError as e:
-        raise ExportError(f"{folder / 'kernel.o'}: cannot be read: {e.strerror}") from e
+        if not e.filename:  # this CPU cannot run it
+            raise
+        raise ExportError(f"{e.filename} cannot be read: {e.strerror}; export the kernel again") from e
+    except ValueError as e:
+        what = str(e) if str(folder) in str(e) else f"{path} is damaged: {e}; export the kernel again"
+        raise ExportError(what) from e
+    try:
+        return _from_object(about, code)
+    except BuildError as e:
+        raise ExportError(f"{folder / loader.OBJECT} is damaged: {e}; export the kernel again") from e
+
+
+def _from_object(about: dict[str, Any], code: LoadedObject) -> loader.Kernel:
     name = about["function"]
     symbols = [f"{name}_with", f"{name}_scratch"]
     symbols += [f"{name}_pack_{a['name']}" for a in about["inputs"] if a["packed"] is not None]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,18 +90,22 @@ class Store:
     def __iter__(self) -> Iterator[Record]:
         """All records that can be read, in order."""
         found = files.snapshot(self.path)
+        skipped: dict[int, str] = {}
         for line, number, _ in self._lines(0, found.st_size if found else 0, 0):
-            if (record := self._decoded(line, number, _log.warning)) is not None:
+            if (record := self._decoded(line, number, skipped)) is not None:
                 yield record
+        self._warn(skipped)
 
     def lines(self) -> Iterator[tuple[str, bytes]]:
         """The ids of all records with their lines, which are not read whole."""
         found = files.snapshot(self.path)
+        skipped: dict[int, str] = {}
         for line, number, _ in self._lines(0, found.st_size if found else 0, 0):
             if (values := head(line)) is not None:
                 yield values[0].decode("ascii"), line
-            elif (record := self._decoded(line, number, _log.debug)) is not None:
+            elif (record := self._decoded(line, number, skipped)) is not None:
                 yield record.id, encode(record)
+        self._warn(skipped)
 
     def __len__(self) -> int:
         return self.index.count()
@@ -177,13 +181,14 @@ class Store:
 
     def _scan(self, end: int) -> None:
         add, number, offset, line = self._index.add, self._number, self._end, b""
+        before = len(self._skipped)
         try:
             for line, number, offset in self._lines(self._end, end, self._number):
                 found = head(line)
                 if found is not None:
                     _, key, task, status, seconds = found
                     add(offset, key, task, status, math.inf if seconds == b"null" else float(seconds))
-                elif (record := self._decoded(line, number, self._skip)) is not None:
+                elif (record := self._decoded(line, number, self._skipped)) is not None:
                     key, task, status = (_bytes(text) for text in (record.key, record.task, record.status))
                     add(offset, key, task, status, record.seconds)
         except BaseException:
@@ -192,6 +197,8 @@ class Store:
         self._end = offset + len(line)
         # The end that an unfinished line is still to get is no line of its own.
         self._number = number - 1 if line and not line.endswith(b"\n") else number
+        if len(self._skipped) > before:
+            self._warn(self._skipped)
 
     def _lines(self, start: int, end: int, number: int) -> Iterator[tuple[bytes, int, int]]:
         """Lines with their numbers and offsets; a torn last line is left out."""
@@ -206,7 +213,7 @@ class Store:
             yield line, number, offset
             offset += len(line)
 
-    def _decoded(self, line: bytes, number: int, skip: Callable[..., None]) -> Record | None:
+    def _decoded(self, line: bytes, number: int, skipped: dict[int, str]) -> Record | None:
         if line.isspace():
             return None
         try:
@@ -214,12 +221,19 @@ class Store:
         except SchemaError as e:
             raise SchemaError(f"{self.path}:{number}: {e}") from None
         except RecordError as e:
-            skip("%s:%d: skipped a broken line: %s", self.path, number, e)
+            _log.info("%s:%d: skipped a broken line: %s", self.path, number, e)
+            skipped[number] = str(e)
             return None
 
-    def _skip(self, message: str, path: Path, number: int, reason: RecordError) -> None:
-        _log.warning(message, path, number, reason)
-        self._skipped[number] = str(reason)
+    def _warn(self, skipped: Mapping[int, str]) -> None:
+        """Says how many lines are left out; the log has each of them."""
+        if not skipped:
+            return
+        (first, why), count = next(iter(skipped.items())), len(skipped)
+        lines = f"line {first} cannot be read and is" if count == 1 else f"{count} lines cannot be read and are"
+        _log.warning(
+            "%s: %s left out%s: %s", self.path, lines, "" if count == 1 else f", the first is line {first}", why
+        )
 
     def _at(self, index: Index, rows: Iterable[int]) -> Iterator[Record]:
         if not len(index):

@@ -22,17 +22,12 @@ def to_json(result: CellResult) -> dict[str, Any]:
     return {"format": FORMAT, **plain(found, f"cell {result.id}")}
 
 
-def from_json(data: Any) -> CellResult | None:
-    """The result again; None for what is no result of a cell, so that the cell is run again."""
-    if not isinstance(data, Mapping) or data.get("format") != FORMAT:
-        return None
-    try:
-        values = {f.name: data[f.name] for f in fields(CellResult)}
-        values["seconds"], values["elapsed"] = _times(data["seconds"]), _times(data["elapsed"])
-        values["status"] = tuple(data["status"])
-        values["rounds"] = tuple(_round(r) for r in data["rounds"])
-    except (KeyError, TypeError, ValueError):
-        return None
+def from_json(data: Mapping[str, Any]) -> CellResult:
+    """The result again, from data of the form `forms.CellFile`."""
+    values = {f.name: data[f.name] for f in fields(CellResult) if f.name in data}
+    values["seconds"], values["elapsed"] = _times(data["seconds"]), _times(data["elapsed"])
+    values["status"] = tuple(data["status"])
+    values["rounds"] = tuple(_round(r) for r in data["rounds"])
     return CellResult(**values)
 
 

@@ -81,6 +81,9 @@ def run(
         _log.info("%s", command or f"run {experiment.name}")
         board = Board([c for c in manifest.cells if not c.kept], list(place.results()))
         todo = [cell for cell in cells if board.rows[cell.id].state != "done"]
+        for cell in todo:
+            if not cell.recorded:
+                place.records(cell.id).index  # noqa: B018  (warns here of what cells will leave out in their logs)
         watcher = observer or Observer()
         watcher.began(board)
         try:

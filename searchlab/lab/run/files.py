@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from searchlab import jsonfile
+from searchlab.errors import ConfigError
+from searchlab.lab.run.forms import Form
+
+_log = logging.getLogger(__name__)
 
 
 def replace_text(path: Path, text: str, sync: bool = True) -> None:
@@ -36,20 +43,31 @@ def replace_json(path: Path, value: Any, sync: bool = True) -> None:
     replace_text(path, json.dumps(value, allow_nan=False, ensure_ascii=False) + "\n", sync)
 
 
-def read_json(path: Path) -> Any:
-    """The value in a file, or None where there is no file or it holds no JSON."""
+def read_json(path: Path, form: type[Form], remedy: str) -> dict[str, Any] | None:
+    """The object in a file, None where there is no file; one that is damaged is refused, with what to do about it."""
+    return jsonfile.read(path, form, ConfigError, remedy)
+
+
+def known_json(path: Path, form: type[Form], remedy: str) -> dict[str, Any] | None:
+    """The same for a file that can be made again: a damaged one is warned about and counts as not there."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_json(path, form, remedy)
+    except ConfigError as e:
+        _log.warning("%s", e)
         return None
 
 
-def read_text(path: Path) -> str:
-    """The text of a file, nothing where there is none."""
+def read_text(path: Path, remedy: str) -> str:
+    """The text of a file, nothing where there is none or it is damaged, which is warned about."""
     try:
         return path.read_text(encoding="utf-8")
-    except OSError:
+    except FileNotFoundError:
         return ""
+    except OSError as e:
+        _log.warning("%s cannot be read: %s; %s", path, e.strerror or e, remedy)
+    except UnicodeDecodeError as e:
+        _log.warning("%s is damaged: byte %d is not UTF-8; %s", path, e.start, remedy)
+    return ""
 
 
 def _sync_folder(folder: Path) -> None:

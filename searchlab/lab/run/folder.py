@@ -15,9 +15,10 @@ Each cell has a file of records of its own, so that records are the same however
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,11 @@ from searchlab.lab.cells import FORMAT
 from searchlab.lab.records import Store
 from searchlab.lab.results import CellResult
 from searchlab.lab.run import cellfile, files
+from searchlab.lab.run.forms import CardForm, CellFile, Form, ManifestForm
 
+_log = logging.getLogger(__name__)
+_NO_MANIFEST = "put back a copy of it, or give `searchlab run --fresh` the experiment's YAML file to start anew"
+_NO_CARD = "it says which machine took the times; delete it if that was this one, and `searchlab run` writes it again"
 LOG_FORMAT = "%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"
 
 
@@ -44,6 +49,11 @@ class Entry:
     table: str | None = None
     tables: Sequence[str] = ()
     kept: bool = False
+
+    @staticmethod
+    def of(data: Mapping[str, Any]) -> Entry:
+        """The cell that plain data describes; what later versions write besides is left out."""
+        return Entry(**{f.name: data[f.name] for f in fields(Entry) if f.name in data})
 
     @property
     def trials(self) -> int:
@@ -84,7 +94,7 @@ class Manifest:
     @staticmethod
     def of(data: Mapping[str, Any]) -> Manifest:
         """The manifest that plain data describes (see `searchlab.lab.cells.manifest`)."""
-        return Manifest(data["name"], data["started"], tuple(Entry(**cell) for cell in data["cells"]))
+        return Manifest(data["name"], data["started"], tuple(map(Entry.of, data["cells"])))
 
 
 @dataclass(frozen=True)
@@ -113,6 +123,15 @@ class Folder:
     def machine(self) -> Path:
         return self.path / "machine.json"
 
+    def written(self) -> str:
+        """The experiment as it was written; nothing where that is not known."""
+        remedy = f"delete it, and `searchlab run EXPERIMENT.yaml -o {self.path}` writes it again"
+        return files.read_text(self.source, remedy)
+
+    def card(self) -> dict[str, Any] | None:
+        """What the run was made on and with; None before it is known."""
+        return files.read_json(self.machine, CardForm, _NO_CARD)
+
     # --- the manifest -------------------------------------------------------------------------------------------------
 
     @property
@@ -122,18 +141,17 @@ class Folder:
 
     def manifest(self) -> Manifest:
         """The manifest; a folder without one is no run."""
-        try:
-            return Manifest.of(self.manifest_data())
-        except (KeyError, TypeError) as e:
-            raise ConfigError(f"{self.path}/manifest.json is damaged: {e}") from None
+        return Manifest.of(self.manifest_data())
 
     def manifest_data(self) -> dict[str, Any]:
         """The manifest as it is written."""
-        data = files.read_json(self.path / "manifest.json")
-        if not isinstance(data, dict):
+        path = self.path / "manifest.json"
+        data = files.read_json(path, Form, _NO_MANIFEST)
+        if data is None:
             raise ConfigError(f"{self.path} is no run folder: it has no manifest.json; `searchlab run` makes one")
         if (data.get("format"), data.get("version")) != (FORMAT, 1):
-            raise ConfigError(f"{self.path}/manifest.json is no manifest of version 1, which this version reads")
+            raise ConfigError(f"{path} is no manifest of version 1, which this version reads")
+        files.read_json(path, ManifestForm, _NO_MANIFEST)
         return data
 
     def write_manifest(self, data: Mapping[str, Any]) -> None:
@@ -151,7 +169,12 @@ class Folder:
 
     def result(self, cell: str) -> CellResult | None:
         """What a cell gave so far; None if it has not begun or its file cannot be trusted."""
-        return cellfile.from_json(files.read_json(self.path / "cells" / f"{cell}.json"))
+        path = self.path / "cells" / f"{cell}.json"
+        data = files.known_json(path, CellFile, f"`searchlab run {self.path}` runs the cell again from its records")
+        if data is not None and data["id"] != cell:
+            _log.warning("%s holds the result of cell %s and is left out", path, data["id"])
+            return None
+        return None if data is None else cellfile.from_json(data)
 
     def write_result(self, result: CellResult, sync: bool = True) -> None:
         files.replace_json(self.path / "cells" / f"{result.id}.json", cellfile.to_json(result), sync)

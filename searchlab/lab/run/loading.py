@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
 
+from searchlab import jsonfile
+from searchlab.errors import ConfigError
+from searchlab.lab.config.including import read_file
+from searchlab.lab.config.models import Claim, Report
+from searchlab.lab.config.tree import plain
 from searchlab.lab.results import Run
-from searchlab.lab.run import files
 from searchlab.lab.run.folder import Folder
+from searchlab.lab.run.forms import Form
 from searchlab.lab.run.runoff import noise, results, run_offs
 
 
@@ -18,7 +24,7 @@ def load(folder: str | os.PathLike[str]) -> Run:
     manifest = place.manifest()
     races = run_offs(place)
     cells = tuple(results(place, races).values())
-    card: dict[str, Any] = files.read_json(place.machine) or {}
+    card = place.card() or {}
     versions = dict(card.get("versions", {}))
     if card.get("revision"):
         versions["revision"] = card["revision"]
@@ -26,7 +32,7 @@ def load(folder: str | os.PathLike[str]) -> Run:
         name=manifest.name,
         cells=cells,
         config=_config(place),
-        source=files.read_text(place.source),
+        source=place.written(),
         command=card.get("command", ""),
         machine=card.get("machine", {}),
         versions=versions,
@@ -38,7 +44,31 @@ def load(folder: str | os.PathLike[str]) -> Run:
 
 
 def _config(place: Folder) -> dict[str, Any]:
-    import yaml
+    """The experiment as plain data; its components are not looked at, as they need not be installed here."""
+    if not place.experiment.exists():
+        return {}
+    remedy = f"delete it, and `searchlab run EXPERIMENT.yaml -o {place.path}` writes it again"
+    try:
+        return jsonfile.parse(json.dumps(plain(read_file(place.experiment))).encode(), ExperimentForm)
+    except ConfigError as e:
+        raise ConfigError(f"{e}; {remedy}") from None
+    except ValueError as e:
+        raise ConfigError(f"{place.experiment} is damaged: {e}; {remedy}") from None
 
-    found = yaml.safe_load(files.read_text(place.experiment))
-    return found if isinstance(found, dict) else {}
+
+class _Network(Form):
+    name: str
+
+
+class _Workload(Form):
+    table: str | None = None
+    network: _Network | None = None
+
+
+class ExperimentForm(Form):
+    """What is asked of an experiment once it has run."""
+
+    name: str
+    workloads: list[str | _Workload]
+    report: Report = Report()
+    expect: tuple[Claim, ...] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,8 +24,7 @@ class FolderLock:
         self.fd = -1
 
     def __enter__(self) -> Self:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self.fd = _opened(self.path)
         end = time.monotonic() + self._patience_s
         while not _take(self.fd):
             if time.monotonic() >= end:
@@ -35,8 +35,9 @@ class FolderLock:
                     f"{folder} is being run by process {pid}; `searchlab status {folder} --watch` shows how far it is"
                 )
             time.sleep(_POLL_S)
-        os.ftruncate(self.fd, 0)
-        os.pwrite(self.fd, str(os.getpid()).encode(), 0)
+        with suppress(OSError):  # a full disk holds the lock as well; only who holds it is not said
+            os.ftruncate(self.fd, 0)
+            os.pwrite(self.fd, str(os.getpid()).encode(), 0)
         return self
 
     def __exit__(
@@ -47,6 +48,17 @@ class FolderLock:
     def _close(self) -> None:
         os.close(self.fd)
         self.fd = -1
+
+
+def _opened(path: Path) -> int:
+    folder = path.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except FileExistsError:
+        raise ConfigError(f"{folder} is a file; a run needs a folder, and -o names one") from None
+    except OSError as e:
+        raise ConfigError(f"{folder} cannot be written: {e.strerror or e}; -o names another folder") from None
 
 
 def owner(path: Path) -> int | None:

@@ -49,7 +49,7 @@ def _joined(before: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any
 
 def _card(folder: Folder, command: str, anywhere: bool) -> None:
     """Writes what the run is made on, once; times of two machines do not mix."""
-    card = files.read_json(folder.machine)
+    card = folder.card()
     if card is None:
         card = {"command": command, "revision": revision(), "versions": versions(), "machine": machine()}
         files.replace_json(folder.machine, card)

@@ -18,6 +18,7 @@ from typing import Any
 from searchlab.lab.results import CellResult
 from searchlab.lab.run import files
 from searchlab.lab.run.folder import Entry, Folder
+from searchlab.lab.run.forms import RunOffForm
 from searchlab.lab.study.objective import Latency
 
 
@@ -91,11 +92,11 @@ def pending(folder: Folder) -> list[Group]:
 
 def read(folder: Folder, group: Group) -> RunOff | None:
     """The run-off of a group, if there is one of what its cells have found."""
-    try:
-        found = RunOff(**files.read_json(group.path(folder)))
-    except TypeError:  # no file, or one that holds something else
+    remedy = f"`searchlab run {folder.path}` holds the run-off again"
+    data = files.known_json(group.path(folder), RunOffForm, remedy)
+    if data is None or data["points"] != group.points:
         return None
-    return found if found.points == group.points else None
+    return RunOff(**data)
 
 
 def write(folder: Folder, group: Group, run_off: RunOff) -> None:

@@ -257,8 +257,40 @@ def test_folders_of_others_are_left_alone(tmp_path: Path) -> None:
 
 def test_a_damaged_export_is_named(tmp_path: Path) -> None:
     folder = exported(packed(), tmp_path / "k").folder
-    (folder / "kernel.json").write_text("{}")
-    with pytest.raises(ExportError, match="kernel.json: cannot be read"):
+    path = folder / "kernel.json"
+    text = path.read_bytes()
+    about = json.loads(text)
+    damaged = [
+        b"", b"{}", b"[]", b"null", b"\xff\xfe", b"[" * 100_000, text[: len(text) // 2],
+        *(json.dumps({**about, "inputs": [{**about["inputs"][0], k: v}]}).encode() for k, v in [
+            ("name", 3), ("dtype", "float33"), ("shape", 8), ("shape", [8, -8]), ("shape", ["8", 8]), ("packed", 1),
+        ]),
+        *(json.dumps({**about, key: value}).encode() for key in about
+          if key in ("function", "inputs", "outputs", "threads", "target", "needs", "sha256")
+          for value in (None, -1, [3], {"a": 1})),
+        json.dumps({**about, "target": {**about["target"], "threads": "2"}}).encode(),
+        json.dumps({**about, "function": "another"}).encode(),
+    ]  # fmt: skip
+    for raw in damaged:
+        path.write_bytes(raw)
+        with pytest.raises(ExportError) as caught:
+            load(folder)
+        assert str(folder) in str(caught.value) and "export the kernel again" in str(caught.value), raw[:80]
+        assert "\n" not in str(caught.value)
+
+
+def test_code_that_is_not_what_was_exported_is_not_run(tmp_path: Path) -> None:
+    folder = exported(packed(), tmp_path / "k").folder
+    for name in ("libkernel.so", "kernel.o"):
+        path = folder / name
+        if not path.exists():  # there is no linker here
+            continue
+        whole = path.read_bytes()
+        path.write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(ExportError, match=f"{name} is damaged: its checksum is not the one in kernel.json"):
+            load(folder)
+        path.unlink()  # the object file is next
+    with pytest.raises(ExportError, match="kernel.o cannot be read: No such file"):
         load(folder)
 
 

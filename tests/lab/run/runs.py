@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from searchlab.lab.config import Experiment, from_data
-from searchlab.lab.run import Folder
-from searchlab.lab.run.files import read_json, read_text
+from searchlab.lab.run import Folder, forms
+from searchlab.lab.run.files import known_json
 
 STRATEGIES = "lab.run.made_strategies"
 
@@ -34,7 +34,7 @@ def content(path: Path) -> dict[str, Any]:
     folder = Folder(path)
     found: dict[str, Any] = {}
     for cell in folder.manifest().cells:
-        result = read_json(path / "cells" / f"{cell.id}.json")
+        result = known_json(path / "cells" / f"{cell.id}.json", forms.CellFile, "")
         records = folder.records_path(cell.id)
         found[cell.id] = (
             records.read_bytes() if records.exists() else b"",
@@ -45,4 +45,11 @@ def content(path: Path) -> dict[str, Any]:
 
 def lines(path: Path) -> int:
     """How many measurements there are."""
-    return sum(read_text(file).count("\n") for file in path.glob("records/*.jsonl"))  # a cell may just begin anew
+    return sum(_text(file).count("\n") for file in path.glob("records/*.jsonl"))
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except FileNotFoundError:  # a cell just begins anew
+        return ""

@@ -43,7 +43,8 @@ def made(path: Path, **cells: dict[str, Any]) -> Folder:
         config = {**CONFIG, **said.get("config", {})}
         more = {"table": said.get("table"), "kept": said.get("kept", False)}
         entries.append({"id": id, "entry": id, "task": "t", "seed": 0, "factors": {}, "config": config, **more})
-        best = None if said["knobs"] is None else {"knobs": said["knobs"], "seconds": 1e-3 * (number + 1)}
+        found = {"trial": 0, "point": "", "knobs": said["knobs"], "seconds": 1e-3 * (number + 1)}
+        best = None if said["knobs"] is None else found
         if said["state"] != "waiting":
             folder.write_result(replace(Entry(**entries[-1]).waiting(), state=said["state"], best=best))
     folder.write_manifest({"format": FORMAT, "version": 1, "name": "made", "started": "", "cells": entries})
