@@ -12,6 +12,7 @@ from functools import cached_property
 
 from searchlab.codegen.flatten import Update
 from searchlab.codegen.plain import own_accesses, touches
+from searchlab.ir.apart import told_apart
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import (
     FALSE,
@@ -28,7 +29,6 @@ from searchlab.ir.expr import (
     all_of,
     conditions,
     index,
-    poly,
     value_of,
     variables,
 )
@@ -265,25 +265,8 @@ def _only_touched_by(loop: Loop, store: Store) -> bool:
 
 
 def _injective(x: _Sum) -> bool:
-    """Whether different iterations of the tile loops mean different elements: they move through digits of indices."""
-    tile = {lp.var: value_of(lp.extent) or 0 for lp in x.loops if lp.var in x.space}
-    seen: set[Var] = set()
-    for i in x.store.indices:
-        scales = []
-        for monomial, c in poly(i).items():
-            mine = [a for a in monomial if variables(a) & tile.keys()]
-            if not mine:
-                continue
-            if len(monomial) != 1 or not isinstance(monomial[0], Var) or monomial[0] in seen:
-                return False
-            seen.add(monomial[0])
-            scales.append((abs(c), tile[monomial[0]]))
-        reach = 0
-        for scale, extent in sorted(scales):
-            if scale <= reach:
-                return False
-            reach += scale * (extent - 1)
-    return seen == set(tile)
+    """Whether different iterations of the tile loops mean different elements."""
+    return told_apart(x.store.indices, {lp.var: lp.extent for lp in x.loops if lp.var in x.space}, TRUE, Facts())
 
 
 def _nest(loops: list[Loop], body: Stmt) -> Stmt:

@@ -14,6 +14,7 @@ from searchlab.ir.expr import (
     Compare,
     Expr,
     Like,
+    Substitution,
     Var,
     all_of,
     ceildiv,
@@ -235,15 +236,23 @@ def _check_no_reduction(program: Program, loop: str, what: str) -> None:
 
 def resolved_bindings(program: Program, block: Block) -> tuple[Expr, ...]:
     """A block's bindings in loop variables, also where outer blocks stand between."""
-    from searchlab.ir.expr import Substitution
+    return _resolved(program, block)[0]
 
+
+def resolved_predicate(program: Program, block: Block) -> Expr:
+    """The condition, in loop variables, under which a block runs, those of outer blocks included."""
+    return _resolved(program, block)[1]
+
+
+def _resolved(program: Program, block: Block) -> tuple[tuple[Expr, ...], Expr]:
     mapping: dict[Expr, Expr] = {}
+    where: Expr = TRUE
     for s in path_to(program.body, block):
         if isinstance(s, Block):
             put = Substitution(mapping)
-            found = tuple(put(e) for e in s.bindings)
+            found, where = tuple(put(e) for e in s.bindings), all_of((where, put(s.predicate)))
             if s is block:
-                return found
+                return found, where
             mapping.update({it.var: e for it, e in zip(s.iters, found, strict=True)})
     raise ScheduleError(f"block '{block.name}' is not in the program")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from searchlab.errors import ScheduleError
+from searchlab.ir.apart import told_apart
 from searchlab.ir.expr import (
     ONE,
     TRUE,
@@ -34,7 +35,7 @@ from searchlab.schedule.core import (
     primitive,
     replaced,
 )
-from searchlab.schedule.loops import resolved_bindings
+from searchlab.schedule.loops import resolved_bindings, resolved_predicate
 
 ASSOCIATIVE = ("add", "mul", "min", "max")
 
@@ -218,6 +219,11 @@ def decompose_reduction(program: Program, block: str, loop: str) -> Made:
     used = _vars_of(bound, "reduce") | _vars_of(bound, "space")
     idle = [x for x in within if x.var not in used and x.extent != ONE]
     check(not idle, f"loop {names_of(idle)} repeats '{block}' as a whole, which must be set anew each time")
+    places = [e for it, e in zip(b.iters, bound.bindings, strict=True) if it.kind == "space"]
+    moving = {x.var: x.extent for x in within if x.var in _vars_of(bound, "space")}
+    again = names_of([x for x in within if x.var in moving])
+    message = f"loop {again} may come to elements of '{b.store.buffer}' again, which must be set anew each time"
+    check(told_apart(places, moving, resolved_predicate(program, b), program.facts), message)
     name = fresh(program, f"{block}_init")
     init = init_nest(program, b, within, name)
     update = replace(b, init=None)
