@@ -9,19 +9,88 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from searchlab.codegen.plain import map_access, map_plain, own_accesses, own_expressions
+from searchlab.ir.apart import told_apart
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import ZERO, Binary, Expr, Load, Var, compare, transform, value_of, variables, walk
-from searchlab.ir.program import Alloc, Buffer, If, Loop, Prefetch, Program, Seq, Stmt, Store, children
+from searchlab.ir.expr import TRUE, ZERO, Binary, Expr, Load, Var, compare, loads, transform, value_of, variables, walk
+from searchlab.ir.program import (
+    Alloc,
+    Buffer,
+    If,
+    Loop,
+    Prefetch,
+    Program,
+    Seq,
+    Stmt,
+    Store,
+    children,
+    map_children,
+    statements,
+)
 
 Path = tuple[Stmt, ...]
 
 
 def place_buffers(program: Program, body: Stmt) -> Stmt:
-    """The body with an Alloc for every buffer that is no parameter."""
-    for name, buffer in program.buffers.items():
-        if name not in program.inputs and name not in program.outputs:
-            body = _place(body, buffer)
+    """The body with an Alloc for every buffer that is no parameter, and without those that nothing reads."""
+    inner = {n: b for n, b in program.buffers.items() if n not in program.inputs and n not in program.outputs}
+    body = _without_collisions(_without_unread(body, set(inner)), set(inner))
+    for buffer in inner.values():
+        body = _place(body, buffer)
     return _join(body, dict(program.buffers), Facts())
+
+
+def _without_unread(body: Stmt, inner: set[str]) -> Stmt:
+    """The body without the stages that no output needs: conditions known by now may have cut off their only readers."""
+    unread = inner.intersection(_written(body)) - set(_read(body))
+    if not unread:
+        return body
+
+    def live(s: Stmt) -> Stmt | None:
+        return None if isinstance(s, Store) and s.buffer in unread else map_children(s, live)
+
+    left = live(body)
+    assert left is not None  # outputs are written
+    return _without_unread(left, inner)
+
+
+def _written(s: Stmt) -> Iterator[str]:
+    return (x.buffer for x in statements(s) if isinstance(x, Store))
+
+
+def _read(s: Stmt) -> Iterator[str]:
+    """The buffers that statements read, those left out that a statement reads only to add to them."""
+    for x in statements(s):
+        own = x.buffer if isinstance(x, Store) else None
+        yield from (ld.buffer for e in own_expressions(x) for ld in loads(e) if ld.buffer != own)
+
+
+def _without_collisions(s: Stmt, inner: set[str]) -> Stmt:
+    """The statement with the loops run in order whose lanes may add to the same element of a shared buffer."""
+    new = map_children(s, lambda child: _without_collisions(child, inner))
+    assert new is not None
+    if isinstance(new, Loop) and new.kind == "vectorized":
+        if any(_collide(new, path) for path in _sums(new.body, (), inner)):
+            return replace(new, kind="serial")
+    return new
+
+
+def _sums(s: Stmt, path: Path, buffers: set[str]) -> Iterator[Path]:
+    """The ways to stores that add to their element of one of the buffers."""
+    here = (*path, s)
+    if isinstance(s, Store) and s.buffer in buffers and any(ld.buffer == s.buffer for ld in loads(s.value)):
+        yield here
+    for child in children(s):
+        yield from _sums(child, here, buffers)
+
+
+def _collide(lanes: Loop, path: Path) -> bool:
+    """Whether two lanes may add to one element while the sum goes on; one that belongs to all of them they join."""
+    store, inside = path[-1], [s for s in path if isinstance(s, Loop)]
+    assert isinstance(store, Store)
+    space = {v for i in store.indices for v in variables(i)}
+    first = next((n for n, lp in enumerate(inside) if lp.var not in space), len(inside))  # that carries the sum
+    moving = {lp.var: lp.extent for lp in (lanes, *inside[first:]) if lp.var in space}
+    return lanes.var in space and not told_apart(store.indices, moving, TRUE, Facts())
 
 
 def _join(s: Stmt, buffers: dict[str, Buffer], facts: Facts) -> Stmt:
@@ -72,7 +141,7 @@ def _place(body: Stmt, buffer: Buffer) -> Stmt:
     found = list(_accesses(body, buffer.name, ()))
     if not found:
         return body
-    home = _common(body, [path for path, _ in found])
+    home = _common([path for path, _ in found])
     outside = {lp.var: lp.extent for lp in found[0][0][: _depth(found[0][0], home)] if isinstance(lp, Loop)}
     intervals = [_interval(buffer, d, found, home, outside) for d in range(len(buffer.shape))]
     lows = tuple(low for low, _ in intervals)
@@ -81,10 +150,9 @@ def _place(body: Stmt, buffer: Buffer) -> Stmt:
     def shift(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(facts.simplify(i - low) for i, low in zip(indices, lows, strict=True))
 
-    inner = map_access(home.body if isinstance(home, Loop) else home, buffer.name, shift)
+    inner = map_access(body if home is None else home.body, buffer.name, shift)
     small = Alloc(replace(buffer, shape=tuple(extent for _, extent in intervals)), inner)
-    new: Stmt = replace(home, body=small) if isinstance(home, Loop) else small
-    return _swap(body, home, new)
+    return small if home is None else _swap(body, home, replace(home, body=small))
 
 
 def _accesses(s: Stmt, name: str, path: Path) -> Iterator[tuple[Path, tuple[Expr, ...]]]:
@@ -95,9 +163,9 @@ def _accesses(s: Stmt, name: str, path: Path) -> Iterator[tuple[Path, tuple[Expr
         yield from _accesses(child, name, here)
 
 
-def _common(body: Stmt, paths: list[Path]) -> Stmt:
-    """The innermost loop around all accesses, or the whole body; lanes of a vectorised loop share one buffer."""
-    home = body
+def _common(paths: list[Path]) -> Loop | None:
+    """The innermost loop around all accesses, if there is one; lanes of a vectorised loop share one buffer."""
+    home = None
     for level in zip(*paths, strict=False):
         if any(s is not level[0] for s in level) or (isinstance(level[0], Loop) and level[0].kind == "vectorized"):
             break
@@ -106,12 +174,13 @@ def _common(body: Stmt, paths: list[Path]) -> Stmt:
     return home
 
 
-def _depth(path: Path, home: Stmt) -> int:
-    return next(n for n, s in enumerate(path) if s is home) + (1 if isinstance(home, Loop) else 0)
+def _depth(path: Path, home: Loop | None) -> int:
+    """How many statements of a path are outside the body of its home."""
+    return 0 if home is None else next(n for n, s in enumerate(path) if s is home) + 1
 
 
 def _interval(
-    buffer: Buffer, d: int, found: list[tuple[Path, tuple[Expr, ...]]], home: Stmt, outside: dict[Var, Expr]
+    buffer: Buffer, d: int, found: list[tuple[Path, tuple[Expr, ...]]], home: Loop | None, outside: dict[Var, Expr]
 ) -> tuple[Expr, Expr]:
     """The part of one dimension that is touched in one iteration of `home`: lowest index and extent."""
     whole = buffer.shape[d]

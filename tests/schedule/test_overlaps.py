@@ -9,10 +9,10 @@ from checked_run import run_checked
 from searchlab.codegen.kernel import compile
 from searchlab.codegen.lower import lower
 from searchlab.errors import ScheduleError
-from searchlab.ir import Builder, interpret, knob, total
+from searchlab.ir import Builder, interpret, knob, select, total
 from searchlab.ir.compute import Tensor
 from searchlab.ir.expr import Expr
-from searchlab.ir.program import Program
+from searchlab.ir.program import Program, Stmt, Store, statements
 from searchlab.schedule import Schedule
 from searchlab.targets import parse
 
@@ -101,3 +101,50 @@ def test_a_sum_may_begin_outside_loops_of_any_size():
     s.split("i", [None, knob("a"), knob("b")])
     s.decompose_reduction("S", "i_0")
     assert_same(plain, s.program.substitute({"a": 2, "b": 3}))
+
+
+def test_lanes_that_come_to_the_same_element_do_not_add_up():
+    """Lane j adds to S[j], S[j + 1] and S[j + 2] in turn, while its neighbours do."""
+    b = Builder("lanes")
+    I = b.input("I", (18, 3))
+    r = b.axis("r", 3)
+    S = b.compute("S", (18,), lambda i: total(I[i, r], r))
+    plain = b.program(b.compute("Y", (2, 16), lambda i, j: S[j] + S[j + 2]))
+    s = Schedule(plain)
+    s.compute_at("S", "j")
+    s.reorder("S_r", "S_i")
+    s.vectorize("j")
+    assert_same(plain, s.program)
+
+
+def test_lanes_that_share_a_wrapped_part_of_a_stage():
+    """All of the program is one vectorised loop, whose lanes go through S[j % 8] in two dimensions."""
+    b = Builder("wrapped")
+    I = b.input("I", (8,))
+    S = b.compute("S", (8,), lambda i: I[i] * 2)
+    plain = b.program(b.compute("Y", (9,), lambda j: S[j % 8]))
+    s = Schedule(plain)
+    s.compute_at("S", "j")
+    s.transform_layout("S", lambda x: (x // 2, x % 2))
+    s.vectorize("j")
+    assert_same(plain, s.program)
+
+
+def stores(s: Stmt) -> set[str]:
+    return {x.buffer for x in statements(s) if isinstance(x, Store)}
+
+
+def test_a_stage_that_nothing_reads_any_more_is_left_out():
+    """The guard is never true, so that S has no reader; and its sum goes on in a loop around the one through S."""
+    plain = sums(lambda S, j: S[j] + select(j - 9 >= 0, S[j - 9], 0), 8, 6)
+    s = Schedule(plain)
+    s.reorder("r", "i")
+    assert stores(lower(s.program, TARGET).body) == {"S", "Y"}
+    assert_same(plain, s.program)
+    plain = sums(lambda S, j: select(j - 9 >= 0, S[j - 9], 1.0), 8, 6)
+    s = Schedule(plain)
+    s.cache_write("S")
+    s.compute_inline("S_store")
+    s.reorder("r", "i")
+    assert stores(lower(s.program, TARGET).body) == {"Y"}
+    assert_same(plain, s.program)
