@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import ZERO, Expr, Substitution, Var, compare
+from searchlab.ir.expr import ZERO, Expr, Substitution, Var, compare, variables
 from searchlab.ir.program import Block, Loop, Stmt, accesses, statements, stores
 from searchlab.schedule.core import path_to
 
@@ -50,7 +50,19 @@ def touched(
         )
         for indices in dict.fromkeys(found):
             regions.append(tuple(_interval(facts.simplify(put(i)), inside, facts) for i in indices))
-    return tuple(_union([r[d] for r in regions], shape[d], facts) for d in range(len(shape)))
+    return tuple(_steady(_union([r[d] for r in regions], shape[d], facts), shape[d], facts) for d in range(len(shape)))
+
+
+def _steady(part: Interval, whole: Expr, facts: Facts) -> Interval:
+    """The interval with the largest extent that it has in any iteration: extents of loops hold no loop variables."""
+    if not _moves(part.extent):
+        return part
+    most = facts.simplify(facts.reduce(facts.upper(part.extent)))
+    return Interval(ZERO, whole) if _moves(most) or not facts.proves(most < whole) else Interval(part.low, most)
+
+
+def _moves(e: Expr) -> bool:
+    return any(v.role == "iter" for v in variables(e))
 
 
 def _interval(e: Expr, inside: dict[Var, Expr], facts: Facts) -> Interval:

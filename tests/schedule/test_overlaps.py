@@ -11,7 +11,7 @@ from searchlab.codegen.lower import lower
 from searchlab.errors import ScheduleError
 from searchlab.ir import Builder, interpret, knob, select, total
 from searchlab.ir.compute import Tensor
-from searchlab.ir.expr import Expr
+from searchlab.ir.expr import Expr, variables
 from searchlab.ir.program import Program, Stmt, Store, statements
 from searchlab.schedule import Schedule
 from searchlab.targets import parse
@@ -127,6 +127,31 @@ def test_lanes_that_share_a_wrapped_part_of_a_stage():
     s.compute_at("S", "j")
     s.transform_layout("S", lambda x: (x // 2, x % 2))
     s.vectorize("j")
+    assert_same(plain, s.program)
+
+
+# --- parts of a stage -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reader", "rows", "length"),
+    [
+        (lambda S, j: S[19 - j] + S[j], 20, 20),
+        (lambda S, j: S[19 - j] + S[j], 20, 10),
+        (lambda S, j: S[(j + 2) % 3] + select(j - 2 >= 0, S[j - 2], 0), 8, 8),
+        (lambda S, j: S[(j + 2) % 3] + select(j - 2 >= 0, S[j - 2], 0), 3, 3),
+        (lambda S, j: S[j // 2] + S[j], 9, 9),
+    ],
+)
+def test_a_part_between_two_readers_is_as_long_in_every_iteration(reader, rows, length):
+    plain = sums(reader, rows, length)
+    s = Schedule(plain)
+    s.compute_at("S", "j")
+    for name, loop in s.program.loops.items():
+        assert not any(v.role == "iter" for v in variables(loop.extent)), name
+    assert_same(plain, s.program)
+    s.split("S_i", [None, 2], tail=True)
+    s.reorder("S_r", "S_i_1")
     assert_same(plain, s.program)
 
 
