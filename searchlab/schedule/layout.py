@@ -293,6 +293,7 @@ def _factors(e: Expr) -> list[Expr]:
 
 def _padded(program: Program, b: Block, nest: list[Loop], sizes: dict[Var, Expr], grown: set[Var]) -> Made:
     buffers, stages, renamed = dict(program.buffers), [], {}
+    extents: dict[Expr, Expr] = {it.var: it.extent for it in b.iters}
     for ld in dict.fromkeys(x for x in loads(b.store.value) if x.buffer != b.store.buffer):
         touched_dims = [i for i in ld.indices if variables(i) & grown]
         if not touched_dims:
@@ -301,14 +302,17 @@ def _padded(program: Program, b: Block, nest: list[Loop], sizes: dict[Var, Expr]
             all(isinstance(i, Var) for i in touched_dims),
             f"'{ld}' is not indexed by iteration variables alone, so it cannot be padded",
         )
-        check(ld.buffer not in renamed, f"'{ld.buffer}' is read at several places")
+        several = any(x.buffer == ld.buffer and x != ld for x in loads(b.store.value))
+        check(not several, f"'{ld.buffer}' is read at several places, so it cannot be padded for one of them")
         name = fresh(program, f"{ld.buffer}_pad")
         shape = tuple(
             sizes[i] if isinstance(i, Var) and i in grown else s
             for i, s in zip(ld.indices, program.buffers[ld.buffer].shape, strict=True)
         )
         buffers[name] = replace(program.buffers[ld.buffer], name=name, shape=shape)
-        stages.append(_copy(program, ld.buffer, program.buffers[ld.buffer].shape, name, shape, ld.type))
+        copied = [extents[i] if i in grown else None for i in ld.indices]
+        inside = _inside(copied, program.buffers[ld.buffer].shape, shape)
+        stages.append(_copy(program, ld.buffer, name, shape, ld.type, inside))
         renamed[ld.buffer] = name
     out, after = b.store.buffer, []
     if any(it.var in grown for it in b.iters if it.kind == "space"):
@@ -320,10 +324,10 @@ def _padded(program: Program, b: Block, nest: list[Loop], sizes: dict[Var, Expr]
             _copy(
                 program,
                 name,
-                shape,
                 out,
                 program.buffers[out].shape,
                 program.buffers[out].dtype,
+                TRUE,
                 fresh(program, f"{out}_crop"),
             )
         )
@@ -347,20 +351,30 @@ def _with_buffers(b: Block, renamed: dict[str, str], sizes: dict[Var, Expr]) -> 
     return replace(b, iters=tuple(Iter(it.var, sizes[it.var], it.kind) for it in b.iters))
 
 
+def _axes(rank: int) -> tuple[Var, ...]:
+    return tuple(Var(f"v{n}") for n in range(rank))
+
+
+def _inside(read: list[Expr | None], source: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr:
+    """Where a padded copy is not zero: inside its source, and only as far as a padded dimension was read before."""
+    where = []
+    for v, far, have, want in zip(_axes(len(shape)), read, source, shape, strict=True):
+        where += [v < e for e in (have, far) if e is not None and e != want]
+    return all_of(where)
+
+
 def _copy(
     program: Program,
     source: str,
-    source_shape: tuple[Expr, ...],
     target: str,
     shape: tuple[Expr, ...],
     dtype: str,
+    inside: Expr,
     name: str | None = None,
 ) -> Stmt:
-    """Copies where source and target overlap, zero elsewhere in the target."""
-    block = name or target
-    iters = tuple(Iter(Var(f"v{n}"), e) for n, e in enumerate(shape))
-    at = tuple(it.var for it in iters)
-    inside = all_of(v < s for v, s, t in zip(at, source_shape, shape, strict=True) if s != t and name is None)
+    """A stage that copies to a target of that shape where a condition on its axes holds, and sets zero elsewhere."""
+    block, at = name or target, _axes(len(shape))
+    iters = tuple(Iter(v, e) for v, e in zip(at, shape, strict=True))
     value = select(inside, Load(source, at, dtype), const(0, dtype))
     loops = [(Var(fresh(program, f"{block}_{n}")), e) for n, e in enumerate(shape)]
     body: Stmt = Block(block, iters, tuple(v for v, _ in loops), Store(target, at, value))

@@ -173,3 +173,26 @@ def test_a_stage_that_nothing_reads_any_more_is_left_out():
     s.reorder("r", "i")
     assert stores(lower(s.program, TARGET).body) == {"Y"}
     assert_same(plain, s.program)
+
+
+# --- padding and blocks -----------------------------------------------------------------------------------------------
+
+
+def test_padding_is_zero_where_a_buffer_goes_on():
+    """The sum takes 3 of 5 elements; padded to 4 of them, the fourth must not be added."""
+    b = Builder("part")
+    I = b.input("I", (2, 5))
+    r = b.axis("r", 3)
+    plain = b.program(b.compute("Y", (2,), lambda i: total(I[i, r], r)))
+    s = Schedule(plain)
+    s.pad("Y", {"vr": 4})
+    assert_same(plain, s.program)
+
+
+def test_padding_is_refused_for_one_of_two_places():
+    b = Builder("places")
+    I = b.input("I", (7,))
+    r = b.axis("r", 3)
+    s = Schedule(b.program(b.compute("Y", (4, 1), lambda i, j: total(I[j] + I[6 - r], r))))
+    with pytest.raises(ScheduleError, match="^pad: 'I' is read at several places"):
+        s.pad("Y", {"vj": 4})
