@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import ONE, TRUE, ZERO, Expr, Var, divide, from_poly, poly, variables
+from searchlab.ir.expr import ONE, ZERO, Expr, Var, all_of, compare, divide, from_poly, poly, variables
 from searchlab.ir.program import Block, Iter, Loop, Program
 from searchlab.schedule.core import (
     Made,
@@ -37,7 +37,7 @@ def blockize(program: Program, loop: str, name: str | None = None) -> Made:
     inner = {x.var: x.extent for x in path_to(lp, b) if isinstance(x, Loop)}
     made = fresh(program, f"{b.name}_outer") if name is None else name
     check(made not in program.blocks and made.isidentifier(), f"'{made}' is no free block name")
-    iters, outer_bindings, bindings = [], [], []
+    iters, outer_bindings, bindings, guards = [], [], [], []
     for it, binding in zip(b.iters, b.bindings, strict=True):
         outer, tile, rest = _take_apart(binding, inner, program.facts, b.name)
         if outer == ZERO:
@@ -47,11 +47,13 @@ def blockize(program: Program, loop: str, name: str | None = None) -> Made:
         count, left = divide(it.extent, tile)
         extent = count if left == ZERO else program.facts.simplify(program.facts.upper(outer) + 1)
         iters.append(Iter(var, extent, it.kind))
+        # where the block inside is cut off for a whole iteration of the loops around, the new one leaves its domain
+        guards += [c for c in (outer < extent, compare("le", ZERO, outer)) if not program.facts.proves(c)]
         outer_bindings.append(outer)
         bindings.append(var * tile + rest)
     new = swap(lp, b, replace(b, bindings=tuple(bindings)))
     assert new is not None
-    block = Block(made, tuple(iters), tuple(outer_bindings), new, None, TRUE)
+    block = Block(made, tuple(iters), tuple(outer_bindings), new, None, all_of(guards))
     return Made(program.with_body(replaced(program, lp, block)), (made,))
 
 

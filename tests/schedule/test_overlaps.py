@@ -196,3 +196,12 @@ def test_padding_is_refused_for_one_of_two_places():
     s = Schedule(b.program(b.compute("Y", (4, 1), lambda i, j: total(I[j] + I[6 - r], r))))
     with pytest.raises(ScheduleError, match="^pad: 'I' is read at several places"):
         s.pad("Y", {"vj": 4})
+
+
+def test_a_block_of_blocks_stays_in_its_domain():
+    """Of 4 times 2 iterations the last is cut off: there the new block has no iteration either."""
+    plain = sums(lambda S, j: S[j], 7, 7)
+    s = Schedule(plain)
+    s.split("i", [None, 2], tail=True)
+    s.blockize("r")
+    assert_same(plain, s.program)
