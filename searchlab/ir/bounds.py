@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from searchlab.ir.expr import (
     FALSE,
@@ -70,6 +70,44 @@ class Facts:
                 if isinstance(m, Binary) and m.op == "mod":
                     found.add((m.a, m.b))
         return frozenset(found)
+
+    # --- what was found out before ------------------------------------------------------------------------------------
+
+    def about(self, e: Expr) -> Facts:
+        """The facts that can matter to an expression; they remember what was found out with them.
+
+        The structures of a space have most of their loops in common: what is shown for one serves the others.
+        """
+        used = variables(e)
+        found = self._about.get(used)
+        if found is None:
+            names = self._closure(used)
+            extents = tuple((v, self.extents[v]) for v in sorted(names & self.extents.keys(), key=lambda v: v.name))
+            found = self._about[used] = _shared(extents, tuple(f for f, needs in self._rules if needs <= names))
+        return found
+
+    def _closure(self, names: frozenset[Var]) -> frozenset[Var]:
+        """The variables, and those that bounds and assumed equalities may put in their place."""
+        more = names.union(*(variables(self.extents[v]) for v in names if v in self.extents))
+        more = more.union(*(variables(f) for f, needs in self._rules if needs <= more))
+        return names if more == names else self._closure(more)
+
+    @cached_property
+    def _rules(self) -> tuple[tuple[Expr, frozenset[Var]], ...]:
+        """The assumed equalities, which are all that is used, with the variables that one has to have to be used."""
+        return tuple((f, variables(f.a)) for f in self.assumptions if isinstance(f, Compare) and f.op == "eq")
+
+    @cached_property
+    def _about(self) -> dict[frozenset[Var], Facts]:
+        return {}
+
+    @cached_property
+    def _simplified(self) -> dict[Expr, Expr]:
+        return {}
+
+    @cached_property
+    def _nonnegative(self) -> dict[Expr, bool]:
+        return {}
 
     # --- bounds -------------------------------------------------------------------------------------------------------
 
@@ -143,6 +181,14 @@ class Facts:
 
     def nonnegative(self, e: Expr) -> bool:
         """Whether `e` >= 0 can be shown."""
+        known = self._nonnegative.get(e)
+        if known is None:
+            facts = self.about(e)
+            shown = facts._is_nonnegative(e) if facts is self else facts.nonnegative(e)
+            known = self._nonnegative[e] = shown
+        return known
+
+    def _is_nonnegative(self, e: Expr) -> bool:
         low = self.reduce(self.lower(self.reduce(e)))
         known = value_of(low)
         if known is not None:
@@ -191,19 +237,17 @@ class Facts:
             return e
         known = self._simplified.get(e)
         if known is None:
-            new = rebuild(e, self.simplify)
-            if isinstance(new, Binary):
-                new = self._simplify_binary(new)
-            elif isinstance(new, Poly):
-                new = _join_divisions(new)
-            elif isinstance(new, Compare) and new.a.dtype == "index":
-                new = self.decide(new)
-            known = self._simplified[e] = new
+            facts = self.about(e)
+            known = self._simplified[e] = facts._simplify(e) if facts is self else facts.simplify(e)
         return known
 
-    @cached_property
-    def _simplified(self) -> dict[Expr, Expr]:
-        return {}
+    def _simplify(self, e: Expr) -> Expr:
+        new = rebuild(e, self.simplify)
+        if isinstance(new, Binary):
+            return self._simplify_binary(new)
+        if isinstance(new, Poly):
+            return _join_divisions(new)
+        return self.decide(new) if isinstance(new, Compare) and new.a.dtype == "index" else new
 
     def decide(self, condition: Expr) -> Expr:
         """The condition, or TRUE or FALSE where the facts settle it."""
@@ -247,6 +291,12 @@ class Facts:
                     return floordiv(big, index(divisor // g))
                 return (big % (divisor // g)) * g + small
         return e
+
+
+@lru_cache(maxsize=1 << 12)
+def _shared(extents: tuple[tuple[Var, Expr], ...], assumptions: tuple[Expr, ...]) -> Facts:
+    """The same facts for all who know no more."""
+    return Facts(dict(extents), assumptions)
 
 
 def _step(monomial: Monomial, over: Ranges, up: bool) -> tuple[Monomial, int] | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, Union
 
 from searchlab.errors import IRError
@@ -27,16 +28,16 @@ Like = Union["Expr", int, float]
 _set = object.__setattr__
 
 
-_GETTERS: dict[str, Callable[[Any], tuple[Any, ...]]] = {}
+_GETTERS: dict[type, Callable[[Any], tuple[Any, ...]]] = {}
 
 
 def _getter(cls: type) -> Callable[[Any], tuple[Any, ...]]:
     """A fast way to all fields of a node at once."""
-    found = _GETTERS.get(cls.__name__)
+    found = _GETTERS.get(cls)
     if found is None:
         names = tuple(cls.__dataclass_fields__)  # type: ignore[attr-defined]
         get = operator.attrgetter(*names)
-        found = _GETTERS[cls.__name__] = get if len(names) > 1 else lambda node: (get(node),)
+        found = _GETTERS[cls] = get if len(names) > 1 else lambda node: (get(node),)
     return found
 
 
@@ -59,7 +60,8 @@ class Expr:
             return True
         if type(self) is not type(other) or hash(self) != hash(other):
             return False
-        return self._fields() == other._fields()
+        get = _getter(type(self))
+        return get(self) == get(other)
 
     @property
     def dtype(self) -> str:
@@ -378,7 +380,9 @@ def mul_monomials(a: Monomial, b: Monomial) -> Monomial:
     return tuple(sorted(a + b, key=_sort_key)) if a and b else a or b
 
 
+@lru_cache(maxsize=1 << 16)
 def _index_arithmetic(op: str, a: Expr, b: Expr) -> Expr:
+    """Sums, differences and products; the structures of a space ask for the same ones over and over."""
     if isinstance(a, Const) and isinstance(b, Const) and op != "div":
         x, y = int(a.value), int(b.value)
         return Const(x + y if op == "add" else x - y if op == "sub" else x * y)

@@ -46,7 +46,8 @@ class Iter:
 class _Remembering:
     """Gives every statement slots for what is worked out about it once: programs share most of their statements."""
 
-    __slots__ = ("_read", "_sound", "_written")
+    __slots__ = ("_below", "_read", "_sound", "_written")
+    _below: tuple[Stmt, ...]
     _read: tuple[str, ...]
     _sound: Any
     _written: tuple[str, ...]
@@ -105,7 +106,7 @@ class Loop(_Remembering):
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds it may yet become: its own, or those among which the note `kind` chooses."""
-        listed = dict(self.annotations).get("kinds")
+        listed = dict(self.annotations).get("kinds") if self.annotations else None
         return (self.kind,) if listed is None else tuple(listed.split("|"))
 
 
@@ -249,17 +250,26 @@ class Program:
         return substitute_program(self, values)
 
 
-def statements(s: Stmt) -> Iterator[Stmt]:
+def statements(s: Stmt) -> tuple[Stmt, ...]:
     """The statement and all inside it, in program order (a block's init is not a statement of its own)."""
-    stack = [s]
-    while stack:
-        top = stack.pop()
-        yield top
-        stack.extend(reversed(children(top)))
+    return (s, *below(s))
+
+
+def below(s: Stmt) -> tuple[Stmt, ...]:
+    """The statements inside a statement, which remembers them."""
+    try:
+        return s._below
+    except AttributeError:
+        inside = children(s)
+        found = statements(inside[0]) if len(inside) == 1 else tuple(x for child in inside for x in statements(child))
+        _set(s, "_below", found)
+        return found
 
 
 def children(s: Stmt) -> tuple[Stmt, ...]:
     """The statements directly inside."""
+    if isinstance(s, Loop):
+        return (s.body,)
     if isinstance(s, Seq):
         return s.body
     return () if isinstance(s, (Store, Prefetch)) else (s.body,)

@@ -12,6 +12,7 @@ visited as a whole, for the message that says what is wrong with it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from searchlab.errors import IRError
@@ -22,6 +23,7 @@ from searchlab.ir.program import (
     Block,
     Loop,
     Program,
+    Seq,
     Stmt,
     Store,
     children,
@@ -44,7 +46,7 @@ def verify(program: Program) -> None:
 _NOTHING: frozenset[Any] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Summary:
     """What matters of a statement to the program around it; `sound` says that nothing is wrong in the statement alone.
 
@@ -95,8 +97,10 @@ def _summary(s: Stmt) -> _Summary:
             found = _of_loop(s)
         elif isinstance(s, Block):
             found = _of_block(s)
+        elif isinstance(s, Seq):
+            found = _joined([_summary(child) for child in s.body])
         else:
-            found = _joined(_own(s), [_summary(child) for child in children(s)])
+            found = _joined([_own(s), *(_summary(child) for child in children(s))])
         object.__setattr__(s, "_sound", found)
         return found
 
@@ -119,25 +123,23 @@ def _own(s: Stmt) -> _Summary:
     )
 
 
-def _joined(own: _Summary, parts: list[_Summary]) -> _Summary:
-    """A statement with those inside it, which run one after the other."""
-    if not parts:
-        return own
-    needs, gives = own.needs, own.gives
+def _joined(parts: list[_Summary]) -> _Summary:
+    """Statements that run one after the other, or one with those inside it."""
+    needs: frozenset[str] = _NOTHING
+    gives: frozenset[str] = _NOTHING
     for p in parts:
         needs, gives = needs | (p.needs - gives), gives | p.gives
-    every = (own, *parts)
     return _Summary(
-        all(p.sound for p in every),
-        _NOTHING.union(*(p.open for p in every)),
-        _NOTHING.union(*(p.summed for p in every)),
-        _NOTHING.union(*(p.ahead for p in every)),
+        all([p.sound for p in parts]),
+        _NOTHING.union(*[p.open for p in parts]),
+        _NOTHING.union(*[p.summed for p in parts]),
+        _NOTHING.union(*[p.ahead for p in parts]),
         needs,
         gives,
-        _NOTHING.union(*(p.loaded for p in every)),
-        _NOTHING.union(*(p.stored for p in every)),
-        tuple(name for p in every for name in p.loops),
-        tuple(name for p in every for name in p.blocks),
+        _NOTHING.union(*[p.loaded for p in parts]),
+        _NOTHING.union(*[p.stored for p in parts]),
+        tuple(chain.from_iterable([p.loops for p in parts])),
+        tuple(chain.from_iterable([p.blocks for p in parts])),
     )
 
 
@@ -163,7 +165,7 @@ def _of_loop(s: Loop) -> _Summary:
 
 
 def _of_block(s: Block) -> _Summary:
-    whole = _joined(_own(s), [_summary(s.body)])
+    whole = _joined([_own(s), _summary(s.body)])
     fits = all(note.buffer in read(s) and note.buffer not in written(s) for note in s.ahead)
     pairs = zip(s.iters, s.bindings, strict=False)
     return replace(

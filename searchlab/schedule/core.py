@@ -17,7 +17,18 @@ from typing import Any, Concatenate, ParamSpec
 from searchlab.errors import IRError, ScheduleError, TraceError
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import Expr, Substitution, Var, variables
-from searchlab.ir.program import Block, Loop, Program, Seq, Stmt, children, map_children, map_expressions, statements
+from searchlab.ir.program import (
+    Block,
+    Loop,
+    Program,
+    Seq,
+    Stmt,
+    below,
+    children,
+    map_children,
+    map_expressions,
+    statements,
+)
 from searchlab.ir.rewrite import decode, encode
 from searchlab.ir.verify import verify
 
@@ -134,12 +145,19 @@ def find_block(program: Program, name: str) -> Block:
 
 def path_to(root: Stmt, target: Stmt) -> list[Stmt]:
     """The statements from the root down to the target, both included."""
-    if root is target:
-        return [root]
-    for child in children(root):
-        if below := path_to(child, target):
-            return [root, *below]
-    return []
+    if root is not target and not _holds(root, target):
+        return []
+    path, s = [root], root
+    while s is not target:
+        inside = children(s)
+        s = inside[0] if len(inside) == 1 else next(c for c in inside if c is target or _holds(c, target))
+        path.append(s)
+    return path
+
+
+def _holds(s: Stmt, target: Stmt) -> bool:
+    """Whether a statement has another one inside."""
+    return any(x is target for x in below(s))
 
 
 def loops_around(program: Program, block: str) -> list[Loop]:
