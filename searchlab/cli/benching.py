@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from searchlab.cli.names import Entry, resolve
-from searchlab.cli.output import duration, err, hint, json_line, out, print_table, table, three_digits
+from searchlab.cli.output import (
+    AsCsv,
+    AsJson,
+    duration,
+    err,
+    form,
+    hint,
+    kept,
+    out,
+    print_rows,
+    print_table,
+    table,
+    three_digits,
+)
 from searchlab.errors import WorkloadError
 
 if TYPE_CHECKING:
@@ -28,7 +41,6 @@ _QUICKSTART = {
     "layer_norm 512x768": "layer_norm:rows=512,cols=768",
 }
 _BUSY = 0.1  # the share of the machine that others may take before the times are called into question
-_NARROW, _WIDE = 100, 130  # columns below which names of libraries are left out, from which medians are shown
 
 
 def bench_command(
@@ -41,7 +53,8 @@ def bench_command(
         bool, typer.Option("--pack-weights", help="Store constant weights in another layout ahead of time.")
     ] = False,
     quickstart: Annotated[bool, typer.Option("--quickstart", help="Run a small fixed set that takes seconds.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
 ) -> None:
     """Compile workloads with the default schedule and time them beside numpy and torch.
 
@@ -49,17 +62,17 @@ def bench_command(
     """
     from searchlab.targets import detect
 
+    wanted = form(as_json, as_csv)
     if quickstart == bool(names):
         raise WorkloadError("name the workloads to time (`searchlab list` shows what there is), or give --quickstart")
     entries = _quickstart() if quickstart else _entries(names or [])
     target = detect(threads)
     rows: list[Row] = []
-    for row in _run(entries, target, seconds, pack_weights):
-        rows.append(row)
-        if as_json:
-            _print_json(row, target)
-    if not as_json:
-        _print_rows(rows, target, quickstart)
+    found = kept(_run(entries, target, seconds, pack_weights), rows)
+    if wanted:
+        print_rows((fields for row in found for fields in _fields(row, target)), wanted)
+    else:
+        _print_rows(list(found), target, quickstart)
     if len(rows) < len(entries) or any(row.wrong for row in rows):
         raise typer.Exit(1)
 
@@ -105,17 +118,18 @@ def _progress(text: str = "") -> None:
 # --- printing ---------------------------------------------------------------------------------------------------------
 
 
-def _print_json(row: Row, target: Target) -> None:
+def _fields(row: Row, target: Target) -> Iterator[dict[str, Any]]:
+    """What was measured of a workload, one figure per row."""
     common: dict[str, Any] = {"target": None, "threads": row.threads, "cpu": target.cpu, "spec": row.workload.spec}
     common["other_load"] = round(row.other_load, 3)
     metric = "gbytes_per_second" if row.memory_bound else "gflops_per_second"
     for name, times in row.times.items():
         more = {"min_seconds": times.min, "median_seconds": times.median, "rounds": times.rounds}
-        json_line(case=row.case, metric=metric, value=row.rate(name), contender=name, **more, **common)
+        yield {"case": row.case, "metric": metric, "value": row.rate(name), "contender": name, **more, **common}
     for name, problem in row.wrong.items():
-        json_line(case=row.case, metric="error", value=None, contender=name, problem=problem, **common)
+        yield {"case": row.case, "metric": "error", "value": None, "contender": name, "problem": problem, **common}
     if row.ratio is not None:
-        json_line(case=row.case, metric="speedup", value=row.ratio, over=row.best_library, **common)
+        yield {"case": row.case, "metric": "speedup", "value": row.ratio, "over": row.best_library, **common}
 
 
 def _print_rows(rows: list[Row], target: Target, quickstart: bool) -> None:
@@ -127,7 +141,7 @@ def _print_rows(rows: list[Row], target: Target, quickstart: bool) -> None:
         return
     out.print(f"\n{escape(str(target))}")
     out.print()
-    print_table(_table(rows, brief=quickstart or out.width < _WIDE))
+    print_table(_table(rows, brief=quickstart))
     for row in rows:
         for name, problem in row.wrong.items():
             err.print(f"[bold red]wrong:[/] {escape(row.case)}: {name}: {escape(problem)}", soft_wrap=True)
@@ -168,15 +182,12 @@ def _table(rows: list[Row], brief: bool) -> Table:
     seen = {name for row in rows for name in (*row.times, *row.wrong)} | {"numpy", "torch"}
     contenders = [OURS, *(name for name in LIBRARIES if name in seen)]
     times = [name.replace("-", "\n") if brief else f"{name}\n[dim]best / median[/]" for name in contenders]
-    narrow = out.width < _NARROW
-    found = table(
-        "workload", *times, "speed", "", "ratio", *([] if narrow else ["to"]), right=(*times, "speed", "ratio")
-    )
+    found = table("workload", *times, "speed", "", "ratio", "to", right=(*times, "speed", "ratio"))
     for row in rows:
         rate, best = row.rate(OURS), f"[dim]{row.best_library or '-'}[/]"
         speed = ("-", "") if rate is None else (three_digits(rate), f"[dim]{row.unit}[/]")
         cells = [_cell(row, name, brief) for name in contenders]
-        found.add_row(escape(row.case), *cells, *speed, _ratio(row), *([] if narrow else [best]))
+        found.add_row(escape(row.case), *cells, *speed, _ratio(row), best)
     return found
 
 

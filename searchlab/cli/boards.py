@@ -6,14 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from searchlab.cli.output import duration, json_line, out, print_table, table
+from searchlab.cli.output import Form, duration, out, print_rows, print_table, table
 
 if TYPE_CHECKING:
     from searchlab.lab.leaderboard import Card, Sheet
     from searchlab.lab.leaderboard.validation import Check
 
 _CALM = 5  # tie bands that rounds of one candidate may differ by before they are called into question
-_WORDS = 20  # columns that the longest words keep in narrow tables
 
 
 def print_sheet(sheet: Sheet) -> None:
@@ -21,9 +20,6 @@ def print_sheet(sheet: Sheet) -> None:
     from rich.markup import escape
 
     made = table(*sheet.header, right=[h for h in sheet.header if h not in sheet.left], title=escape(sheet.title))
-    for number, (name, column) in enumerate(zip(sheet.header, made.columns, strict=True)):
-        if name in sheet.left:  # columns of numbers do not shrink, so words would have to
-            column.min_width = min(_WORDS, max(len(row[number]) for row in (sheet.header, *sheet.body)))
     for row in sheet.body:
         made.add_row(*map(escape, row))
     if sheet.answer:
@@ -63,15 +59,15 @@ def print_checks(checks: Sequence[Check], band: float) -> None:
     )
 
 
-def print_cards(found: Sequence[Card], as_json: bool) -> None:
-    """Cards one after the other, or one JSON object per line."""
+def print_cards(found: Sequence[Card], form: Form | None) -> None:
+    """Cards one after the other, or as rows for programs."""
     from searchlab.lab.leaderboard.sheet import plain
 
+    if form:
+        print_rows([plain(card) for card in found], form)
+        return
     for card in found:
-        if as_json:
-            json_line(**plain(card))
-        else:
-            _print_card(card)
+        _print_card(card)
 
 
 def _print_card(card: Card) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from searchlab.cli.output import hint, json_line, out, print_table, table
+from searchlab.cli.output import AsCsv, AsJson, form, hint, out, print_rows, print_table, table
 
 if TYPE_CHECKING:
     from searchlab.doctor import Check
@@ -19,21 +19,18 @@ _MARKS = {
 }
 
 
-def doctor_command(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
-) -> None:
+def doctor_command(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """Look over this machine: cores, clock, memory, libraries, and what would disturb measurements.
 
     Exit code 1 if something makes measuring impossible.
     """
     from searchlab.doctor import examine, summary
 
+    wanted = form(as_json, as_csv)
     checks = list(examine())
     found = summary(checks)
-    if as_json:
-        for check in checks:
-            json_line(**check.to_dict())
-        json_line(group="summary", name="summary", **found)
+    if wanted:
+        print_rows([*(c.to_dict() for c in checks), {"group": "summary", "name": "summary", **found}], wanted)
     else:
         _print(checks)
     if not found["can_measure"]:

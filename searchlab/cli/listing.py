@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from searchlab.cli.output import amount, hint, out, print_table, table
+from searchlab.cli.output import AsCsv, AsJson, amount, form, hint, out, print_rows, print_table, table
 
 if TYPE_CHECKING:
     from searchlab.registry import Registry
-    from searchlab.workloads import Operator
+
+Row = dict[str, Any]
 
 
 class Kind(StrEnum):
@@ -29,11 +30,17 @@ class Kind(StrEnum):
 
 def list_command(
     kind: Annotated[Kind | None, typer.Argument(help="What to list; everything if not given.")] = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
 ) -> None:
     """List the workloads, networks, suites, targets, search spaces, cost models and strategies there are."""
+    wanted = form(as_json, as_csv)
     kinds = [kind] if kind else list(Kind)
+    if wanted:
+        print_rows(({"kind": one.value, **row} for one in kinds for row in _ROWS[one]()), wanted)
+        return
     for one in kinds:
-        _LISTS[one]()
+        _print(one, list(_ROWS[one]()))
     hint(
         "searchlab show conv2d:ci=64,co=64,h=56,w=56,k=3,padding=1   [dim]the program of a workload[/]",
         "searchlab show matmul --space sketch                        [dim]the search space of a workload[/]",
@@ -41,89 +48,93 @@ def list_command(
     )
 
 
-def _workloads() -> None:
-    from rich.markup import escape
+# --- rows -------------------------------------------------------------------------------------------------------------
 
+
+def _workloads() -> Iterator[Row]:
     from searchlab.workloads import operators
-
-    found = table("workload", "what it computes; [dim]parameters with their defaults[/]", title="Workloads")
-    for name, op in operators().items():
-        found.add_row(name, f"{escape(op.summary)}\n[dim]{escape(_parameters(op))}[/]")
-    print_table(found)
-
-
-def _parameters(op: Operator) -> str:
     from searchlab.workloads.parameters import text
 
-    return ", ".join(p.name if p.default is None else f"{p.name}={text(p.default)}" for p in op.parameters)
+    for name, op in operators().items():
+        parameters = {p.name: None if p.default is None else text(p.default) for p in op.parameters}
+        yield {"name": name, "summary": op.summary, "options": parameters}
 
 
-def _networks() -> None:
+def _networks() -> Iterator[Row]:
     from searchlab.workloads import network, networks
 
-    right = ("tasks", "weight", "flops")
-    found = table("network", "what it is", *right, right=right, title="Networks")
     for name, summary in networks().items():
         tasks = network(name)
         flops = sum(t.workload.flops * t.weight for t in tasks)
-        found.add_row(name, summary, str(len(tasks)), str(sum(t.weight for t in tasks)), amount(flops, "flop"))
-    print_table(found)
-    out.print("[dim]tasks: different operators; weight: how many of them one run of the network takes[/]\n")
+        weight = sum(t.weight for t in tasks)
+        yield {"name": name, "summary": summary, "tasks": len(tasks), "weight": weight, "flops": flops}
 
 
-def _suites() -> None:
+def _suites() -> Iterator[Row]:
     from searchlab.workloads import suite, suites
 
-    found = table("suite", "what it is", "cases", right=("cases",), title="Suites")
     for name, summary in suites().items():
-        found.add_row(name, summary, str(len(suite(name))))
-    print_table(found)
+        yield {"name": name, "summary": summary, "cases": len(suite(name))}
 
 
-def _targets() -> None:
+def _targets() -> Iterator[Row]:
     from searchlab import targets
 
-    found = table("target", "description", title="Targets")
     for name in targets.known():
-        note = " [dim](this machine)[/]" if name == "native" else ""
-        found.add_row(name, f"{targets.parse(name)}{note}")
-    print_table(found)
+        yield {"name": name, "summary": f"{targets.parse(name)}{' (this machine)' if name == 'native' else ''}"}
 
 
-def _components(kind: str, title: str) -> None:
-    from rich.markup import escape
-
+def _components(kind: str) -> Iterator[Row]:
     from searchlab.registry import summary
     from searchlab.search import MODELS, SPACES, STRATEGIES
 
     registries: dict[str, Registry[Any]] = {"space": SPACES, "model": MODELS, "strategy": STRATEGIES}
-    found = table(kind, "what it is; [dim]options with their defaults[/]", "version", title=title)
     for name, cls in registries[kind].all().items():
-        options = _options(cls)
-        found.add_row(name, escape(summary(cls)) + (f"\n[dim]{escape(options)}[/]" if options else ""), cls.version)
-    print_table(found)
+        yield {"name": name, "summary": summary(cls), "options": _options(cls), "version": cls.version}
 
 
-def _options(cls: type) -> str:
+def _options(cls: type) -> Mapping[str, str | None]:
     from inspect import Parameter
 
     from searchlab.registry import accepted_options
 
     found = {k: v for k, v in accepted_options(cls).items() if k not in ("space", "rng")}  # given by the study
-    return ", ".join(k if v is Parameter.empty else f"{k}={_short(v)}" for k, v in found.items())
+    return {k: None if v is Parameter.empty else str(v) for k, v in found.items()}
 
 
-def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= 24 else "..."
-
-
-_LISTS: dict[Kind, Callable[[], None]] = {
+_ROWS: dict[Kind, Callable[[], Iterator[Row]]] = {
     Kind.workloads: _workloads,
     Kind.networks: _networks,
     Kind.suites: _suites,
     Kind.targets: _targets,
-    Kind.spaces: lambda: _components("space", "Search spaces"),
-    Kind.models: lambda: _components("model", "Cost models"),
-    Kind.strategies: lambda: _components("strategy", "Strategies"),
+    Kind.spaces: lambda: _components("space"),
+    Kind.models: lambda: _components("model"),
+    Kind.strategies: lambda: _components("strategy"),
 }
+
+
+# --- printing ---------------------------------------------------------------------------------------------------------
+
+_TITLES = {Kind.spaces: "Search spaces", Kind.models: "Cost models"}
+_FIRST = {Kind.strategies: "strategy"}
+_NUMBERS = ("tasks", "weight", "flops", "cases")
+
+
+def _print(kind: Kind, rows: list[Row]) -> None:
+    from rich.markup import escape
+
+    more = [name for name in (rows[0] if rows else {}) if name not in ("name", "summary", "options")]
+    what = "what it is; [dim]options with their defaults[/]" if rows and "options" in rows[0] else "what it is"
+    first = _FIRST.get(kind, kind.value.removesuffix("s"))
+    made = table(first, what, *more, right=_NUMBERS, title=_TITLES.get(kind, kind.value.capitalize()))
+    for row in rows:
+        options = ", ".join(k if v is None else f"{k}={v}" for k, v in row.get("options", {}).items())
+        text = escape(row["summary"]) + (f"\n[dim]{escape(options)}[/]" if options else "")
+        made.add_row(row["name"], text, *(_cell(name, row[name]) for name in more))
+    print_table(made)
+    if kind is Kind.networks:
+        out.print("[dim]tasks: different operators; weight: how many of them one run of the network takes[/]\n")
+
+
+def _cell(name: str, value: Any) -> str:
+    return amount(value, "flop") if name == "flops" else str(value)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from searchlab.cli.output import hint, json_line, out
+from searchlab.cli.output import AsCsv, AsJson, form, hint, out, print_rows
 
 
 class Kind(StrEnum):
@@ -24,7 +24,8 @@ def new_command(
     kind: Annotated[Kind, typer.Argument(help="What it is to be.", show_default=False)],
     name: Annotated[str, typer.Argument(help="Its name: small letters and digits, with hyphens.", show_default=False)],
     directory: Annotated[Path, typer.Option("--dir", help="Where its folder goes.")] = Path("."),
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
 ) -> None:
     """Make a plug-in of your own: a module that works, its test, a package and an experiment.
 
@@ -34,9 +35,11 @@ def new_command(
 
     from searchlab.lab.scaffold import KINDS, make
 
+    wanted = form(as_json, as_csv)
     made = make(kind.value, name, directory)
-    if as_json:
-        json_line(folder=str(made.folder), files=list(made.files), component=made.component)
+    if wanted:
+        fields = {"folder": str(made.folder), "files": list(made.files), "component": made.component}
+        print_rows([fields], wanted)
         return
     out.print(f"[bold green]made[/] {escape(str(made.folder))}/  [dim]{', '.join(made.files)}[/]", soft_wrap=True)
     out.print(f"In experiments it is [bold]{escape(made.component)}[/], and after pip install -e . just {name}.\n")

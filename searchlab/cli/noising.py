@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from searchlab.cli.names import resolve
-from searchlab.cli.output import duration, err, hint, json_line, out, print_table, table
+from searchlab.cli.output import AsCsv, AsJson, duration, err, form, hint, out, print_rows, print_table, table
 from searchlab.errors import WorkloadError
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ _TILES = ((4, 32), (6, 32), (8, 32), (4, 64), (6, 64), (8, 16))
 _RANKED = {"m": 192, "n": 256, "k": 256}
 _SAMPLING_SHARE = 0.7
 _BUSY = 0.1  # the share of slices that may be slow before the figures are called into question
-_WIDE = 115  # columns from which all three situations are shown
 
 
 def noise_command(
@@ -34,7 +34,8 @@ def noise_command(
     seconds: Annotated[float, typer.Option(min=0.0, help="About how long to measure.")] = 30.0,
     threads: Annotated[int, typer.Option(min=1, help="Threads of the kernel.")] = 1,
     goal: Annotated[float, typer.Option(min=0.0, help="The difference to be told apart, in percent.")] = 2.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
 ) -> None:
     """Measure the same kernel as if it were two candidates, and say which protocol is good enough here.
 
@@ -43,7 +44,7 @@ def noise_command(
     from searchlab.measure.noise import choose, judge, judge_ranking, rank_again, sample
     from searchlab.targets import detect
 
-    workload, target = _workload(name), detect(threads)
+    wanted, workload, target = form(as_json, as_csv), _workload(name), detect(threads)
     with _measurer() as measurer:
         _say(f"measuring {workload.label} for about {seconds:.0f} s; leave the machine alone")
         visits = list(sample(measurer, _job(workload, target), _SAMPLING_SHARE * seconds))
@@ -52,8 +53,8 @@ def noise_command(
         jobs = _candidates(target, choice)
         figures = rank_again(measurer, jobs, (1 - _SAMPLING_SHARE) * seconds)
     ranking = judge_ranking(figures)
-    if as_json:
-        _print_json(workload, target, noise, choice, ranking, [job.id for job in jobs])
+    if wanted:
+        print_rows(_fields(workload, target, noise, choice, ranking, [job.id for job in jobs]), wanted)
     else:
         _print(workload, target, noise, choice, ranking, goal / 100)
 
@@ -115,16 +116,16 @@ def _say(text: str) -> None:
 # --- printing ---------------------------------------------------------------------------------------------------------
 
 
-def _print_json(
+def _fields(
     workload: Workload, target: Target, noise: Noise, choice: Choice, ranking: Ranking, candidates: list[str]
-) -> None:
+) -> Iterator[dict[str, Any]]:
     common = {"workload": workload.spec, "cpu": target.cpu, "threads": target.threads}
     for protocol in noise.protocols:
-        json_line(kind="protocol", **asdict(protocol), **common)
+        yield {"kind": "protocol", **asdict(protocol), **common}
     whole = {key: value for key, value in asdict(noise).items() if key != "protocols"}
-    json_line(kind="noise", **whole, **common)
-    json_line(kind="choice", reached=choice.reached, **asdict(choice.protocol), **common)
-    json_line(kind="ranking", candidates=candidates, **asdict(ranking), cpu=target.cpu, threads=target.threads)
+    yield {"kind": "noise", **whole, **common}
+    yield {"kind": "choice", "reached": choice.reached, **asdict(choice.protocol), **common}
+    yield {"kind": "ranking", "candidates": candidates, **asdict(ranking), "cpu": target.cpu, "threads": target.threads}
 
 
 def _print(workload: Workload, target: Target, noise: Noise, choice: Choice, ranking: Ranking, goal: float) -> None:
@@ -155,7 +156,7 @@ def _print(workload: Workload, target: Target, noise: Noise, choice: Choice, ran
 
 def _table(noise: Noise, choice: Choice) -> Table:
     medians = [p for p in noise.protocols if p.estimator == "median"]
-    shown = ("timing", "apart") if out.width < _WIDE else ("timing", "turns", "sequence", "apart")
+    shown = ("timing", "turns", "sequence", "apart")
     kinds = sorted({p.steady for p in medians})
     titles = {"turns": "in turns", "sequence": "in sequence"}
     header = [f"{titles.get(name, name)}\n[dim]{'steady' if s else 'all'}[/]" for s in kinds for name in shown]

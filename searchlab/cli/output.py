@@ -1,22 +1,90 @@
-"""Where output goes and how numbers look."""
+"""Where output goes: tables for people that are never cut off, rows for programs, and how numbers look."""
 
 from __future__ import annotations
 
+import csv
 import json
-import os
+import math
 import sys
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Annotated, Any, TypeVar
 
+import typer
 from rich import box
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.measure import Measurement
 from rich.table import Table
 
-# Files and pipes have no width; 80 columns would cut tables that somebody wants to read later.
-_WIDTH = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120
+from searchlab.errors import SearchLabError
 
-out = Console(highlight=False, width=_WIDTH)
-err = Console(highlight=False, stderr=True, width=_WIDTH)
+T = TypeVar("T")
+
+_UNLIMITED = 1 << 16  # columns of files and pipes, which have no width
+
+out = Console(highlight=False, width=None if sys.stdout.isatty() else _UNLIMITED)
+err = Console(highlight=False, stderr=True, width=None if sys.stderr.isatty() else _UNLIMITED)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead, one object per line.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV instead; nested values get a column each, as in a.b.")]
+
+
+class Form(StrEnum):
+    """Forms for programs: all values, unrounded, and nothing else on stdout."""
+
+    json = "json"
+    csv = "csv"
+
+
+def form(as_json: bool, as_csv: bool) -> Form | None:
+    """What the options of a command ask for; None is text for people."""
+    if as_json and as_csv:
+        raise SearchLabError("--json and --csv exclude each other: give one of them")
+    return Form.json if as_json else Form.csv if as_csv else None
+
+
+def print_rows(rows: Iterable[Mapping[str, Any]], form: Form) -> None:
+    """Rows for programs: JSON as they come, or CSV when all of them, and so all columns, are known."""
+    if form is Form.json:
+        for row in rows:
+            out.out(json.dumps(_plain(row), allow_nan=False), highlight=False)
+        return
+    flat = [_flat(_plain(row)) for row in rows]
+    writer = csv.DictWriter(out.file, list(dict.fromkeys(name for row in flat for name in row)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(flat)
+
+
+def kept(items: Iterable[T], into: list[T]) -> Iterator[T]:
+    """The items as they come, each of which is put into the list, too."""
+    for item in items:
+        into.append(item)
+        yield item
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON has it: None for what is not finite, text for what it does not know."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(v) for v in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+def _flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """One cell for each value: nested names are joined by dots, lists by semicolons; lists of more are JSON."""
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{prefix}{name}.")
+        elif isinstance(value, list):
+            simple = all(not isinstance(v, Mapping | list) for v in value)
+            found[prefix + name] = "; ".join(map(str, value)) if simple else json.dumps(value)
+        else:
+            found[prefix + name] = value
+    return found
 
 
 def table(*columns: str, right: Iterable[str] = (), title: str | None = None) -> Table:
@@ -26,19 +94,28 @@ def table(*columns: str, right: Iterable[str] = (), title: str | None = None) ->
     numbers = set(right)
     for number, name in enumerate(columns):
         style = "bold" if number == 0 else None
-        made.add_column(name, justify="right" if name in numbers else "left", style=style, no_wrap=name in numbers)
+        made.add_column(name, justify="right" if name in numbers else "left", style=style, overflow="fold")
     return made
 
 
-def print_table(made: Table) -> None:
-    """A table with a blank line after it."""
-    out.print(made)
+def print_table(made: RenderableType) -> None:
+    """A table, or something with tables in it, with a blank line after it.
+
+    On a terminal cells fold at spaces; where that is not enough, lines are longer than the terminal, which wraps them.
+    Files and pipes get the width that the table needs.
+    """
+    width = out.width
+    try:
+        out.width = max(width, needed(made))
+        out.print(made, crop=False)
+    finally:
+        out.width = width
     out.print()
 
 
-def json_line(**fields: Any) -> None:
-    """One object on a line of its own."""
-    out.out(json.dumps(fields), highlight=False)
+def needed(made: RenderableType) -> int:
+    """The columns without which a table would have to break words."""
+    return Measurement.get(out, out.options.update(width=_UNLIMITED), made).minimum
 
 
 def hint(*commands: str) -> None:

@@ -11,7 +11,8 @@ import typer
 from typer.core import TyperGroup
 
 from searchlab.cli.boards import print_cards, print_checks, print_sheet
-from searchlab.cli.output import err, hint, json_line, out
+from searchlab.cli.output import AsCsv, AsJson, err, hint, out, print_rows
+from searchlab.cli.output import form as program_form
 from searchlab.errors import ResultError
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ _Dirs = Annotated[list[Path], typer.Argument(metavar="DIR", help="Folders of run
 _Form = Annotated[Form, typer.Option("--format", "-f", help="How to write the tables.")]
 _Out = Annotated[Path | None, typer.Option("--out", "-o", help="The file to write to.")]
 _Json = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
+_Csv = Annotated[bool, typer.Option("--csv", help="The same as --format csv.")]
 _To = Annotated[str, typer.Option("--to", help="What scores are relative to: best, a baseline or an entry.")]
 _Metric = Annotated[
     str, typer.Option(help="final: the best found; trials, time, log-time: area under the best so far.")
@@ -79,6 +81,7 @@ def leaderboard_command(
     together: Annotated[bool, typer.Option(help="Rank runs of different machines together all the same.")] = False,
     seed: _Seed = 0,
     as_json: _Json = False,
+    as_csv: _Csv = False,
 ) -> None:
     """Rank the entries of runs with intervals, and say which cannot be told apart.
 
@@ -87,18 +90,18 @@ def leaderboard_command(
     from searchlab.lab.leaderboard import board_sheets, boards, cards, recorded_tables
 
     runs = _runs(dirs)
+    form = _form(form, as_json, as_csv)
     if card is not None:
-        if output is not None or form not in (Form.text, Form.json):
+        if output is not None or form not in (Form.text, Form.json, Form.csv):
             raise ResultError(
-                "a card is printed as text or as JSON: use --card without --out and with no other --format"
+                "a card is printed as text, JSON or CSV: use --card without --out and with no other --format"
             )
-        print_cards(cards(runs, card), as_json or form is Form.json)
+        print_cards(cards(runs, card), program_form(form is Form.json, form is Form.csv))
         return
     settings = _settings(runs, to, metric, alpha, tie, blocks, None, seed)
     tables, missing = recorded_tables(runs)
     found = boards(runs, settings, tables, together=together)
     sheets = [s for b in found for s in board_sheets(b)]
-    form = Form.json if as_json else form
     _write(sheets, form, output)
     if form is Form.text and output is None:
         for name in missing:
@@ -114,7 +117,8 @@ def validate_command(
     tie: _Tie = None,
     rounds: Annotated[int, typer.Option(min=1, help="How often each candidate is measured.")] = 5,
     seed: Annotated[int, typer.Option(help="Of the sample.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
 ) -> None:
     """Measure a sample of a run's best candidates again, and say whether their times hold.
 
@@ -127,11 +131,11 @@ def validate_command(
     from searchlab.lab.run import load
     from searchlab.lab.statistics import Settings
 
+    wanted = program_form(as_json, as_csv)
     band = Settings.of([load(folder)], band=None if tie is None else tie / 100).band
     checks = validate(folder, np.random.default_rng(seed), sample=sample, entry=entry, band=band, rounds=rounds)
-    if as_json:
-        for check in checks:
-            json_line(**flat(check))
+    if wanted:
+        print_rows(map(flat, checks), wanted)
     else:
         print_checks(checks, band)
     raise typer.Exit(0 if all(c.good for c in checks) else 1)
@@ -151,20 +155,26 @@ def compare_command(
     together: Annotated[bool, typer.Option(help="Compare runs of different machines all the same.")] = False,
     seed: _Seed = 0,
     as_json: _Json = False,
+    as_csv: _Csv = False,
 ) -> None:
     """Compare the levels of one factor with everything else equal: same task, same seed, same other factors."""
     from searchlab.lab.leaderboard import comparison_sheets, pools
     from searchlab.lab.statistics import View, compare, pooled
 
-    runs = _runs(dirs)
+    form, runs = _form(form, as_json, as_csv), _runs(dirs)
     settings = _settings(runs, to, metric, alpha, tie, blocks, control, seed)
     sheets: list[Sheet] = []
     for pool in pools(runs, together):
         sheets += comparison_sheets(compare(pooled(pool.runs), View(by), settings), pool.where)
-    form = Form.json if as_json else form
     _write(sheets, form, output)
     if form is Form.text and output is None:
         hint(f"searchlab report {' '.join(map(str, dirs))}   [dim]curves and diagrams as one page[/]")
+
+
+def _form(form: Form, as_json: bool, as_csv: bool) -> Form:
+    """The form that --format, --json and --csv ask for together."""
+    short = program_form(as_json, as_csv)
+    return form if short is None else Form(short.value)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

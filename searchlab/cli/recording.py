@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from searchlab.cli.output import duration, err, json_line, out, print_table, table
+from searchlab.cli.output import AsCsv, AsJson, Form, duration, err, form, out, print_rows, print_table, table
 from searchlab.errors import RecordError
 
 if TYPE_CHECKING:
@@ -36,22 +36,23 @@ class Task(NamedTuple):
     best: Record | None
 
 
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 _Out = Annotated[Path, typer.Option("--output", "-o", help="The file to write.")]
 
 
 @app.command("stats")
 def stats_command(
-    paths: Annotated[list[Path], typer.Argument(metavar="FILE", help="Files of records.")], as_json: _Json = False
+    paths: Annotated[list[Path], typer.Argument(metavar="FILE", help="Files of records.")],
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
 ) -> None:
     """Count the records of each task, by what became of them, with the best time."""
+    wanted = form(as_json, as_csv)
     stores = [_existing(path) for path in paths]
     found = [task for store in stores for task in _tasks(store)]
-    if as_json:
-        for one in found:
-            json_line(**_fields(one))
-        for store in stores:
-            json_line(case=str(store.path), metric="skipped_lines", value=len(store.skipped), target=None)
+    if wanted:
+        skipped = {str(store.path): len(store.skipped) for store in stores}
+        lost = [{"case": f, "metric": "skipped_lines", "value": n, "target": None} for f, n in skipped.items()]
+        print_rows([*map(_fields, found), *lost], wanted)
     else:
         _print_tasks(found, len(stores) > 1)
 
@@ -62,15 +63,17 @@ def export_command(
     to: Annotated[Format, typer.Option("--to", help="The format to write.")],
     output: _Out,
     task: Annotated[str | None, typer.Option(help="Only this task, by its key or its label.")] = None,
-    as_json: _Json = False,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
 ) -> None:
     """Write records in another format: T4, which auto-tuners exchange, or CSV."""
+    wanted = form(as_json, as_csv)
     store = _existing(path)
     keys = _keys(store, task)
     if to is Format.t4 and len(keys) > 1:
         err.print(f"{path} holds {len(keys)} tasks, T4 files one; --task chooses", markup=False, soft_wrap=True)
     count = _export(store, keys[0] if task else None, to, output)
-    _report(as_json, count, f"{count} records written to {output}", case=str(output), metric="records")
+    _report(wanted, count, f"{count} records written to {output}", case=str(output), metric="records")
 
 
 @app.command("import")
@@ -79,27 +82,31 @@ def import_command(
     source: Annotated[Format, typer.Option("--from", help="The format to read.")],
     output: _Out,
     task: Annotated[str, typer.Option(help="What was tuned, where a T4 file does not say; its name by default.")] = "",
-    as_json: _Json = False,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
 ) -> None:
     """Read records from another format and append those that are new to a file of records."""
     from searchlab.lab.records import Store, add_new, t4, tables
 
+    wanted = form(as_json, as_csv)
     records = t4.read(path, task) if source is Format.t4 else tables.read(path)
     done = add_new(Store(output), list(records))  # all are read before any is written
-    _report_merged(as_json, done.added, done.known, output)
+    _report_merged(wanted, done.added, done.known, output)
 
 
 @app.command("merge")
 def merge_command(
     paths: Annotated[list[Path], typer.Argument(metavar="FILE", help="Files of records.")],
     output: _Out,
-    as_json: _Json = False,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
 ) -> None:
     """Append the records of several files to one, each record once."""
     from searchlab.lab.records import Store, merge
 
+    wanted = form(as_json, as_csv)
     done = merge(Store(output), [_existing(path) for path in paths])
-    _report_merged(as_json, done.added, done.known, output)
+    _report_merged(wanted, done.added, done.known, output)
 
 
 # --- reading and writing ----------------------------------------------------------------------------------------------
@@ -176,7 +183,7 @@ def _fields(one: Task) -> dict[str, Any]:
 def _print_tasks(found: list[Task], several: bool) -> None:
     from rich.markup import escape
 
-    right = ("records", "ok", "best")
+    right = ("records", "ok", "best median")
     made = table("task", *(["file"] if several else []), *right, "failures", right=right)
     for one in found:
         failures = ", ".join(f"{n} {status}" for status, n in sorted(one.statuses.items()) if status != "ok")
@@ -187,13 +194,13 @@ def _print_tasks(found: list[Task], several: bool) -> None:
     print_table(made)
 
 
-def _report_merged(as_json: bool, added: int, known: int, output: Path) -> None:
+def _report_merged(form: Form | None, added: int, known: int, output: Path) -> None:
     text = f"{added} records added to {output}" + (f", {known} were there already" if known else "")
-    _report(as_json, added, text, case=str(output), metric="records_added", known=known)
+    _report(form, added, text, case=str(output), metric="records_added", known=known)
 
 
-def _report(as_json: bool, value: int, text: str, case: str, metric: str, **more: Any) -> None:
-    if as_json:
-        json_line(case=case, metric=metric, value=value, target=None, **more)
+def _report(form: Form | None, value: int, text: str, case: str, metric: str, **more: Any) -> None:
+    if form:
+        print_rows([{"case": case, "metric": metric, "value": value, "target": None, **more}], form)
     else:
         out.print(text, markup=False, soft_wrap=True)

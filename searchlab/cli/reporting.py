@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from searchlab.cli.output import err, hint, json_line, out
+from searchlab.cli.output import AsCsv, AsJson, err, form, hint, out, print_rows
 
 
 def report_command(
@@ -22,7 +22,8 @@ def report_command(
         Path | None, typer.Option("--figures", metavar="DIR", help="Write all figures there, too, as SVG and PNG.")
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as one JSON object.")] = False,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
 ) -> None:
     """Make one HTML page about one or more runs: who wins, by how much, how sure, and why.
 
@@ -32,11 +33,13 @@ def report_command(
     from searchlab.lab.report.raster import available
     from searchlab.lab.run import load
 
+    wanted = form(as_json, as_csv)
     report = Report.of([load(folder) for folder in folders])
     page = report.write(output or folders[0] / "report.html")
     drawn = report.write_figures(figures, png=available()) if figures else ()
-    if as_json:
-        json_line(page=str(page), figures=[str(p) for p in drawn], headline=report.headline.text)
+    if wanted:
+        written = {"page": str(page), "figures": [str(p) for p in drawn], "headline": report.headline.text}
+        print_rows([written], wanted)
     else:
         _print(report.headline.text, page, figures, len(drawn))
         if figures and not available():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from searchlab.cli.output import err, hint, json_line, made_of, out, print_table, table
+from searchlab.cli.output import AsCsv, Form, err, form, hint, made_of, out, print_rows, print_table, table
 from searchlab.errors import ConfigError, RecordError
 
 if TYPE_CHECKING:
@@ -42,7 +42,10 @@ def run_command(
     ] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")] = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Print lines instead of a live view.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the outcome as one JSON object, of a dry run the cells.")
+    ] = False,
+    as_csv: AsCsv = False,
 ) -> None:
     """Run an experiment: every combination on every workload with every seed.
 
@@ -52,14 +55,14 @@ def run_command(
     from searchlab.lab.cells import cells
     from searchlab.lab.run import OnError, run
 
-    policy = OnError.parse(on_error)
+    wanted, policy = form(as_json, as_csv), OnError.parse(on_error)
     experiment, source, place = _experiment(what, overrides or [], folder)
     if dry_run:
-        _dry_run(cells(experiment), place, jobs, as_json)
+        _dry_run(cells(experiment), place, jobs, wanted)
         return
     from searchlab.cli.views import view
 
-    observer = view(quiet or as_json, verbose)
+    observer = view(quiet or wanted is not None, verbose)
     command = shlex.join(["searchlab", *sys.argv[1:]])
     options: dict[str, Any] = {"jobs": jobs, "on_error": policy, "fresh": fresh, "allow_drift": allow_drift}
     try:
@@ -70,7 +73,7 @@ def run_command(
     except KeyboardInterrupt:
         err.print(f"stopped at once; `searchlab run {shlex.quote(str(place))}` goes on from the last measurement")
         raise typer.Exit(130) from None
-    _report(summary, quiet, as_json)
+    _report(summary, quiet, wanted)
     raise typer.Exit(summary.exit_code)
 
 
@@ -93,7 +96,7 @@ def _experiment(what: Path, overrides: list[str], folder: Path | None) -> tuple[
 # --- before -----------------------------------------------------------------------------------------------------------
 
 
-def _dry_run(cells: Sequence[Cell], place: Path, jobs: int | None, as_json: bool) -> None:
+def _dry_run(cells: Sequence[Cell], place: Path, jobs: int | None, form: Form | None) -> None:
     from rich.markup import escape
 
     from searchlab.cli.views import span
@@ -108,9 +111,10 @@ def _dry_run(cells: Sequence[Cell], place: Path, jobs: int | None, as_json: bool
     done = {r.id for r in results if r.state == "done"}
     left = [c for c in cells if c.id not in done]
     expected = forecast(left, results, side_by_side(left, jobs))
-    if as_json:
+    if form:
         listed = [_listed(c, c.id in done) for c in cells]
-        json_line(folder=str(place), cells=listed, trials=expected.trials, seconds=expected.seconds)
+        whole = {"folder": str(place), "cells": listed, "trials": expected.trials, "seconds": expected.seconds}
+        print_rows(listed if form is Form.csv else [whole], form)
         return
     print_table(_entries(cells, done))
     if common := shared(c.factors for c in cells):
@@ -129,6 +133,8 @@ def _listed(cell: Cell, done: bool) -> dict[str, Any]:
 
 def _entries(cells: Sequence[Cell], done: set[str]) -> Any:
     """Entries with how much there is of each."""
+    from rich.markup import escape
+
     found = table(
         "entry", "tasks", "seeds", "cells", "done", "trials", right=("tasks", "seeds", "cells", "done", "trials")
     )
@@ -137,18 +143,19 @@ def _entries(cells: Sequence[Cell], done: set[str]) -> Any:
         tasks, seeds = len({c.task for c in own}), len({c.seed for c in own})
         trials = sum(c.budget.trials or 0 for c in own)
         counts = (tasks, seeds, len(own), sum(c.id in done for c in own), trials or "-")
-        found.add_row(entry, *map(str, counts))
+        found.add_row(escape(entry), *map(str, counts))
     return found
 
 
 # --- after ------------------------------------------------------------------------------------------------------------
 
 
-def _report(summary: Summary, quiet: bool, as_json: bool) -> None:
-    if as_json:
+def _report(summary: Summary, quiet: bool, form: Form | None) -> None:
+    if form:
         failed = [{"cell": e.cell, "error": e.error} for e in summary.failed]
         counts = {"done_before": summary.before, "done": summary.done, "left": summary.left}
-        json_line(folder=str(summary.folder), **counts, failed=failed, interrupted=summary.interrupted)
+        ended = {"failed": failed, "interrupted": summary.interrupted}
+        print_rows([{"folder": str(summary.folder), **counts, **ended}], form)
         return
     _errors(summary)
     if quiet:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from searchlab.cli.names import Entry, Group, resolve
-from searchlab.cli.output import amount, hint, json_line, out, print_table, table
+from searchlab.cli.output import AsCsv, AsJson, amount, form, hint, out, print_rows, print_table, table
 from searchlab.errors import SpaceError, WorkloadError
 
 if TYPE_CHECKING:
@@ -32,13 +32,14 @@ def show_command(
         str | None, typer.Option(help="A point of the space, as text or index: print its program.")
     ] = None,
     target: Annotated[str, typer.Option(help="The machine to schedule for; see `searchlab list targets`.")] = "native",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
 ) -> None:
     """Show a workload's program and cost, the code made of it, or its search space.
 
     For a network or a suite: its tasks, with weights and costs.
     """
-    group = resolve(name)
+    as_form, group = form(as_json, as_csv), resolve(name)
     views = {"scheduled": scheduled, "llvm": llvm, "asm": asm}
     wanted = [view for view, on in views.items() if on]
     if point is not None and space is None:
@@ -48,14 +49,13 @@ def show_command(
 
         if group.kind != "workload" or wanted:
             raise SpaceError(f"--space needs a single workload and no --{wanted[0] if wanted else group.kind}")
-        show_space(group.entries[0].workload, space, point, target, as_json)
+        show_space(group.entries[0].workload, space, point, target, as_form)
         return
     if wanted and group.kind != "workload":
         raise WorkloadError(f"'{name}' is a {group.kind}; --{wanted[0]} needs a single workload")
     texts = dict(_code(group.entries[0].workload, wanted, target))
-    if as_json:
-        for entry in group.entries:
-            json_line(**_fields(group, entry), **texts)
+    if as_form:
+        print_rows((_fields(group, entry) | texts for entry in group.entries), as_form)
     elif texts:
         for text in texts.values():
             print_program(text)
@@ -125,8 +125,7 @@ def _print_workload(group: Group) -> None:
     for row in _costs(workload):
         facts.add_row(*row)
     out.print()
-    out.print(facts)
-    out.print()
+    print_table(facts)
     name = escape(shlex.quote(group.name))
     speed = f"searchlab bench {name}              [dim]its speed beside numpy and torch[/]"
     hint(

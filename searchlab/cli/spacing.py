@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from searchlab.cli.output import hint, json_line, out, print_table, table
+from searchlab.cli.output import Form, hint, out, print_rows, print_table, table
 from searchlab.cli.showing import print_program
 
 if TYPE_CHECKING:
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 _FEW = 6
 
 
-def show_space(workload: Workload, name: str, point: str | None, target: str, as_json: bool) -> None:
+def show_space(workload: Workload, name: str, point: str | None, target: str, form: Form | None) -> None:
     """The space of a workload, or one of its points."""
     from searchlab import targets
     from searchlab.search import Task, space
 
     found = space(name, Task(workload, targets.parse(target)))
     if point is not None:
-        _show_point(found, found.read(point), as_json)
-    elif as_json:
-        for sketch in found.sketches:
-            json_line(**_fields(workload, found, sketch))
+        _show_point(found, found.read(point), form)
+    elif form:
+        print_rows((_fields(workload, found, sketch) for sketch in found.sketches), form)
     else:
         _show_sketches(workload, name, found)
 
 
-def _show_point(found: Space, point: Points, as_json: bool) -> None:
+def _show_point(found: Space, point: Points, form: Form | None) -> None:
     program = found.program(point)
-    if as_json:
-        json_line(case=found.text(point), index=found.index(point)[0], **found.choice(point), program=str(program))
+    if form:
+        named = {"case": found.text(point), "index": found.index(point)[0]}
+        print_rows([{**named, **found.choice(point), "program": str(program)}], form)
         return
     from rich.markup import escape
 

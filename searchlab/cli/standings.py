@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from searchlab.lab.leaderboard import Board
     from searchlab.lab.results import Run
 
-_MOST_TASKS = 4  # columns beyond these are for `searchlab leaderboard`
-_MOST_ENTRIES = 20
+_MOST_TASKS = 4  # columns beyond these are rows of `searchlab status`
 
 
 def print_standings(run: Run) -> None:
@@ -33,14 +32,13 @@ def _print(run: Run, board: Board) -> None:
     tasks = board.tasks if len(board.tasks) <= _MOST_TASKS else ()
     headings = [_heading(t) for t in tasks]
     found = table("entry", "rank", "score", *headings, right=("rank", "score", *headings))
-    found.columns[0].no_wrap = True
-    for s in board.standings[:_MOST_ENTRIES]:
+    for s in board.standings:
         rank = "-" if s.rank is None else str(s.rank)
         found.add_row(escape(s.entry), rank, with_interval(s.score), *(_time(run, s.entry, t) for t in tasks))
     out.print()
     print_table(found)
-    if len(board.standings) > _MOST_ENTRIES:
-        out.print(f"[dim]and {len(board.standings) - _MOST_ENTRIES} more entries[/]")
+    if not tasks:
+        out.print(f"[dim]times of {len(board.tasks)} tasks: searchlab status {escape(run.folder)}[/]", soft_wrap=True)
     for note in board.notes:
         out.print(f"[dim]note: {escape(note)}[/]", soft_wrap=True)
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from searchlab.cli.output import duration, hint, json_line, out, print_table, table
+from searchlab.cli.output import AsCsv, AsJson, duration, form, hint, kept, out, print_rows, print_table, table
 from searchlab.cli.showing import print_program
 
 if TYPE_CHECKING:
     from searchlab.lab.export import Exported, Found, Verified
+    from searchlab.lab.replay import Replayed
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.", show_default=False)]
 TaskOption = Annotated[str | None, typer.Option(help="Only this task: its label or a part of it.")]
 EntryOption = Annotated[str | None, typer.Option(help="Only what this entry found: its name or a part of it.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 
 _NOTABLE = 0.1  # a difference to what was recorded that noise does not explain
 
@@ -33,7 +33,8 @@ def best_command(
     verify: Annotated[
         bool, typer.Option("--verify", help="Check and time the exported best once more, outside the search.")
     ] = False,
-    as_json: JsonOption = False,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
 ) -> None:
     """Show the best programs of a run, and take them along as libraries for C and Python.
 
@@ -41,52 +42,66 @@ def best_command(
     """
     from searchlab.lab.export import best_programs
 
+    wanted = form(as_json, as_csv)
     found = best_programs(run, task, entry, top)
-    right = True
+    right, rows = True, []
     for name, programs in found.items():
         done, seen = _taken(programs[0], export, verify)
         right &= seen is None or seen.wrong is None
-        if as_json:
-            for rank, program in enumerate(programs, 1):
-                json_line(**_fields(rank, program), **(_taken_fields(done, seen, export) if rank == 1 else {}))
+        if wanted:
+            taken = {1: _taken_fields(done, seen, export)}
+            rows += [_fields(rank, program) | taken.get(rank, {}) for rank, program in enumerate(programs, 1)]
             continue
         _print_task(name, programs)
         _print_export(done if export is not None else None)
         _print_verified(seen)
-    if not as_json:
+    if wanted:
+        print_rows(rows, wanted)
+    else:
         _next(run, [first for first, *_ in found.values()], export is not None)
     if not right:
         raise typer.Exit(1)
 
 
 def replay_command(
-    run: RunArgument, task: TaskOption = None, entry: EntryOption = None, as_json: JsonOption = False
+    run: RunArgument,
+    task: TaskOption = None,
+    entry: EntryOption = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
 ) -> None:
     """Search a run's cells again with the times it recorded: do they take the same way?
 
     Nothing is measured and nothing is written. Exit code 1 if a cell departs from what it did.
     """
-    from rich.markup import escape
-
     from searchlab.lab.replay import replay
 
-    cells = same = 0
-    for r in replay(run, task, entry):
-        cells, same = cells + 1, same + r.ok
-        if as_json:
-            json_line(
-                cell=r.cell.id, entry=r.cell.entry, task=r.cell.task, seed=r.cell.seed,
-                trials=r.trials, same=r.same, departure=r.departure,
-            )  # fmt: skip
-            continue
-        mark = f"[green]same[/]    {r.same} trials" if r.ok else f"[red]departs[/] after {r.same} of {r.trials} trials"
-        out.print(f"{mark}  [bold]{escape(r.cell.entry)}[/] on {escape(r.cell.task)}, seed {r.cell.seed}")
-        if not r.ok:
-            out.print(f"        {escape(r.departure)}", soft_wrap=True)
-    if not as_json:
-        out.print(f"\n{same} of {cells} cells take the same way again")
-    if same < cells:
+    wanted = form(as_json, as_csv)
+    found: list[Replayed] = []
+    cells = kept(replay(run, task, entry), found)
+    if wanted:
+        print_rows(map(_replayed, cells), wanted)
+    else:
+        for r in cells:
+            _print_replayed(r)
+        out.print(f"\n{sum(r.ok for r in found)} of {len(found)} cells take the same way again")
+    if not all(r.ok for r in found):
         raise typer.Exit(1)
+
+
+def _replayed(r: Replayed) -> dict[str, Any]:
+    named = {"cell": r.cell.id, "entry": r.cell.entry, "task": r.cell.task, "seed": r.cell.seed}
+    return named | {"trials": r.trials, "same": r.same, "departure": r.departure}
+
+
+def _print_replayed(r: Replayed) -> None:
+    from rich.markup import escape
+
+    mark = f"[green]same[/]    {r.same} trials" if r.ok else f"[red]departs[/] after {r.same} of {r.trials} trials"
+    name = f"[bold]{escape(r.cell.entry)}[/] on {escape(r.cell.task)}, seed {r.cell.seed}"
+    out.print(f"{mark}  {name}", soft_wrap=True)
+    if not r.ok:
+        out.print(f"        {escape(r.departure)}", soft_wrap=True)
 
 
 # --- best: taking -----------------------------------------------------------------------------------------------------
@@ -152,7 +167,6 @@ def _standings(programs: list[Found]) -> Any:
 
     right = ("time", "ratio")
     made = table("entry", "seed", "time", "ratio", "confirmed", "point", right=right)
-    made.columns[-1].overflow = "fold"
     for f in programs:
         ratio = f"{f.seconds / programs[0].seconds:.3f}"
         confirmed = "yes" if f.confirmed else "no"

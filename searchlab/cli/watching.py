@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from searchlab.cli.output import duration, hint, json_line, made_of, out, table
+from searchlab.cli.output import AsCsv, Form, duration, form, hint, made_of, out, print_rows, print_table, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,26 +23,28 @@ def status_command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")],
     watch: Annotated[bool, typer.Option("--watch", help="Go on showing it until the run is over or Ctrl-C.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object (per second with --watch).")] = False,
+    as_csv: AsCsv = False,
 ) -> None:
     """Show how far a run is: cells done, the best of each combination, what failed and why."""
     from searchlab.lab.run.status import status
 
+    wanted = form(as_json, as_csv)
     if not watch:
-        _print(status(folder), as_json)
+        _print(status(folder), wanted)
         return
     try:
-        _watch(folder, as_json)
+        _watch(folder, wanted)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
 
 
-def _watch(folder: Path, as_json: bool) -> None:
+def _watch(folder: Path, form: Form | None) -> None:
     from searchlab.lab.run.status import status
 
-    if as_json or not out.is_terminal:
+    if form or not out.is_terminal:
         while True:
             found = status(folder)
-            _print(found, as_json)
+            _print(found, form)
             if found.over:
                 return
             time.sleep(_EVERY_S)
@@ -52,15 +54,15 @@ def _watch(folder: Path, as_json: bool) -> None:
         while not (found := status(folder)).over:
             area.update(_drawing(found), refresh=True)
             time.sleep(_EVERY_S)
-    _print(found, as_json=False)
+    _print(found, None)
 
 
-def _print(found: Status, as_json: bool) -> None:
-    if as_json:
-        json_line(**found.to_json())
+def _print(found: Status, form: Form | None) -> None:
+    if form:
+        rows = found.to_json()
+        print_rows(rows["rows"] if form is Form.csv else [rows], form)
         return
-    out.print(_drawing(found))
-    out.print()
+    print_table(_drawing(found))
     if found.owner is None and not found.complete:
         hint(f"searchlab run {found.folder}      [dim]goes on with it[/]")
     elif found.complete:
@@ -93,8 +95,12 @@ def _drawing(found: Status) -> RenderableType:
 
 
 def _table(found: Status) -> Any:
+    from rich.markup import escape
+
     made = table("entry", "task", "done", "trials", "best", "against", right=("done", "trials", "best"))
     for row in found.rows:
         best = duration(row.best_s) if row.best_s is not None else "-"
-        made.add_row(row.entry, row.task, f"{row.done}/{row.cells}", str(row.trials), best, row.against)
+        made.add_row(
+            escape(row.entry), escape(row.task), f"{row.done}/{row.cells}", str(row.trials), best, escape(row.against)
+        )
     return made

@@ -73,7 +73,10 @@ def test_card(run):
     ("args", "message"),
     [
         (["leaderboard", "swept", "--card", "gentic-gbt"], "no entry 'gentic-gbt'; did you mean 'genetic-gbt'?"),
-        (["leaderboard", "swept", "--card", "random-gbt", "--format", "csv"], "a card is printed as text or as JSON"),
+        (
+            ["leaderboard", "swept", "--card", "random-gbt", "--format", "html"],
+            "a card is printed as text, JSON or CSV",
+        ),
         (["leaderboard", "swept", "--to", "numpy"], "no time of 'numpy' on matmul, conv2d"),
         (["leaderboard", "swept", "--metric", "tims"], "unknown metric 'tims'; did you mean 'time'?"),
         (["leaderboard", "empty"], "no cell of empty is finished"),
