@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from searchlab.errors import ScheduleError
+from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import (
     ONE,
     TRUE,
     ZERO,
+    Binary,
     Compare,
     Expr,
     Like,
@@ -20,8 +22,10 @@ from searchlab.ir.expr import (
     ceildiv,
     compare,
     index,
+    poly,
     value_of,
     variables,
+    walk,
 )
 from searchlab.ir.program import LOOP_KINDS, THREAD_AXES, Block, Loop, Program, Stmt, map_children
 from searchlab.schedule.core import (
@@ -195,12 +199,50 @@ def _check_first(program: Program, old: list[Loop], new: list[Loop]) -> None:
     for b in leaves_in(old[0]):
         if b.init is None:
             continue
-        bound = list(zip(b.iters, resolved_bindings(program, b), strict=True))
-        space = {v for it, e in bound if it.kind == "space" for v in variables(e)}
-        reduce = {v for it, e in bound if it.kind == "reduce" for v in variables(e)}
+        space, reduce = _moved_by(program, b)
         both = [lp for lp in old if lp.var in space & reduce]
         same = [lp.var for lp in old if lp.var in reduce] == [lp.var for lp in new if lp.var in reduce]
         check(same or not both, f"loop {names_of(both)} carries space and reduction of '{b.name}' at once")
+
+
+def _moved_by(program: Program, block: Block) -> tuple[frozenset[Var], frozenset[Var]]:
+    """The variables of loops that move a block through its space, and through its reduction."""
+    bound = list(zip(block.iters, resolved_bindings(program, block), strict=True))
+    return (
+        frozenset(v for it, e in bound if it.kind == "space" for v in variables(e)),
+        frozenset(v for it, e in bound if it.kind == "reduce" for v in variables(e)),
+    )
+
+
+def check_begins(program: Program, block: str) -> None:
+    """Refuses a reduction that loops of other blocks carry in an order in which its sums do not begin with their init.
+
+    Where loops move through space and reduction at once, they count through a fused loop, and must do so upwards.
+    """
+    b = find_block(program, block)
+    nest = [s for s in path_to(program.body, b) if isinstance(s, Loop)]
+    space, reduce = _moved_by(program, b)
+    both = space & reduce
+    fused = {x.a for e in resolved_bindings(program, b) for x in walk(e) if isinstance(x, Binary) and _divides(x)}
+    counted = frozenset(v for e in fused if _counts_up(e, nest, program.facts) for v in variables(e))
+    wrong = [lp for lp in nest if lp.var in both - counted]
+    check(not wrong, f"loop {names_of(wrong)} would carry space and reduction of '{block}' at once, in another order")
+
+
+def _divides(x: Binary) -> bool:
+    return x.op in ("floordiv", "mod") and not (isinstance(x.a, Binary) and _divides(x.a))
+
+
+def _counts_up(e: Expr, nest: list[Loop], facts: Facts) -> bool:
+    """Whether the loops around a place make an index grow with every iteration."""
+    terms = poly(e)
+    later: Expr = ZERO
+    for lp in reversed([lp for lp in nest if lp.var in variables(e)]):
+        scale = terms.get((lp.var,), 0)
+        if not facts.proves(facts.upper(later) < scale):
+            return False
+        later = later + lp.var * scale
+    return e - later == index(terms.get((), 0))
 
 
 def _with_kind(program: Program, loop: str, kind: str) -> Made:

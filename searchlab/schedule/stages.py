@@ -61,7 +61,7 @@ from searchlab.schedule.core import (
     top_statement,
     unknown,
 )
-from searchlab.schedule.loops import resolved_bindings
+from searchlab.schedule.loops import check_begins, resolved_bindings
 from searchlab.schedule.regions import Interval, bindings_within, touched
 
 
@@ -244,7 +244,10 @@ def reverse_compute_at(program: Program, block: str, loop: str) -> Made:
     nest = _region_nest(program, b, intervals, _outer_conditions(root, inside[-1]))
     body = swap(program.body, b, None)
     assert body is not None
-    return Made(program.with_body(_place(body, loop, nest, b, before=False)))
+    moved = program.with_body(_place(body, loop, nest, b, before=False))
+    if b.init is not None:
+        check_begins(moved, block)
+    return Made(moved)
 
 
 def _loads(b: Block, buffer: str) -> list[Load]:

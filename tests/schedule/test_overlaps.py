@@ -75,7 +75,7 @@ def test_a_sum_may_begin_outside_loops_that_do_not_come_back(reader, rows, lengt
 
 
 def test_a_sum_may_begin_outside_loops_whose_tails_are_cut_off():
-    """The tiles of j_0 would reach into each other, were it not for the condition on j_1."""
+    """The tiles of i_0 would reach into each other, were it not for the condition on the loops inside."""
     plain = sums(lambda S, j: S[j], 11, 11)
     s = Schedule(plain)
     s.split("i", [None, 4], tail=True)
@@ -101,6 +101,25 @@ def test_a_sum_may_begin_outside_loops_of_any_size():
     s.split("i", [None, knob("a"), knob("b")])
     s.decompose_reduction("S", "i_0")
     assert_same(plain, s.program.substitute({"a": 2, "b": 3}))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_sum_in_the_loops_of_what_it_adds_up_begins_with_its_first_term(turned):
+    """In turned loops 10, which is the fifth of row 1, comes before 6, which is the first."""
+    b = Builder("rows")
+    I = b.input("I", (4, 6))
+    r = b.axis("r", 6)
+    T = b.compute("T", (4, 6), lambda i, j: I[i, j] * 2)
+    plain = b.program(b.compute("Y", (4,), lambda i: total(T[i, r], r)))
+    s = Schedule(plain)
+    f0, f1 = s.split(s.fuse("i", "j"), [None, 10], tail=True)
+    if turned:
+        s.reorder(f1, f0)
+        with pytest.raises(ScheduleError, match="^reverse_compute_at: loop 'i_j_1', 'i_j_0' would carry space and red"):
+            s.reverse_compute_at("Y", f0)
+    else:
+        s.reverse_compute_at("Y", f1)
+        assert_same(plain, s.program)
 
 
 def test_lanes_that_come_to_the_same_element_do_not_add_up():
