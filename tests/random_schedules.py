@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,9 +10,9 @@ import numpy as np
 
 from searchlab.errors import ScheduleError
 from searchlab.ir.expr import Expr, Var, value_of
-from searchlab.ir.program import LOOP_KINDS, Block, Loop, Program, Stmt, children, read
+from searchlab.ir.program import LOOP_KINDS, Block, Loop, Program, Stmt, children, read, written
 from searchlab.schedule import PRIMITIVES, loops_around
-from searchlab.schedule.core import is_leaf
+from searchlab.schedule.core import consumers, is_leaf, producers
 
 # Copies of a block that unrolling and vectorising may make; above it compile time would be all that is tested.
 COPIES = 120
@@ -61,15 +62,20 @@ reduce:shape=3x5x9,axis=2,op=sum,dtype=uint8
 """.strip().splitlines()
 
 
-def random_schedule(program: Program, rng: np.random.Generator, steps: int) -> Program:
-    """The program after up to `steps` primitives."""
+def random_schedule(
+    program: Program, rng: np.random.Generator, steps: int, figures: Counter[str] | None = None
+) -> Program:
+    """The program after up to `steps` primitives; `figures` counts what was accepted and what refused."""
+    figures = Counter() if figures is None else figures
     names = list(PROPOSALS)
     weights = np.array([PROPOSALS[n][0] for n in names], float)
     weights *= rng.random(len(names)) ** 2  # each schedule has its own taste, so that rare combinations occur
     weights /= weights.sum()
     done = 0
-    for _ in range(8 * steps):
-        name = names[int(rng.choice(len(names), p=weights))]
+    for _ in range(10 * steps):
+        later = AFTER.get(program.trace[-1].name, ()) if program.trace else ()
+        follow = later and rng.random() < 0.4
+        name = _pick(rng, later) if follow else names[int(rng.choice(len(names), p=weights))]
         try:
             proposed = PROPOSALS[name][1](program, rng)
             if proposed is None:
@@ -77,9 +83,11 @@ def random_schedule(program: Program, rng: np.random.Generator, steps: int) -> P
             args, kwargs = proposed
             new = PRIMITIVES[name](program, *args, **kwargs)
         except ScheduleError:
+            figures["refused"] += 1
             continue
         if copies(new.body) > COPIES:
             continue
+        figures["accepted"] += 1
         program, done = new, done + 1
         if done == steps:
             break
@@ -105,12 +113,22 @@ def _pick(rng: np.random.Generator, items: Any) -> Any:
     return items[int(rng.integers(len(items)))] if items else None
 
 
+def _focus(program: Program, rng: np.random.Generator) -> Block | None:
+    """Often the block that one of the last steps was about: faults hide in what is done to a stage just moved."""
+    named = (dict(s.arguments).get("block") for s in program.trace[-3:])
+    known = [program.blocks[n] for n in named if n in program.blocks]
+    return _pick(rng, known) if rng.random() < 0.4 else None
+
+
 def _loop(program: Program, rng: np.random.Generator) -> str | None:
-    return _pick(rng, program.loops)
+    b = _focus(program, rng)
+    near = [lp.name for lp in loops_around(program, b.name)] if b else []
+    return _pick(rng, near or program.loops)
 
 
 def _leaf(program: Program, rng: np.random.Generator) -> Block | None:
-    return _pick(rng, [b for b in program.blocks.values() if is_leaf(b)])
+    b = _focus(program, rng)
+    return b if b and is_leaf(b) else _pick(rng, [b for b in program.blocks.values() if is_leaf(b)])
 
 
 def _split(program: Program, rng: np.random.Generator) -> Proposal:
@@ -153,7 +171,9 @@ def _fuse(program: Program, rng: np.random.Generator) -> Proposal:
 
 
 def _reorder(program: Program, rng: np.random.Generator) -> Proposal:
-    chain = _pick(rng, [c for c in _chains(program.body) if len(c) > 1])
+    loop = _loop(program, rng)
+    chains = [c for c in _chains(program.body) if len(c) > 1]
+    chain = _pick(rng, [c for c in chains if loop in c] or chains)
     if not chain:
         return None
     chosen = rng.permutation(chain)[: int(rng.integers(2, len(chain) + 1))]
@@ -184,9 +204,21 @@ def _one_block(program: Program, rng: np.random.Generator) -> Proposal:
     return ((b.name,), {}) if b else None
 
 
-def _block_and_loop(program: Program, rng: np.random.Generator) -> Proposal:
-    b, loop = _leaf(program, rng), _loop(program, rng)
-    return ((b.name, loop), {}) if b and loop else None
+def _moved(program: Program, rng: np.random.Generator, others: list[Block], b: Block) -> Proposal:
+    """A block and a loop: mostly one around those that it has to do with."""
+    near = [lp.name for x in others for lp in loops_around(program, x.name)]
+    loop = _pick(rng, near if near and rng.random() < 0.8 else program.loops)
+    return ((b.name, loop), {}) if loop else None
+
+
+def _compute_at(program: Program, rng: np.random.Generator) -> Proposal:
+    b = _leaf(program, rng)
+    return _moved(program, rng, [c for n in written(b) for c in consumers(program, n)], b) if b else None
+
+
+def _reverse_compute_at(program: Program, rng: np.random.Generator) -> Proposal:
+    b = _leaf(program, rng)
+    return _moved(program, rng, [p for n in read(b) for p in producers(program, n)], b) if b else None
 
 
 def _rfactor(program: Program, rng: np.random.Generator) -> Proposal:
@@ -195,7 +227,8 @@ def _rfactor(program: Program, rng: np.random.Generator) -> Proposal:
 
 
 def _decompose(program: Program, rng: np.random.Generator) -> Proposal:
-    b = _pick(rng, [b for b in program.blocks.values() if b.init is not None])
+    b = _focus(program, rng)
+    b = b if b and b.init is not None else _pick(rng, [b for b in program.blocks.values() if b.init is not None])
     nest = loops_around(program, b.name) if b else []
     return ((b.name, _pick(rng, nest).name), {}) if nest else None
 
@@ -259,8 +292,8 @@ PROPOSALS: dict[str, tuple[float, Callable[[Program, np.random.Generator], Propo
     "parallel": (2, _one_loop),
     "cache_read": (1.5, _cache_read),
     "cache_write": (1.5, _one_block),
-    "compute_at": (8, _block_and_loop),
-    "reverse_compute_at": (8, _block_and_loop),
+    "compute_at": (8, _compute_at),
+    "reverse_compute_at": (8, _reverse_compute_at),
     "compute_inline": (3, _one_block),
     "reverse_compute_inline": (4, _one_block),
     "rfactor": (3, _rfactor),
@@ -271,4 +304,20 @@ PROPOSALS: dict[str, tuple[float, Callable[[Program, np.random.Generator], Propo
     "annotate": (1, _annotate),
     "choose_kind": (1, _choose_kind),
     "prefetch": (1.5, _prefetch),
+}
+
+# What is tried right after a primitive, so that stages are changed again where they have just been moved to.
+AFTER: dict[str, tuple[str, ...]] = {
+    "compute_at": ("decompose_reduction", "decompose_reduction", "reorder", "split", "rfactor", "cache_read"),
+    "reverse_compute_at": ("decompose_reduction", "reorder", "rfactor", "compute_at", "vectorize"),
+    "decompose_reduction": ("reorder", "vectorize", "parallel", "compute_at", "transform_layout"),
+    "rfactor": ("compute_at", "reverse_compute_at", "vectorize", "parallel", "decompose_reduction"),
+    "cache_write": ("compute_inline", "reverse_compute_at", "compute_at", "rfactor"),
+    "cache_read": ("compute_at", "transform_layout", "compute_inline"),
+    "fuse": ("split", "reorder", "reverse_compute_at", "vectorize"),
+    "split": ("reorder", "compute_at", "reverse_compute_at", "blockize"),
+    "reorder": ("vectorize", "compute_at", "reverse_compute_at"),
+    "compute_inline": ("reorder", "compute_at"),
+    "pad": ("compute_at", "reverse_compute_at", "compute_inline"),
+    "blockize": ("reverse_compute_at", "compute_at", "decompose_reduction"),
 }

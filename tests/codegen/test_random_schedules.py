@@ -13,7 +13,7 @@ from searchlab.targets import Target, detect, parse
 from searchlab.workloads import Workload, operators
 from searchlab.workloads import parse as workload
 
-SEEDS = 20
+SEEDS = 16
 SLOW_SEEDS = 150
 
 

@@ -1,0 +1,22 @@
+"""Random programs under random schedules give, in compiled code, what the unscheduled program computes."""
+
+import pytest
+from random_runs import run
+
+COUNT = 300
+PIECE = 50
+MANY = 20_000  # as `python tests/random_runs.py` runs, on all cores
+
+
+@pytest.mark.parametrize("first", range(0, COUNT, PIECE))
+def test_random_programs(first):
+    faults, figures = run(range(first, first + PIECE))
+    assert not faults, "\n\n".join(faults)
+    assert figures["programs"] == PIECE and figures["accepted"] > 4 * PIECE
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+def test_many_random_programs():
+    faults, _ = run(range(COUNT, MANY))
+    assert not faults, "\n\n".join(faults)
