@@ -27,10 +27,10 @@ from searchlab.ir.expr import (
     Load,
     Poly,
     Select,
+    Substitution,
     Var,
-    all_of,
 )
-from searchlab.ir.program import Alloc, Block, If, Loop, Prefetch, Program, Seq, Stmt, Store
+from searchlab.ir.program import Alloc, Block, If, Loop, Prefetch, Program, Seq, Stmt, Store, map_expressions
 
 Array = npt.NDArray[Any]
 _COMPARE = {"lt": "<", "le": "<=", "eq": "==", "ne": "!="}
@@ -102,23 +102,20 @@ def _stmt(s: Stmt, indent: str) -> str:
 
 
 def _block(b: Block, indent: str) -> str:
-    text = ""
-    bound: dict[Var, Expr] = {}
-    for it, binding in zip(b.iters, b.bindings, strict=True):
-        text += f"{indent}{it.var.name} = {_expr(binding)}\n"
-        bound[it.var] = binding
-    inside = [it.var < it.extent for it in b.iters]
-    condition = all_of([b.predicate]) if b.predicate != TRUE else TRUE
-    if condition != TRUE:
-        text += f"{indent}if {_expr(condition)}:\n"
+    # a loop around may be called like an iteration variable, which must not change it
+    own: dict[Var, Expr] = {it.var: Var(f"_{b.name}_{it.var.name}") for it in b.iters}
+    put = Substitution(own)
+    text = "".join(f"{indent}{own[it.var]} = {_expr(e)}\n" for it, e in zip(b.iters, b.bindings, strict=True))
+    if b.predicate != TRUE:
+        text += f"{indent}if {_expr(b.predicate)}:\n"
         indent += "  "
-    checks = " and ".join(f"0 <= {c.a} < {_expr(c.b)}" for c in inside if isinstance(c, Compare))
+    checks = " and ".join(f"0 <= {own[it.var]} < {_expr(it.extent)}" for it in b.iters)
     if checks:
         text += f"{indent}assert {checks}, {b.name!r} + ' leaves its domain'\n"
     if b.init is not None:
-        first = " and ".join(f"{it.var.name} == 0" for it in b.iters if it.kind == "reduce") or "True"
-        text += f"{indent}if {first}:\n{_stmt(b.init, indent + '  ')}"
-    return text + _stmt(b.body, indent)
+        first = " and ".join(f"{own[it.var]} == 0" for it in b.iters if it.kind == "reduce") or "True"
+        text += f"{indent}if {first}:\n{_stmt(map_expressions(b.init, put), indent + '  ')}"
+    return text + _stmt(map_expressions(b.body, put), indent)
 
 
 def _indices(indices: tuple[Expr, ...]) -> str:

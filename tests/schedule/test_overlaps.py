@@ -224,3 +224,14 @@ def test_a_block_of_blocks_stays_in_its_domain():
     s.split("i", [None, 2], tail=True)
     s.blockize("r")
     assert_same(plain, s.program)
+
+
+def test_a_loop_may_be_called_like_an_iteration_variable():
+    """The copy of I runs over v0, inside a loop of that name."""
+    b = Builder("named")
+    I = b.input("I", (4,))
+    plain = b.program(b.compute("Y", (3,), lambda v0: I[v0 + 1] + I[0]))
+    s = Schedule(plain)
+    s.cache_read("Y", "I")
+    s.compute_at("I_local", "v0")
+    assert_same(plain, s.program)
