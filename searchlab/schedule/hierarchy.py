@@ -37,13 +37,14 @@ def blockize(program: Program, loop: str, name: str | None = None) -> Made:
     inner = {x.var: x.extent for x in path_to(lp, b) if isinstance(x, Loop)}
     made = fresh(program, f"{b.name}_outer") if name is None else name
     check(made not in program.blocks and made.isidentifier(), f"'{made}' is no free block name")
+    taken = {it.var.name for s in path_to(program.body, b) if isinstance(s, Block) for it in s.iters}
     iters, outer_bindings, bindings, guards = [], [], [], []
     for it, binding in zip(b.iters, b.bindings, strict=True):
         outer, tile, rest = _take_apart(binding, inner, program.facts, b.name)
         if outer == ZERO:
             bindings.append(rest)
             continue
-        var = Var(f"{it.var.name}o")
+        var = Var(fresh(program, f"{it.var.name}o", taken))
         count, left = divide(it.extent, tile)
         extent = count if left == ZERO else program.facts.simplify(program.facts.upper(outer) + 1)
         iters.append(Iter(var, extent, it.kind))

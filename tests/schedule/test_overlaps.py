@@ -226,6 +226,19 @@ def test_a_block_of_blocks_stays_in_its_domain():
     assert_same(plain, s.program)
 
 
+def test_blocks_of_blocks_do_not_share_iteration_variables():
+    """Both new blocks iterate over rows; the condition on those of the inner one speaks of the outer one's."""
+    plain = sums(lambda S, j: S[j], 8, 8)
+    s = Schedule(plain)
+    s.split("i", [1, 8])
+    s.blockize("i_1")
+    s.split("i_1", [None, 5], tail=True)
+    s.blockize("r")
+    names = [it.var.name for b in s.program.blocks.values() if b.name.startswith("S_outer") for it in b.iters]
+    assert names == ["vio", "vio2"]
+    assert_same(plain, s.program)
+
+
 def test_a_loop_may_be_called_like_an_iteration_variable():
     """The copy of I runs over v0, inside a loop of that name."""
     b = Builder("named")
