@@ -1,13 +1,16 @@
 """The Ray measurer: same answers as a local worker, and every job answered exactly once whatever is lost on the way."""
 
+import json
 import math
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 import types
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -266,6 +269,91 @@ def test_jobs_that_wait_too_long_time_out(fakes: Callable[..., RayMeasurer]) -> 
     assert all(o.status == "timeout" and "queue_s" in o.error and o.queue_s >= 0.5 for o in late)
 
 
+# --- who may talk to it -----------------------------------------------------------------------------------------------
+
+
+def family() -> list[psutil.Process]:
+    """This process and all that there are because of it."""
+    here = psutil.Process()
+    return [here, *here.children(recursive=True)]
+
+
+def test_it_listens_on_this_machine_only(fakes: Callable[..., RayMeasurer]) -> None:
+    until_all_are_up(fakes(2))
+    listening: dict[str, list[str]] = {}
+    for process in family():
+        with suppress(psutil.NoSuchProcess):
+            found = [c.laddr.ip for c in process.net_connections("inet") if c.status == psutil.CONN_LISTEN]
+            listening.setdefault(process.name(), []).extend(found)
+    assert listening["gcs_server"] and listening["raylet"], listening
+    assert sum(bool(found) for name, found in listening.items() if name.startswith("ray::")) > 1, listening
+    assert {ip.removeprefix("::ffff:") for found in listening.values() for ip in found} == {"127.0.0.1"}, listening
+
+
+def test_its_token_is_a_file_that_only_we_can_read(ray: Any) -> None:
+    file = Path(os.environ["RAY_AUTH_TOKEN_PATH"])
+    token = file.read_bytes()
+    assert len(token) == 64
+    assert file.stat().st_mode & 0o777 == 0o600 and file.parent.stat().st_mode & 0o777 == 0o700
+    session = Path(ray._private.worker._global_node.get_session_dir_path())
+    assert session.is_relative_to(file.parent)
+    for process in family():
+        with suppress(psutil.Error):
+            assert token.decode() not in " ".join([*process.cmdline(), *process.environ().values()])
+    logs = [f for f in session.rglob("*") if f.is_file()]
+    assert logs and not [f for f in logs if token in f.read_bytes()]
+
+
+JOIN = """
+import json, os, sys, time
+from searchlab.errors import MeasureError
+from searchlab.measure.cluster.connection import Connection, load
+
+load()._private.ray_constants.ENABLE_RAY_CLUSTER = False  # so that it does not try the outer address instead
+for settings in json.loads(sys.argv[2]):
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        os.environ.pop(name, None)
+    os.environ.update(settings)
+    begin = time.monotonic()
+    try:
+        (connection := Connection(sys.argv[1])).close()
+        said = "joined"
+    except MeasureError as e:
+        said = str(e)
+    print(json.dumps([said, time.monotonic() - begin]), flush=True)
+"""
+
+
+def test_nobody_joins_without_its_token(ray: Any, tmp_path: Path) -> None:
+    address = ray.get_runtime_context().gcs_address
+    right = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": os.environ["RAY_AUTH_TOKEN_PATH"]}
+    wrong = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}
+    tries = [{}, wrong, {"RAY_AUTH_MODE": "token"}, right]
+    env = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-P", "-c", JOIN, address, json.dumps(tries)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=200)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(found) == len(tries), done.stderr
+    (without, _), (other, _), (none, _), (joined, _) = found
+    refused = f"cannot join the Ray cluster at {address}: this process was refused: its authentication token is missing"
+    assert without.startswith(refused) and other == without
+    assert "this process has no token, though RAY_AUTH_MODE asks for one; set RAY_AUTH_MODE=token" in none
+    assert joined == "joined"
+    assert max(seconds for _, seconds in found) < 20  # which is what Ray would take for the first of them
+    assert not (tmp_path / ".ray").exists()
+
+
+def test_where_nothing_listens_is_told_at_once(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    env = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", JOIN, address, "[{}]"], env=env, capture_output=True, text=True, timeout=200
+    )
+    said, seconds = json.loads(done.stdout)
+    assert said.startswith(f"cannot join the Ray cluster at {address}: nothing answers there: ") and seconds < 20
+
+
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
@@ -316,7 +404,7 @@ def test_misuse_is_refused(fakes: Callable[..., RayMeasurer]) -> None:
         RayMeasurer(1, address="10.0.0.1:1")
 
 
-def test_a_start_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_fails_is_tried_again(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[str] = []
 
     class Slow(types.SimpleNamespace):
@@ -325,7 +413,10 @@ def test_a_start_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> N
             if len(tried) != 3:
                 raise Exception("The current node timed out during startup.")
 
-    slow = Slow(is_initialized=lambda: False, shutdown=lambda **_: None)
+    real = sys.modules["ray"]
+    job = types.SimpleNamespace(JobConfig=types.SimpleNamespace)
+    parts = {"_private": real._private, "_raylet": real._raylet, "job_config": job}
+    slow = Slow(is_initialized=lambda: False, shutdown=lambda **_: None, **parts)
     monkeypatch.setitem(sys.modules, "ray", slow)
     Connection().close()
     assert tried == ["local"] * 3

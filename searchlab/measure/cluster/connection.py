@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Any
 
+from searchlab import interpreter
 from searchlab.errors import MeasureError
+from searchlab.measure.cluster import access
 
 _log = logging.getLogger(__name__)
 _STORE_BYTES = 128 << 20  # jobs, object code and outcomes are a few kilobytes each
-_LONGEST_FOLDER = 40  # Ray adds about 60 characters for its sockets, whose names may have 107
+_LONGEST_FOLDER = 25  # we and Ray add about 80 characters for its sockets, whose names may have 107
 _SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0"}
 _STARTS = 4  # Ray gives its own processes half a minute to come up, which a busy machine may need for itself
 
@@ -37,8 +39,9 @@ class Connection:
 
     def __init__(self, address: str | None = None) -> None:
         self.ray = load()
+        address = None if address == "local" else address  # Ray's word for the same
         self._begun = not self.ray.is_initialized()
-        self._folder: str | None = None
+        self._until_closed = ExitStack()
         if self._begun:
             self._begin(address)
         else:
@@ -48,29 +51,47 @@ class Connection:
         if not self._begun:
             return
         self._begun = False
-        with _environment(_SETTINGS):
+        with access.environment(_SETTINGS):
             self.ray.shutdown(wait_for_processes=True)
-        if self._folder is not None:
-            self._remove_folder()
+        self._until_closed.close()
 
     def _begin(self, address: str | None) -> None:
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-        if address is None:
-            self._folder = _short_folder()
-            self._remove_folder = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-            options.update(_temp_dir=self._folder, include_dashboard=False, object_store_memory=_STORE_BYTES)
-        for start in range(1 if address else _STARTS):
+        try:
+            if address is None:
+                self._start(options)
+            else:
+                self._join(address, options)
+        except BaseException:
+            self._until_closed.close()
+            raise
+        _divert_messages(self.ray)
+
+    def _start(self, options: Mapping[str, Any]) -> None:
+        folder = _short_folder()
+        self._until_closed.callback(weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True))
+        # Ray opens its folders to everybody, so they are in one that is not.
+        own = {"_temp_dir": f"{folder}/r", "include_dashboard": False, "object_store_memory": _STORE_BYTES}
+        self._until_closed.enter_context(access.private(self.ray, Path(folder)))
+        for start in range(_STARTS):
             try:
-                with _environment(_SETTINGS):
-                    self.ray.init(address=address or "local", **options)
-                break
+                with access.environment({**_SETTINGS, "PYTHONPATH": interpreter.environment()["PYTHONPATH"]}):
+                    self.ray.init(address="local", job_config=_job(self.ray), **options, **own)
+                return
             except Exception as error:  # Ray raises bare ones, too
                 self.ray.shutdown()
-                if address:
-                    raise MeasureError(f"cannot join the Ray cluster at {address}: {error}") from error
                 if start == _STARTS - 1:
                     raise MeasureError(f"cannot start Ray on this machine: {error}") from error
-        _divert_messages(self.ray)
+
+    def _join(self, address: str, options: Mapping[str, Any]) -> None:
+        if not address.startswith("ray://"):
+            access.check(self.ray, address)
+        try:
+            with access.environment(_SETTINGS):
+                self.ray.init(address=address, job_config=_job(self.ray), **options)
+        except Exception as error:  # Ray raises bare ones, too
+            self.ray.shutdown()
+            raise MeasureError(f"cannot join the Ray cluster at {address}: {error}") from error
 
     def _check(self, address: str | None) -> None:
         here = self.ray.get_runtime_context().gcs_address
@@ -83,18 +104,11 @@ def _short_folder() -> str:
     return tempfile.mkdtemp(prefix="slr-", dir=usual if len(usual) <= _LONGEST_FOLDER else "/tmp")
 
 
-@contextmanager
-def _environment(settings: dict[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in settings}
-    os.environ.update(settings)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+def _job(ray: Any) -> Any:
+    """The settings of a job whose processes do not look for modules in our current folder first, as Ray has it."""
+    made = ray.job_config.JobConfig()
+    made._runtime_env_has_working_dir = lambda: True  # where there is one, Ray adds no folders
+    return made
 
 
 def _divert_messages(ray: Any) -> None:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from searchlab import interpreter
 from searchlab.errors import MeasureError
 from searchlab.measure.cluster import slot
 from searchlab.measure.cluster.resources import Demand, alive, described
@@ -67,7 +68,8 @@ class Pool:
         self._ray = ray
         self._slot = ray.remote(slot.Slot)
         self._build = ray.remote(slot.build).options(max_retries=0, **setup.build.options())
-        self._factory = ray.put(setup.factory)
+        factory = ray.cloudpickle.dumps(setup.factory)
+        self._kit = ray.put(slot.Kit(factory, tuple(interpreter.search_path())))
         self.lanes = [Lane(f"slot{i}") for i in range(lanes)]
         for lane in self.lanes:
             self.start(lane)
@@ -84,7 +86,7 @@ class Pool:
         # no restarts by Ray: it would not say what became of the jobs; two calls at a time: `give` beside `exchange`
         options = {"max_restarts": 0, "max_task_retries": 0, "max_concurrency": 2, **self.setup.demand.options()}
         made = self._slot.options(**options)
-        lane.actor = made.remote(lane.name, self.setup.workers, self.setup.cores, self._factory)
+        lane.actor = made.remote(lane.name, self.setup.workers, self.setup.cores, self._kit)
         lane.place = None
         lane.token = self._watch(lane, lane.actor.begin.remote())
 
@@ -133,7 +135,7 @@ class Pool:
 
     def build(self, source: Any, job: bytes) -> tuple[object, Any]:
         """Begins to build; the second value is for `cancel`."""
-        reference = self._build.remote(job, self._factory)
+        reference = self._build.remote(job, self._kit)
         return self._watch(source, reference), reference
 
     def cancel(self, reference: Any) -> None:

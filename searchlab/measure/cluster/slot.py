@@ -9,6 +9,7 @@ import os
 import pickle
 import queue
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -35,6 +36,23 @@ class Runner(Protocol):
 
 
 Factory = Callable[[str, tuple[int, ...]], Runner]
+
+
+@dataclass(frozen=True)
+class Kit:
+    """How a node makes workers: a pickled factory, and where the driver looks for modules, which comes last here."""
+
+    factory: bytes
+    path: tuple[str, ...]
+
+    def unpack(self) -> None:
+        """Makes modules that lie with the driver known here, if the node has its folders."""
+        sys.path.extend(folder for folder in self.path if folder not in sys.path)
+
+    def make(self, name: str, cores: tuple[int, ...]) -> Runner:
+        self.unpack()
+        factory: Factory = pickle.loads(self.factory)
+        return factory(name, cores)
 
 
 @dataclass(frozen=True)
@@ -70,7 +88,7 @@ class Slot:
     many as there are by then.  So a busy driver gets few large answers, an idle one gets each at once.
     """
 
-    def __init__(self, name: str, workers: int, cores: int, factory: Factory) -> None:
+    def __init__(self, name: str, workers: int, cores: int, kit: Kit) -> None:
         host = socket.gethostname()
         allowed = sorted(os.sched_getaffinity(0))
         self._locks = [CoreLock(allowed, cores, timeout_s=_LOCK_S) for _ in range(workers)]
@@ -79,7 +97,7 @@ class Slot:
         self._outbox: queue.SimpleQueue[tuple[int, Outcome] | MeasureError] = queue.SimpleQueue()
         for i, held in enumerate(self._place.cores):
             label = f"{name}.{i}@{host}" if workers > 1 else f"{name}@{host}"
-            threading.Thread(target=self._serve, args=(factory(label, held),), daemon=True).start()
+            threading.Thread(target=self._serve, args=(kit.make(label, held),), daemon=True).start()
 
     def begin(self) -> Place:
         """Answers when the slot exists."""
@@ -113,14 +131,15 @@ class Slot:
             self._outbox.put((parcel.number, replace(outcome, queue_s=outcome.queue_s + waited)))
 
 
-def build(job: bytes, factory: Factory) -> Built:
+def build(job: bytes, kit: Kit) -> Built:
     """Builds a job's program, away from the cores that slots on this node measure on."""
     begin = time.monotonic()
+    kit.unpack()
     try:
         made: Job = pickle.loads(job)
     except Exception as error:
         return Built(None, _unusable("build", "the job cannot be read", error), 0.0)
-    builder = _builder(factory, _free_cores())
+    builder = _builder(kit, _free_cores())
     result = builder.build(made)
     seconds = time.monotonic() - begin
     if isinstance(result, Outcome):
@@ -139,9 +158,9 @@ def default_worker(name: str, cores: tuple[int, ...]) -> Runner:
 
 
 @lru_cache(maxsize=1)
-def _builder(factory: Factory, cores: tuple[int, ...]) -> Runner:
+def _builder(kit: Kit, cores: tuple[int, ...]) -> Runner:
     # Ray uses a process for many tasks, so the worker is kept; slots come and go seldom, and with them the cores.
-    return factory(f"builder@{socket.gethostname()}", cores)
+    return kit.make(f"builder@{socket.gethostname()}", cores)
 
 
 def _free_cores() -> tuple[int, ...]:
