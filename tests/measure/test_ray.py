@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -288,6 +289,39 @@ def test_it_listens_on_this_machine_only(fakes: Callable[..., RayMeasurer]) -> N
     assert listening["gcs_server"] and listening["raylet"], listening
     assert sum(bool(found) for name, found in listening.items() if name.startswith("ray::")) > 1, listening
     assert {ip.removeprefix("::ffff:") for found in listening.values() for ip in found} == {"127.0.0.1"}, listening
+
+
+SERVICES = (
+    "ray.rpc.NodeInfoGcsService/GetAllNodeInfo",
+    "ray.rpc.NodeManagerService/GetNodeStats",
+    "ray.rpc.ObjectManagerService/Push",
+    "ray.rpc.CoreWorkerService/GetCoreWorkerStats",
+)
+
+
+def answers_of(port: int) -> set[str]:
+    """What a port answers to calls without a token: "grpc-status: 0" is success, 16 that the caller is unknown."""
+    plain = ["curl", "-s", "-m", "20", "-D", "-", "-o", "/dev/null", "-X", "POST", "--data-binary", "@-"]
+    grpc = ["--http2-prior-knowledge", "-H", "content-type: application/grpc", "-H", "te: trailers"]
+    calls = [[*plain, *grpc, f"http://127.0.0.1:{port}/{service}"] for service in SERVICES]
+    calls.append([*plain, f"http://127.0.0.1:{port}/get_runtime_envs_info"])
+    said = [subprocess.run(call, input=bytes(5), capture_output=True).stdout.decode() for call in calls]
+    return {line.strip() for text in said for line in text.splitlines() if line.startswith(("grpc-status", "HTTP/1"))}
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="calls are made with curl")
+def test_every_port_asks_for_its_token(fakes: Callable[..., RayMeasurer]) -> None:
+    until_all_are_up(fakes(1))
+    ports: list[tuple[str, int]] = []
+    for process in family():
+        with suppress(psutil.NoSuchProcess):
+            found = [c.laddr.port for c in process.net_connections("inet") if c.status == psutil.CONN_LISTEN]
+            ports += [(process.name(), port) for port in found]
+    assert len(ports) > 4
+    for name, port in ports:
+        said = answers_of(port)
+        assert said & {"grpc-status: 16", "HTTP/1.1 401 Unauthorized"}, (name, said)
+        assert not said & {"grpc-status: 0", "HTTP/1.1 200 OK"}, (name, said)
 
 
 def test_its_token_is_a_file_that_only_we_can_read(ray: Any) -> None:
