@@ -64,6 +64,14 @@ class Registry(Generic[T]):
             raise ComponentError(f"unknown {self.kind} '{name}'{nearest(name, self.names())}")
         return self._imported(name, point.value if point is not None else name)
 
+    def module(self, name: str) -> str | None:
+        """The module that a name or path leads to, which need not exist; None for an unknown name."""
+        if name in self._added:
+            return self._added[name].__module__
+        point = next((p for p in self._points() if p.name == name), None)
+        path = point.value if point is not None else name
+        return path.partition(":")[0] if ":" in path else None
+
     def make(self, component: Component | T, **more: Any) -> T:
         """The component with its options; what is one already is returned as it is."""
         if isinstance(component, self.base):

@@ -92,6 +92,8 @@ def _print_card(card: Card) -> None:
     for t in card.tasks:
         made.add_row(escape(t.task), str(t.cells), str(t.failed), _time(t.median_s), _time(t.best_s), escape(t.best))
     print_table(made)
+    for note in card.notes:
+        out.print(f"[dim]note: {escape(note)}[/]", soft_wrap=True)
 
 
 def _short(config: Mapping[str, Any]) -> str:

@@ -31,9 +31,11 @@ def run_command(
         Path | None, typer.Option("-o", "--output", help="The run's folder; runs/NAME if not given.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be run, and stop.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew; an old folder is moved aside.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Start anew, or only those cells whose code has changed; the old is kept.")
+    ] = False,
     allow_drift: Annotated[
-        bool, typer.Option("--allow-drift", help="Add new cells to a folder whose experiment was another.")
+        bool, typer.Option("--allow-drift", help="Go on in a folder of another experiment or of earlier code.")
     ] = False,
     on_error: Annotated[str, typer.Option(help="After a failed cell: continue, stop or retry:N.")] = "continue",
     jobs: Annotated[
@@ -101,19 +103,23 @@ def _dry_run(cells: Sequence[Cell], place: Path, jobs: int | None, form: Form | 
 
     from searchlab.cli.views import span
     from searchlab.lab.cells import shared
+    from searchlab.lab.code import Outdated
     from searchlab.lab.run import Folder
     from searchlab.lab.run.cores import check, side_by_side
     from searchlab.lab.run.forecast import forecast
+    from searchlab.lab.run.prepare import code_drift
 
     check(cells, jobs)
     folder = Folder(place)
     results = list(folder.results()) if folder.exists else []
     done = {r.id for r in results if r.state == "done"}
     left = [c for c in cells if c.id not in done]
+    old = code_drift(folder, cells) if folder.exists else Outdated()
     expected = forecast(left, results, side_by_side(left, jobs))
     if form:
         listed = [_listed(c, c.id in done) for c in cells]
-        whole = {"folder": str(place), "cells": listed, "trials": expected.trials, "seconds": expected.seconds}
+        figures = {"trials": expected.trials, "seconds": expected.seconds, "changed": old.said}
+        whole = {"folder": str(place), "cells": listed, **figures}
         print_rows(listed if form is Form.csv else [whole], form)
         return
     print_table(_entries(cells, done))
@@ -122,7 +128,10 @@ def _dry_run(cells: Sequence[Cell], place: Path, jobs: int | None, form: Form | 
     before = f" ({len(done)} done before)" if done else ""
     basis = "a guess: no cell is done yet" if expected.guessed else "by the cells that are done"
     out.print(f"{len(cells)} cells{before}, {expected.trials} trials to come, in [bold]{place}[/]")
-    out.print(f"expected time: about {span(expected.seconds)} [dim]({basis})[/]\n")
+    out.print(f"expected time: about {span(expected.seconds)} [dim]({basis})[/]")
+    for text in old.said:
+        out.print(f"[yellow]changed since:[/] {escape(text)}", soft_wrap=True)
+    out.print()
     hint("the same command without --dry-run")
 
 

@@ -58,6 +58,7 @@ def best_command(
     if wanted:
         print_rows(rows, wanted)
     else:
+        _print_notes(run)
         _next(run, [first for first, *_ in found.values()], export is not None)
     if not right:
         raise typer.Exit(1)
@@ -208,6 +209,17 @@ def _print_verified(seen: Verified | None) -> None:
     out.print(f"exported : as searched = {seen.ratio:.3f} [dim]({interval} at 90 %, in turns)[/]")
     if abs(seen.built_s / seen.recorded_s - 1) > _NOTABLE:
         out.print("[yellow]The search's own kernel differs from its record too: the machine is not as it was then.[/]")
+
+
+def _print_notes(run: Path) -> None:
+    """What has changed since the programs were found."""
+    from rich.markup import escape
+
+    from searchlab.lab.run import load
+    from searchlab.lab.statistics import version_notes
+
+    for note in version_notes(load(run).cells):
+        out.print(f"[dim]note: {escape(note)}[/]", soft_wrap=True)
 
 
 def _next(run: Path, found: list[Found], exported: bool) -> None:

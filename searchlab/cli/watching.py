@@ -90,6 +90,7 @@ def _drawing(found: Status) -> RenderableType:
     if found.failures:
         named = ", ".join(f"{n} {kind}" for kind, n in found.failures.items())
         lines += ["", f"candidates that failed: {escape(named)}"]
+    lines += [f"[yellow]changed since:[/] {escape(text)}" for text in found.earlier]
     lines += [f"[red]failed:[/] {escape(name)}: {escape(' '.join(error.split()))}" for name, error in found.errors]
     return Group(*lines)
 

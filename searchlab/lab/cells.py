@@ -164,8 +164,8 @@ def _subject(subject: Subject) -> dict[str, Any]:
 
 def shared(factors: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """What all combinations have in common, which their names do not say."""
-    first, *others = factors
-    return {k: v for k, v in first.items() if all(o.get(k) == v for o in others)}
+    every = list(factors)
+    return {k: v for k, v in (every[0] if every else {}).items() if all(f.get(k) == v for f in every)}
 
 
 # --- manifests --------------------------------------------------------------------------------------------------------
@@ -213,8 +213,13 @@ def drift(old: Mapping[str, Any], new: Mapping[str, Any]) -> Drift:
     )
 
 
+def label(entry: str, task: str, seed: int) -> str:
+    """What a cell is called in messages."""
+    return f"{entry} on {task}, seed {seed}"
+
+
 def _label(cell: Mapping[str, Any]) -> str:
-    return f"{cell['entry']} on {cell['task']}, seed {cell['seed']}"
+    return label(cell["entry"], cell["task"], cell["seed"])
 
 
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any], inside: str = "") -> str:

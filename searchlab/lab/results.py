@@ -39,6 +39,8 @@ class CellResult:
     baselines: Mapping[str, float] = field(default_factory=dict)
     optimum_s: float | None = None  # known for recorded tables
     error: str = ""
+    code: Mapping[str, str] = field(default_factory=dict)  # versions of its components, as far as they are known
+    earlier: tuple[str, ...] = ()  # components of which the run has seen a later version since
 
     @cached_property
     def best_so_far(self) -> Floats:

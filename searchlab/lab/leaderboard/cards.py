@@ -9,7 +9,7 @@ from typing import Any
 from searchlab.errors import ResultError
 from searchlab.lab.leaderboard.pools import machine_name
 from searchlab.lab.results import Run
-from searchlab.lab.statistics import counted, pooled
+from searchlab.lab.statistics import counted, pooled, version_notes
 from searchlab.registry import nearest
 
 
@@ -41,6 +41,7 @@ class Card:
     started: str
     command: str
     tasks: tuple[TaskCard, ...]
+    notes: tuple[str, ...] = ()
 
 
 def cards(runs: Sequence[Run], entry: str) -> tuple[Card, ...]:
@@ -73,6 +74,7 @@ def _card(run: Run, entry: str, ids: set[str]) -> Card:
         run.started,
         run.command,
         tuple(_task([c for c in cells if c.task == task], task) for task in dict.fromkeys(c.task for c in cells)),
+        tuple(version_notes(cells)),
     )
 
 

@@ -14,17 +14,19 @@ from searchlab.lab.results import CellResult, Floats
 from searchlab.lab.study import Look, Round
 
 FORMAT = 1
+_BESIDE = ("code", "earlier")  # of the run as a whole: its manifest has them
+_FIELDS = tuple(f.name for f in fields(CellResult) if f.name not in _BESIDE)
 
 
 def to_json(result: CellResult) -> dict[str, Any]:
     """A result as plain values."""
-    found: dict[str, Any] = {f.name: _finite(getattr(result, f.name)) for f in fields(result)}
+    found: dict[str, Any] = {name: _finite(getattr(result, name)) for name in _FIELDS}
     return {"format": FORMAT, **plain(found, f"cell {result.id}")}
 
 
 def from_json(data: Mapping[str, Any]) -> CellResult:
     """The result again, from data of the form `forms.CellFile`."""
-    values = {f.name: data[f.name] for f in fields(CellResult) if f.name in data}
+    values = {name: data[name] for name in _FIELDS if name in data}
     values["seconds"], values["elapsed"] = _times(data["seconds"]), _times(data["elapsed"])
     values["status"] = tuple(data["status"])
     values["rounds"] = tuple(_round(r) for r in data["rounds"])

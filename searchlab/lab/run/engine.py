@@ -24,7 +24,7 @@ from searchlab.lab.run.interrupt import Interrupt
 from searchlab.lab.run.lock import FolderLock
 from searchlab.lab.run.observer import Observer
 from searchlab.lab.run.policy import CONTINUE, OnError
-from searchlab.lab.run.prepare import prepare
+from searchlab.lab.run.prepare import prepare, renew
 from searchlab.lab.run.runoff import pending
 
 if TYPE_CHECKING:
@@ -73,9 +73,10 @@ def run(
     place = Folder(Path(folder if folder is not None else Path("runs") / experiment.name))
     cells = cells_of(experiment)
     cores.check(cells, jobs)
+    renewed = ""
     if fresh and place.exists:
         with FolderLock(place.lock):
-            place.move_aside()
+            renewed = renew(place, experiment, allow_drift)
     with FolderLock(place.lock) as lock, _logging(place):
         manifest = prepare(place, experiment, source, command, allow_drift)
         _log.info("%s", command or f"run {experiment.name}")
@@ -86,6 +87,9 @@ def run(
                 place.records(cell.id).index  # noqa: B018  (warns here of what cells will leave out in their logs)
         watcher = observer or Observer()
         watcher.began(board)
+        if renewed:
+            _log.info("%s", renewed)
+            watcher.noted(renewed)
         try:
             return _Engine(place, board, on_error, watcher, lock.fd).run(todo, jobs)
         finally:

@@ -8,6 +8,7 @@
       records/<cell>.jsonl every measurement of a cell, in order
       cells/<cell>.json    what a cell gave, replaced as a whole
       runoffs/<hash>.json  times of what all cells of a task found, side by side
+      earlier/<n>/         records/ and cells/ of cells that ran earlier code and were run again
       log.txt              everything that happened
 
 Each cell has a file of records of its own, so that records are the same however many cells run side by side.
@@ -17,14 +18,15 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from searchlab.errors import ConfigError
 from searchlab.lab.cells import FORMAT
+from searchlab.lab.code import Code, changed
 from searchlab.lab.records import Store
 from searchlab.lab.results import CellResult
 from searchlab.lab.run import cellfile, files
@@ -38,7 +40,10 @@ LOG_FORMAT = "%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"
 
 @dataclass(frozen=True)
 class Entry:
-    """A cell as the manifest has it; `kept` cells belong to an earlier form of the experiment and are not run."""
+    """A cell as the manifest has it; `kept` cells belong to an earlier form of the experiment and are not run.
+
+    `code` has the versions of its components that it ran with, or will run with, as far as they are known.
+    """
 
     id: str
     entry: str
@@ -49,6 +54,7 @@ class Entry:
     table: str | None = None
     tables: Sequence[str] = ()
     kept: bool = False
+    code: Code = field(default_factory=dict)
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> Entry:
@@ -85,16 +91,17 @@ class Entry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a run consists of."""
+    """What a run consists of; `code` has the latest versions of all components that it has seen."""
 
     name: str
     started: str
     cells: tuple[Entry, ...]
+    code: Code = field(default_factory=dict)
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> Manifest:
         """The manifest that plain data describes (see `searchlab.lab.cells.manifest`)."""
-        return Manifest(data["name"], data["started"], tuple(map(Entry.of, data["cells"])))
+        return Manifest(data["name"], data["started"], tuple(map(Entry.of, data["cells"])), data.get("code", {}))
 
 
 @dataclass(frozen=True)
@@ -181,13 +188,39 @@ class Folder:
 
     def results(self) -> Iterator[CellResult]:
         """All cells in the order of the manifest."""
-        for cell in self.manifest().cells:
-            yield self.result(cell.id) or cell.waiting()
+        manifest = self.manifest()
+        for cell in manifest.cells:
+            found = self.result(cell.id) or cell.waiting()
+            yield replace(found, code=cell.code, earlier=changed(cell.code, manifest.code))
+
+    def begun(self, cell: Entry) -> bool:
+        """Whether it has measurements that the next run keeps; a table that is not done is searched from its start."""
+        result = self.result(cell.id)
+        if result is not None and (result.state == "done" or (len(result.seconds) and not cell.recorded)):
+            return True
+        records = self.records_path(cell.id)
+        return not cell.recorded and records.exists() and records.stat().st_size > 0
+
+    def set_aside(self, cells: Iterable[str]) -> Path:
+        """Makes place for these cells to be run again; what they gave stays in a folder inside this one."""
+        aside = _numbered(self.path / "earlier", "")
+        for cell in cells:
+            for file in (self.records_path(cell), self.path / "cells" / f"{cell}.json"):
+                if file.exists():
+                    (aside / file.parent.name).mkdir(parents=True, exist_ok=True)
+                    os.rename(file, aside / file.parent.name / file.name)
+        return aside
 
     def move_aside(self) -> Path:
         """Makes place for a new run; the old folder stays beside it."""
-        number = 1
-        while (aside := self.path.with_name(f"{self.path.name}.old-{number}")).exists():
-            number += 1
+        aside = _numbered(self.path.parent, f"{self.path.name}.old-")
         os.rename(self.path, aside)
         return aside
+
+
+def _numbered(folder: Path, name: str) -> Path:
+    """The name with the first number that is free in a folder."""
+    number = 1
+    while (found := folder / f"{name}{number}").exists():
+        number += 1
+    return found

@@ -67,6 +67,7 @@ class CellForm(Form):
     table: str | None = None
     tables: list[str] = []
     kept: bool = False
+    code: dict[str, str] = {}
 
 
 class ManifestForm(Form):
@@ -75,6 +76,7 @@ class ManifestForm(Form):
     name: str
     started: str
     cells: list[CellForm]
+    code: dict[str, str] = {}
 
 
 # --- machine.json -----------------------------------------------------------------------------------------------------

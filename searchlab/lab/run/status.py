@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from searchlab.lab.cells import shared
+from searchlab.lab.code import codes
 from searchlab.lab.results import CellResult
 from searchlab.lab.run.board import OPTIMUM, against
-from searchlab.lab.run.folder import Entry, Folder
+from searchlab.lab.run.folder import Entry, Folder, Manifest
 from searchlab.lab.run.lock import owner
+from searchlab.lab.run.prepare import outdated_in
 from searchlab.lab.run.runoff import results as timed
 
 STATES = ("done", "running", "interrupted", "failed", "waiting")
@@ -48,6 +50,7 @@ class Status:
     errors: Sequence[tuple[str, str]]
     rows: Sequence[Row]
     shared: Mapping[str, str]
+    earlier: Sequence[str]  # which components have changed since cells ran, in words
 
     @property
     def complete(self) -> bool:
@@ -89,7 +92,15 @@ def status(folder: str | os.PathLike[str]) -> Status:
         errors=[(named[i], r.error) for i, r in results.items() if r.state == "failed"],
         rows=_rows(cells, results),
         shared=shared(c.factors for c in cells),
+        earlier=_earlier(place, manifest),
     )
+
+
+def _earlier(place: Folder, manifest: Manifest) -> list[str]:
+    """By the code of today, or by the latest that the run has seen where that is not to be found."""
+    today = codes(c.config for c in manifest.cells)
+    now = {c.id: {**manifest.code, **code} for c, code in zip(manifest.cells, today, strict=True)}
+    return outdated_in(place, now).said
 
 
 def _state(place: Folder, result: CellResult, running: bool) -> str:

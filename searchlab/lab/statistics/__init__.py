@@ -20,7 +20,7 @@ from searchlab.lab.statistics.aggregate import (
 from searchlab.lab.statistics.comparison import METRICS, Comparison, Metric, Settings, compare, shown_p
 from searchlab.lab.statistics.curves import AXES, Axis, CurvePoint, areas, progress
 from searchlab.lab.statistics.effects import a12, cliffs_delta, magnitude
-from searchlab.lab.statistics.notes import ENOUGH_SEEDS, TIE_BAND, notes, tie_band
+from searchlab.lab.statistics.notes import ENOUGH_SEEDS, TIE_BAND, notes, tie_band, version_notes
 from searchlab.lab.statistics.pairs import Pair, pairs
 from searchlab.lab.statistics.pooling import pooled
 from searchlab.lab.statistics.ranking import Ranking, ranking
@@ -36,5 +36,5 @@ __all__ = [
     "Settings", "Summary", "Verdict", "View", "a12", "areas", "best_known", "cliffs_delta", "compare", "counted",
     "critical_difference", "estimate", "friedman", "geometric_mean", "holm", "iqm", "magnitude", "mean_scores",
     "notes", "pairs", "pooled", "progress", "ranking", "reach", "recorded_scores", "scores", "shown_p", "summaries",
-    "tie_band", "wilcoxon",
+    "tie_band", "version_notes", "wilcoxon",
 ]  # fmt: skip

@@ -29,6 +29,7 @@ def notes(cells: Sequence[CellResult], view: View | None = None) -> tuple[str, .
             _missing(rows),
             _failed(rows),
             _ties(rows),
+            *version_notes(cells),
         )
         if note
     )
@@ -86,6 +87,19 @@ def _ties(rows: Sequence[Score]) -> str:
         times.setdefault(r.stratum, set()).add(r.seconds)
     several = len({r.entry for r in rows}) > 1
     return "all entries found the same times everywhere" if several and all(len(t) == 1 for t in times.values()) else ""
+
+
+def version_notes(cells: Sequence[CellResult]) -> list[str]:
+    """Components that have changed since cells ran, or of which cells that are compared ran several versions."""
+    found: list[str] = []
+    for name in dict.fromkeys(name for c in cells for name in c.code):
+        earlier = sum(name in c.earlier for c in cells)
+        several = len({c.code[name] for c in cells if name in c.code})
+        if earlier:
+            found.append(f"results of {_count(earlier, 'cell')} come from an earlier version of {name}")
+        elif several > 1:
+            found.append(f"results come from {several} versions of {name}")
+    return found
 
 
 def _seeds(rows: Sequence[Score]) -> dict[tuple[object, ...], int]:

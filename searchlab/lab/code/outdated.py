@@ -1,0 +1,57 @@
+"""Cells that ran other code than there is now, and how that is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from searchlab.lab.code.components import Code
+
+
+@dataclass(frozen=True)
+class Outdated:
+    """The cells that ran an earlier version of a component, by component: their ids with what they are called."""
+
+    by_component: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.by_component)
+
+    def __str__(self) -> str:
+        return "; ".join(self.said)
+
+    @property
+    def said(self) -> list[str]:
+        """What has changed, and for whom, in words."""
+        return [f"{name} ({_cells(list(cells.values()))})" for name, cells in self.by_component.items()]
+
+    def without(self, components: Iterable[str]) -> Outdated:
+        """The same without some components."""
+        left = self.by_component.keys() - set(components)
+        return Outdated({name: cells for name, cells in self.by_component.items() if name in left})
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The ids of all of them."""
+        return tuple(dict.fromkeys(i for cells in self.by_component.values() for i in cells))
+
+
+def outdated(ran: Iterable[tuple[str, str, Code]], now: Mapping[str, Code]) -> Outdated:
+    """What differs: `ran` has the id, the name and the code of cells that have begun, `now` the code of today by id.
+
+    A component that either of them does not know is left out: nothing can be said about it.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for cell, label, code in ran:
+        for name in changed(code, now.get(cell, {})):
+            found.setdefault(name, {})[cell] = label
+    return Outdated(found)
+
+
+def changed(ran: Code, now: Code) -> tuple[str, ...]:
+    """The components of which another version ran than there is now."""
+    return tuple(name for name, version in ran.items() if now.get(name, version) != version)
+
+
+def _cells(labels: list[str]) -> str:
+    return labels[0] if len(labels) == 1 else f"{len(labels)} cells, such as {labels[0]}"
