@@ -32,9 +32,10 @@ from spaces.common.tiling import (
 )
 
 __all__ = [
-    "Factors", "KnobFactors", "Location", "Panel", "Tiles", "Trailing", "attached", "attempt", "check_structure", "collapse",
-    "constant", "finish_fused", "finish_untiled", "fusible_consumer", "is_expensive", "lay_in_panels", "locations",
-    "loops_by_kind", "needs_tiling", "only_moves_data", "operands", "own_loops", "pack", "panel", "parallel_outer",
-    "place", "points", "read_rows_as_they_lie", "reduce_axes", "reduces_along_rows", "rfactor", "space_axes",
-    "strictly_inlinable", "tile", "trailing", "transpose_results", "unroll_up_to", "vectorize_tile", "wants_rfactor",
+    "Factors", "KnobFactors", "Location", "Panel", "Tiles", "Trailing", "attached", "attempt", "check_structure",
+    "collapse", "constant", "finish_fused", "finish_untiled", "fusible_consumer", "is_expensive", "lay_in_panels",
+    "locations", "loops_by_kind", "needs_tiling", "only_moves_data", "operands", "own_loops", "pack", "panel",
+    "parallel_outer", "place", "points", "read_rows_as_they_lie", "reduce_axes", "reduces_along_rows", "rfactor",
+    "space_axes", "strictly_inlinable", "tile", "trailing", "transpose_results", "unroll_up_to", "vectorize_tile",
+    "wants_rfactor",
 ]  # fmt: skip
