@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 LOG := $(VENV)/install.log
+# whether this machine has more than x86-64-v3, so that capping it to that makes a difference
+WIDER := $(BIN)/python -c 'from searchlab.targets import detect; raise SystemExit(detect().vector_bits <= 256)'
 
 .DEFAULT_GOAL := help
 .PHONY: help quickstart test lint format bench slow clean
@@ -23,6 +25,8 @@ test: export MKL_NUM_THREADS = 1
 test: lint ## lint, check types, run the tests
 	@echo "tests (pytest)"
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup -q
+	@if $(WIDER); then echo "tests (pytest) on no more than AVX2" \
+	  && SEARCHLAB_CPU=x86-64-v3 $(BIN)/python -m pytest -n 2 --dist loadgroup -q -m "cpu and not slow"; fi
 
 lint: $(READY) ## check style (ruff) and types (mypy)
 	@echo "style (ruff)"

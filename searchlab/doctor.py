@@ -265,12 +265,15 @@ def _llvm(root: Path) -> Found:
 
 
 def _vectors(root: Path) -> Found:
-    from searchlab.targets import detect
+    from searchlab.targets import CAP, cap, detect
 
     target = detect()
     features = target.enabled_features()
     shown = [f for f in ("avx2", "fma", "avx512f", "avx512vl", "avx512_bf16", "amx-tile", "neon") if f in features]
     value = f"{target.vector_registers} x {target.vector_bits} bits on {target.cpu} ({', '.join(shown) or 'basic'})"
+    if cap():
+        advice = f"Code is made for less than this machine has; unset {CAP} to use all of it."
+        return "note", f"{value}, capped by {CAP}", advice
     if target.arch == "x86_64" and target.vector_bits < 256:
         return "warning", value, "Without AVX, results say little about other machines; a container may hide it."
     return "ok", value, ""

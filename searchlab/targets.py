@@ -1,6 +1,7 @@
 """What a machine is, as far as generated code and search spaces care: instruction set, vectors, cores, caches.
 
-A `Target` is a plain value: printable, hashable, JSON-able, so it can key caches and travel to another machine.
+A `Target` is a plain value: printable, hashable, JSON-able, so it can key caches and travel to another machine.  The
+environment variable SEARCHLAB_CPU caps what this machine is taken for, so that one machine stands for lesser ones.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ _DTYPE_BITS = {
     "float64": 64, "float32": 32, "float16": 16, "bfloat16": 16,
     "int64": 64, "int32": 32, "int16": 16, "int8": 8, "uint64": 64, "uint32": 32, "uint16": 16, "uint8": 8, "bool": 8,
 }  # fmt: skip
+
+CAP = "SEARCHLAB_CPU"
 
 _CACHE_DIR = Path("/sys/devices/system/cpu/cpu0/cache")
 # Small enough to be true of nearly every CPU of the last ten years; used where the system hides its caches.
@@ -105,9 +108,20 @@ class Target:
 
 
 def detect(threads: int | None = None) -> Target:
-    """This machine; `threads` defaults to every core the process may use."""
-    host = _host()
+    """This machine, no more than SEARCHLAB_CPU if that is set; `threads` defaults to every core the process may use."""
+    host = _capped(cap())
     return host if threads is None else host.with_threads(threads)
+
+
+def cap() -> str:
+    """The CPU that SEARCHLAB_CPU names; empty if this machine is taken as it is."""
+    name = os.environ.get(CAP, "").strip()
+    return "" if name == "native" else name
+
+
+def offered() -> tuple[str, ...]:
+    """The named CPUs whose code this machine can run, which are those that it can be capped to."""
+    return tuple(name for name in _CPUS if not _lacks(name))
 
 
 def parse(spec: str | Mapping[str, Any] | Target) -> Target:
@@ -154,14 +168,41 @@ def _thread_count(name: str, value: Any) -> int:
 
 def _named(name: str, threads: int) -> Target:
     arch, features, bits, registers = _CPUS[name]
-    host = _host()
+    host = _host()  # its triple only, which no cap changes
     triple = host.triple if host.arch == arch else f"{arch}-unknown-linux-gnu"
     l1, l2, l3 = _CACHE_DEFAULTS
     return Target(arch, triple, name, features, bits, registers, threads, threads, l1, l2, l3)
 
 
 @cache
+def _capped(name: str) -> Target:
+    """This machine with the instructions, vectors and registers of a named CPU, but its own cores and caches."""
+    host = _host()
+    if not name:
+        return host
+    if name not in _CPUS:
+        close = difflib.get_close_matches(name, offered(), n=1, cutoff=0.0)
+        hint = f"; did you mean {close[0]!r}?" if close else ";"
+        raise TargetError(f"{CAP}={name}: unknown CPU{hint} accepted here: native, {', '.join(offered())}")
+    if lacks := _lacks(name):
+        accepted = ", ".join(("native", *offered()))
+        raise TargetError(f"{CAP}={name}: this {host.cpu} lacks {', '.join(lacks)}; accepted here: {accepted}")
+    _, features, bits, registers = _CPUS[name]
+    return replace(host, cpu=name, features=features, vector_bits=bits, vector_registers=registers)
+
+
+def _lacks(name: str) -> list[str]:
+    """What code for a named CPU needs and this machine does not have."""
+    arch, features, _, _ = _CPUS[name]
+    host = _host()
+    if arch != host.arch:
+        return [f"the instructions of {arch}"]
+    return sorted({f[1:] for f in features.split(",")} - host.enabled_features())
+
+
+@cache
 def _host() -> Target:
+    """This machine as it is."""
     import llvmlite.binding as llvm
 
     triple = llvm.get_process_triple()

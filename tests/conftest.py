@@ -1,4 +1,4 @@
-"""What several test files share: text kept in golden files, and property tests that always try the same examples."""
+"""What several test files share: golden files, property tests that always try the same examples, the mark `cpu`."""
 
 import sys
 from collections.abc import Callable
@@ -8,6 +8,24 @@ import pytest
 from hypothesis import settings
 
 GOLDENS = Path(__file__).parent / "goldens"
+# What compiles or measures for the machine that it runs on; `make test` runs it once more with the machine capped.
+CPU = (
+    "analysis/",
+    "codegen/",
+    "lab/export/test_kernels.py",
+    "measure/test_local.py",
+    "measure/test_worker.py",
+    "schedule/test_legality.py",
+    "schedule/test_symbols.py",
+    "spaces/common/",
+    "spaces/probabilistic/test_rules.py",
+    "spaces/task_mapping/",
+    "spaces/template/",
+    "test_bench.py",
+    "test_defaults.py",
+    "test_doctor.py",
+    "test_targets.py",
+)
 sys.path.insert(0, str(Path(__file__).parent))  # `import random_schedules` from any test
 
 settings.register_profile("searchlab", deadline=None, derandomize=True, print_blob=True)
@@ -16,6 +34,13 @@ settings.load_profile("searchlab")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing with them")
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.relative_to(Path(__file__).parent).as_posix().startswith(CPU):
+            item.add_marker(pytest.mark.cpu)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Targets: detection, the spec grammar, and that a target is a value that travels."""
+"""Targets: detection, its cap, the spec grammar, and that a target is a value that travels."""
 
 import dataclasses
 import json
@@ -11,8 +11,12 @@ from pathlib import Path
 import pytest
 
 from searchlab import targets
-from searchlab.errors import TargetError
+from searchlab.codegen.jit import check_runs_here
+from searchlab.errors import BuildError, TargetError
+from searchlab.measure import Job
+from searchlab.measure.local import LocalMeasurer
 from searchlab.targets import Target, detect, known, parse
+from searchlab.workloads import workload
 
 CPUS = [name for name in known() if name != "native"]
 
@@ -99,6 +103,77 @@ def test_fingerprint_depends_on_what_code_depends_on_and_no_process() -> None:
     code = "from searchlab.targets import parse; print(parse('x86-64-v3:threads=2').fingerprint())"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=_root())
     assert run.stdout.strip() == base.fingerprint()
+
+
+# --- the cap ----------------------------------------------------------------------------------------------------------
+
+AVX2 = pytest.mark.skipif("x86-64-v3" not in targets.offered(), reason="this machine lacks AVX2")
+
+
+@AVX2
+def test_a_cap_leaves_cores_and_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = targets._host()
+    monkeypatch.setenv("SEARCHLAB_CPU", "x86-64-v3")
+    capped, named = detect(), parse("x86-64-v3")
+    assert (capped.cpu, capped.features, capped.vector_bits) == ("x86-64-v3", named.features, 256)
+    assert (capped.vector_registers, capped.lanes("float32")) == (16, 8)
+    assert (capped.cores, capped.l1, capped.l2, capped.l3) == (whole.cores, whole.l1, whole.l2, whole.l3)
+    assert capped is detect() and parse("native") == capped
+    monkeypatch.setenv("SEARCHLAB_CPU", "native")
+    assert detect() == whole
+    monkeypatch.delenv("SEARCHLAB_CPU")
+    assert detect() == whole
+
+
+@AVX2
+def test_code_beyond_the_cap_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEARCHLAB_CPU", "x86-64-v2")
+    check_runs_here(parse("x86-64-v2"))
+    with pytest.raises(BuildError, match=r"needs avx, avx2, .* which this x86-64-v2 lacks \(SEARCHLAB_CPU says so\)"):
+        check_runs_here(parse("x86-64-v3"))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("x86-64-v33", "SEARCHLAB_CPU=x86-64-v33: unknown CPU; did you mean .* accepted here: native"),
+        ("neoverse-n1" if targets._host().arch == "x86_64" else "x86-64-v3", "lacks the instructions of .* accepted"),
+    ],
+)
+def test_caps_that_cannot_be(name: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEARCHLAB_CPU", name)
+    with pytest.raises(TargetError, match=message):
+        detect()
+
+
+def test_a_cap_above_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = dataclasses.replace(parse("x86-64-v2"), cpu="small")
+    monkeypatch.setattr(targets, "_host", lambda: small)
+    monkeypatch.setattr(targets, "_capped", targets._capped.__wrapped__)
+    monkeypatch.setenv("SEARCHLAB_CPU", "x86-64-v3")
+    with pytest.raises(TargetError, match=r"v3: this small lacks avx, avx2, .*; accepted here: native, x86-64-v2$"):
+        detect()
+
+
+@AVX2
+def test_commands_and_workers_follow_the_cap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes inherit it: what they take for native, and the code that they agree to run."""
+    monkeypatch.setenv("SEARCHLAB_CPU", "x86-64-v2")
+    shown = subprocess.run(
+        [sys.executable, "-m", "searchlab", "doctor", "--json"], capture_output=True, text=True, cwd=_root()
+    )
+    (line,) = (x for x in map(json.loads, shown.stdout.splitlines()) if x.get("name") == "vectors")
+    assert "on x86-64-v2" in line["value"] and "capped by SEARCHLAB_CPU" in line["value"]
+    w = workload("elementwise", rows=4, cols=16)
+    beyond, within = (Job(name, w, parse(name), w.program) for name in ("x86-64-v3", "x86-64-v2"))
+    with LocalMeasurer() as measurer:
+        found = {outcome.id: outcome for outcome in measurer.measure([beyond, within])}
+    assert found["x86-64-v2"].ok, found["x86-64-v2"].error
+    assert found["x86-64-v3"].status == "build" and "SEARCHLAB_CPU says so" in found["x86-64-v3"].error
+    assert "environment" in found["x86-64-v3"].notes
+
+
+# --- what the system says ---------------------------------------------------------------------------------------------
 
 
 def test_caches_are_per_core(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from searchlab.errors import BuildError
-from searchlab.targets import Target, detect
+from searchlab.targets import CAP, Target, cap, detect
 
 # Loops, vectors and unrolling are decided before IR is emitted, so only clean-up is left for LLVM. (Not newgvn: it
 # finds next to nothing more, and in LLVM 22 fails an assertion on some kernels, which ends the process.)
@@ -98,7 +98,9 @@ def check_runs_here(target: Target) -> None:
     if not needed and target.cpu not in (*_RUNS_ANYWHERE, host.cpu):
         raise BuildError(f"cannot tell whether code for {target.cpu} runs here: its target lists no features")
     if missing := needed - host.enabled_features():
-        raise BuildError(f"code for {target.cpu} needs {', '.join(sorted(missing))}, which this {host.cpu} lacks")
+        capped = f" ({CAP} says so)" if cap() else ""
+        needs = ", ".join(sorted(missing))
+        raise BuildError(f"code for {target.cpu} needs {needs}, which this {host.cpu} lacks{capped}")
 
 
 class LoadedObject:

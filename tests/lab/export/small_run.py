@@ -17,7 +17,7 @@ from searchlab.measure import Job, Measurer, Outcome
 
 DATA = {
     "name": "small",
-    "target": {"native": {"threads": 1}},
+    "target": "x86-64-v3",
     "workloads": ["matmul:m=64,n=64,k=64"],
     "space": "template",
     "model": "none",

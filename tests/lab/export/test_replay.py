@@ -43,7 +43,8 @@ def test_the_way_is_the_same(strategy: Any, model: Any, tmp_path: Path, monkeypa
 
 
 def test_second_looks_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    changes = {**DATA, "strategy": "genetic", "sweep": {}, "budget": {"trials": 48, "batch": 8}}
+    # with this seed, some of what seems best in its batch is not: there are second looks
+    changes = {**DATA, "strategy": "genetic", "sweep": {}, "seeds": [1], "budget": {"trials": 48, "batch": 8}}
     folder = Folder(write(tmp_path / "run", monkeypatch, Unsteady, **changes))
     (result,) = folder.results()
     assert any(look["rival_s"] < result.seconds.max() for r in result.rounds for look in r.get("looks", ()))
