@@ -80,7 +80,7 @@ class _Generator:
     def __init__(self, lowered: Lowered, target: Target) -> None:
         self.lowered = lowered
         self.target = target
-        self.module = Module()
+        self.module = Module(lowered.name)
         self.shared, self.private = Scratch(), Scratch()
         found = {v for p in lowered.parameters for e in p.shape for v in variables(e)}
         found |= {v for e in expressions(lowered.body) for v in variables(e)}

@@ -18,6 +18,12 @@ TYPES = {
 }  # fmt: skip
 BYTES = {"float32": 4, "float64": 8, "int8": 1, "uint8": 1, "int32": 4, "int64": 8}
 
+# Beyond these, LLVM takes longer than ten seconds: it needs some 30 to 50 us for an instruction, and in straight-line
+# code a time that grows almost with the square of its length.  The largest programs of the search spaces have 175,000
+# instructions (eight seconds), or 27,000 in a row (seven seconds).
+MOST_INSTRUCTIONS = 250_000
+MOST_IN_A_ROW = 48_000
+
 
 @dataclass(frozen=True, slots=True)
 class Linear:
@@ -50,6 +56,7 @@ class Function:
         self.memo: dict[object, str] = {}  # hoisted values
         self.loaded: dict[str, dict[object, str]] = {}  # by buffer: loads that still hold, in straight-line code
         self._count = 0
+        self._row = 0  # instructions since the last label
 
     # --- text ---------------------------------------------------------------------------------------------------------
 
@@ -59,10 +66,12 @@ class Function:
 
     def line(self, text: str) -> None:
         self.scopes[-1].lines.append(f"  {text}")
+        self._row += 1
+        self.module.count(self._row)
 
     def let(self, rhs: str) -> str:
         name = self.fresh()
-        self.scopes[-1].lines.append(f"  {name} = {rhs}")
+        self.line(f"{name} = {rhs}")
         return name
 
     def declare(self, text: str) -> None:
@@ -73,6 +82,7 @@ class Function:
         self.scopes[-1].lines.append(f"{label}:")
         self.label = label
         self.loaded = {}
+        self._row = 0
 
     def alloca(self, type_: str, align: int = 64) -> str:
         name = self.fresh("a")
@@ -93,7 +103,9 @@ class Function:
         if known is None:
             depth = max((self.depth.get(o, 0) for o in operands), default=0)
             known = self.fresh("h")
-            self.scopes[depth].head.append(f"  {known} = {rhs}")
+            head = self.scopes[depth].head
+            head.append(f"  {known} = {rhs}")
+            self.module.count(len(head))
             self.depth[known] = depth
             self.memo[rhs] = known
         return known
@@ -206,7 +218,7 @@ class Function:
         scope = Scope()
         self.scopes.append(scope)
         self.depth[i] = len(self.scopes) - 1
-        self.label, self.loaded = head, {}
+        self.label, self.loaded, self._row = head, {}, 0
         body(i)
         self.line(f"br label %{latch}")
         self.scopes.pop()
@@ -235,14 +247,30 @@ class Function:
 
 
 class Module:
-    """Functions and declarations of one kernel."""
+    """Functions and declarations of one kernel, which is refused as soon as it is too large to be compiled."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.size = 0  # instructions
         self.declarations: dict[str, None] = {}
         self.functions: list[str] = []
 
     def declare(self, text: str) -> None:
         self.declarations[text] = None
+
+    def count(self, row: int) -> None:
+        """One more instruction, which is number `row` of those without a label in between."""
+        self.size += 1
+        if self.size > MOST_INSTRUCTIONS:
+            raise self._too_large(f"more than {MOST_INSTRUCTIONS:,} instructions")
+        if row > MOST_IN_A_ROW:
+            raise self._too_large(f"more than {MOST_IN_A_ROW:,} instructions in a row")
+
+    def _too_large(self, found: str) -> BuildError:
+        return BuildError(
+            f"{self.name}: its code has {found}, which is the limit, since compiling it would take too long; "
+            "unroll less (smaller unrolled or vectorised tiles, a smaller unroll_up_to)"
+        )
 
     def text(self) -> str:
         attributes = 'attributes #0 = { nounwind noinline "prefer-vector-width"="512" "no-builtins" }'
