@@ -146,8 +146,8 @@ class _Placer:
                 return False
             if x.init is not None and lp.var not in x.space and lp.var not in carried:
                 return False
-        if any(isinstance(s, If) and variables(s.condition) & x.space for s in x.path):
-            return False  # elements that the condition excludes must not be stored
+        if any(isinstance(s, If) and variables(s.condition) & x.space for s in x.path) or _may_skip(x):
+            return False  # elements that a condition excludes must not be stored
         lanewise = any(lp.kind == "vectorized" and lp.var not in x.space for lp in x.loops)
         if lanewise and (identity(x.op, x.store.value.dtype) is None):
             return False
@@ -264,6 +264,12 @@ def _only_touched_by(loop: Loop, store: Store) -> bool:
     return visit(loop) and touches(loop, store.buffer)
 
 
+def _may_skip(x: _Sum) -> bool:
+    """Whether the loops of a sum may be empty for some elements, which it then has nothing to do with."""
+    moving = {v for v in x.space if v.role == "iter"}
+    return any(variables(lp.extent) & moving for lp in x.loops if lp.var not in x.space)
+
+
 def _injective(x: _Sum) -> bool:
     """Whether different iterations of the tile loops mean different elements."""
     return told_apart(x.store.indices, {lp.var: lp.extent for lp in x.loops if lp.var in x.space}, TRUE, Facts())
@@ -302,7 +308,7 @@ def _init_nest(x: _Sum, facts: Facts) -> Stmt | None:
     """The init of a reduction before the outermost loop of its path, or None where it cannot be told apart."""
     assert x.init is not None
     carried = variables(x.first)
-    if carried & x.space:
+    if carried & x.space or _may_skip(x):
         return None
     guards = []
     inside = {lp.var for lp in x.loops}

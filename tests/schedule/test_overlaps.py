@@ -149,6 +149,17 @@ def test_lanes_that_share_a_wrapped_part_of_a_stage():
     assert_same(plain, s.program)
 
 
+def test_a_sum_does_not_set_elements_beyond_its_end():
+    """Of 18 times 3 iterations, 21 add to 7 elements; the loop is cut in two by the guard, and its end by the tail."""
+    b = Builder("beyond")
+    I = b.input("I", (5,))
+    r = b.axis("r", 3)
+    plain = b.program(b.compute("Y", (7,), lambda i: total(I[r] + select(i < 5, I[i], 0), r)))
+    s = Schedule(plain)
+    s.split(s.fuse("i", "r"), [1, 18, 3], tail=True)
+    assert_same(plain, s.program)
+
+
 # --- parts of a stage -------------------------------------------------------------------------------------------------
 
 
