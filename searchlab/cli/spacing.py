@@ -11,6 +11,7 @@ from searchlab.cli.output import Form, hint, out, print_rows, print_table, table
 from searchlab.cli.showing import print_program
 
 if TYPE_CHECKING:
+    from searchlab.registry import Component
     from searchlab.search import Knob, Points, Sketch, Space
     from searchlab.workloads import Workload
 
@@ -22,13 +23,24 @@ def show_space(workload: Workload, name: str, point: str | None, target: str, fo
     from searchlab import targets
     from searchlab.search import Task, space
 
-    found = space(name, Task(workload, targets.parse(target)))
+    found = space(_component(name), Task(workload, targets.parse(target)))
     if point is not None:
         _show_point(found, found.read(point), form)
     elif form:
         print_rows((_fields(workload, found, sketch) for sketch in found.sketches), form)
     else:
         _show_sketches(workload, name, found)
+
+
+def _component(text: str) -> Component:
+    """A space as experiments name it: a name, module:Class, or either with options."""
+    if not text.lstrip().startswith("{"):
+        return text
+    from searchlab.lab.config.reading import read
+    from searchlab.lab.config.tree import Place, plain
+
+    found: Component = plain(read(text, "--space", Place("--space")))
+    return found
 
 
 def _show_point(found: Space, point: Points, form: Form | None) -> None:
@@ -76,7 +88,7 @@ def _show_sketches(workload: Workload, name: str, found: Space) -> None:
     out.print(f"[bold]One point:[/] {escape(found.text(example))}\n", soft_wrap=True)
     print_program(str(found.program(example)))
     out.print()
-    command = f"searchlab show {shlex.quote(workload.spec)} --space {name}"
+    command = f"searchlab show {shlex.quote(workload.spec)} --space {shlex.quote(name)}"
     hint(f"{escape(command)} --point {found.index(example)[0]}   [dim]any other point, by index or text[/]")
 
 

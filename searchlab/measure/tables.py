@@ -11,7 +11,8 @@ import hashlib
 import io
 import json
 import lzma
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib.resources import files
@@ -21,14 +22,22 @@ from typing import Any, cast, get_args
 import numpy as np
 import numpy.typing as npt
 
+from searchlab.errors import SearchLabError
 from searchlab.measure import t4
 from searchlab.measure.job import Outcome, Status
+from searchlab.measure.rows import check_columns, checked, column, names_in, read_csv, read_json
 from searchlab.search import Knob, RecordedSpace, Sketch, SpaceError, category, menu
 from searchlab.search.knob import Floats
 from searchlab.search.recorded import Coverage
 
 FORMAT = "searchlab-recorded"
 _FLOAT = "%.7g"
+_MEASURED = ("status", "seconds", "build_s", "check_s", "run_s", "overhead_s", "times", "error")
+_INDEXED_COLUMNS = ("status", "time_ms", "compile_ms", "verify_ms", "n_runs", "framework_ms")
+_ACCEPTED = (
+    "accepted: a header that searchlab.measure.tables.save wrote (.json), a T4 file (.json, .json.gz, .json.xz), a"
+    " table in a folder with an index.json"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +125,35 @@ def load(source: str | Path) -> Table:
     A name is one that comes with searchlab (`shipped`); a path leads to a header written by `save`, to a T4 file, or to
     a table in a folder with an index.json, as in `gpu-replay/gemm@RTX_3090`.
     """
+    with _told(source):
+        return _load(source)
+
+
+@contextmanager
+def _told(source: str | Path) -> Iterator[None]:
+    """Whatever is met in files that are damaged, or are something else's, is an error that names them."""
+    try:
+        yield
+    except SearchLabError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError) as e:
+        what = f"{e} is missing" if isinstance(e, KeyError) else f"{type(e).__name__}: {e}"
+        raise SpaceError(f"{source} is not a recorded table: {what}; {_ACCEPTED}") from e
+
+
+def check(source: str | Path) -> None:
+    """Refuses what `load` would refuse; of a table in a folder with an index.json only its columns are looked at."""
+    path = Path(source)
+    if str(source) not in shipped() and (path.parent / "index.json").is_file():
+        name = path.name.removesuffix(".csv.xz")
+        with _told(source):
+            for entry in read_json(path.parent / "index.json")["files"]:
+                if entry["file"] == f"{name}.csv.xz":
+                    return check_columns(path.parent / entry["file"], [*entry["params"], *_INDEXED_COLUMNS])
+    load(source)
+
+
+def _load(source: str | Path) -> Table:
     text = str(source)
     if text in shipped():
         return load_recorded(Path(str(_SHIPPED / f"{text}.json")))
@@ -124,8 +162,21 @@ def load(source: str | Path) -> Table:
         return load_indexed(path.parent, path.name.removesuffix(".csv.xz"))
     if not path.is_file():
         raise SpaceError(f"there is no recorded table '{text}'; shipped: {', '.join(shipped()) or 'none'}")
-    data = _read_json(path)
+    if ".csv" in path.suffixes:
+        raise SpaceError(_alone(path))
+    data = read_json(path)
     return load_recorded(path) if data.get("format") == FORMAT else load_t4(path)
+
+
+def _alone(path: Path) -> str:
+    """Why rows without a header are no table: what each column means is said there."""
+    header = path.with_name(f"{path.name.partition('.csv')[0]}.json")
+    if header.is_file():
+        return f"{path} holds the rows of a table; name its header, {header.name}"
+    found = ", ".join(names_in(path)) or "none"
+    expected = f"sketch, one for each knob, {', '.join(_MEASURED)}"
+    wanted = f"expected a header {header.name} and the columns {expected}"
+    return f"{path} is not a recorded table: {wanted}; found the columns {found}, and no header; {_ACCEPTED}"
 
 
 # --- converted GPU tables ---------------------------------------------------------------------------------------------
@@ -135,37 +186,37 @@ _INDEXED_STATUS: dict[str, Status] = {"ok": "ok", "compile_error": "build", "run
 
 def indexed_names(folder: str | Path) -> list[str]:
     """The tables in a folder with an index.json."""
-    return [f["file"].removesuffix(".csv.xz") for f in _read_json(Path(folder) / "index.json")["files"]]
+    return [f["file"].removesuffix(".csv.xz") for f in read_json(Path(folder) / "index.json")["files"]]
 
 
 def load_indexed(folder: str | Path, name: str, categories: Collection[str] = ()) -> Table:
     """A table of a folder with an index.json; parameters named in `categories` have no order."""
     folder = Path(folder)
-    found = [f for f in _read_json(folder / "index.json")["files"] if f["file"] == f"{name}.csv.xz"]
+    found = [f for f in read_json(folder / "index.json")["files"] if f["file"] == f"{name}.csv.xz"]
     if not found:
         raise SpaceError(f"{folder} has no table '{name}'; it has: {', '.join(indexed_names(folder))}")
     entry = found[0]
-    rows = _read_csv(folder / entry["file"], entry.get("sha256"))
+    rows = read_csv(folder / entry["file"], entry.get("sha256"), [*entry["params"], *_INDEXED_COLUMNS])
     knobs = [_parameter(n, values, n in categories) for n, values in entry["params"].items()]
     options = np.stack([k.find((int(r[k.name]),) for r in rows) for k in knobs], axis=1).astype(np.int32)
     space = RecordedSpace.of(knobs, options, name, coverage=entry["kind"])
-    seconds = _column(rows, "time_ms", 1e-3, np.inf)
+    seconds = column(rows, "time_ms", 1e-3, np.inf)
     return Table(
         space,
         tuple(_INDEXED_STATUS[r["status"]] for r in rows),
         seconds,
-        _column(rows, "compile_ms", 1e-3),
-        _column(rows, "verify_ms", 1e-3),
+        column(rows, "compile_ms", 1e-3),
+        column(rows, "verify_ms", 1e-3),
         # the recorded time is the mean of the runs, so this is their sum; the peers' simulations charge the same
-        _column(rows, "n_runs") * np.where(np.isfinite(seconds), seconds, 0),
-        _column(rows, "framework_ms", 1e-3),
+        column(rows, "n_runs") * np.where(np.isfinite(seconds), seconds, 0),
+        column(rows, "framework_ms", 1e-3),
         about={k: v for k, v in entry.items() if k not in ("params", "status")},
         read_runs=partial(_read_runs, folder / entry["runs_file"], entry.get("runs_sha256")),
     )
 
 
 def _read_runs(path: Path, checksum: str | None) -> Runs:
-    lines = _checked(path, checksum).decode().split("\n")
+    lines = checked(path, checksum).decode().split("\n")
     return Runs.of([float(x) * 1e-3 for x in line.split()] for line in lines)
 
 
@@ -260,11 +311,14 @@ def shipped() -> list[str]:
 def load_recorded(header: str | Path) -> Table:
     """A table that `save` wrote."""
     header = Path(header)
-    about = _read_json(header)
+    about = read_json(header)
     if about.get("format") != FORMAT or about.get("format_version") != 1:
         raise SpaceError(f"{header}: no recorded space of searchlab in format 1")
-    rows = _read_csv(header.parent / about["file"], about["sha256"])
+    _check_header(header, about)
     several = len(about["sketches"]) > 1
+    names = dict.fromkeys(k["name"] for s in about["sketches"] for k in s["knobs"])
+    columns = [*(["sketch"] if several else []), *names, *_MEASURED]
+    rows = read_csv(header.parent / about["file"], about["sha256"], columns)
     sketches = []
     for s in about["sketches"]:
         knobs = tuple(Knob.from_json(k) for k in s["knobs"])
@@ -274,15 +328,23 @@ def load_recorded(header: str | Path) -> Table:
     return Table(
         space,
         tuple(cast(Status, r["status"]) for r in rows),
-        _column(rows, "seconds", missing=np.inf),
-        _column(rows, "build_s"),
-        _column(rows, "check_s"),
-        _column(rows, "run_s"),
-        _column(rows, "overhead_s"),
+        column(rows, "seconds", missing=np.inf),
+        column(rows, "build_s"),
+        column(rows, "check_s"),
+        column(rows, "run_s"),
+        column(rows, "overhead_s"),
         tuple(r["error"] for r in rows),
         {k: v for k, v in about.items() if k != "sketches"},
         partial(Runs.of, [[float(x) for x in r["times"].split()] for r in rows]),
     )
+
+
+def _check_header(header: Path, about: Mapping[str, Any]) -> None:
+    texts = ("name", "version", "coverage", "file", "sha256")
+    if wrong := [key for key in texts if not isinstance(about.get(key), str)]:
+        raise SpaceError(f"{header}: '{wrong[0]}' is text, not {about.get(wrong[0])!r}")
+    if about["coverage"] not in get_args(Coverage):
+        raise SpaceError(f"{header}: coverage is {' or '.join(get_args(Coverage))}, not '{about['coverage']}'")
 
 
 def _by_label(knob: Knob, rows: Sequence[Mapping[str, str]]) -> npt.NDArray[np.int32]:
@@ -319,9 +381,8 @@ def save(
 def _csv_bytes(space: RecordedSpace, outcomes: Sequence[Outcome], overhead_s: Sequence[float]) -> bytes:
     points = space.points()
     knobs = list(dict.fromkeys(k.name for s in space.sketches for k in s.knobs))
-    measured = ["status", "seconds", "build_s", "check_s", "run_s", "overhead_s", "times", "error"]
     text = io.StringIO()
-    out = csv.DictWriter(text, ["sketch", *knobs, *measured], restval="", lineterminator="\n")
+    out = csv.DictWriter(text, ["sketch", *knobs, *_MEASURED], restval="", lineterminator="\n")
     out.writeheader()
     for point, o, overhead in zip(points.rows(), outcomes, overhead_s, strict=True):
         sketch = space.sketches[point[0]]
@@ -332,33 +393,3 @@ def _csv_bytes(space: RecordedSpace, outcomes: Sequence[Outcome], overhead_s: Se
         row |= {"overhead_s": _FLOAT % overhead, "times": " ".join(_FLOAT % t for t in o.times)}
         out.writerow(row)
     return lzma.compress(text.getvalue().encode(), preset=9)
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
-
-
-def _checked(path: Path, checksum: str | None) -> bytes:
-    """What a file holds, once it is known to be the file that was meant."""
-    if not path.is_file():
-        raise SpaceError(f"{path} is missing")
-    if checksum is not None and hashlib.sha256(path.read_bytes()).hexdigest() != checksum:
-        raise SpaceError(f"{path} is damaged: its checksum differs from the one in the index")
-    return t4.unpacked(path)
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        data = t4.parsed(path)
-    except (OSError, ValueError) as e:
-        raise SpaceError(f"{path} cannot be read: {e}") from e
-    if not isinstance(data, dict):
-        raise SpaceError(f"{path} holds no table")
-    return data
-
-
-def _read_csv(path: Path, checksum: str | None) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(_checked(path, checksum).decode())))
-
-
-def _column(rows: Sequence[Mapping[str, str]], name: str, scale: float = 1.0, missing: float = 0.0) -> Floats:
-    return np.array([float(r[name]) * scale if r[name] else missing for r in rows])

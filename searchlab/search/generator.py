@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from searchlab.errors import SpaceError
 from searchlab.registry import Component, Registry
+from searchlab.search.returned import sketched
 from searchlab.search.sketch import Sketch
 from searchlab.search.space import Space
 from searchlab.search.task import Task
@@ -29,7 +30,7 @@ class SpaceGenerator(ABC):
 
     def space(self, task: Task) -> Space:
         """The space of a task."""
-        found = list(self.sketches(task))
+        found = sketched(self, self.sketches(task))
         if not found:
             raise SpaceError(f"space '{self.name}' has nothing for {task.workload.label}")
         return Space(found, self.name, self.version, task.target)

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from searchlab.errors import SearchLabError
-from searchlab.lab.config import components
+from searchlab.lab.config import components, feasible
 from searchlab.lab.config.combinations import Combination, ablation, combinations, sweep_axes
+from searchlab.lab.config.measuring import Measure, Timing
 from searchlab.lab.config.models import Experiment, resolved_settings
 from searchlab.lab.config.naming import Entry, entries
 from searchlab.lab.config.selectors import matches
@@ -45,6 +46,8 @@ def check_whole(tree: Map, experiment: Experiment, found: list[Combination], pro
     named = entries(found)
     _twice(tree, found, named, problems)
     _selectors(tree, experiment, named, problems)
+    if not experiment.recorded:
+        _feasible(tree, found, problems)
     count = len(found) * len(subjects(experiment.workloads)) * len(experiment.seeds)
     if count > MOST_CELLS:
         problems.add(tree.place, f"{count} cells are too many; at most {MOST_CELLS}")
@@ -144,6 +147,22 @@ def _cores(settings: Map, options: Any) -> Iterator[tuple[Path, str]]:
     elif workers * target.threads > len(cores):
         wanted = f"{workers} workers with {target.threads} threads each need {workers * target.threads} cores"
         yield ("measure", "local", "workers"), f"{wanted}; there are {len(cores)}"
+
+
+def _feasible(tree: Map, found: list[Combination], problems: Problems) -> None:
+    """Workloads that would only time out, each told once."""
+    settings = {}
+    for c in found:
+        measure = Measure.model_validate_json(json.dumps(plain(c.settings["measure"]))).settings
+        target = parse(plain(c.settings["target"]))
+        if isinstance(measure, Timing):
+            settings[target, measure.run_s, measure.memory_bytes] = measure
+    workloads = tree["workloads"]
+    for number, item in enumerate(workloads):
+        specs = [p.workload for s in subjects([plain(item)]) for p in (s.parts or (s,)) if p.workload is not None]
+        told = (f for spec in specs for (target, *_), m in settings.items() for f in feasible.faults(spec, target, m))
+        for fault in dict.fromkeys(told):
+            problems.add(workloads.at(number), fault)
 
 
 def _twice(tree: Map, found: list[Combination], named: list[Entry], problems: Problems) -> None:

@@ -19,9 +19,11 @@ from searchlab.lab.config.translating import faults as translated
 from searchlab.lab.config.tree import Path
 from searchlab.lab.history import sources
 from searchlab.registry import Registry, accepted_options, nearest
-from searchlab.search import MODELS, SPACES, STRATEGIES, RecordedSpace, menu
+from searchlab.search import MODELS, SPACES, STRATEGIES, RecordedSpace, Strategy, menu
+from searchlab.search.returned import proposed
 
 Fault = tuple[Path, str]
+_FEW = 4  # points that a strategy is asked for
 _GIVEN = ("space", "rng")  # what a study passes itself
 _REGISTRIES: dict[str, Registry[Any]] = {"space": SPACES, "model": MODELS, "strategy": STRATEGIES}
 
@@ -154,7 +156,9 @@ def _hints(cls: type) -> dict[str, Any]:
 def _made(key: str, name: str, value: Any) -> Iterator[Fault]:
     """Whether the component can be made: constructors refuse what they cannot use."""
     try:
-        make(key, value)
+        made = make(key, value)
+        if key == "strategy" and not type(made).__module__.startswith("searchlab."):
+            _probe(made)
     except ImportError as e:
         yield (), f"{_REGISTRIES[key].kind} '{name}' needs a package that is not installed: {e}"
     except SearchLabError as e:
@@ -169,6 +173,18 @@ def make(key: str, value: Any) -> Any:
     if key == "strategy":
         return STRATEGIES.make(value, space=_few_points(), rng=rng)
     return MODELS.make(value, rng=rng) if key == "model" else SPACES.make(value)
+
+
+def _probe(strategy: Strategy) -> None:
+    """Asks a strategy of the user's for a batch, so that one that returns something else is known at once.
+
+    Whatever it raises itself may be due to the made-up space, and is left to the run.
+    """
+    try:
+        points = strategy.ask(_FEW)
+    except Exception:
+        return
+    proposed(strategy, points, _FEW)
 
 
 @cache

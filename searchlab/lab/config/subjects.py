@@ -143,9 +143,9 @@ def _checked(text: str, make: Any) -> str:
 
     try:
         made = make(text)
-        if made.sizes:
-            left = ", ".join(made.sizes)
-            raise Malformed(f"{made.label}: an experiment needs numbers for sizes, and {left} is left open")
+        if open_ := sorted({*made.sizes, *made.program.sizes}):
+            left = f"{', '.join(open_)} {'is' if len(open_) == 1 else 'are'} left open"
+            raise Malformed(f"{made.label}: an experiment needs numbers for sizes, and {left}")
         return str(made.spec)
     except WorkloadError as e:
         name = text.partition(":")[0]
@@ -237,7 +237,7 @@ def _weight(task: str, weight: Any) -> Any:
 
 def _tables(text: str, place: Place) -> list[str]:
     """The tables that a name, a file, a folder or a pattern leads to; files are sought beside the experiment's file."""
-    from searchlab.measure.tables import shipped
+    from searchlab.measure.tables import check, shipped
 
     if text in shipped():
         return [text]
@@ -251,6 +251,8 @@ def _tables(text: str, place: Place) -> list[str]:
     if not found:
         known = nearest(text, shipped(), "shipped")
         raise Malformed(f"there is no recorded table '{text}', neither a file nor a folder{known}")
+    for p in found:
+        check(p)
     return [str(p) for p in found]
 
 

@@ -7,8 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from searchlab.lab.config.feasible import least_s
 from searchlab.lab.config.measuring import Timing
 from searchlab.lab.results import CellResult
+from searchlab.targets import parse as parse_target
+from searchlab.workloads import parse
 
 if TYPE_CHECKING:
     from searchlab.lab.cells import Cell
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 _LOOKED_UP_S = 0.004  # a trial of a recorded table, with a model that learns
 _CELL_S = 3.0  # making a space, the race of the finalists at the end
 _BUILT_S = 0.35  # building, checking and proposing a candidate
+_FROM_LEAST = 6.0  # how many times slower candidates are than the arithmetic alone would be
 _SECOND_LOOKS = 1.5  # samples taken again, new incumbents measured beside old ones
 
 
@@ -61,5 +65,17 @@ def _trial_s(cell: Cell) -> float:
     settings = cell.measure.settings
     if not isinstance(settings, Timing):
         return _LOOKED_UP_S
-    protocol = settings.protocol
-    return _BUILT_S + _SECOND_LOOKS * protocol.repeats * protocol.min_repeat_ms / 1e3
+    protocol, run_s = settings.protocol, _run_s(cell)
+    short = protocol.repeats * protocol.min_repeat_ms / 1e3
+    # long runs are repeated less often, see Protocol
+    samples = (
+        short if run_s * 1e3 < protocol.min_repeat_ms else min(protocol.repeats * run_s, max(5 * run_s, 4 * short))
+    )
+    return _BUILT_S + protocol.warmup * run_s + min(_SECOND_LOOKS * samples, settings.run_s)
+
+
+def _run_s(cell: Cell) -> float:
+    """What a run of a usual candidate may take; of a network the mean of its tasks."""
+    target = parse_target(cell.target)
+    each = [least_s(parse(one.workload), target) for one in cell.searches if one.workload is not None]
+    return _FROM_LEAST * sum(each) / max(1, len(each))

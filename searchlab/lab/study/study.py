@@ -33,6 +33,7 @@ from searchlab.measure.tables import Table
 from searchlab.registry import Component
 from searchlab.search import CostModel, History, Points, Scorer, SpaceGenerator, Task, Trials
 from searchlab.search.knob import Floats
+from searchlab.search.returned import predicted, proposed
 
 _FINALISTS, _TRIALS_EACH = (3, 8), 64  # at least and at most in the race at the end; one more for so many trials
 _LOOKS = 2  # second looks at would-be incumbents after a batch
@@ -160,7 +161,7 @@ class Study:
         found: list[Candidate] = []
         for _ in range(_TRIES):
             with self.ledger.phase("propose"):
-                points = self.strategy.ask(wanted - len(found), score)[: wanted - len(found)]
+                points = proposed(self.strategy, self.strategy.ask(wanted - len(found), score), wanted - len(found))
             if not len(points):
                 break
             found += self._new(points, score)
@@ -287,7 +288,7 @@ class Study:
 
         def score(points: Points) -> Floats:
             with self.ledger.phase("predict"):
-                return model.predict(self.space, points)
+                return predicted(model, model.predict(self.space, points), len(points))
 
         return score
 

@@ -1,6 +1,7 @@
 """From data to checked experiments: forms, defaults, effort, overrides."""
 
 import json
+import lzma
 from pathlib import Path
 from typing import Any
 
@@ -238,9 +239,9 @@ def folder(tmp_path: Path) -> Path:
 
     shipped = Path(str(files("searchlab") / "data" / "recorded"))
     for name in ("matmul-256", "softmax-128x1024"):
-        for end in (".json", ".csv.xz"):
-            (tmp_path / "tables").mkdir(exist_ok=True)
-            shutil.copy(shipped / f"{name}{end}", tmp_path / "tables" / f"mine-{name}{end}")
+        (tmp_path / "tables").mkdir(exist_ok=True)
+        shutil.copy(shipped / f"{name}.json", tmp_path / "tables" / f"mine-{name}.json")
+        shutil.copy(shipped / f"{name}.csv.xz", tmp_path / "tables")  # the header says what they are called
     return tmp_path
 
 
@@ -279,13 +280,19 @@ def test_a_resolved_file_may_lie_anywhere(folder: Path) -> None:
 
 def test_folders_of_converted_tables(tmp_path: Path) -> None:
     names = ("gemm@A100", "conv@A100", "gemm@W7800")
-    (tmp_path / "index.json").write_text(json.dumps({"files": [{"file": f"{n}.csv.xz"} for n in names]}))
+    files = [{"file": f"{n}.csv.xz", "params": {"tile": [1, 2]}} for n in names]
+    (tmp_path / "index.json").write_text(json.dumps({"files": files}))
+    columns = "tile,status,time_ms,compile_ms,verify_ms,n_runs,framework_ms"
     for name in names:
-        (tmp_path / f"{name}.csv.xz").write_text(name)
+        (tmp_path / f"{name}.csv.xz").write_bytes(lzma.compress(f"{columns}\n# {name}\n".encode()))
     (tmp_path / "e.yaml").write_text("workloads: [{table: 'gemm@*'}]\nseeds: 0\n")
     assert [c.task for c in cells(load(tmp_path / "e.yaml"))] == ["gemm@A100", "gemm@W7800"]
     (tmp_path / "e.yaml").write_text("workloads: [{table: conv@A100}]\nseeds: 0\n")
     assert [c.task for c in cells(load(tmp_path / "e.yaml"))] == ["conv@A100"]
+    (tmp_path / "conv@A100.csv.xz").write_bytes(lzma.compress(b"tile,time\n1,2\n"))
+    wrong = "conv@A100.csv.xz has no column 'status': expected the columns tile, status, time_ms, .*; found tile, time"
+    with pytest.raises(ConfigError, match=wrong):
+        load(tmp_path / "e.yaml")
 
 
 # --- anything at all --------------------------------------------------------------------------------------------------

@@ -193,7 +193,7 @@ def test_a_field_of_a_wrong_type_is_no_traceback(
 def test_fields_of_wrong_types_are_no_tracebacks(
     name: str, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    check_fields(capsys, whole, tmp_path, name, 1000)
+    check_fields(capsys, whole, tmp_path, name, 250)
 
 
 # --- what is said -----------------------------------------------------------------------------------------------------

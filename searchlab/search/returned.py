@@ -1,0 +1,81 @@
+"""What components return, checked before anybody relies on it: errors name the component and what it should return."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from searchlab.errors import ComponentError
+from searchlab.search.points import Points
+from searchlab.search.sketch import Sketch
+
+if TYPE_CHECKING:
+    from searchlab.search.generator import SpaceGenerator
+    from searchlab.search.knob import Floats
+    from searchlab.search.model import CostModel
+    from searchlab.search.strategy import Strategy
+
+
+def proposed(strategy: Strategy, points: Any, count: int) -> Points:
+    """The points that a strategy was asked for; what is too many is left out."""
+    space = strategy.space
+    wrong = ""
+    if not isinstance(points, Points):
+        wrong = _kind(points)
+    elif not (good := space.valid(points)).all():
+        first = int(np.flatnonzero(~good)[0])
+        wrong = f"points that are not in the space, such as {points.rows()[first]}"
+    if wrong:
+        form = f"Points of space '{space.name}', none when it is used up"
+        raise ComponentError(f"strategy '{_name(strategy)}': ask({count}) returned {wrong}; it must return {form}")
+    assert isinstance(points, Points)
+    return points[:count]
+
+
+def predicted(model: CostModel, scores: Any, count: int) -> Floats:
+    """The scores of a model for so many points."""
+    wrong = ""
+    if not isinstance(scores, np.ndarray) or scores.dtype.kind not in "iuf":
+        wrong = _kind(scores)
+    elif scores.shape != (count,):
+        wrong = f"an array of shape {scores.shape}"
+    elif np.isnan(scores).any():
+        wrong = f"{int(np.isnan(scores).sum())} scores that are not numbers (NaN)"
+    if wrong:
+        form = "one number for each point, smaller for what should be faster"
+        raise ComponentError(
+            f"cost model '{_name(model)}': predict of {count} points returned {wrong}; it must return {form}"
+        )
+    found: Floats = scores
+    return found
+
+
+def sketched(generator: SpaceGenerator, sketches: Any) -> list[Sketch]:
+    """The sketches of a space."""
+    name, form = _name(generator), "Sketch objects, or yield them one by one"
+    try:
+        found = list(sketches)
+    except TypeError:
+        if hasattr(sketches, "__iter__"):  # an error of the plug-in's own
+            raise
+        raise ComponentError(f"space '{name}': sketches returned {_kind(sketches)}; it must return {form}") from None
+    if odd := [s for s in found if not isinstance(s, Sketch)]:
+        raise ComponentError(f"space '{name}': sketches gave {_kind(odd[0])}; it must return {form}")
+    return found
+
+
+def _name(component: object) -> str:
+    """A component as an experiment names it: those of users have paths that lead to their code."""
+    kind = type(component)
+    if kind.__module__.partition(".")[0] in ("searchlab", "spaces", "costmodels"):
+        return str(getattr(component, "name", kind.__name__))
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "None"
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype}"
+    return f"a value of type {type(value).__name__}"
