@@ -9,6 +9,8 @@ import argparse
 import json
 import os
 import random
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +25,9 @@ CASES = {
     "load": ("seconds", 10.0),
     "lookup-first": ("seconds", 2.0),
     "lookup": ("ms_per_record", 0.2),
+    "stats": ("seconds", 15.0),
+    "stats-unsealed": ("seconds", 15.0),
+    "stats-memory": ("megabytes", 100.0),
     "iterate": ("seconds", 120.0),
     "merge": ("seconds", 30.0),
     "append": ("ms_per_record", 0.2),
@@ -82,6 +87,29 @@ def _load(path: Path) -> Store:
     return store
 
 
+def _unseal(path: Path, to: Path) -> None:
+    """The same records as another tool writes them: with spaces and without checksums."""
+    with path.open(encoding="ascii") as file, to.open("w", encoding="ascii") as out:
+        for line in file:
+            data = json.loads(line)
+            del data["crc"]
+            out.write(json.dumps(data) + "\n")
+
+
+def _stats(path: Path) -> dict[str, float]:
+    """`searchlab records stats` as a process of its own: its wall and CPU time, and the most memory it took."""
+    start = perf_counter()
+    process = subprocess.Popen([sys.executable, "-m", "searchlab", "records", "stats", path], stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    if status:
+        raise RuntimeError(f"records stats {path} ended with {status}")
+    return {
+        "value": perf_counter() - start,
+        "cpu_seconds": used.ru_utime + used.ru_stime,
+        "megabytes": used.ru_maxrss / 1024,
+    }
+
+
 def rows(only: str | None, count: int, folder: Path) -> Iterator[dict[str, Any]]:
     path = folder / "records.jsonl"
     rng = random.Random(0)
@@ -111,6 +139,13 @@ def rows(only: str | None, count: int, folder: Path) -> Iterator[dict[str, Any]]
         each = timed(lambda: [store.lookup(key) for key in keys])["value"] / len(keys)
         yield from [row("lookup-first", **first)] if wants("lookup-first") else []
         yield from [row("lookup", each * 1e3)] if wants("lookup") else []
+    if wants("stats"):
+        yield row("stats", **_stats(path))
+    if wants("stats-unsealed") or wants("stats-memory"):
+        _unseal(path, folder / "unsealed.jsonl")
+        took = _stats(folder / "unsealed.jsonl")
+        yield from [row("stats-unsealed", **took)] if wants("stats-unsealed") else []
+        yield from [row("stats-memory", took["megabytes"])] if wants("stats-memory") else []
     if wants("iterate"):
         yield row("iterate", **timed(lambda: sum(1 for _ in Store(path))))
     if wants("merge"):

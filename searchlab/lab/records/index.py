@@ -18,6 +18,7 @@ class Kind:
     task: str
     status: str
     count: int = 0
+    first: int = -1
     best: int = -1
     seconds: float = math.inf
 
@@ -31,6 +32,7 @@ class Index:
         self._kind = array("i")
         self._keys = bytearray()
         self._kinds: list[Kind] = []
+        self._of_task: dict[str, list[int]] = {}
         self._numbers: dict[tuple[bytes, bytes], int] = {}
         self._last: dict[bytes, int] = {}
         self._previous = array("q")
@@ -43,7 +45,8 @@ class Index:
         number = self._numbers.get((task, status))
         if number is None:
             number = self._numbers[task, status] = len(self._kinds)
-            self._kinds.append(Kind(_text(task), _text(status)))
+            self._kinds.append(Kind(_text(task), _text(status), first=len(self.offsets)))
+            self._of_task.setdefault(self._kinds[-1].task, []).append(number)
         kind = self._kinds[number]
         kind.count += 1
         if seconds < kind.seconds:
@@ -69,7 +72,7 @@ class Index:
     @property
     def tasks(self) -> list[str]:
         """The tasks in the order in which they came."""
-        return list(dict.fromkeys(kind.task for kind in self._kinds))
+        return list(self._of_task)
 
     def count(self, task: str | None = None, status: str | None = None) -> int:
         """How many records there are of a task, a status, both or any."""
@@ -85,8 +88,9 @@ class Index:
 
     def rows(self, task: str | None = None, status: str | None = None) -> Iterator[int]:
         """The rows of a task, a status, both or all, in order."""
-        wanted = {number for number, _ in self._matching(task, status)}
-        for row in range(len(self)):
+        matching = dict(self._matching(task, status))
+        wanted = matching.keys()
+        for row in range(min((kind.first for kind in matching.values()), default=len(self)), len(self)):
             if self._kind[row] in wanted and self.offsets[row] >= 0:
                 yield row
 
@@ -118,9 +122,9 @@ class Index:
             self._last[key] = row
 
     def _matching(self, task: str | None, status: str | None) -> Iterator[tuple[int, Kind]]:
-        for number, kind in enumerate(self._kinds):
-            if task in (None, kind.task) and status in (None, kind.status):
-                yield number, kind
+        for number in range(len(self._kinds)) if task is None else self._of_task.get(task, ()):
+            if status in (None, self._kinds[number].status):
+                yield number, self._kinds[number]
 
 
 def _text(name: bytes) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from searchlab.errors import RecordError
-from searchlab.lab.records import files
+from searchlab.lab.records import files, quick
 from searchlab.lab.records.identity import job_key
 from searchlab.lab.records.index import Index
 from searchlab.lab.records.lines import START, SchemaError, decode, encode, head
@@ -188,6 +188,8 @@ class Store:
                 if found is not None:
                     _, key, task, status, seconds = found
                     add(offset, key, task, status, math.inf if seconds == b"null" else float(seconds))
+                elif (known := quick.entry(line)) is not None:
+                    add(offset, *known)
                 elif (record := self._decoded(line, number, self._skipped)) is not None:
                     key, task, status = (_bytes(text) for text in (record.key, record.task, record.status))
                     add(offset, key, task, status, record.seconds)

@@ -25,7 +25,12 @@ def dumps(value: Any) -> str:
 
 def digest(value: Any) -> str:
     """Sixteen hex digits that name a JSON value, the same in every process."""
-    return hashlib.blake2b(_sorting.encode(value).encode(), digest_size=8).hexdigest()
+    return hashlib.blake2b(canonical(value).encode(), digest_size=8).hexdigest()
+
+
+def canonical(value: Any) -> str:
+    """The one text of a JSON value: compact, in ASCII, with sorted names."""
+    return _sorting.encode(value)
 
 
 def loads(text: str | bytes) -> Any:
