@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
 
 from searchlab.analysis.graph import Node
 from searchlab.analysis.nest import Access, LoopColumns, Nest, Statement, common, plainly
-from searchlab.ir.expr import Expr, Var, poly
+from searchlab.ir.expr import Expr, Var, iterators, poly
 
 LINE = 64  # bytes of a cache line
 
@@ -37,8 +38,15 @@ class AccessColumns:
 
     def moves(self, lp: LoopColumns) -> Node:
         """1 where a loop, running alone, leads to another element."""
+        return self._known(("moves", lp.var), lambda: self._moves(lp))
+
+    def _known(self, key: Hashable, make: Callable[[], Node]) -> Node:
+        """What was made before for this access: several columns ask for the same."""
+        return self.nest.made((id(self), key), make)
+
+    def _moves(self, lp: LoopColumns) -> Node:
         ranges, g = self.nest.ranges, self.nest.graph
-        moved = [e for at in self.access.indices for e in at if lp.var in ranges.moved_by(e)]
+        moved = [e for at in self.access.indices for e in at if lp.var in iterators(e)]
         if any(plainly(e, lp) for e in moved):
             return lp.alive
         return g.total(ranges.span(e, frozenset({lp.var})) for e in moved).least(1)
@@ -49,7 +57,8 @@ class AccessColumns:
 
     def _step(self, lp: LoopColumns) -> Node:
         """The same, if the loop runs more than once."""
-        return self.nest.graph.largest(self._step_of(at, lp) for at in self.access.indices)
+        largest = self.nest.graph.largest
+        return self._known(("step", lp.var), lambda: largest(self._step_of(at, lp) for at in self.access.indices))
 
     def _step_of(self, indices: tuple[Expr, ...], lp: LoopColumns) -> Node:
         ranges, g = self.nest.ranges, self.nest.graph

@@ -201,8 +201,12 @@ class Nest:
 
     def footprint(self, s: Statement, depth: int) -> Node:
         """Bytes of all buffers that a statement touches while its loops from a depth inwards run."""
-        running = s.running(depth)
-        return self.graph.total(self.touched(a, running) for a in s.accesses)
+
+        def make() -> Node:
+            running = s.running(depth)
+            return self.graph.total(self.touched(a, running) for a in s.accesses)
+
+        return self.made(("footprint", id(s), depth), make)
 
     def allocation(self, buffer: str) -> tuple[int, Node]:
         """How many loops are around all uses of an intermediate buffer, and the bytes needed inside them."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from searchlab.analysis.graph import Node
 from searchlab.analysis.nest import LoopColumns, Nest, Statement, plainly
+from searchlab.ir.expr import iterators
 
 POSITIONS = (
     "nowhere", "inner_space", "middle_space", "outer_space", "inner_reduce", "middle_reduce", "outer_reduce", "mixed",
@@ -52,7 +53,7 @@ def carries(nest: Nest, s: Statement, lp: LoopColumns, kind: str) -> Node:
     """1 where a loop, running alone, moves a space (or reduce) variable of the block."""
     g, ranges = nest.graph, nest.ranges
     pairs = zip(s.block.iters, s.bindings, strict=True)
-    bound = [e for it, e in pairs if it.kind == kind and lp.var in ranges.moved_by(e)]
+    bound = [e for it, e in pairs if it.kind == kind and lp.var in iterators(e)]
     if any(plainly(e, lp) for e in bound):
         return lp.alive
     return g.total(ranges.span(e, frozenset({lp.var})) for e in bound).least(1)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from searchlab.analysis.graph import Graph, Node
 from searchlab.errors import IRError
-from searchlab.ir.expr import ONE, Binary, Const, Expr, Monomial, Poly, Var, substitute, variables
+from searchlab.ir.expr import ONE, Binary, Const, Expr, Monomial, Poly, Var, iterators, substitute
 
 Range = tuple[Node, Node]
 Vars = frozenset[Var]
@@ -23,20 +23,12 @@ class Ranges:
     def __init__(self, graph: Graph, extents: Mapping[Var, Node]) -> None:
         self.graph = graph
         self.extents = extents
-        self._vars: dict[Expr, Vars] = {}
         self._known: dict[tuple[Expr, Vars], Range] = {}
         self._terms: dict[Poly, list[tuple[Monomial, int]]] = {}
 
-    def moved_by(self, e: Expr) -> Vars:
-        """The loop variables that occur."""
-        found = self._vars.get(e)
-        if found is None:
-            found = self._vars[e] = frozenset(v for v in variables(e) if v.role == "iter")
-        return found
-
     def of(self, e: Expr, running: Vars) -> Range:
         """The smallest and the largest value."""
-        key = (e, running & self.moved_by(e))
+        key = (e, running & iterators(e))
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._of(e, key[1])
@@ -44,7 +36,7 @@ class Ranges:
 
     def span(self, e: Expr, running: Vars) -> Node:
         """How far the values lie apart."""
-        if not running & self.moved_by(e):
+        if not running & iterators(e):
             return self.graph.zero
         low, high = self.of(e, running)
         return high - low
@@ -77,7 +69,7 @@ class Ranges:
         found = self._terms.get(e)
         if found is None:
             place = {v: n for n, v in enumerate(self.extents)}
-            last = [max((place[v] for atom in m for v in self.moved_by(atom)), default=-1) for m, _ in e.terms]
+            last = [max((place[v] for atom in m for v in iterators(atom)), default=-1) for m, _ in e.terms]
             order = sorted(range(len(last)), key=lambda n: -last[n])
             found = self._terms[e] = [e.terms[n] for n in order]
         return found
@@ -110,17 +102,17 @@ class Ranges:
 
     def step(self, e: Expr, loop: Var) -> Node:
         """By how much the first step of a loop moves an index, when the other loops stay at zero."""
-        if loop not in self.moved_by(e):
+        if loop not in iterators(e):
             return self.graph.zero
         if isinstance(e, Var):
             return self.graph.one
         if isinstance(e, Poly):
-            terms = [(m, c) for m, c in e.terms if any(loop in self.moved_by(atom) for atom in m)]
+            terms = [(m, c) for m, c in e.terms if any(loop in iterators(atom) for atom in m)]
             return self.graph.total(self._product_step(m, loop) * c for m, c in terms)
         return self._stepped(e, loop) - self.value(e)
 
     def _product_step(self, monomial: Monomial, loop: Var) -> Node:
-        moving = [atom for atom in monomial if loop in self.moved_by(atom)]
+        moving = [atom for atom in monomial if loop in iterators(atom)]
         others = self.graph.product(self.value(atom) for atom in monomial if atom not in moving)
         if len(moving) == 1:
             return others * self.step(moving[0], loop)
@@ -133,10 +125,10 @@ class Ranges:
 
     def different(self, e: Expr, loop: Var) -> Node:
         """How many values an index takes while one loop runs."""
-        if loop not in self.moved_by(e):
+        if loop not in iterators(e):
             return self.graph.one
         if isinstance(e, Poly):
-            return self._at_most_all([a for m, _ in e.terms for a in m if loop in self.moved_by(a)], loop)
+            return self._at_most_all([a for m, _ in e.terms for a in m if loop in iterators(a)], loop)
         if isinstance(e, Binary):
             low, high = self.of(e, frozenset({loop}))
             return self.different(e.a, loop).least(high - low + 1)
@@ -149,5 +141,5 @@ class Ranges:
 
     def different_places(self, indices: tuple[Expr, ...], loop: Var) -> Node:
         """How many elements of a buffer are met while one loop runs."""
-        moved = [e for e in indices if loop in self.moved_by(e)]
+        moved = [e for e in indices if loop in iterators(e)]
         return self._at_most_all(moved, loop) if moved else self.graph.one

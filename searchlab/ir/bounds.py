@@ -94,8 +94,7 @@ class Facts:
 
     @cached_property
     def _rules(self) -> tuple[tuple[Expr, frozenset[Var]], ...]:
-        """The assumed equalities, which are all that is used, with the variables that one has to have to be used."""
-        return tuple((f, variables(f.a)) for f in self.assumptions if isinstance(f, Compare) and f.op == "eq")
+        return _equalities(self.assumptions)
 
     @cached_property
     def _about(self) -> dict[frozenset[Var], Facts]:
@@ -291,6 +290,12 @@ class Facts:
                     return floordiv(big, index(divisor // g))
                 return (big % (divisor // g)) * g + small
         return e
+
+
+@lru_cache(maxsize=1 << 8)
+def _equalities(assumptions: tuple[Expr, ...]) -> tuple[tuple[Expr, frozenset[Var]], ...]:
+    """The assumed equalities, which are all that is used, with the variables that one has to have to be used."""
+    return tuple((f, variables(f.a)) for f in assumptions if isinstance(f, Compare) and f.op == "eq")
 
 
 @lru_cache(maxsize=1 << 12)

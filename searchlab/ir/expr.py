@@ -140,7 +140,7 @@ class Expr:
 class _Node(Expr):
     """Gives every node slots for its cached hash, variables, buffer accesses and place in sums."""
 
-    __slots__ = ("_hash", "_loads", "_sort_key", "_variables")
+    __slots__ = ("_hash", "_iterators", "_loads", "_sort_key", "_variables")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -161,6 +161,11 @@ class Var(_Node):
 
     name: str
     role: Role = "iter"
+
+    __hash__ = Expr.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(other) is Var and self.name == other.name and self.role == other.role)
 
     @property
     def dtype(self) -> str:
@@ -596,6 +601,16 @@ def variables(e: Expr) -> frozenset[Var]:
             parts = e.children()
             found = variables(parts[0]) if len(parts) == 1 else frozenset().union(*map(variables, parts))
         _set(e, "_variables", found)
+        return found
+
+
+def iterators(e: Expr) -> frozenset[Var]:
+    """The iteration variables of an expression, which remembers them."""
+    try:
+        return e._iterators  # type: ignore[attr-defined, no-any-return]
+    except AttributeError:
+        found = frozenset(v for v in variables(e) if v.role == "iter")
+        _set(e, "_iterators", found)
         return found
 
 

@@ -46,8 +46,9 @@ class Iter:
 class _Remembering:
     """Gives every statement slots for what is worked out about it once: programs share most of their statements."""
 
-    __slots__ = ("_below", "_read", "_sound", "_written")
+    __slots__ = ("_below", "_ids", "_read", "_sound", "_written")
     _below: tuple[Stmt, ...]
+    _ids: frozenset[int]
     _read: tuple[str, ...]
     _sound: Any
     _written: tuple[str, ...]
@@ -199,12 +200,12 @@ class Program:
     @cached_property
     def blocks(self) -> dict[str, Block]:
         """All blocks by name, in program order."""
-        return {s.name: s for s in statements(self.body) if isinstance(s, Block)}
+        return {s.name: s for s in statements(self.body) if type(s) is Block}
 
     @cached_property
     def loops(self) -> dict[str, Loop]:
         """All loops by name, outermost first."""
-        return {s.name: s for s in statements(self.body) if isinstance(s, Loop)}
+        return {s.var.name: s for s in statements(self.body) if type(s) is Loop}
 
     @cached_property
     def symbols(self) -> tuple[Var, ...]:
@@ -264,6 +265,15 @@ def below(s: Stmt) -> tuple[Stmt, ...]:
         found = statements(inside[0]) if len(inside) == 1 else tuple(x for child in inside for x in statements(child))
         _set(s, "_below", found)
         return found
+
+
+def holds(s: Stmt, inner: Stmt) -> bool:
+    """Whether a statement has another one, that very one, inside it."""
+    try:
+        return id(inner) in s._ids
+    except AttributeError:
+        _set(s, "_ids", frozenset(map(id, below(s))))  # these live as long as the statement that holds them
+        return id(inner) in s._ids
 
 
 def children(s: Stmt) -> tuple[Stmt, ...]:

@@ -16,7 +16,7 @@ from itertools import chain
 from typing import Any
 
 from searchlab.errors import IRError
-from searchlab.ir.expr import BOOL, INDEX, Expr, Load, Var, loads, variables, walk
+from searchlab.ir.expr import BOOL, INDEX, Expr, Load, Var, iterators, loads, variables, walk
 from searchlab.ir.program import (
     LOOP_KINDS,
     THREAD_AXES,
@@ -110,12 +110,12 @@ def _own(s: Stmt) -> _Summary:
     used: set[Var] = set()
     read: dict[Load, None] = {}
     for e in own_expressions(s):
-        used |= variables(e)
+        used |= iterators(e)
         read.update(dict.fromkeys(loads(e)))
     kept = [st for st in (s, getattr(s, "init", None)) if isinstance(st, Store)]
     return _Summary(
         all(i.dtype in (INDEX, BOOL) for ld in read for i in ld.indices),
-        open=frozenset(v for v in used if v.role == "iter"),
+        open=frozenset(used),
         needs=frozenset(ld.buffer for ld in read) - ({*written(s)} if isinstance(s, (Block, Store)) else set()),
         gives=frozenset(st.buffer for st in kept),
         loaded=frozenset((ld.buffer, len(ld.indices), ld.type) for ld in read),
@@ -145,14 +145,14 @@ def _joined(parts: list[_Summary]) -> _Summary:
 
 def _of_loop(s: Loop) -> _Summary:
     body, own = _summary(s.body), {s.var}
-    extent = variables(s.extent)
+    extent = iterators(s.extent)
     if loads(s.extent):
         return _Summary(False)  # never seen: left to a visit of the whole program
     shared = s.var in body.summed and any(k == "parallel" or k.startswith("blockIdx") for k in s.kinds)
     known = all(kind in _KINDS for kind in (s.kind, *s.kinds))
     return _Summary(
         body.sound and known and not shared,
-        (body.open - own) | {v for v in extent if v.role == "iter"} if extent else body.open - own,
+        (body.open - own) | extent,
         body.summed - own if body.summed else _NOTHING,
         body.ahead - {s.name} if body.ahead else _NOTHING,
         body.needs,

@@ -23,8 +23,8 @@ from searchlab.ir.program import (
     Program,
     Seq,
     Stmt,
-    below,
     children,
+    holds,
     map_children,
     map_expressions,
     statements,
@@ -145,19 +145,14 @@ def find_block(program: Program, name: str) -> Block:
 
 def path_to(root: Stmt, target: Stmt) -> list[Stmt]:
     """The statements from the root down to the target, both included."""
-    if root is not target and not _holds(root, target):
+    if root is not target and not holds(root, target):
         return []
     path, s = [root], root
     while s is not target:
         inside = children(s)
-        s = inside[0] if len(inside) == 1 else next(c for c in inside if c is target or _holds(c, target))
+        s = inside[0] if len(inside) == 1 else next(c for c in inside if c is target or holds(c, target))
         path.append(s)
     return path
-
-
-def _holds(s: Stmt, target: Stmt) -> bool:
-    """Whether a statement has another one inside."""
-    return any(x is target for x in below(s))
 
 
 def loops_around(program: Program, block: str) -> list[Loop]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 from searchlab.errors import SpaceError
@@ -30,10 +32,23 @@ class SpaceGenerator(ABC):
 
     def space(self, task: Task) -> Space:
         """The space of a task."""
-        found = sketched(self, self.sketches(task))
+        with _uncollected():
+            found = sketched(self, self.sketches(task))
         if not found:
             raise SpaceError(f"space '{self.name}' has nothing for {task.workload.label}")
         return Space(found, self.name, self.version, task.target)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Holds the garbage collector back: a space is made of very many small objects, and nearly all of them stay."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 SPACES: Registry[SpaceGenerator] = Registry("space", "searchlab.spaces", SpaceGenerator)  # type: ignore[type-abstract]

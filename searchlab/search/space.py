@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -76,6 +77,17 @@ class Space:
             raise SpaceError(f"space '{name}': two sketches have the same name")
         self.width = max(len(s.knobs) for s in self.sketches)
         self._common: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
+        self._open: Ints | None = None  # numbers of the sketches that populations are drawn from, if not all
+
+    def within(self, sketches: Sequence[int]) -> Self:
+        """The same space, but `sample` draws from these sketches only, and `mutate` moves to no other.
+
+        Points are the same in both, and so are their features, which are made once.  It is for spaces of hundreds of
+        sketches: a population that is spread over all of them needs the features of all.
+        """
+        part = copy(self)
+        part._open = np.unique(np.asarray(sketches, np.int64))
+        return part
 
     def __repr__(self) -> str:
         return f"<space {self.name}: {len(self.sketches)} sketches, {self.size} points valid>"
@@ -105,7 +117,7 @@ class Space:
 
         Across sketches that is exact where their sizes are; an estimated size weighs its sketch.
         """
-        found = self._draw(n, rng)
+        found = self._draw(n, rng, self._open)
         if len(found) < n:
             raise SpaceError(self._no_more(n, len(found)))
         return found
@@ -143,12 +155,12 @@ class Space:
             return Sample(chosen)
         return Sample(chosen, f"space '{self.name}' is exhausted: {len(left)} of its {len(self._all)} points were left")
 
-    def _draw(self, n: int, rng: np.random.Generator) -> Points:
+    def _draw(self, n: int, rng: np.random.Generator, among: Ints | None = None) -> Points:
         """Up to n valid points."""
-        weights = np.array([float(s.count) for s in self.sketches])
+        weights = self._weigh(lambda s: float(s.count), among)
         if not weights.sum():
             # estimated sizes of zero are no proof: whatever is not known to be empty is tried
-            weights = np.array([0.0 if s.exact else 1.0 for s in self.sketches])
+            weights = self._weigh(lambda s: 0.0 if s.exact else 1.0, among)
             if not weights.sum():
                 return Points.empty(self.width)
         chosen = np.zeros(n, np.int32)
@@ -162,6 +174,13 @@ class Space:
             options[rows[: len(drawn)], : len(sketch.knobs)] = drawn
             keep[rows[len(drawn) :]] = False
         return Points(chosen, options) if keep.all() else Points(chosen, options)[keep]
+
+    def _weigh(self, weight: Callable[[Sketch], float], among: Ints | None) -> Floats:
+        """How often each sketch is drawn, compared with the others; those that are not `among` them never."""
+        weights = np.zeros(len(self.sketches))
+        for n in range(len(self.sketches)) if among is None else among.tolist():
+            weights[n] = weight(self.sketches[n])
+        return weights
 
     def _no_more(self, wanted: int, found: int) -> str:
         empty = [s for s in self.sketches if s.exact and not s.count]
@@ -267,8 +286,12 @@ class Space:
 
     def _restructure(self, points: Points, changed: Points, rng: np.random.Generator, rows: Ints) -> None:
         """Moves the points of some rows to other sketches, in place, where their options are valid there."""
-        step = rng.integers(1, len(self.sketches), size=len(rows))
-        to = ((points.sketch[rows] + step) % len(self.sketches)).astype(np.int32)
+        if self._open is None:
+            step = rng.integers(1, len(self.sketches), size=len(rows))
+            to = ((points.sketch[rows] + step) % len(self.sketches)).astype(np.int32)
+        else:
+            to = rng.choice(self._open, size=len(rows)).astype(np.int32)
+            rows, to = rows[to != points.sketch[rows]], to[to != points.sketch[rows]]
         easy = self._flat.free[to]
         at = rows[easy]
         changed.options[at] = self._flat.move(points.sketch[at], to[easy], points.options[at], rng)

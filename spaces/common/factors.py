@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from searchlab.ir.expr import Like, knob
 from searchlab.search import Knob, menu, split_knob
 
 Factors = Callable[[str, int, int], Sequence[Like | None]]
 """(axis, extent, parts) -> as many factors, outermost first; one of them may be None and is worked out."""
+
+
+# The structures of a space have most of their knobs in common: what is worked out about one serves all of them.
+_split = lru_cache(maxsize=1 << 10)(split_knob)
+_menu = lru_cache(maxsize=1 << 6)(menu)
 
 
 class KnobFactors:
@@ -19,12 +25,12 @@ class KnobFactors:
         self.knobs = list(knobs)
 
     def __call__(self, axis: str, extent: int, parts: int) -> list[Like | None]:
-        made = split_knob(axis, extent, parts, self.max_inner)
+        made = _split(axis, extent, parts, self.max_inner)
         self.knobs.append(made)
         return [None, *(knob(s) for s in made.symbols[1:])]
 
     def menu(self, name: str, values: Sequence[int]) -> Like:
         """The symbol of a knob with one of these values."""
-        made = menu(name, values)
+        made = _menu(name, tuple(values))
         self.knobs.append(made)
         return knob(made.symbols[0])

@@ -33,6 +33,7 @@ from searchlab.measure.tables import Table
 from searchlab.registry import Component
 from searchlab.search import CostModel, History, Points, Scorer, SpaceGenerator, Task, Trials
 from searchlab.search.knob import Floats
+from searchlab.search.reach import Reach
 from searchlab.search.returned import predicted, proposed
 
 _FINALISTS, _TRIALS_EACH = (3, 8), 64  # at least and at most in the race at the end; one more for so many trials
@@ -111,6 +112,7 @@ class Study:
         self.space = self.subject.space
         self.model = parts.model(model, self.subject, self.seeds)
         self.strategy = parts.strategy(strategy, self.subject, self.model, self.seeds)
+        self._reach = Reach(self.space, self.seeds.generator("reach"))
         self.batch, self.store, self.cell = batch, store, cell
         self.trials = Trials(self.subject.name, self.space, Points.empty(self.space.width), np.empty(0))
         self.history = tuple(history)
@@ -158,6 +160,7 @@ class Study:
         """
         wanted = self.batch if count is None else count
         score = self._scorer()
+        self.strategy.space = self._reach.space(len(self.rounds))
         found: list[Candidate] = []
         for _ in range(_TRIES):
             with self.ledger.phase("propose"):
