@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -207,6 +207,36 @@ class Sketch:
                 if isinstance(note, Expr):
                     found |= {v.name for v in variables(note)}
         return frozenset(found)
+
+
+class Deferred(Sketch):
+    """A sketch whose program is made when it is first needed: drawing points takes the knobs alone.
+
+    `assumed` are the conditions among knobs that can exclude anything; `make` gives the sketch with its program.
+    """
+
+    def __init__(self, name: str, knobs: tuple[Knob, ...], assumed: Sequence[Expr], make: Callable[[], Sketch]) -> None:
+        super().__init__(name, knobs)
+        del self.__dict__["program"]
+        self.__dict__.update(_assumed=tuple(assumed), _make=make)
+
+    @cached_property
+    def program(self) -> Program | None:
+        made: Sketch = self.__dict__["_make"]()
+        same = len(made.knobs) == len(self.knobs) and all(
+            a.name == b.name and a.symbols == b.symbols and a.same_options(b)
+            for a, b in zip(made.knobs, self.knobs, strict=True)
+        )
+        if not same:
+            planned, found = ([k.name for k in s.knobs] for s in (self, made))
+            raise SpaceError(f"sketch '{self.name}' was to have the knobs {planned}, its program has {found}")
+        return made.program
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        known = set(self.symbols)
+        assumed = self.__dict__["_assumed"]
+        return parts_of(self.knobs, [a for a in assumed if {v.name for v in variables(a)} <= known])
 
 
 def _columns(options: Options, part: Part) -> Options:

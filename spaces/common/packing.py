@@ -36,9 +36,17 @@ def transpose_results(s: Schedule, tiles: Tiles) -> None:
 def read_rows_as_they_lie(s: Schedule, copy: str, panel: Panel) -> None:
     """Lets a packing stage walk along rows of the operand and spread them over the panels."""
     own = own_loops(s, copy)
+    if (order := rows_first(s, copy, panel)) != own:
+        s.reorder(*order[:-1])
+
+
+def rows_first(s: Schedule, copy: str, panel: Panel) -> list[str]:
+    """The loops of a packing stage in the order in which it walks along rows, where it can."""
+    own = own_loops(s, copy)
     rank = len(s.program.blocks[copy].iters) - 1
-    if panel.dimension == rank - 1 and len(own) == rank + 1:
-        s.reorder(*own[1:-1], own[0])
+    if panel.dimension != rank - 1 or len(own) != rank + 1:
+        return own
+    return [*own[1:-1], own[0], own[-1]]
 
 
 def _width(s: Schedule, tiles: Tiles) -> Expr:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
-from searchlab.ir.expr import value_of
+from searchlab.ir.expr import Expr, Like, value_of
 from searchlab.ir.program import Block, Loop, Program
 from searchlab.schedule import Schedule
 from searchlab.schedule.core import consumers, loops_around
@@ -136,9 +136,10 @@ def finish_untiled(s: Schedule, block: str, factors: Factors, jobs: int) -> None
     own = own_loops(s, block)
     around = [lp for lp in s.loops(block) if lp not in own]
     space, reduction = loops_by_kind(s, block, own)
-    lane = _long(s, reduction) if reduces_along_rows(s.program.blocks[block]) else _long(s, space)
+    lane = lane_loop(s, block, own)
     if lane is not None:
-        *outer, inner = _split_off(s, block, lane, factors)
+        parts = lane_factors(s, block, lane, factors)
+        *outer, inner = [lane] if parts is None else s.split(lane, parts)
         at = space if lane in space else reduction
         at[at.index(lane) : at.index(lane) + 1] = outer
         order = [*space, *reduction, inner]
@@ -151,6 +152,18 @@ def finish_untiled(s: Schedule, block: str, factors: Factors, jobs: int) -> None
         _share(s, space, jobs)
 
 
+def lane_loop(s: Schedule, block: str, own: Sequence[str]) -> str | None:
+    """Which of a stage's own loops its vectors run along, if it has a loop of more than one iteration for them."""
+    space, reduction = loops_by_kind(s, block, own)
+    return _long(s, reduction if reduces_along_rows(s.program.blocks[block]) else space)
+
+
+def lane_factors(s: Schedule, block: str, lane: str, factors: Factors) -> Sequence[Like | None] | None:
+    """The loop in two, the inner part for vectors; None where its extent is no number yet: then it stays whole."""
+    extent = value_of(s.program.loops[lane].extent)
+    return None if extent is None else factors(f"{block}_v", extent, 2)
+
+
 def _long(s: Schedule, loops: Sequence[str]) -> str | None:
     """The innermost loop of more than one iteration."""
     return next((lp for lp in reversed(loops) if value_of(s.program.loops[lp].extent) != 1), None)
@@ -161,15 +174,16 @@ def finish_fused(s: Schedule, block: str, tiles: Tiles) -> None:
     inner = _long(s, own_loops(s, block))
     if inner is None:
         return
-    if tiles.vector is not None and tiles.vector_axis == len(space_axes(s.program.blocks[block])) - 1:
-        inner = s.split(inner, [None, s.program.loops[tiles.vector].extent])[1]
+    if (width := fused_width(s, block, tiles)) is not None:
+        inner = s.split(inner, [None, width])[1]
     s.vectorize(inner)
 
 
-def _split_off(s: Schedule, block: str, loop: str, factors: Factors) -> list[str]:
-    """A loop in two, the inner one for vectors; a loop whose extent is no number yet stays whole."""
-    extent = value_of(s.program.loops[loop].extent)
-    return [loop] if extent is None else s.split(loop, factors(f"{block}_v", extent, 2))
+def fused_width(s: Schedule, block: str, tiles: Tiles) -> Expr | None:
+    """The length of the vectors of a tile, if they run along the last axis of the reader as well."""
+    if tiles.vector is None or tiles.vector_axis != len(space_axes(s.program.blocks[block])) - 1:
+        return None
+    return s.program.loops[tiles.vector].extent
 
 
 def _share(s: Schedule, loops: Sequence[str], jobs: int) -> None:

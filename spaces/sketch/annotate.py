@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from searchlab.errors import ScheduleError
-from searchlab.ir.expr import Select, walk
+from searchlab.errors import ScheduleError, SpaceError
 from searchlab.ir.program import Program
 from searchlab.schedule import Schedule
-from searchlab.search import Sketch
+from searchlab.search import Deferred, Sketch
 from spaces.common import (
     Location,
     attached,
@@ -21,10 +21,9 @@ from spaces.common import (
     unroll_up_to,
     vectorize_tile,
 )
+from spaces.sketch.plan import plan, unrolling, untouched, written_out
 from spaces.sketch.state import State
 
-UNROLL = (1, 16, 64, 512)  # copies of a stage that may be written out; 1 is none
-UNROLL_BRANCHES = (1, 16)  # the same for a stage with a branch: every part that it is cut into is written out
 JOBS = 16  # iterations of a parallel loop per core
 MOST_FREE = 2  # stages whose places are chosen one by one; more of them go to the same level
 
@@ -35,6 +34,10 @@ class Placed:
 
     state: State
     label: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return "/".join((self.state.name, *self.label))
 
     def at(self, block: str, location: Location, program: Program) -> Placed:
         """With one more stage at its place, which the program has there."""
@@ -48,9 +51,18 @@ def annotate(state: State, places: bool = True) -> Iterator[Sketch]:
     Without `places` there is one: each of these stages is computed by itself before what reads it.
     """
     for placed in _placements(state) if places else [Placed(state)]:
-        sketch = _finish(placed)
-        if sketch is not None:
+        knobs = plan(placed.state)
+        if knobs is not None:
+            yield Deferred(placed.name, knobs, placed.state.program.assumptions, partial(_planned, placed))
+        elif (sketch := _finish(placed)) is not None:
             yield sketch
+
+
+def _planned(placed: Placed) -> Sketch:
+    sketch = _finish(placed)
+    if sketch is None:
+        raise SpaceError(f"sketch '{placed.name}' cannot be finished as planned")
+    return sketch
 
 
 # --- places -----------------------------------------------------------------------------------------------------------
@@ -112,7 +124,6 @@ def _finish(placed: Placed) -> Sketch | None:
     """Vectors, threads and unrolling; None if they cannot be had for these places."""
     state = placed.state
     s, factors = Schedule(state.program), state.factors()
-    untouched = {t.block for t in state.tiled} | {f.block for f in state.fused}
     try:
         for tiles in state.tiled:
             vectorize_tile(s, tiles)
@@ -120,14 +131,11 @@ def _finish(placed: Placed) -> Sketch | None:
             finish_fused(s, fused.block, fused.tiles)
         for copy, panel in state.packed:
             read_rows_as_they_lie(s, copy, panel)
-        for block in [n for n in s.program.blocks if n not in untouched]:
+        for block in untouched(state):
             finish_untiled(s, block, factors, JOBS * state.task.target.threads)
     except ScheduleError:
         return None
-    reductions = [n for n, b in s.program.blocks.items() if b.reduces]
-    written_out = reductions or list(s.program.blocks)[-1:]
-    branches = any(isinstance(e, Select) for n in written_out for e in walk(s.program.blocks[n].store.value))
-    unroll = factors.menu("unroll", UNROLL_BRANCHES if branches else UNROLL)
-    for block in written_out:
+    unroll = factors.menu("unroll", unrolling(s.program))
+    for block in written_out(s.program):
         unroll_up_to(s, block, unroll)
-    return Sketch("/".join((state.name, *placed.label)), tuple(factors.knobs), (), s.program)
+    return Sketch(placed.name, tuple(factors.knobs), (), s.program)

@@ -1,0 +1,91 @@
+"""Planning: what finishing a placed state leaves open, told from its loops without finishing it.
+
+Finishing takes most of the work of a sketch, and a search that draws points needs only to know their knobs.  The plan
+is certain or it is none: where a step might be refused, or might tie knobs together, the state is finished at once.
+"""
+
+from __future__ import annotations
+
+from searchlab.ir.expr import ONE, ZERO, Select, Var, iterators, variables, walk
+from searchlab.ir.program import Loop, Program, statements
+from searchlab.schedule import Schedule
+from searchlab.schedule.loops import resolved_bindings
+from searchlab.search import Knob
+from spaces.common import KnobFactors, fused_width, lane_factors, lane_loop, own_loops, rows_first
+from spaces.sketch.state import Fused, State
+
+UNROLL = (1, 16, 64, 512)  # copies of a stage that may be written out; 1 is none
+UNROLL_BRANCHES = (1, 16)  # the same for a stage with a branch: every part that it is cut into is written out
+
+
+def untouched(state: State) -> list[str]:
+    """The stages that no rule has scheduled."""
+    done = {t.block for t in state.tiled} | {f.block for f in state.fused}
+    return [n for n in state.program.blocks if n not in done]
+
+
+def written_out(program: Program) -> list[str]:
+    """The stages that may be unrolled: the reductions, or the last stage where there are none."""
+    return [n for n, b in program.blocks.items() if b.reduces] or list(program.blocks)[-1:]
+
+
+def unrolling(program: Program) -> tuple[int, ...]:
+    """How far these may be unrolled."""
+    values = (program.blocks[n].store.value for n in written_out(program))
+    return UNROLL_BRANCHES if any(isinstance(e, Select) for v in values for e in walk(v)) else UNROLL
+
+
+def plan(state: State) -> tuple[Knob, ...] | None:
+    """The knobs of the finished sketch, in order; None where only finishing it can tell."""
+    s, program = Schedule(state.program), state.program
+    if any(iterators(lp.extent) for lp in program.loops.values()):  # loops that may not be fused or put in order
+        return None
+    if not all(t.vector is None or _is_open(program, t.vector) for t in state.tiled):
+        return None
+    if not all(_fits(s, f) for f in state.fused):
+        return None
+    factors = state.factors()
+    if not _lanes(s, state, factors):
+        return None
+    factors.menu("unroll", unrolling(program))
+    return tuple(factors.knobs)
+
+
+def _lanes(s: Schedule, state: State, factors: KnobFactors) -> bool:
+    """Asks for the vectors of every stage that no rule has scheduled; whether that is certain to be right."""
+    packed = dict(state.packed)
+    for block in untouched(state):
+        own = rows_first(s, block, packed[block]) if block in packed else own_loops(s, block)
+        if not all(_is_open(s.program, lp) for lp in own) or not _is_apart(s.program, block):
+            return False
+        lane = lane_loop(s, block, own)
+        if lane is not None:
+            lane_factors(s, block, lane, factors)
+    return True
+
+
+def _is_open(program: Program, loop: str) -> bool:
+    """Whether a loop may be split, moved and put into vectors."""
+    found = program.loops.get(loop)
+    if found is None or found.kinds != ("serial",):
+        return False
+    return not any(isinstance(x, Loop) and "parallel" in x.kinds for x in statements(found))
+
+
+def _is_apart(program: Program, name: str) -> bool:
+    """Whether no loop moves through space and reduction at once."""
+    block = program.blocks[name]
+    moved: dict[str, set[Var]] = {"space": set(), "reduce": set()}
+    for it, e in zip(block.iters, resolved_bindings(program, block), strict=True):
+        moved[it.kind] |= variables(e)
+    return not moved["space"] & moved["reduce"]
+
+
+def _fits(s: Schedule, fused: Fused) -> bool:
+    """Whether the last loop of a reader can be cut into vectors as long as those of its tile."""
+    own = own_loops(s, fused.block)
+    if not all(_is_open(s.program, lp) for lp in own):
+        return False
+    width = fused_width(s, fused.block, fused.tiles)
+    long = [lp for lp in own if s.program.loops[lp].extent != ONE]
+    return width is None or not long or s.program.loops[long[-1]].extent % width == ZERO
