@@ -2,6 +2,7 @@
 
 `features`: candidates a second whose features are computed; `predict`: with features and trees, over a whole space;
 `round`: one evolutionary round; `fit`: trees on 1,000 records.  All for a population of 2,048, in CPU time on one core.
+`first`: from a task with hundreds of structures to the first batch that is ready to be measured, in CPU time.
 `tune`: a whole search with its final race, wall time.
 
 `--quality` runs searches of 256 trials on eight operators (hours in all; `--cases`, `--kinds` and `--results` cut it
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import quality
+from benchmarks.attention import masked_attention
 from searchlab.analysis import extractor
 from searchlab.ir import knob
 from searchlab.lab.study import Study
@@ -140,6 +142,18 @@ def fit() -> Iterator[dict[str, Any]]:
         yield _row(f"{name}/gbt", "seconds_fit_1000", round(float(seconds.min()), 3), 1.0)
 
 
+def first() -> Iterator[dict[str, Any]]:
+    """The space of masked attention, and the first batch of a search with the defaults."""
+    task = Task(masked_attention(), detect())
+    start = process_time()
+    study = Study(task, "sketch", "gbt", "evolutionary", seed=0)
+    building = process_time() - start
+    count = len(study.ask())
+    row = _row("masked-attention/sketch", "seconds_first_batch", round(process_time() - start, 2), 5)
+    seen = [s.compiled("summary", task.target) for s in study.space.sketches]
+    yield row | {"building": round(building, 2), "structures": len(seen), "compiled": sum(seen), "candidates": count}
+
+
 def tune() -> Iterator[dict[str, Any]]:
     """Searches on matmul 512 with 2 threads, from the start to a best that was raced with the libraries."""
     task = Task(parse(_SPACES["matmul-512"]), detect(2))
@@ -182,7 +196,8 @@ def _row(case: str, metric: str, value: float, target: float | None) -> dict[str
 
 
 ROWS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
-    "features": features, "predict": predict, "round": evolutionary_round, "fit": fit, "tune": tune
+    "features": features, "predict": predict, "round": evolutionary_round, "fit": fit, "first": first,
+    "tune": tune,
 }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from searchlab.cli.output import Form, hint, out, print_rows, print_table, table
+from searchlab.cli.output import Form, err, hint, out, print_rows, print_table, table
 from searchlab.cli.showing import print_program
 
 if TYPE_CHECKING:
@@ -22,8 +22,10 @@ def show_space(workload: Workload, name: str, point: str | None, target: str, fo
     """The space of a workload, or one of its points."""
     from searchlab import targets
     from searchlab.search import Task, space
+    from searchlab.search.progress import listening
 
-    found = space(_component(name), Task(workload, targets.parse(target)))
+    with err.status("") as status, listening(lambda text: status.update(f"[dim]{text}[/]")):
+        found = space(_component(name), Task(workload, targets.parse(target)))
     if point is not None:
         _show_point(found, found.read(point), form)
     elif form:

@@ -10,7 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from searchlab.cli.output import duration, err, three_digits
-from searchlab.lab.run.events import Ended, Noted, Progress
+from searchlab.lab.run.events import Doing, Ended, Noted, Progress
 from searchlab.lab.run.observer import Observer
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _REFRESH_S = 0.25
 _STILL_S = {False: 30.0, True: 2.0}  # between two signs of life of plain lines, by verbosity
+_BUSY_S = 3.0  # the same while nothing is measured
 _MOST_ROWS = 12
 
 
@@ -84,6 +85,9 @@ class Lines(Errors):
             self._last = time.monotonic()
             trials = f"{row.trials}/{row.cell.trials or '?'} trials"
             err.print(f"  {_name(row)}: {trials}, {_found(row, board)}; {_pace(board)}", soft_wrap=True)
+        elif isinstance(event, Doing) and time.monotonic() - self._last >= min(self._still_s, _BUSY_S):
+            self._last = time.monotonic()
+            err.print(f"  {_name(row)}: {escape(event.text)}", soft_wrap=True)
 
 
 class Live(Errors):
@@ -129,7 +133,8 @@ def drawing(board: Board) -> RenderableType:
     rows = Table.grid(padding=(0, 2))
     for row in board.running[:_MOST_ROWS]:
         trials = f"{row.trials}/{row.cell.trials}" if row.cell.trials else str(row.trials)
-        rows.add_row(f"[dim]>[/] {_name(row)}", f"[dim]{trials}[/]", _found(row, board))
+        what = f"[dim]{escape(row.doing)}[/]" if row.doing else _found(row, board)
+        rows.add_row(f"[dim]>[/] {_name(row)}", f"[dim]{trials}[/]", what)
     whole.add_row(rows)
     if failures := board.failures:
         named = ", ".join(f"{count} {kind}" for kind, count in failures.most_common())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import logging
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -10,10 +12,14 @@ from typing import ClassVar
 
 from searchlab.errors import SpaceError
 from searchlab.registry import Component, Registry
+from searchlab.search.progress import say
 from searchlab.search.returned import sketched
 from searchlab.search.sketch import Sketch
 from searchlab.search.space import Space
 from searchlab.search.task import Task
+
+BUILDING = "building the search space"
+_log = logging.getLogger(__name__)
 
 
 class SpaceGenerator(ABC):
@@ -32,8 +38,11 @@ class SpaceGenerator(ABC):
 
     def space(self, task: Task) -> Space:
         """The space of a task."""
+        found: list[Sketch] = []
         with _uncollected():
-            found = sketched(self, self.sketches(task))
+            for sketch in sketched(self, self.sketches(task)):
+                found.append(sketch)
+                say(f"{BUILDING} ({len(found)} structures so far)")
         if not found:
             raise SpaceError(f"space '{self.name}' has nothing for {task.workload.label}")
         return Space(found, self.name, self.version, task.target)
@@ -56,4 +65,10 @@ SPACES: Registry[SpaceGenerator] = Registry("space", "searchlab.spaces", SpaceGe
 
 def space(component: Component | SpaceGenerator, task: Task) -> Space:
     """The space of a task by name, {name: {options}}, "module:Class" or from a generator."""
-    return SPACES.make(component).space(task)
+    generator = SPACES.make(component)
+    say(BUILDING)
+    start = time.perf_counter()
+    found = generator.space(task)
+    seconds = time.perf_counter() - start
+    _log.info("space '%s' of %s: %d structures in %.1f s", found.name, task, len(found.sketches), seconds)
+    return found

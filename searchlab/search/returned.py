@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,18 +52,17 @@ def predicted(model: CostModel, scores: Any, count: int) -> Floats:
     return found
 
 
-def sketched(generator: SpaceGenerator, sketches: Any) -> list[Sketch]:
-    """The sketches of a space."""
+def sketched(generator: SpaceGenerator, sketches: Any) -> Iterator[Sketch]:
+    """The sketches of a space, one by one as they are made."""
     name, form = _name(generator), "Sketch objects, or yield them one by one"
     try:
-        found = list(sketches)
+        each = iter(sketches)
     except TypeError:
-        if hasattr(sketches, "__iter__"):  # an error of the plug-in's own
-            raise
         raise ComponentError(f"space '{name}': sketches returned {_kind(sketches)}; it must return {form}") from None
-    if odd := [s for s in found if not isinstance(s, Sketch)]:
-        raise ComponentError(f"space '{name}': sketches gave {_kind(odd[0])}; it must return {form}")
-    return found
+    for sketch in each:
+        if not isinstance(sketch, Sketch):
+            raise ComponentError(f"space '{name}': sketches gave {_kind(sketch)}; it must return {form}")
+        yield sketch
 
 
 def _name(component: object) -> str:

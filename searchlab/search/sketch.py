@@ -161,12 +161,19 @@ class Sketch:
 
     def features(self, options: Options, view: str, target: Target | None = None) -> Any:
         """The features of a view (see searchlab.analysis); what makes them is made once."""
-        if self.program is None:
-            raise SpaceError(f"sketch '{self.name}' has no program: its points have knobs only, as view 'knobs'")
+        return self._extractor(view, target)(self.values(options))
+
+    def compiled(self, view: str, target: Target | None = None) -> bool:
+        """Whether the features of a view were asked for before."""
+        return (view, target) in self._extractors
+
+    def _extractor(self, view: str, target: Target | None) -> Extractor:
         found = self._extractors.get((view, target))
         if found is None:
+            if self.program is None:
+                raise SpaceError(f"sketch '{self.name}' has no program: its points have knobs only, as view 'knobs'")
             found = self._extractors[view, target] = extractor(self.program, view, target)
-        return found(self.values(options))
+        return found
 
     @cached_property
     def _extractors(self) -> dict[tuple[str, Target | None], Extractor]:

@@ -24,6 +24,7 @@ from searchlab.search.flat import Flat
 from searchlab.search.knob import Floats, Ints, Keys
 from searchlab.search.parts import MOST_LISTED, Mask
 from searchlab.search.points import Options, Points
+from searchlab.search.progress import say
 from searchlab.search.sketch import Sketch
 from searchlab.targets import Target
 
@@ -377,17 +378,24 @@ class Space:
         """
         if view == "knobs":
             return self.encode(points)
-        parts = [(rows, sketch.features(own, view, self.target)) for _, sketch, rows, own in self._by_sketch(points)]
+        found = [(rows, sketch, own) for _, sketch, rows, own in self._by_sketch(points)]
+        count = sum(not sketch.compiled(view, self.target) for _, sketch, _ in found)
+        parts, left = [], count
+        for rows, sketch, own in found:
+            if not sketch.compiled(view, self.target):
+                say(f"compiling features ({count - left} of {count} structures)")
+                left -= 1
+            parts.append((rows, sketch.features(own, view, self.target)))
         every = np.arange(len(points))
         if view == "tree":
-            return [(every[rows], found) for rows, found in parts]
+            return [(every[rows], made) for rows, made in parts]
         if view == "statements":
-            return Ragged.join([(every[rows], found) for rows, found in parts], schema(view).width, len(points))
+            return Ragged.join([(every[rows], made) for rows, made in parts], schema(view).width, len(points))
         if len(parts) == 1:
             return parts[0][1]
         result = np.empty((len(points), schema(view).width), np.float32)
-        for rows, found in parts:
-            result[rows] = found
+        for rows, made in parts:
+            result[rows] = made
         return result
 
     def key(self, points: Points) -> Keys:

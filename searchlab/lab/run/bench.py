@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
@@ -18,11 +19,12 @@ from searchlab.lab.config.measuring import Timing
 from searchlab.lab.records import Store
 from searchlab.lab.run import cellfile
 from searchlab.lab.study import Ledger, Network, Study
+from searchlab.lab.study.subject import Subject, TaskSubject
 from searchlab.measure import CoreLock, LocalMeasurer, Measurer
 from searchlab.measure.replay import ReplayMeasurer
 from searchlab.measure.tables import Table
 from searchlab.measure.tables import load as load_table
-from searchlab.search import Task, Trials
+from searchlab.search import Space, Task, Trials, space
 from searchlab.targets import parse as target
 from searchlab.workloads import parse as workload
 
@@ -87,7 +89,7 @@ class SingleBench(Bench[Study]):
         """The study of the cell; `part` is its number in a network, whose studies share a `ledger`."""
         cell = self._cell
         return Study(
-            self._subject,
+            self._searched(),
             model=cell.model,
             strategy=cell.strategy,
             measurer=over(self._measurer),
@@ -99,6 +101,9 @@ class SingleBench(Bench[Study]):
             ledger=ledger,
             **self._options(),
         )
+
+    def _searched(self) -> Task | Table | Subject:
+        return self._subject
 
     def _options(self) -> dict[str, Any]:
         """What else a study of this kind needs."""
@@ -151,6 +156,12 @@ class Measurers:
 def _table(reference: str, digest: str) -> Table:
     """A table, read once for all cells of a process that search it; `digest` is of what it holds."""
     return load_table(reference)
+
+
+@lru_cache(maxsize=16)
+def _space(text: str, machine: str, component: str) -> Space:
+    """The space of a task, made once, with its features, for all cells of a process that search it."""
+    return space(json.loads(component), Task(workload(text), target(json.loads(machine))))
 
 
 @contextmanager
@@ -213,8 +224,13 @@ class TaskBench(SingleBench):
     def _options(self) -> dict[str, Any]:
         settings = self._cell.measure.settings
         assert isinstance(settings, Timing)
-        given = {name: getattr(settings, name) for name in ("protocol", "limits", "confirm")}
-        return {"space": self._cell.space, "history": self._history(), **given}
+        return {"history": self._history(), "confirm": settings.confirm}
+
+    def _searched(self) -> Subject:
+        settings, words = self._cell.measure.settings, (self._cell.target, self._cell.space)
+        assert isinstance(settings, Timing) and self._cell.workload is not None
+        found = _space(self._cell.workload, *(json.dumps(word, sort_keys=True) for word in words))
+        return TaskSubject(self._task, found, settings.protocol, settings.limits)
 
     def _history(self) -> tuple[Trials, ...]:
         if not self._cell.history:

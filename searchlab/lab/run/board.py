@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from searchlab.lab.results import CellResult
-from searchlab.lab.run.events import Ended, Event, Noted, Progress, Started
+from searchlab.lab.run.events import Doing, Ended, Event, Noted, Progress, Started
 from searchlab.lab.run.folder import Entry
 from searchlab.lab.statistics.wording import share_of_optimum
 
@@ -28,6 +28,7 @@ class Row:
     best_s: float = math.inf
     failures: Counter[str] = field(default_factory=Counter)
     error: str = ""
+    doing: str = ""  # while nothing is measured
 
     @property
     def left(self) -> int:
@@ -63,9 +64,11 @@ class Board:
         row = self.rows[event.cell]
         if math.isnan(self._start):
             self._start = self._now()
-        if isinstance(event, Started | Noted):
+        if isinstance(event, Started | Noted | Doing):
             row.state = "running"
+            row.doing = event.text if isinstance(event, Doing) else row.doing
             return row
+        row.doing = ""
         row.trials, row.measured, row.best_s = event.trials, event.measured, event.best_s
         row.failures = Counter(event.failures)
         if isinstance(event, Ended):

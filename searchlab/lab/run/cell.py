@@ -21,11 +21,12 @@ from searchlab.lab.results import CellResult
 from searchlab.lab.run import cellfile
 from searchlab.lab.run.bench import Bench, Final, Measurers, bench
 from searchlab.lab.run.elapsed import Elapsed
-from searchlab.lab.run.events import Ended, Event, Noted, Progress, Started
+from searchlab.lab.run.events import Doing, Ended, Event, Noted, Progress, Started
 from searchlab.lab.run.folder import Folder
 from searchlab.lab.run.stopping import Stopped, Watch
 from searchlab.lab.study import Candidate, Network, Study
 from searchlab.measure import Outcome
+from searchlab.search.progress import listening
 
 if TYPE_CHECKING:
     from searchlab.lab.cells import Cell
@@ -55,6 +56,7 @@ def run_cell(cell: Cell, folder: Folder, stop: threading.Event, tell: Tell, meas
 
     try:
         with ExitStack() as open_:
+            open_.enter_context(listening(_Slowly(lambda text: tell(Doing(cell.id, text)))))
             ready = open_.enter_context(bench(cell, measurers, note))
             search = _Search(cell, folder, ready, stop, tell, open_)
             found = search.run()
@@ -73,6 +75,19 @@ def run_cell(cell: Cell, folder: Folder, stop: threading.Event, tell: Tell, meas
         raise
     tell(_ended(found, 0 if search is None else search.measured, trace))
     return found
+
+
+class _Slowly:
+    """Passes on what is said, but not more often than anybody can read it."""
+
+    def __init__(self, tell: Callable[[str], object]) -> None:
+        self._tell, self._last = tell, -math.inf
+
+    def __call__(self, text: str) -> None:
+        now = time.monotonic()
+        if now - self._last >= _TELL_S:
+            self._last = now
+            self._tell(text)
 
 
 def _no_disk(error: BaseException) -> RecordError | None:
@@ -161,6 +176,7 @@ class _Search:
         return int(min(self.study.batch, left))
 
     def _batch(self, candidates: Sequence[Candidate]) -> None:
+        self._report()  # what was going on before is over
         with self._watch.batch():
             outcomes = self.study.measure(candidates)
         told = self.study.tell(list(candidates), outcomes)

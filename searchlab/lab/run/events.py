@@ -34,6 +34,14 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Doing:
+    """What a cell is busy with while nothing is measured, such as making its space."""
+
+    cell: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Noted:
     """Something that the user should know, such as who keeps the cores busy."""
 
@@ -58,4 +66,4 @@ class Ended:
     fatal: bool = False
 
 
-Event = Started | Progress | Noted | Ended
+Event = Started | Doing | Progress | Noted | Ended

@@ -10,7 +10,8 @@ from searchlab.lab.study.subject import Subject, TableSubject, TaskSubject
 from searchlab.measure import Limits, Measurer, Protocol
 from searchlab.measure.tables import Table
 from searchlab.registry import Component
-from searchlab.search import MODELS, SPACES, STRATEGIES, CostModel, SpaceGenerator, Strategy, Task
+from searchlab.search import MODELS, STRATEGIES, CostModel, SpaceGenerator, Strategy, Task
+from searchlab.search.generator import space as space_of
 
 
 def subject(
@@ -21,8 +22,7 @@ def subject(
         return given
     if isinstance(given, Table):
         return TableSubject(given)
-    found = SPACES.make(space).space(given)
-    return TaskSubject(given, found, protocol or Protocol(), limits or Limits())
+    return TaskSubject(given, space_of(space, given), protocol or Protocol(), limits or Limits())
 
 
 def model(given: Component | CostModel | None, subject: Subject, seeds: Seeds) -> CostModel | None:

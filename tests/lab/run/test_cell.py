@@ -13,13 +13,15 @@ from searchlab.lab.cells import Cell, cells
 from searchlab.lab.config import from_data
 from searchlab.lab.results import CellResult
 from searchlab.lab.run import Folder
-from searchlab.lab.run.bench import Measurers
+from searchlab.lab.run.bench import Measurers, _space
 from searchlab.lab.run.cell import run_cell
 from searchlab.lab.run.cellfile import from_json, to_json
 from searchlab.lab.run.elapsed import Elapsed
-from searchlab.lab.run.events import Event, Noted, Progress
+from searchlab.lab.run.events import Doing, Ended, Event, Noted, Progress, Started
 from searchlab.lab.study import Finish, Study
 from searchlab.measure import Job, Measurer, Outcome
+from searchlab.search import Sketch, Task
+from spaces.sketch import SketchSpace
 
 
 @dataclass
@@ -119,6 +121,32 @@ def test_the_measurer_says_what_it_waits_for(cell: Cell, tmp_path: Path, monkeyp
     said: list[Event] = []
     run_cell(cell, Folder(tmp_path), threading.Event(), said.append, Measurers())
     assert Noted(cell.id, "waiting for cores") in said
+
+
+def test_cells_of_a_task_share_its_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"name": "two", "workloads": ["matmul:m=16,n=16,k=16"], "space": "sketch", "strategy": "evolutionary"}
+    more = {"target": {"x86-64-v3": {"threads": 1}}, "seeds": [1, 2], "budget": {"trials": 8, "batch": 4}}
+    first, second = cells(from_data({**settings, **more}))
+    built: list[str] = []
+    sketches = SketchSpace.sketches
+
+    def counted(self: SketchSpace, task: Task) -> Iterator[Sketch]:
+        built.append(str(task))
+        return sketches(self, task)
+
+    monkeypatch.setattr(SketchSpace, "sketches", counted)
+    monkeypatch.setattr(Study, "finish", no_race)
+    _space.cache_clear()
+    alone, said = searched(second, tmp_path / "alone", monkeypatch, Made())
+    kinds = [type(e) for e in said]
+    assert kinds[:2] == [Started, Doing] and kinds[-1] is Ended and len(built) == 1
+    assert kinds.index(Doing) < kinds.index(Progress)
+    assert [e.text for e in said if isinstance(e, Doing)][0] == "building the search space"
+    _space.cache_clear()
+    searched(first, tmp_path / "first", monkeypatch, Made())
+    after, said = searched(second, tmp_path / "after", monkeypatch, Made())
+    assert len(built) == 2 and not [e for e in said if isinstance(e, Doing) and "building" in e.text]
+    assert after.seconds.tolist() == alone.seconds.tolist()  # what another cell has compiled changes nothing
 
 
 def test_a_budget_of_seconds(cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
