@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from random_schedules import random_schedule
 
-import searchlab as sl
 from searchlab.errors import IRError
 from searchlab.ir.expr import Var
 from searchlab.ir.program import Block, Loop, Program, Seq, Stmt, map_children, statements
 from searchlab.ir.verify import _adds_up, _Verifier
+from searchlab.workloads import parse
 
 WORKLOADS = ["softmax:rows=6,cols=8", "dense:m=4,n=6,k=8,activation=gelu", "conv2d:ci=2,co=4,h=6,w=6,k=3,padding=1"]
 
@@ -62,7 +62,7 @@ def damaged(program: Program) -> Iterator[Program]:
 def test_both_ways_to_verify_agree(spec: str) -> None:
     refused = 0
     for seed in range(4):
-        program = random_schedule(sl.parse_workload(spec).program, np.random.default_rng(seed), 8)
+        program = random_schedule(parse(spec).program, np.random.default_rng(seed), 8)
         assert accepted(program) and _adds_up(program)
         for other in damaged(program):
             assert accepted(other) == _adds_up(other), str(other)
