@@ -17,6 +17,10 @@ class BuildError(SearchLabError):
     """A program could not be turned into code that runs on this machine."""
 
 
+class BudgetError(BuildError):
+    """A program's code is larger than may be handed to LLVM."""
+
+
 class KernelError(SearchLabError, ValueError):
     """A compiled kernel was called with arguments it does not accept."""
 

@@ -24,7 +24,7 @@ from random_schedules import random_schedule
 
 from searchlab.codegen.kernel import compile
 from searchlab.codegen.lower import lower
-from searchlab.errors import BuildError
+from searchlab.errors import BudgetError
 from searchlab.ir import interpret
 from searchlab.ir.program import Program
 from searchlab.schedule import trace_json
@@ -45,11 +45,9 @@ def fault(seed: int, figures: Counter[str] | None = None) -> str | None:
     figures["programs"] += 1
     try:
         found = _difference(program, inputs, expected, seed)
-    except BuildError as e:
-        if "budget" in str(e):
-            figures["too much code"] += 1
-            return None
-        found = traceback.format_exc(limit=-5)
+    except BudgetError:
+        figures["too much code"] += 1
+        return None
     except Exception:
         found = traceback.format_exc(limit=-5)
     if found is None:

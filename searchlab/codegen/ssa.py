@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from searchlab.errors import BuildError
+from searchlab.errors import BudgetError, BuildError
 from searchlab.ir.expr import Binary, Const, Expr, Poly, Var
 
 TYPES = {
@@ -266,8 +266,8 @@ class Module:
         if row > MOST_IN_A_ROW:
             raise self._too_large(f"more than {MOST_IN_A_ROW:,} instructions in a row")
 
-    def _too_large(self, found: str) -> BuildError:
-        return BuildError(
+    def _too_large(self, found: str) -> BudgetError:
+        return BudgetError(
             f"{self.name}: its code has {found}, which is the limit, since compiling it would take too long; "
             "unroll less (smaller unrolled or vectorised tiles, a smaller unroll_up_to)"
         )
