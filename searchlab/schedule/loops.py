@@ -165,6 +165,7 @@ def reorder(program: Program, *loops: str) -> Made:
     order = iter(wanted)
     new: list[Loop] = [next(order) if any(lp is w for w in wanted) else lp for lp in chain]
     _check_extents(new)
+    _check_lanes(new)
     _check_first(program, chain, new)
     body = chain[-1].body
     for lp in reversed(new):
@@ -192,6 +193,13 @@ def _check_extents(nest: list[Loop]) -> None:
         for other in nest:
             check(other.var not in late or other is lp, f"the extent of '{lp.name}' depends on '{other.name}'")
         seen.add(lp.var)
+
+
+def _check_lanes(nest: list[Loop]) -> None:
+    """Threads do not begin inside lanes."""
+    outer = next((lp for lp in nest if "vectorized" in lp.kinds), None)
+    inner = [lp for lp in nest[nest.index(outer) + 1 :] if "parallel" in lp.kinds] if outer else []
+    check(not inner, f"the parallel loop {names_of(inner)} would be inside the vectorized loop {names_of([outer])}")
 
 
 def _check_first(program: Program, old: list[Loop], new: list[Loop]) -> None:

@@ -151,6 +151,13 @@ def parallel_inside_lanes() -> None:
     s.parallel("j")
 
 
+def parallel_moved_inside_lanes() -> None:
+    s = schedule("matmul:m=3,n=5,k=4")
+    s.parallel("i")
+    s.vectorize("j")
+    s.reorder("j", "i")
+
+
 def partial_sums_under_a_taken_name() -> None:
     schedule("matmul:m=3,n=5,k=4").rfactor("k", name="A")
 
@@ -176,6 +183,7 @@ def partial_sums_under_a_taken_name() -> None:
         (inlined_reader_that_others_were_moved_to, r"^compute_inline: 'T1' in the nest of 'T2' makes what it reads"),
         (reader_of_something_half_made, r"^reverse_compute_at: 'S', which 'Y' reads too, is made by 'S' in the same"),
         (parallel_inside_lanes, r"^parallel: loop 'j' is inside the vectorized loop 'i'"),
+        (parallel_moved_inside_lanes, r"^reorder: the parallel loop 'i' would be inside the vectorized loop 'j'"),
         (partial_sums_under_a_taken_name, r"^rfactor: 'A' is no free name"),
     ],
 )
