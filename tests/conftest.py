@@ -1,7 +1,7 @@
-"""What several test files share: golden files, property tests that always try the same examples, the mark `cpu`."""
+"""What all tests share: golden files, property tests that always try the same examples, the mark `cpu`."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -41,6 +41,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.relative_to(Path(__file__).parent).as_posix().startswith(CPU):
             item.add_marker(pytest.mark.cpu)
+
+
+@pytest.fixture(autouse=True)
+def forget_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Modules that a test wrote and imported end with it: the next one may write others of the same names."""
+    before = set(sys.modules)
+    yield
+    made = str(tmp_path_factory.getbasetemp())
+    for name in sys.modules.keys() - before:
+        if str(getattr(sys.modules[name], "__file__", None)).startswith(made):
+            del sys.modules[name]
 
 
 @pytest.fixture
