@@ -142,7 +142,7 @@ def state(store: Store) -> Any:
 
 def test_many_tasks_are_counted_in_a_moment(tmp_path: Path) -> None:
     store = Store(tmp_path / "records.jsonl")
-    store.extend(Record(f"t{n}", "build" if n % 2 else "ok", times=(1.0,)) for n in range(4000))
+    store.extend(Record(f"t{n}", "build" if n % 2 else "ok", times=(1.0,)) for n in range(1000))
     index, looked = store.index, 0
     real = index._kinds
 
@@ -152,8 +152,11 @@ def test_many_tasks_are_counted_in_a_moment(tmp_path: Path) -> None:
             looked += 1
             return real[at]
 
+        def __iter__(self) -> Iterator[Any]:
+            return (self[n] for n in range(len(real)))
+
     index._kinds = Counted(real)
     for task in index.tasks:
         assert sum(index.by_status(task).values()) == 1 and next(index.rows(task)) >= 0
         index.best(task)
-    assert looked < 20 * 4000  # not a look at every task for every task
+    assert looked < 20 * 1000  # not a look at every task for every task
