@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import ClassVar
 
 from searchlab.errors import SpaceError
 from searchlab.registry import Component, Registry
+from searchlab.search.garbage import uncollected
 from searchlab.search.progress import say
 from searchlab.search.returned import sketched
 from searchlab.search.sketch import Sketch
@@ -39,25 +38,13 @@ class SpaceGenerator(ABC):
     def space(self, task: Task) -> Space:
         """The space of a task."""
         found: list[Sketch] = []
-        with _uncollected():
+        with uncollected():
             for sketch in sketched(self, self.sketches(task)):
                 found.append(sketch)
                 say(f"{BUILDING} ({len(found)} structures so far)")
         if not found:
             raise SpaceError(f"space '{self.name}' has nothing for {task.workload.label}")
         return Space(found, self.name, self.version, task.target)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Holds the garbage collector back: a space is made of very many small objects, and nearly all of them stay."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 SPACES: Registry[SpaceGenerator] = Registry("space", "searchlab.spaces", SpaceGenerator)  # type: ignore[type-abstract]

@@ -15,6 +15,7 @@ from searchlab.analysis import Extractor, extractor
 from searchlab.errors import SpaceError
 from searchlab.ir.expr import BOOL, Expr, variables
 from searchlab.ir.program import Program, statements
+from searchlab.search.garbage import uncollected
 from searchlab.search.knob import Floats, Ints, Keys, Knob, hash_text
 from searchlab.search.parts import Free, Listed, Mask, Part, parts_of
 from searchlab.search.points import Options
@@ -170,10 +171,15 @@ class Sketch:
     def _extractor(self, view: str, target: Target | None) -> Extractor:
         found = self._extractors.get((view, target))
         if found is None:
-            if self.program is None:
-                raise SpaceError(f"sketch '{self.name}' has no program: its points have knobs only, as view 'knobs'")
-            found = self._extractors[view, target] = extractor(self.program, view, target)
+            with uncollected():
+                found = self._extractors[view, target] = extractor(self._analysed, view, target)
         return found
+
+    @property
+    def _analysed(self) -> Program:
+        if self.program is None:
+            raise SpaceError(f"sketch '{self.name}' has no program: its points have knobs only, as view 'knobs'")
+        return self.program
 
     @cached_property
     def _extractors(self) -> dict[tuple[str, Target | None], Extractor]:

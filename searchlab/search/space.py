@@ -87,6 +87,7 @@ class Space:
         sketches: a population that is spread over all of them needs the features of all.
         """
         part = copy(self)
+        part.__dict__["_flat"] = self._flat  # made once, whoever asks first
         part._open = np.unique(np.asarray(sketches, np.int64))
         return part
 
@@ -342,8 +343,10 @@ class Space:
         result = np.zeros(len(points), np.bool_)
         if points.width != self.width:
             return result
-        for s, sketch in enumerate(self.sketches):
-            rows = np.flatnonzero(points.sketch == s)
+        for s in np.unique(points.sketch).tolist():
+            if not 0 <= s < len(self.sketches):
+                continue
+            sketch, rows = self.sketches[s], np.flatnonzero(points.sketch == s)
             own = points.options[rows, : len(sketch.knobs)]
             fits = sketch.in_range(own) & (points.options[rows, len(sketch.knobs) :] == -1).all(axis=1)
             result[rows[fits]] = sketch.valid(own[fits])

@@ -1,0 +1,47 @@
+"""What a run shows of a cell before its first trial."""
+
+import pytest
+from rich.console import Console
+
+from searchlab.cli import views
+from searchlab.lab.run.board import Board
+from searchlab.lab.run.events import Doing, Event, Progress, Started
+from searchlab.lab.run.folder import Entry
+
+TEXT = "building the search space (120 structures so far)"
+
+
+@pytest.fixture
+def board() -> Board:
+    return Board([Entry("c", "sketch", "attention", 0, {}, {"budget": {"trials": 16}})], [])
+
+
+def shown(board: Board) -> str:
+    console = Console(width=160)
+    with console.capture() as got:
+        console.print(views.drawing(board))
+    return got.get()
+
+
+def test_the_live_view_says_what_a_cell_is_at(board: Board) -> None:
+    board.update(Started("c"))
+    assert board.update(Doing("c", TEXT)).doing == TEXT and TEXT in shown(board)
+    board.update(Progress("c", 0, 0))
+    assert "building" not in shown(board) and "nothing worked yet" in shown(board)
+
+
+def test_plain_lines_say_what_a_cell_is_at(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    said, now = [], [0.0]
+    monkeypatch.setattr(views.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(views.err, "print", lambda text, **_: said.append(text))
+    lines = views.Lines()
+
+    def change(seconds: float, event: Event) -> None:
+        now[0] += seconds
+        lines.changed(board.update(event), event, board)
+
+    change(0, Started("c"))
+    change(1, Doing("c", "building the search space"))  # quick ones pass without a word
+    change(4, Doing("c", TEXT))
+    change(1, Doing("c", "compiling features (1 of 16 structures)"))
+    assert len(said) == 1 and TEXT in said[0]
