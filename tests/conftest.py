@@ -13,8 +13,6 @@ CPU = (
     "analysis/",
     "codegen/",
     "lab/export/test_kernels.py",
-    "measure/test_local.py",
-    "measure/test_worker.py",
     "schedule/test_legality.py",
     "schedule/test_symbols.py",
     "spaces/common/",

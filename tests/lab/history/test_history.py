@@ -30,7 +30,7 @@ WORK = {"name": "w", "workloads": [OTHER], "space": "template", "model": "none",
 
 
 def task(workload: str, threads: int = 1) -> Task:
-    return Task(parse(workload), targets.parse({"native": {"threads": threads}}))
+    return Task(parse(workload), targets.parse({DATA["target"]: {"threads": threads}}))
 
 
 @pytest.fixture(scope="module")
