@@ -432,7 +432,11 @@ class Space:
         """The point that a text stands for: what `text` prints, or an index."""
         if text.strip().isdecimal():
             return self._one(self.at([int(text)]))
-        head, _, rest = text.strip().removesuffix(")").partition("(")
+        inside = text.strip().removesuffix(")")
+        # names may hold brackets themselves, so those that there are come first
+        known = [s.name for s in self.sketches if inside.startswith(f"{s.name}(")]
+        head = max(known, key=len, default=inside.partition("(")[0])
+        rest = inside[len(head) + 1 :]
         pairs = [part.partition("=") for part in re.split(r",\s*(?=[^,=]+=)", rest) if part]
         sketch = next((s for s in self.sketches if s.name == head), None)
         knobs = {k.name: k for k in sketch.knobs} if sketch is not None else {}

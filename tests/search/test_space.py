@@ -122,6 +122,13 @@ def test_a_point_is_described_and_found_again(space: Space) -> None:
         assert space.read(str(space.index(point)[0])) == point
 
 
+def test_names_of_sketches_may_hold_brackets() -> None:
+    named = [Sketch(name, (menu("a", [1, 2]),)) for name in ("cut", "cut(Y)", "cut(Y)/cut(Z)")]
+    space = Space(named)
+    for point in space.enumerate():
+        assert space.read(space.text(point)) == point
+
+
 def test_a_wrong_description_is_refused() -> None:
     space = Space([Sketch("plain", (split_knob("i", 24, 2),))])
     for choice, message in [
