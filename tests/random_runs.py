@@ -9,13 +9,15 @@ generated) and give the right result.  Every fault is told with its seed, its tr
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import subprocess
+import sys
 import time
 import traceback
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from multiprocessing import get_context
 
 import numpy as np
 from checked_run import run_checked
@@ -31,6 +33,7 @@ from searchlab.schedule import trace_json
 from searchlab.targets import Target, detect, parse
 
 STEPS = 16  # primitives of one schedule, at most
+PIECE = 500  # programs that one process runs
 Arrays = dict[str, np.ndarray]
 
 
@@ -91,24 +94,34 @@ def run(seeds: range) -> tuple[list[str], Counter[str]]:
     return found, figures
 
 
+def run_apart(seeds: range) -> tuple[list[str], Counter[str]]:
+    """The same in a process of its own, which may end in any way, and gives back the memory of the code it has made."""
+    command = [sys.executable, __file__, f"--first={seeds.start}", f"--count={len(seeds)}", "--jobs=0"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        return [f"the process for {seeds} ended with {done.returncode}: {done.stderr[-2000:]}"], Counter()
+    found, figures = json.loads(done.stdout)
+    return found, Counter(figures)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes; 0: in this one, told as JSON")
     options = parser.parse_args()
-    start, faults, figures = time.monotonic(), 0, Counter[str]()
-    end = options.first + options.count
-    pieces = [range(n, min(n + 100, end)) for n in range(options.first, end, 100)]
-    with ProcessPoolExecutor(options.jobs, get_context("spawn"), max_tasks_per_child=10) as pool:
-        for number, (found, part) in enumerate(pool.map(run, pieces), 1):
+    start, end = time.monotonic(), options.first + options.count
+    if not options.jobs:
+        print(json.dumps(run(range(options.first, end))))
+        return
+    faults, figures = 0, Counter[str]()
+    pieces = [range(n, min(n + PIECE, end)) for n in range(options.first, end, PIECE)]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for found, part in pool.map(run_apart, pieces):
             figures += part
             faults += len(found)
-            for message in found:
-                print(message, flush=True)
-            if number % 5 == 0 or number == len(pieces):
-                told = ", ".join(f"{k}: {v}" for k, v in figures.items())
-                print(f"{faults} faults after {time.monotonic() - start:.0f} s ({told})", flush=True)
+            told = ", ".join(f"{k}: {v}" for k, v in sorted(figures.items()))
+            print(*found, f"{faults} faults after {time.monotonic() - start:.0f} s ({told})", sep="\n", flush=True)
     raise SystemExit(1 if faults else 0)
 
 
