@@ -215,7 +215,8 @@ class Nemesis(threading.Thread):
         while len(self.met) < self._count:
             for child in psutil.Process().children():
                 with suppress(psutil.NoSuchProcess):
-                    if child.pid not in self.met and "searchlab.lab.run.worker" in child.cmdline():
+                    wanted = len(self.met) < self._count and child.pid not in self.met
+                    if wanted and "searchlab.lab.run.worker" in child.cmdline():
                         child.send_signal(self._number)
                         self.met.append(child.pid)
                         self._then()
