@@ -33,9 +33,10 @@ class Tiles:
 
 
 def check_structure(structure: str) -> None:
-    """Refuses what is no structure of tiles."""
-    if not structure.startswith("S") or set(structure) != {"S", "R"}:
-        raise SpaceError(f"structure '{structure}' is no word of S (space) and R (reduction) that begins with S")
+    """Refuses what is not a structure of tiles: threads share the first level, vectors run along the last of space."""
+    if not structure.startswith("S") or set(structure) != {"S", "R"} or structure.count("S") < 2:
+        accepted = "a word of S (space, at least twice) and R (reduction) that begins with S, such as SSRSRS"
+        raise SpaceError(f"structure '{structure}' is not {accepted}")
 
 
 def tile(s: Schedule, block: str, structure: str, factors: Factors, vector_axis: int | None = None) -> Tiles:

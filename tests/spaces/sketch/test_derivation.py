@@ -123,7 +123,8 @@ def test_another_structure() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"structure": "RS"}, "no word of S"),
+        ({"structure": "RS"}, "not a word of S"),
+        ({"structure": "SR"}, "at least twice"),
         ({"max_inner": 0}, "max_inner = 0"),
         ({"rules": ["nowhere:Rule"]}, "rule 'nowhere:Rule'"),
         ({"rules": ["spaces.sketch.rules:Missing"]}, "has no 'Missing'"),
