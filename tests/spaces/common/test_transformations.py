@@ -121,5 +121,5 @@ def test_knobs_are_collected() -> None:
 
 @pytest.mark.parametrize("structure", ["", "RS", "SSXS", "SSS"])
 def test_structures_that_are_none(structure: str) -> None:
-    with pytest.raises(SpaceError, match="no word of S"):
+    with pytest.raises(SpaceError, match="not a word of S"):
         common.check_structure(structure)
