@@ -1,4 +1,4 @@
-"""Region inference: which part of a buffer a piece of program touches, in closed form over symbols."""
+"""Region inference: which part of a buffer a piece of program touches, in closed form over symbols; tiles it writes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import ZERO, Expr, Substitution, Var, compare, variables
+from searchlab.ir.expr import (
+    ONE,
+    ZERO,
+    Compare,
+    Expr,
+    Substitution,
+    Var,
+    compare,
+    conditions,
+    divide,
+    from_poly,
+    poly,
+    variables,
+    without,
+)
 from searchlab.ir.program import Block, Loop, Stmt, accesses, statements, stores
-from searchlab.schedule.core import path_to
+from searchlab.schedule.core import check, path_to
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +105,61 @@ def _union(parts: list[Interval], whole: Expr, facts: Facts) -> Interval:
             return Interval(ZERO, whole)
         result = Interval(low, facts.simplify(end - low))
     return result
+
+
+# --- tiles ------------------------------------------------------------------------------------------------------------
+
+
+def check_tile(root: Loop, maker: Block, reader: str) -> None:
+    """One iteration of a loop writes a dense tile, apart from those of the others: the reader runs on exactly that."""
+    inner = {lp.var: lp.extent for lp in statements(root.body) if isinstance(lp, Loop)}
+    put = bindings_within(root, maker)
+    for i in map(put, maker.store.indices):
+        message = (
+            f"one iteration of loop '{root.name}' does not write a tile of its own: '{maker.store.buffer}' at '{i}'"
+        )
+        check(_is_tile(i, inner), f"{message}; '{reader}' is accepted where the inner loops of splits are all inside")
+
+
+def _is_tile(e: Expr, inner: dict[Var, Expr]) -> bool:
+    """Whether the inner loops move through the last digits of an index, through all of them and nothing else."""
+    scales: dict[Var, Expr] = {}
+    outside = []
+    for monomial, c in poly(e).items():
+        mine = [a for a in monomial if variables(a) & inner.keys()]
+        if not mine:
+            outside.append((monomial, c))
+        elif len(mine) == 1 and isinstance(mine[0], Var) and mine[0] not in scales:
+            scales[mine[0]] = from_poly({without(monomial, (mine[0],)) or (): c})
+        elif any(inner[v] != ONE for a in mine for v in variables(a) & inner.keys()):
+            return False
+    tile: Expr = ONE
+    left = {v: scale for v, scale in scales.items() if inner[v] != ONE}
+    while left:
+        v = next((v for v, scale in left.items() if scale == tile), None)
+        if v is None:
+            return False
+        del left[v]
+        tile = tile * inner[v]
+    return all(divide(from_poly({m: c}), tile)[1] == ZERO for m, c in outside if m)
+
+
+def tile_conditions(root: Loop, maker: Block, reader: str) -> list[Expr]:
+    """The conditions under which one iteration of a loop writes its tile, which it must do as a whole or not at all."""
+    inner = {lp.var: lp.extent for lp in statements(root.body) if isinstance(lp, Loop)}
+    put = bindings_within(root, maker)
+    found = [put(c) for s in path_to(root, maker) if isinstance(s, Block) for c in conditions(s.predicate)]
+    domain = {put(it.var) - it.extent for it in maker.iters}  # the reader has a domain of its own
+    space = {v for it in maker.iters if it.kind == "space" for v in variables(put(it.var))}
+    start = Substitution({v: ZERO for v in inner})
+    result = []
+    for c in found:
+        assert isinstance(c, Compare)
+        if variables(c) & inner.keys() and c.a - c.b in domain:
+            continue
+        moving = {v: inner[v] for v in variables(c) & inner.keys() & space if inner[v] != ONE}
+        span = Facts().upper(c.a - start(c.a), moving) + 1
+        whole = not moving or (c.op == "lt" and divide(start(c.b - c.a), span)[1] == ZERO)
+        check(whole, f"'{c}' cuts off a part of what one iteration of loop '{root.name}' writes for '{reader}'")
+        result.append(start(c))
+    return [c for c in result if _moves(c)]

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from searchlab.ir.expr import (
-    ONE,
     ZERO,
     Expr,
     Like,
@@ -15,15 +14,10 @@ from searchlab.ir.expr import (
     Var,
     all_of,
     compare,
-    conditions,
-    divide,
-    from_poly,
     index,
-    poly,
     transform,
     value_of,
     variables,
-    without,
 )
 from searchlab.ir.program import (
     SCOPES,
@@ -62,7 +56,7 @@ from searchlab.schedule.core import (
     unknown,
 )
 from searchlab.schedule.loops import check_begins, resolved_bindings
-from searchlab.schedule.regions import Interval, bindings_within, touched
+from searchlab.schedule.regions import Interval, check_tile, tile_conditions, touched
 
 
 @primitive
@@ -239,9 +233,9 @@ def reverse_compute_at(program: Program, block: str, loop: str) -> Made:
     root, inside = _resolve(program, at, makers)
     region = touched(root, inside, buffer, shape, program.facts, writes=True)
     for maker in inside:
-        _check_exact(root, maker, b.name)
+        check_tile(root, maker, b.name)
     intervals = {v: r for v, r in zip(at_indices, region, strict=True) if isinstance(v, Var)}
-    nest = _region_nest(program, b, intervals, _outer_conditions(root, inside[-1]))
+    nest = _region_nest(program, b, intervals, tile_conditions(root, inside[-1], block))
     body = swap(program.body, b, None)
     assert body is not None
     moved = program.with_body(_place(body, loop, nest, b, before=False))
@@ -317,48 +311,6 @@ def _check_ready(program: Program, b: Block, inputs: list[str], at: Stmt) -> Non
     for n in inputs:
         late = [p for p in producers(program, n) if around and path_to(around[0], p)]
         check(not late, f"'{n}', which '{b.name}' reads too, is made by {names_of(late)} in the same nest")
-
-
-def _check_exact(root: Loop, maker: Block, reader: str) -> None:
-    """One iteration of a loop writes a dense tile, apart from those of the others: the reader runs on exactly that."""
-    inner = {lp.var: lp.extent for lp in statements(root.body) if isinstance(lp, Loop)}
-    put = bindings_within(root, maker)
-    for i in map(put, maker.store.indices):
-        message = (
-            f"one iteration of loop '{root.name}' does not write a tile of its own: '{maker.store.buffer}' at '{i}'"
-        )
-        check(_is_tile(i, inner), f"{message}; '{reader}' is accepted where the inner loops of splits are all inside")
-
-
-def _is_tile(e: Expr, inner: dict[Var, Expr]) -> bool:
-    """Whether the inner loops move through the last digits of an index, through all of them and nothing else."""
-    scales: dict[Var, Expr] = {}
-    outside = []
-    for monomial, c in poly(e).items():
-        mine = [a for a in monomial if variables(a) & inner.keys()]
-        if not mine:
-            outside.append((monomial, c))
-        elif len(mine) == 1 and isinstance(mine[0], Var) and mine[0] not in scales:
-            scales[mine[0]] = from_poly({without(monomial, (mine[0],)) or (): c})
-        elif any(inner[v] != ONE for a in mine for v in variables(a) & inner.keys()):
-            return False
-    tile: Expr = ONE
-    left = {v: scale for v, scale in scales.items() if inner[v] != ONE}
-    while left:
-        v = next((v for v, scale in left.items() if scale == tile), None)
-        if v is None:
-            return False
-        del left[v]
-        tile = tile * inner[v]
-    return all(divide(from_poly({m: c}), tile)[1] == ZERO for m, c in outside if m)
-
-
-def _outer_conditions(root: Loop, maker: Block) -> list[Expr]:
-    """Where a whole iteration of a loop writes nothing: conditions that its inner loops do not change."""
-    inner = {lp.var for lp in statements(root.body) if isinstance(lp, Loop)}
-    put = bindings_within(root, maker)
-    found = [put(c) for s in path_to(root, maker) if isinstance(s, Block) for c in conditions(s.predicate)]
-    return [c for c in found if not variables(c) & inner]
 
 
 def _region_nest(program: Program, b: Block, region: dict[Var, Interval], where: Sequence[Expr] = ()) -> Stmt:

@@ -205,6 +205,20 @@ def test_a_stage_that_nothing_reads_any_more_is_left_out():
     assert_same(plain, s.program)
 
 
+@pytest.mark.parametrize(("tile", "factors"), [(3, (4, 1)), (4, (3, 2)), (6, (2, 4))])
+def test_a_reader_leaves_out_iterations_that_write_nothing(tile, factors):
+    """Of the tiles inside i_1 the last is cut off: its elements belong to the next iteration of i_0."""
+    plain = sums(lambda S, j: S[j] * 2, 12, 12)
+    s = Schedule(plain)
+    s.split("i", [None, tile])
+    s.split("i_1", factors, tail=True)
+    home = "i_1_0"
+    if factors[1] == 4:
+        home, _ = s.split("i_1_1", [2, 2])
+    s.reverse_compute_at("Y", home)
+    assert_same(plain, s.program)
+
+
 # --- padding and blocks -----------------------------------------------------------------------------------------------
 
 
