@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from searchlab.codegen.flatten import Update
 from searchlab.codegen.plain import map_access, map_plain, own_accesses, own_expressions
 from searchlab.ir.apart import told_apart
 from searchlab.ir.bounds import Facts
@@ -88,7 +89,9 @@ def _collide(lanes: Loop, path: Path) -> bool:
     store, inside = path[-1], [s for s in path if isinstance(s, Loop)]
     assert isinstance(store, Store)
     space = {v for i in store.indices for v in variables(i)}
-    first = next((n for n, lp in enumerate(inside) if lp.var not in space), len(inside))  # that carries the sum
+    # loops outside those that carry the sum begin it anew each time, if it begins there at all
+    carrying = (n for n, lp in enumerate(inside) if lp.var not in space)
+    first = next(carrying, len(inside)) if isinstance(store, Update) else 0
     moving = {lp.var: lp.extent for lp in (lanes, *inside[first:]) if lp.var in space}
     return lanes.var in space and not told_apart(store.indices, moving, TRUE, Facts())
 

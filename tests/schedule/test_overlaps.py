@@ -136,6 +136,21 @@ def test_lanes_that_come_to_the_same_element_do_not_add_up():
     assert_same(plain, s.program)
 
 
+def test_lanes_do_not_add_up_what_was_begun_before_their_loops():
+    """All lanes have set S[j .. j + 3] before the first of them adds to it."""
+    b = Builder("begun")
+    I = b.input("I", (18, 3))
+    r = b.axis("r", 3)
+    S = b.compute("S", (18,), lambda i: total(I[i, r], r))
+    plain = b.program(b.compute("Y", (2, 15), lambda i, j: S[j] + S[j + 3]))
+    s = Schedule(plain)
+    s.compute_at("S", "j")
+    s.decompose_reduction("S", "S_i")
+    s.vectorize("S_r")
+    s.vectorize("j")
+    assert_same(plain, s.program)
+
+
 def test_lanes_that_share_a_wrapped_part_of_a_stage():
     """All of the program is one vectorised loop, whose lanes go through S[j % 8] in two dimensions."""
     b = Builder("wrapped")
