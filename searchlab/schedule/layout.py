@@ -15,6 +15,7 @@ from searchlab.ir.expr import (
     Expr,
     Like,
     Load,
+    Select,
     Substitution,
     Var,
     all_of,
@@ -25,6 +26,7 @@ from searchlab.ir.expr import (
     select,
     transform,
     variables,
+    walk,
 )
 from searchlab.ir.program import Block, Iter, Layout, Loop, Program, Stmt, Store, map_children, read, seq
 from searchlab.schedule.core import (
@@ -34,6 +36,7 @@ from searchlab.schedule.core import (
     fresh,
     is_leaf,
     loops_around,
+    names_of,
     path_to,
     primitive,
     producers,
@@ -181,7 +184,8 @@ def _is_plain_copy(program: Program, b: Block) -> bool:
     """Whether a stage runs over its buffer in plain loops of its own, so that they may be exchanged for others."""
     nest, path = loops_around(program, b.name), path_to(program.body, b)
     alone = bool(nest) and all(isinstance(s, Loop) for s in path[path.index(nest[0]) : -1])
-    plain = b.init is None and not b.reduces and all(isinstance(i, Var) for i in b.store.indices)
+    adds = b.init is not None or b.store.buffer in read(b)
+    plain = not adds and not b.reduces and all(isinstance(i, Var) for i in b.store.indices)
     return alone and plain and b.predicate == TRUE and tuple(lp.var for lp in nest) == b.bindings
 
 
@@ -272,6 +276,7 @@ def pad(program: Program, block: str, multiples: Mapping[str, Like] | Sequence[t
     if not grown:
         return Made(program, recorded=recorded)
     _check_padded_sum(b, grown)
+    _check_guards(b, grown)
     return replace(_padded(program, b, nest, sizes, grown), recorded=recorded)
 
 
@@ -283,6 +288,14 @@ def _check_padded_sum(b: Block, grown: set[Var]) -> None:
     factors = list(_factors(term))
     ok = op == "add" and all(any(isinstance(f, Load) and v in f.indices for f in factors) for v in reduce)
     check(ok, f"'{b.name}' is no sum of products that padding with zeros leaves unchanged: '{b.store.value}'")
+
+
+def _check_guards(b: Block, grown: set[Var]) -> None:
+    """An index may have been simplified by what a condition around it was known to be, which padding would change."""
+    for x in walk(b.store.value):
+        if isinstance(x, Select) and variables(x.condition) & grown:
+            fixed = [ld for side in (x.a, x.b) for ld in loads(side) if not variables(ld) & grown]
+            check(not fixed, f"'{b.name}' reads {names_of(fixed)} under '{x.condition}', a condition on what is padded")
 
 
 def _factors(e: Expr) -> list[Expr]:

@@ -257,6 +257,29 @@ def test_padding_is_refused_for_one_of_two_places():
         s.pad("Y", {"vj": 4})
 
 
+def test_padding_is_refused_where_a_guard_has_been_relied_on():
+    """In another layout I[i // 2 - 2] becomes I[-2], which is never read as long as i stays below 2."""
+    b = Builder("guarded")
+    I = b.input("I", (8,))
+    s = Schedule(b.program(b.compute("Y", (2,), lambda i: select(i // 2 - 2 >= 0, I[i // 2 - 2], 0))))
+    s.transform_layout("I", lambda x: (x,))
+    with pytest.raises(ScheduleError, match=r"^pad: 'Y' reads 'I\[-2\]' under '0 <= \(vi // 2\) - 2'"):
+        s.pad("Y", {"vi": 8})
+
+
+def test_another_layout_of_what_is_added_to():
+    """With its init taken out and its only axis factored out, the block reduces over nothing, and yet adds."""
+    b = Builder("factored")
+    I = b.input("I", (4, 3))
+    r = b.axis("r", 3)
+    plain = b.program(b.compute("Y", (4,), lambda i: total(I[i, r], r)))
+    s = Schedule(plain)
+    s.rfactor("r")
+    s.decompose_reduction("Y_rf", "i")
+    s.transform_layout("Y_rf", lambda x, y: (y, x))
+    assert_same(plain, s.program)
+
+
 def test_a_block_of_blocks_stays_in_its_domain():
     """Of 4 times 2 iterations the last is cut off: there the new block has no iteration either."""
     plain = sums(lambda S, j: S[j], 7, 7)
