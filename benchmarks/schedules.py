@@ -46,7 +46,7 @@ def matmul(program: Program, target: Target, block: str = "C", epilogue: str | N
     panels = s.cache_read(block, program.inputs[1])
     s.transform_layout(panels, lambda k, j: (j // nr, k, j % nr))
     i0, i1 = s.split(i, [None, mr], tail=True)
-    j0, j1, j2 = s.split(j, [None, min(nc // nr, _share(s, j, nr, target)), nr], tail=True)
+    j0, j1, j2 = s.split(j, [None, _panels_at_once(s, j, nr, nc // nr, target), nr], tail=True)
     s.reorder(j0, i0, j1, k, i1, j2)
     s.compute_at(panels, j0)
     *_, panel, depth_of_panel, lanes = s.loops(panels)
@@ -62,10 +62,14 @@ def matmul(program: Program, target: Target, block: str = "C", epilogue: str | N
     return s.program
 
 
-def _share(s: Schedule, loop: str, step: int, target: Target) -> int:
-    """At least two blocks for every thread."""
-    tiles = -(-int(s.program.loops[loop].extent.value) // step)  # type: ignore[attr-defined]
-    return max(1, tiles // (2 * target.threads))
+def _panels_at_once(s: Schedule, loop: str, step: int, most: int, target: Target) -> int:
+    """How many panels of `step` columns make a block: `most` at most, in blocks that all threads get as many of.
+
+    Each gets two at least.  With 9 of 64 panels in a block, one of two threads would be left with 28.
+    """
+    panels = -(-int(s.program.loops[loop].extent.value) // step)  # type: ignore[attr-defined]
+    blocks = _rounded_up(max(-(-panels // most), 2 * target.threads), target.threads)
+    return -(-panels // blocks)
 
 
 def _write_out(s: Schedule, block: str, loop: str) -> None:
@@ -84,11 +88,11 @@ def conv2d(program: Program, target: Target) -> Program:
     """3x3 convolution in NCHW, computed in vectors of output channels.
 
     Weights are packed so that the channels of a vector lie side by side; a tile of output columns times channels stays
-    in registers; input channels are taken in groups, so that their weights stay in the first-level cache.
+    in registers; input channels are taken in groups, so that their weights stay in the nearest caches.
     """
     s = Schedule(program)
     wide = target.vector_registers >= 32
-    columns, channels, group = (14, 2, 16) if wide else (6, 2, 16)
+    columns, channels, group = (14, 2, 64) if wide else (6, 2, 16)
     lanes = channels * target.lanes("float32")
     n, co, h, w, ci, kh, kw = s.loops("Y")
     weights = s.cache_read("Y", "W")
@@ -129,8 +133,8 @@ def conv2d_1x1(program: Program, target: Target) -> Program:
     s.transform_layout(panels, lambda n, c, p: (n, p // nr, c, p % nr))
     pixels = s.fuse(h, w)
     i0, i1 = s.split(co, [None, mr], tail=True)
-    blocks = max(1, min(_columns_in_cache(target, 2 * depth, nr) // nr, _share(s, pixels, nr, target)))
-    j0, j1, j2 = s.split(pixels, [None, blocks, nr], tail=True)
+    most = _columns_in_cache(target, 2 * depth, nr) // nr
+    j0, j1, j2 = s.split(pixels, [None, _panels_at_once(s, pixels, nr, most, target), nr], tail=True)
     s.reorder(n, j0, i0, j1, ci, kh, kw, i1, j2)
     s.compute_at(panels, j0)
     *_, panel, channel, pixel = s.loops(panels)
