@@ -7,7 +7,7 @@ import numpy as np
 from searchlab.ir.compute import Builder, largest, total
 from searchlab.ir.expr import call, select
 from searchlab.workloads import Definition, operator
-from searchlab.workloads.core import Array
+from searchlab.workloads.definition import Array
 
 _MASKED = -1e9
 

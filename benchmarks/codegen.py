@@ -19,8 +19,8 @@ from typing import Any
 from benchmarks import schedules
 from benchmarks.peak import peak_flops
 from searchlab.bench import OtherLoad, libraries, race, threads
-from searchlab.codegen.kernel import Kernel, build, compile
 from searchlab.ir import Program, knob
+from searchlab.runtime.kernel import Kernel, build, compile
 from searchlab.schedule import Schedule
 from searchlab.targets import Target, detect
 from searchlab.targets import parse as parse_target

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from searchlab.codegen.jit import compile_ir
-from searchlab.codegen.llvm import generate
-from searchlab.codegen.lower import lower
 from searchlab.ir import Program, knob
+from searchlab.llvm.jit import compile_ir
+from searchlab.llvm.module import generate
+from searchlab.lower.passes import lower
 from searchlab.schedule import Schedule
 from searchlab.targets import Target, detect
 from searchlab.workloads import parse

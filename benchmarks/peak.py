@@ -6,7 +6,7 @@ import ctypes
 from functools import cache
 from time import perf_counter
 
-from searchlab.codegen import jit
+from searchlab.llvm import jit
 from searchlab.targets import Target
 
 _STEPS = 20_000

@@ -14,10 +14,10 @@ from typing import Any
 
 from benchmarks.codegen import CASES, Case
 from searchlab.bench import race
-from searchlab.codegen import jit
-from searchlab.codegen.kernel import Kernel, build
-from searchlab.codegen.llvm import generate
-from searchlab.codegen.lower import lower
+from searchlab.llvm import jit
+from searchlab.llvm.module import generate
+from searchlab.lower.passes import lower
+from searchlab.runtime.kernel import Kernel, build
 from searchlab.targets import detect
 from searchlab.workloads import parse
 

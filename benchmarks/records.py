@@ -17,7 +17,7 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
-from searchlab.lab.records import Record, Store, merge
+from searchlab.lab.records import Record, RecordStore, merge
 
 # case -> (metric, target); targets in seconds are for a million records and shrink with their number.
 CASES = {
@@ -73,13 +73,13 @@ def timed(action: Callable[[], object]) -> dict[str, float]:
     return {"value": perf_counter() - wall, "cpu_seconds": process_time() - cpu}
 
 
-def _append(store: Store, records: list[Record]) -> None:
+def _append(store: RecordStore, records: list[Record]) -> None:
     for record in records:
         store.append(record)
 
 
-def _load(path: Path) -> Store:
-    store = Store(path)
+def _load(path: Path) -> RecordStore:
+    store = RecordStore(path)
     index = store.index
     for task in index.tasks:
         store.best(task)
@@ -127,7 +127,7 @@ def rows(only: str | None, count: int, folder: Path) -> Iterator[dict[str, Any]]
     if any(wants(case) for case in CASES if not case.startswith("append")):
         made = (example(n, rng) for n in range(count))
         building = timed(lambda: [example(n, rng) for n in range(1000)])["value"] / 1000
-        took = timed(lambda: Store(path).extend(made))
+        took = timed(lambda: RecordStore(path).extend(made))
         if wants("write"):  # making up an example is not part of it
             yield row("write", took["value"] - building * count, gigabytes=path.stat().st_size / 1e9)
     if wants("load"):
@@ -147,12 +147,12 @@ def rows(only: str | None, count: int, folder: Path) -> Iterator[dict[str, Any]]
         yield from [row("stats-unsealed", **took)] if wants("stats-unsealed") else []
         yield from [row("stats-memory", took["megabytes"])] if wants("stats-memory") else []
     if wants("iterate"):
-        yield row("iterate", **timed(lambda: sum(1 for _ in Store(path))))
+        yield row("iterate", **timed(lambda: sum(1 for _ in RecordStore(path))))
     if wants("merge"):
-        yield row("merge", **timed(lambda: merge(Store(folder / "merged.jsonl"), [Store(path)])))
+        yield row("merge", **timed(lambda: merge(RecordStore(folder / "merged.jsonl"), [RecordStore(path)])))
     for case, fsync, appends in (("append", False, _APPENDS), ("append-fsync", True, 100)):
         if wants(case):
-            store = Store(folder / f"{case}.jsonl", fsync)
+            store = RecordStore(folder / f"{case}.jsonl", fsync)
             took = timed(lambda: _append(store, [examples[n % 1000] for n in range(appends)]))  # noqa: B023
             yield row(case, took["value"] / appends * 1e3)
 

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from searchlab.lab.statistics.recorded import K, RandomSearch
-from searchlab.measure.tables import Table, load, shipped
+from searchlab.lab.statistics.community_score import K, RandomSearch
+from searchlab.measure.recorded.tables import Table, load, shipped
 from searchlab.search import Points, Scorer, Sketch, Space, Strategy, menu, split_knob
 from searchlab.search.knob import Floats
 from searchlab.strategies import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from searchlab.ir import Program
 from searchlab.ir.expr import walk
 from searchlab.schedule import Schedule
-from searchlab.schedule.core import consumers
+from searchlab.schedule.primitive import consumers
 from searchlab.targets import Target
 
 

@@ -23,11 +23,11 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from searchlab.codegen.jit import compile_ir
-from searchlab.codegen.kernel import Artifact, build
 from searchlab.ir.expr import knob
-from searchlab.lab.records import Record, Store
+from searchlab.lab.records import Record, RecordStore
+from searchlab.llvm.jit import compile_ir
 from searchlab.measure import Job, Limits, LocalMeasurer, Protocol
+from searchlab.runtime.kernel import Artifact, build
 from searchlab.schedule import Schedule
 from searchlab.targets import detect
 from searchlab.workloads import workload
@@ -184,7 +184,7 @@ def _marked(mark: str) -> Iterator[psutil.Process]:
 # --- the run ----------------------------------------------------------------------------------------------------------
 
 
-def soak(minutes: float, store: Store, folder: Path, show: bool = False) -> Report:
+def soak(minutes: float, store: RecordStore, folder: Path, show: bool = False) -> Report:
     """Measures for so long, a round at least; `folder` is where temporary files go."""
     mark = os.environ[MARK] = uuid.uuid4().hex
     every = max(0.5, 60 * minutes / SAMPLES)
@@ -254,7 +254,7 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder, tempfile.TemporaryDirectory(prefix="soak-") as other:
         os.environ["TMPDIR"] = folder
-        with Store(options.store or Path(other) / "records.jsonl") as store:
+        with RecordStore(options.store or Path(other) / "records.jsonl") as store:
             report = soak(options.minutes, store, Path(folder), options.json)
     print(json.dumps(asdict(report)) if options.json else describe(report))
     return 0 if report.good else 1

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from searchlab.bench import Contender, OtherLoad, libraries, race, threads
-from searchlab.codegen.kernel import compile
 from searchlab.measure import Job, LocalMeasurer, Protocol
+from searchlab.runtime.kernel import compile
 from searchlab.search import SPACES, Points, Space, Task, space
 from searchlab.targets import Target, detect
 from searchlab.workloads import parse

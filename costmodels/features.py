@@ -18,7 +18,7 @@ RAGGED = ("statements",)
 
 
 @dataclass(frozen=True, eq=False)
-class Data:
+class TrainingData:
     """Measured programs as a model learns from them.
 
     `rows` are features, `owner` says which program each row belongs to (statement by statement, or one row each),
@@ -42,7 +42,7 @@ def features(space: Space, points: Points, view: str) -> tuple[Floats, Ints]:
     return np.asarray(found, np.float32), np.arange(len(points))
 
 
-def training_data(history: Iterable[Trials], view: str) -> Data:
+def training_data(history: Iterable[Trials], view: str) -> TrainingData:
     """All that was measured; labels are comparable within a task only."""
     parts = [t for t in history if len(t)]
     found = [features(t.space, t.points, view) for t in parts]
@@ -51,7 +51,7 @@ def training_data(history: Iterable[Trials], view: str) -> Data:
         raise ValueError(f"view '{view}' has {len(widths)} widths over these spaces: it does not transfer between them")
     sizes = [len(t) for t in parts]
     starts = np.cumsum([0, *sizes])
-    return Data(
+    return TrainingData(
         np.concatenate([rows for rows, _ in found]),
         np.concatenate([owner + start for (_, owner), start in zip(found, starts[:-1], strict=True)]),
         np.concatenate([t.scores for t in parts]),

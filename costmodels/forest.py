@@ -15,7 +15,7 @@ Features = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
-class Forest:
+class CandidateTrees:
     """Trees of several candidates: their nodes in a row, tree by tree, parents before children.
 
     `owner` is the candidate of a node, `height` its distance from the deepest leaf below it, and a root has parent -1.
@@ -29,7 +29,7 @@ class Forest:
     count: int
 
     @staticmethod
-    def of(parts: Sequence[tuple[Ints, Tree]], count: int) -> Forest:
+    def of(parts: Sequence[tuple[Ints, Tree]], count: int) -> CandidateTrees:
         """The trees of a population; `parts` are trees of several candidates each, with their places."""
         order = np.argsort(np.concatenate([rows for rows, _ in parts]), kind="stable")
         sizes = np.concatenate([np.full(len(rows), len(tree)) for rows, tree in parts])[order]
@@ -43,9 +43,9 @@ class Forest:
             kinds[at] = tree.kinds
             parents[at] = np.where(tree.parents >= 0, starts[rows][:, None] + tree.parents, -1)
             height[at] = tree.heights
-        return Forest(features, kinds, parents, height, np.repeat(np.arange(count), sizes), count)
+        return CandidateTrees(features, kinds, parents, height, np.repeat(np.arange(count), sizes), count)
 
-    def some(self, rows: Ints) -> Forest:
+    def some(self, rows: Ints) -> CandidateTrees:
         """The trees of some candidates, in that order."""
         starts = np.searchsorted(self.owner, np.arange(self.count + 1))
         sizes = np.diff(starts)[rows]
@@ -54,7 +54,7 @@ class Forest:
         at = np.arange(int(sizes.sum())) + shift
         parents = np.where(self.parents[at] >= 0, self.parents[at] - shift, -1)
         owner = np.repeat(np.arange(len(rows)), sizes)
-        return Forest(self.features[at], self.kinds[at], parents, self.height[at], owner, len(rows))
+        return CandidateTrees(self.features[at], self.kinds[at], parents, self.height[at], owner, len(rows))
 
     @property
     def levels(self) -> list[Ints]:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from costmodels.features import RAGGED, Data, check_card, features, training_data, write_card
+from costmodels.features import RAGGED, TrainingData, check_card, features, training_data, write_card
 from costmodels.roofline import RooflineModel, estimate
 from searchlab.errors import ComponentError
 from searchlab.search import CostModel, History, Points, Space
@@ -91,7 +91,7 @@ class GBTModel(CostModel):
             if self.prior:
                 self._weigh(history, data)
 
-    def _weigh(self, history: History, data: Data) -> None:
+    def _weigh(self, history: History, data: TrainingData) -> None:
         """Puts the prior on the scale of the trees, by the last task, as far as it agrees with what was measured."""
         last = [t for t in history if len(t)][-1]
         rows, scores = data.rows[-len(last) :], _log(last.scores)
@@ -101,7 +101,7 @@ class GBTModel(CostModel):
         self._weight = discount * max(trees, _LEAST) / max(float(guess.std()), _LEAST)
         self._booster.set_attr(prior=repr(self._weight))
 
-    def _train(self, data: Data) -> Any:
+    def _train(self, data: TrainingData) -> Any:
         import xgboost as xgb
 
         parameters = {k: v for k, v in self.settings.items() if k not in ("rounds", "patience")}
@@ -161,7 +161,7 @@ class GBTModel(CostModel):
 class PackSum:
     """Squared error of a program's score, predicted as the sum over the rows of its statements."""
 
-    def __init__(self, data: Data, weighted: bool) -> None:
+    def __init__(self, data: TrainingData, weighted: bool) -> None:
         self._owner, self._scores = data.owner, data.scores
         # a failure has score 0; it still has to count for something
         self._weights = np.maximum(data.scores, 0.05) if weighted else np.ones(len(data))
@@ -193,7 +193,7 @@ def _log(scores: Floats) -> Floats:
     return np.asarray(np.log(np.maximum(scores, _WORST)))
 
 
-def missed(predicted: Floats, data: Data, most: int = 64) -> float:
+def missed(predicted: Floats, data: TrainingData, most: int = 64) -> float:
     """How many of the best n programs of a task are not among the n favoured, on average over n and over tasks."""
     found = []
     for task in np.unique(data.task):

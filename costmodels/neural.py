@@ -20,7 +20,7 @@ _RISE = 0.15  # the share of training in which the learning rate rises
 
 
 @dataclass(frozen=True, eq=False)
-class Example:
+class TrainingExample:
     """Measured programs of one task as tensors of a model's own kind."""
 
     inputs: Any
@@ -63,7 +63,7 @@ class NeuralModel(CostModel):
     def inputs(self, space: Space, points: Points) -> Any:
         """What `scores` takes for these points."""
 
-    def prepare(self, examples: Sequence[Example]) -> None:
+    def prepare(self, examples: Sequence[TrainingExample]) -> None:
         """Fits what is no weight, such as the scale of the inputs, before training."""
 
     @abstractmethod
@@ -89,10 +89,10 @@ class NeuralModel(CostModel):
             self.prepare(examples)
             self._train(examples)
 
-    def _example(self, trials: Trials) -> Example:
-        return Example(self.inputs(trials.space, trials.points), trials.scores)
+    def _example(self, trials: Trials) -> TrainingExample:
+        return TrainingExample(self.inputs(trials.space, trials.points), trials.scores)
 
-    def _train(self, examples: Sequence[Example]) -> None:
+    def _train(self, examples: Sequence[TrainingExample]) -> None:
         import torch
 
         optimizer = torch.optim.Adam(self.network.parameters(), lr=self.rate, weight_decay=self.decay)
@@ -109,7 +109,7 @@ class NeuralModel(CostModel):
             fading.step()
         self.network.eval()
 
-    def _loss(self, example: Example, rows: Ints) -> Any:
+    def _loss(self, example: TrainingExample, rows: Ints) -> Any:
         import torch
 
         found = self.scores(example.inputs, rows)

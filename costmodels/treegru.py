@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from costmodels.forest import Forest
-from costmodels.neural import Example, NeuralModel
+from costmodels.forest import CandidateTrees
+from costmodels.neural import NeuralModel, TrainingExample
 from searchlab.analysis import NODE_KINDS, schema
 from searchlab.search import Points, Space
 from searchlab.search.knob import Ints
@@ -65,9 +65,9 @@ class TreeGRUModel(NeuralModel):
         return network
 
     def inputs(self, space: Space, points: Points) -> Any:
-        return Forest.of(space.features(points, self.view), len(points))
+        return CandidateTrees.of(space.features(points, self.view), len(points))
 
-    def prepare(self, examples: Sequence[Example]) -> None:
+    def prepare(self, examples: Sequence[TrainingExample]) -> None:
         import torch
 
         features = torch.from_numpy(np.concatenate([e.inputs.features for e in examples]))
@@ -80,7 +80,7 @@ class TreeGRUModel(NeuralModel):
     def scores(self, inputs: Any, rows: Ints) -> Any:
         import torch
 
-        trees: Forest = inputs.some(rows)
+        trees: CandidateTrees = inputs.some(rows)
         kinds = torch.from_numpy(trees.kinds)
         values = (torch.from_numpy(trees.features) - self.network.mean[kinds]) / self.network.spread[kinds]
         known = self.network["input"](values.clamp(-_MOST, _MOST) / 2) + self.network["kind"](kinds)
@@ -97,7 +97,7 @@ class TreeGRUModel(NeuralModel):
         context = torch.zeros(trees.count, spread.shape[1]).index_add(0, owner, spread)
         return self.network["decoder"](context)[:, 0]
 
-    def _states(self, trees: Forest, inputs: Any) -> tuple[Ints, Any]:
+    def _states(self, trees: CandidateTrees, inputs: Any) -> tuple[Ints, Any]:
         """The nodes, leaves first, and the state of each: of its input and the sum of its children's states."""
         import torch
 

@@ -13,7 +13,7 @@ from searchlab.errors import ScheduleError
 from searchlab.ir.expr import Call, Load, Select, Var, loads, value_of, variables, walk
 from searchlab.ir.program import Block, Program
 from searchlab.schedule import Schedule
-from searchlab.schedule.core import consumers
+from searchlab.schedule.primitive import consumers
 from searchlab.targets import Target
 
 _LARGE = 1 << 30

@@ -28,7 +28,7 @@ _GOOD_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class MachineCheck:
     """One line of the report; a warning means that times suffer, a problem that nothing can be measured."""
 
     group: str
@@ -41,12 +41,12 @@ class Check:
         return asdict(self)
 
 
-def examine(root: Path = _ROOT) -> Iterator[Check]:
+def examine(root: Path = _ROOT) -> Iterator[MachineCheck]:
     """All checks, as they are made; the one of the load takes a moment."""
     for group, checks in _CHECKS.items():
         for name, check in checks.items():
             state, value, advice = _guarded(check, root)
-            yield Check(group, name, state, value, advice)
+            yield MachineCheck(group, name, state, value, advice)
 
 
 Found = tuple[State, str, str]
@@ -193,7 +193,7 @@ def _lock(root: Path) -> Found:
 def lock_holders() -> list[str]:
     """Who measures on which of this process's cores; found out by taking each lock for a moment."""
     from searchlab.errors import MeasureError
-    from searchlab.measure.lock import CoreLock
+    from searchlab.measure.corelock import CoreLock
 
     held = []
     for core in sorted(os.sched_getaffinity(0)):
@@ -282,7 +282,7 @@ def _vectors(root: Path) -> Found:
 def _kernel(root: Path) -> Found:
     """Compiles, runs and checks something small: the one check that everything else is for."""
     try:
-        from searchlab.codegen.kernel import compile
+        from searchlab.runtime.kernel import compile
         from searchlab.workloads import workload
 
         start = time.perf_counter()
@@ -338,7 +338,7 @@ _CHECKS: dict[str, dict[str, Callable[[Path], Found]]] = {
 }
 
 
-def summary(checks: list[Check]) -> dict[str, Any]:
+def summary(checks: list[MachineCheck]) -> dict[str, Any]:
     """How many checks ended in each state, and whether anything can be measured at all."""
     counts = {state: sum(check.state == state for check in checks) for state in ("ok", "note", "warning", "problem")}
     return {**counts, "can_measure": counts["problem"] == 0}

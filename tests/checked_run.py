@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from searchlab.codegen.kernel import pack
-from searchlab.codegen.lower import Lowered
 from searchlab.ir.expr import FLOATS, And, Binary, Call, Cast, Compare, Const, Expr, Load, Poly, Select, Var
 from searchlab.ir.interpret import _FUNCTIONS
 from searchlab.ir.program import Alloc, If, Loop, Prefetch, Program, Seq, Stmt, Store
+from searchlab.lower.passes import Lowered
+from searchlab.runtime.kernel import pack
 
 _COMPARE = {"lt": "<", "le": "<=", "eq": "==", "ne": "!="}
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%"}

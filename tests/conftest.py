@@ -11,7 +11,9 @@ GOLDENS = Path(__file__).parent / "goldens"
 # What compiles or measures for the machine that it runs on; `make test` runs it once more with the machine capped.
 CPU = (
     "analysis/",
-    "codegen/",
+    "lower/",
+    "llvm/",
+    "runtime/",
     "lab/export/test_kernels.py",
     "schedule/test_legality.py",
     "schedule/test_symbols.py",

@@ -12,7 +12,7 @@ from searchlab.errors import ScheduleError
 from searchlab.ir.expr import Expr, Var, value_of
 from searchlab.ir.program import LOOP_KINDS, Block, Loop, Program, Stmt, children, read, written
 from searchlab.schedule import PRIMITIVES, loops_around
-from searchlab.schedule.core import consumers, is_leaf, producers
+from searchlab.schedule.primitive import consumers, is_leaf, producers
 
 # Copies of a block that unrolling and vectorising may make; above it compile time would be all that is tested.
 COPIES = 120

@@ -10,11 +10,11 @@ import pytest
 
 import searchlab as sl
 from searchlab import bench
-from searchlab.bench import OURS, OtherLoad, Row, Times, contest, libraries, measure, prepare, race, threads
-from searchlab.bench.job import Array
-from searchlab.bench.timing import _times as times_of
-from searchlab.codegen.kernel import build
+from searchlab.bench import OURS, ContestRow, OtherLoad, Times, contest, libraries, measure, prepare, race, threads
+from searchlab.bench.operands import Array
+from searchlab.bench.racing import _times as times_of
 from searchlab.errors import BuildError
+from searchlab.runtime.kernel import build
 from searchlab.targets import detect
 from searchlab.workloads import operators, parse
 
@@ -94,7 +94,7 @@ def test_convolutions_also_run_with_channels_last() -> None:
 
 
 def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("searchlab.bench.rows.find_spec", lambda name: None)
+    monkeypatch.setattr("searchlab.bench.contest.find_spec", lambda name: None)
     w = parse("matmul:m=4,n=4,k=4")
     assert set(libraries(w, w.inputs())) == {"numpy"}
 
@@ -143,7 +143,7 @@ def test_a_race_of_nobody() -> None:
 
 
 def test_threads_are_set_and_put_back() -> None:
-    from searchlab.bench.timing import _blas, _torch
+    from searchlab.bench.racing import _blas, _torch
 
     pools = [*_blas(), *_torch()]
     assert _blas() or "openblas" not in Path("/proc/self/maps").read_text()
@@ -157,14 +157,14 @@ def test_threads_are_set_and_put_back() -> None:
 def test_rows_compare_with_the_better_library() -> None:
     w = parse("matmul:m=64,n=64,k=64")
     times = {OURS: Times(1e-3, 2e-3, 5), "numpy": Times(3e-3, 3e-3, 5), "torch": Times(2e-3, 4e-3, 5)}
-    row = Row("case", w, 1, times)
+    row = ContestRow("case", w, 1, times)
     assert row.best_library == "torch"
     assert row.ratio == 2.0
     assert row.unit == "GFLOP/s"
     assert row.rate(OURS) == pytest.approx(w.flops / 1e6)
     assert row.rate("torch-nhwc") is None
-    assert Row("case", parse("softmax"), 1).unit == "GB/s"
-    assert Row("case", w, 1, {OURS: Times(1e-3, 2e-3, 5)}).ratio is None
+    assert ContestRow("case", parse("softmax"), 1).unit == "GB/s"
+    assert ContestRow("case", w, 1, {OURS: Times(1e-3, 2e-3, 5)}).ratio is None
 
 
 def test_the_load_of_others_is_a_share() -> None:
@@ -194,7 +194,7 @@ def test_what_is_wrong_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     def zeros(*_: object) -> tuple[bench.Contender, tuple[np.ndarray, ...]]:
         return (lambda: None), (np.zeros((8, 8), np.float32),)
 
-    monkeypatch.setattr("searchlab.bench.rows.prepare", zeros)
+    monkeypatch.setattr("searchlab.bench.contest.prepare", zeros)
     row = measure(parse("matmul:m=8,n=8,k=8"), detect(1), seconds=0.0, min_rounds=1)
     assert OURS not in row.times
     assert "differs from the reference" in row.wrong[OURS]
@@ -205,7 +205,7 @@ def test_what_cannot_be_built_is_reported(monkeypatch: pytest.MonkeyPatch) -> No
     def refuse(*_: object) -> None:
         raise BuildError("no such instruction")
 
-    monkeypatch.setattr("searchlab.bench.rows.prepare", refuse)
+    monkeypatch.setattr("searchlab.bench.contest.prepare", refuse)
     row = measure(parse("matmul:m=8,n=8,k=8"), detect(1), seconds=0.0, min_rounds=1)
     assert row.wrong == {OURS: "BuildError: no such instruction"}
     assert row.ratio is None

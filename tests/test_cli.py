@@ -52,7 +52,7 @@ def test_the_package_offers_what_it_says() -> None:
     for name in searchlab.__all__:
         assert getattr(searchlab, name) is not None
     assert searchlab.workload("matmul", m=4).name == "matmul"
-    assert searchlab.compile.__module__ == "searchlab.codegen.kernel"
+    assert searchlab.compile.__module__ == "searchlab.runtime.kernel"
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         searchlab.nonsense  # noqa: B018
 
@@ -159,12 +159,12 @@ def test_bench_packs_weights(run: Run) -> None:
     assert rows(run("bench", "dense:m=4,n=32,k=16", "--seconds", "0", "--json", "--pack-weights"))
 
 
-def fake(wrong: bool = False, load: float = 0.5) -> Callable[..., bench.Row]:
-    def measure(workload: Any, target: Any, case: str, *_: object) -> bench.Row:
+def fake(wrong: bool = False, load: float = 0.5) -> Callable[..., bench.ContestRow]:
+    def measure(workload: Any, target: Any, case: str, *_: object) -> bench.ContestRow:
         times = {"searchlab": bench.Times(1e-3, 2e-3, 5), "numpy": bench.Times(2e-3, 3e-3, 5)}
         if not wrong:
-            return bench.Row(case, workload, 1, times, other_load=load)
-        return bench.Row(case, workload, 1, {}, {"searchlab": "C differs from the reference"})
+            return bench.ContestRow(case, workload, 1, times, other_load=load)
+        return bench.ContestRow(case, workload, 1, {}, {"searchlab": "C differs from the reference"})
 
     return measure
 
@@ -195,7 +195,7 @@ def test_a_wrong_result_is_a_failure(run: Run, monkeypatch: pytest.MonkeyPatch) 
 def test_an_interrupt_keeps_what_was_measured(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     left = [fake()]
 
-    def measure(*args: Any) -> bench.Row:
+    def measure(*args: Any) -> bench.ContestRow:
         if not left:
             raise KeyboardInterrupt
         return left.pop()(*args)
@@ -223,7 +223,7 @@ def test_a_workload_of_ones_own(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_without_torch(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("searchlab.cli.benching.find_spec", lambda name: None)
+    monkeypatch.setattr("searchlab.cli.bench.find_spec", lambda name: None)
     monkeypatch.setattr("searchlab.bench.measure", fake())
     assert "torch is not installed" in run("bench", "matmul").stdout
 

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from searchlab import doctor
 from searchlab.cli import app
-from searchlab.doctor import Check, examine, memory_limit, summary
-from searchlab.measure.lock import CoreLock
+from searchlab.doctor import MachineCheck, examine, memory_limit, summary
+from searchlab.measure.corelock import CoreLock
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = {
@@ -36,7 +36,7 @@ def machine(tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
-def found(root: Path, name: str) -> Check:
+def found(root: Path, name: str) -> MachineCheck:
     return next(check for check in examine(root) if check.name == name)
 
 

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from searchlab import bench
 from searchlab.cli import app
 from searchlab.cli.output import amount, duration, out, three_digits
-from searchlab.doctor import Check
+from searchlab.doctor import MachineCheck
 from searchlab.lab.leaderboard.sheets import with_interval
 from searchlab.lab.run import run
 from searchlab.lab.statistics import Estimate, shown_p
@@ -77,14 +77,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """What would be measured is the same every time."""
 
-    def measure(workload: Any, target: Any, case: str, *_: object) -> bench.Row:
+    def measure(workload: Any, target: Any, case: str, *_: object) -> bench.ContestRow:
         times = {"searchlab": bench.Times(1.2e-3, 2.3e-3, 5), "numpy": bench.Times(2e-3, 3e-3, 5)}
-        return bench.Row(case, workload, 1, times)
+        return bench.ContestRow(case, workload, 1, times)
 
-    checks = [Check("machine", f"check {n}", "note", "a value of many words " * 3, "Advice. " * 9) for n in range(3)]
+    checks = [
+        MachineCheck("machine", f"check {n}", "note", "a value of many words " * 3, "Advice. " * 9) for n in range(3)
+    ]
     monkeypatch.setattr("searchlab.bench.measure", measure)
     monkeypatch.setattr("searchlab.doctor.examine", lambda: iter(checks))
-    monkeypatch.setattr("searchlab.cli.noising._measurer", Steady)
+    monkeypatch.setattr("searchlab.cli.noise._measurer", Steady)
 
 
 @pytest.fixture
@@ -193,14 +195,14 @@ def test_one_form_at_a_time() -> None:
 
 
 def test_csv_flattens_what_is_nested(capsys: pytest.CaptureFixture[str]) -> None:
-    from searchlab.cli.output import Form, print_rows
+    from searchlab.cli.output import OutputForm, print_rows
 
     rows = [{"a": {"b": 1, "c": {"d": 0.1 + 0.2}}, "l": [1, 2]}, {"e": float("inf"), "m": [{"x": 1}]}]
-    print_rows(rows, Form.csv)
+    print_rows(rows, OutputForm.csv)
     first, second = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert first == {"a.b": "1", "a.c.d": "0.30000000000000004", "l": "1; 2", "e": "", "m": ""}
     assert (second["e"], json.loads(second["m"])) == ("", [{"x": 1}])
-    print_rows(rows, Form.json)
+    print_rows(rows, OutputForm.json)
     one, two = capsys.readouterr().out.splitlines()
     assert json.loads(one)["a"]["c"]["d"] == 0.1 + 0.2 and json.loads(two)["e"] is None
 

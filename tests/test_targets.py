@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from searchlab import targets
-from searchlab.codegen.jit import check_runs_here
 from searchlab.errors import BuildError, TargetError
+from searchlab.llvm.jit import check_runs_here
 from searchlab.measure import Job
 from searchlab.measure.local import LocalMeasurer
 from searchlab.targets import Target, detect, known, parse

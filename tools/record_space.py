@@ -31,11 +31,11 @@ import numpy as np
 import numpy.typing as npt
 
 import searchlab as sl
-from searchlab.bench.timing import OtherLoad
+from searchlab.bench.racing import OtherLoad
 from searchlab.errors import SearchLabError
 from searchlab.ir import Program
 from searchlab.measure.job import Outcome
-from searchlab.measure.tables import save
+from searchlab.measure.recorded.tables import save
 from searchlab.search import RecordedSpace, Sketch, Space, menu, split_knob
 from searchlab.workloads import Workload, parse
 

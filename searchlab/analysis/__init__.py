@@ -1,7 +1,7 @@
 """Analysis: features of programs with symbols, computed for whole populations of their values at once."""
 
+from searchlab.analysis.columns import Ragged, Schema, Tree
 from searchlab.analysis.extractor import Extractor, extractor, schema
-from searchlab.analysis.schema import Ragged, Schema, Tree
-from searchlab.analysis.tree import NODE_KINDS
+from searchlab.analysis.tree_view import NODE_KINDS
 
 __all__ = ["NODE_KINDS", "Extractor", "Ragged", "Schema", "Tree", "extractor", "schema"]

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from searchlab.analysis import machine
+from searchlab.analysis import column_machine
+from searchlab.analysis.column_machine import BLOCK, OPERATIONS
 from searchlab.analysis.graph import Node
-from searchlab.analysis.machine import BLOCK, OPERATIONS
 from searchlab.errors import IRError
 
 Floats = npt.NDArray[Any]
 _NUMBER = {name: n for n, name in enumerate(OPERATIONS)}
 
 
-class Function:
+class ColumnFunction:
     """Columns of a graph, side by side for a population: log2(1 + x) of each, unless `plain` names it.
 
     Calls may run at once in several threads; each has memory of its own.
@@ -67,7 +67,7 @@ class Function:
             row[:count] = values[name]
         out = np.empty((self.width, whole))
         memory = self._free.pop() if self._free else self._memory.copy()
-        machine.run(self._code, memory, inputs, self._out, out)
+        column_machine.run(self._code, memory, inputs, self._out, out)
         self._free.append(memory)
         return out
 

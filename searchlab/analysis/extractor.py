@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from searchlab.analysis import curves, loops, statements, summary, tree
-from searchlab.analysis.compiled import Function
+from searchlab.analysis import curve_view, loop_view, statement_view, summary_view, tree_view
+from searchlab.analysis.columns import Floats, Schema, Tree
+from searchlab.analysis.compiled import ColumnFunction
 from searchlab.analysis.graph import Node
 from searchlab.analysis.nest import Nest
-from searchlab.analysis.schema import Floats, Schema, Tree
 from searchlab.errors import IRError
 from searchlab.ir.program import Program
 from searchlab.targets import Target
@@ -30,11 +30,13 @@ class View:
 
 
 VIEWS = {
-    "statements": View(statements.SCHEMA, lambda nest, _: statements.columns(nest), rows=lambda n: len(n.statements)),
-    "loops": View(loops.SCHEMA, lambda nest, _: loops.columns(nest), loops.PLAIN),
-    "curves": View(curves.SCHEMA, lambda nest, _: curves.columns(nest), curves.PLAIN),
-    "tree": View(tree.SCHEMA, lambda nest, _: tree.columns(nest), rows=lambda n: len(tree.nodes(n))),
-    "summary": View(summary.SCHEMA, summary.columns),
+    "statements": View(
+        statement_view.SCHEMA, lambda nest, _: statement_view.columns(nest), rows=lambda n: len(n.statements)
+    ),
+    "loops": View(loop_view.SCHEMA, lambda nest, _: loop_view.columns(nest), loop_view.PLAIN),
+    "curves": View(curve_view.SCHEMA, lambda nest, _: curve_view.columns(nest), curve_view.PLAIN),
+    "tree": View(tree_view.SCHEMA, lambda nest, _: tree_view.columns(nest), rows=lambda n: len(tree_view.nodes(n))),
+    "summary": View(summary_view.SCHEMA, summary_view.columns),
 }
 
 
@@ -60,10 +62,10 @@ class Extractor:
         self.schema = found.schema
         self.rows = None if found.rows is None else found.rows(nest)
         names = found.schema.columns * (self.rows or 1)
-        self.function = Function(
+        self.function = ColumnFunction(
             found.columns(nest, target), frozenset(n for n, c in enumerate(names) if c in found.plain)
         )
-        self._topology = tree.topology(nest) if view == "tree" else None
+        self._topology = tree_view.topology(nest) if view == "tree" else None
 
     def __call__(self, values: Mapping[str, Any], dtype: npt.DTypeLike = np.float32) -> Any:
         """The features of all candidates; `values` maps every symbol to their integers."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
-from searchlab.analysis.counts import count, flops
 from searchlab.analysis.graph import Graph, Node
+from searchlab.analysis.operations import count, flops
 from searchlab.analysis.ranges import NONE, Range, Ranges, Vars
 from searchlab.errors import IRError
 from searchlab.ir.expr import TRUE, Expr, Select, Substitution, Var, loads, poly, walk

@@ -1,9 +1,9 @@
 """Timing workloads beside numpy and torch: contenders for every operator, an interleaved race, rows of results."""
 
-from searchlab.bench.rows import (
+from searchlab.bench.contest import (
     LIBRARIES,
     OURS,
-    Row,
+    ContestRow,
     contest,
     geometric_mean,
     libraries,
@@ -11,9 +11,9 @@ from searchlab.bench.rows import (
     prepare,
     prepare_program,
 )
-from searchlab.bench.timing import Contender, OtherLoad, Steady, Times, noise, race, threads
+from searchlab.bench.racing import Contender, OtherLoad, Steady, Times, noise, race, threads
 
 __all__ = [
-    "LIBRARIES", "OURS", "Contender", "OtherLoad", "Row", "Steady", "Times", "contest", "geometric_mean", "libraries",
-    "measure", "noise", "prepare", "prepare_program", "race", "threads",
+    "LIBRARIES", "OURS", "Contender", "ContestRow", "OtherLoad", "Steady", "Times", "contest", "geometric_mean",
+    "libraries", "measure", "noise", "prepare", "prepare_program", "race", "threads",
 ]  # fmt: skip

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from searchlab.bench.job import Array, Job, follow
-from searchlab.bench.timing import Contender
+from searchlab.bench.operands import Array, LibraryOperands, follow
+from searchlab.bench.racing import Contender
 from searchlab.workloads.counts import reduction_length
 from searchlab.workloads.references import windows
 
@@ -18,7 +18,7 @@ _UNFOLDED = 1 << 21  # elements of a convolution's unfolded windows that are mul
 _TILE = 1 << 15  # the same for operators that make several passes over their data
 
 
-def contender(job: Job) -> Contender | None:
+def contender(job: LibraryOperands) -> Contender | None:
     """The operator on these arrays, or None if numpy has no sensible way to compute it."""
     build = _BUILDERS.get(job.name)
     if build is None:
@@ -28,7 +28,7 @@ def contender(job: Job) -> Contender | None:
     return _through_floats(job, build)
 
 
-def _through_floats(job: Job, build: Callable[[Job], Contender]) -> Contender:
+def _through_floats(job: LibraryOperands, build: Callable[[LibraryOperands], Contender]) -> Contender:
     """Integer products by way of BLAS, which has none: exact, because the sums fit into the floats taken."""
     largest = math.prod(np.iinfo(job.arrays[n].dtype).max + 1 for n in job.workload.program.inputs[:2])
     fits = largest * reduction_length(job.workload.program) < 1 << 24
@@ -42,7 +42,7 @@ def _through_floats(job: Job, build: Callable[[Job], Contender]) -> Contender:
     return run
 
 
-def _output(job: Job) -> Array:
+def _output(job: LibraryOperands) -> Array:
     """Memory for the result; floats if the operator is computed through floats."""
     y = job.output()
     first = next(iter(job.arrays.values()))
@@ -88,18 +88,18 @@ _BINARY: Mapping[str, Callable[..., Any]] = {
 # --- products ---------------------------------------------------------------------------------------------------------
 
 
-def _matmul(job: Job) -> Contender:
+def _matmul(job: LibraryOperands) -> Contender:
     A, B = (job.arrays[n] for n in job.workload.program.inputs)
     y = _output(job)
     return lambda: np.matmul(A, B, out=y)
 
 
-def _scores(job: Job) -> Contender:
+def _scores(job: LibraryOperands) -> Contender:
     Q, K, y = job.arrays["Q"].transpose(0, 2, 1, 3), job.arrays["K"].transpose(0, 2, 3, 1), _output(job)
     return lambda: np.matmul(Q, K, out=y)
 
 
-def _dense(job: Job) -> Contender:
+def _dense(job: LibraryOperands) -> Contender:
     X, W, y = job.arrays["X"], job.arrays["W"], _output(job)
 
     def run() -> Array:
@@ -123,7 +123,7 @@ def _padded(x: Array, padding: tuple[int, ...], lead: int = 2, fill: float = 0) 
     return outer, outer[tuple(slice(p, p + e) for e, p in zip(x.shape, around))]
 
 
-def _convolution(job: Job) -> Contender:
+def _convolution(job: LibraryOperands) -> Contender:
     """Windows unfolded into a matrix, piece by piece, and multiplied (im2col)."""
     X, y = job.arrays["X"], _output(job)
     W, bias, rest = job.folded(0)
@@ -199,7 +199,7 @@ def _depthwise(view: Array, W: Array, y: Array) -> Contender:
     return run
 
 
-def _transposed(job: Job) -> Contender:
+def _transposed(job: LibraryOperands) -> Contender:
     """Every input element times the kernel, by one product, then added up where the results overlap."""
     X, y = job.arrays["X"], _output(job)
     W, bias, rest = job.folded(1)
@@ -227,7 +227,7 @@ def _transposed(job: Job) -> Contender:
     return run
 
 
-def _capsule(job: Job) -> Contender:
+def _capsule(job: LibraryOperands) -> Contender:
     """(window, row of a capsule) x (window, column of a capsule): one product for all windows."""
     X, W, y = job.arrays["X"], job.arrays["W"], _output(job)
     outer, inside = _padded(X, job.per_axis("padding"), lead=1)
@@ -253,7 +253,7 @@ def _capsule(job: Job) -> Contender:
 # --- the others -------------------------------------------------------------------------------------------------------
 
 
-def _softmax(job: Job) -> Contender:
+def _softmax(job: LibraryOperands) -> Contender:
     X, y = job.arrays["X"], _output(job)
     one = np.empty((len(X), 1), X.dtype)
 
@@ -268,7 +268,7 @@ def _softmax(job: Job) -> Contender:
     return run
 
 
-def _layer_norm(job: Job) -> Contender:
+def _layer_norm(job: LibraryOperands) -> Contender:
     X, gamma, beta, y = job.arrays["X"], job.arrays["gamma"], job.arrays["beta"], _output(job)
     one, eps = np.empty((len(X), 1), X.dtype), job.params["eps"]
 
@@ -287,7 +287,7 @@ def _layer_norm(job: Job) -> Contender:
     return run
 
 
-def _l2_norm(job: Job) -> Contender:
+def _l2_norm(job: LibraryOperands) -> Contender:
     X, y = job.arrays["X"], _output(job)
     flat = X.reshape(len(X), -1)
 
@@ -298,7 +298,7 @@ def _l2_norm(job: Job) -> Contender:
     return run
 
 
-def _pool(job: Job) -> Contender:
+def _pool(job: LibraryOperands) -> Contender:
     X, y = job.arrays["X"], _output(job)
     maximum = job.name == "max_pool2d"
     outer, inside = _padded(X, job.per_axis("padding"), fill=-math.inf if maximum else 0)
@@ -319,12 +319,12 @@ def _pool(job: Job) -> Contender:
     return run
 
 
-def _global_pool(job: Job) -> Contender:
+def _global_pool(job: LibraryOperands) -> Contender:
     X, y = job.arrays["X"], _output(job)
     return lambda: np.mean(X, axis=(2, 3), out=y)
 
 
-def _elementwise(job: Job) -> Contender:
+def _elementwise(job: LibraryOperands) -> Contender:
     """The chain on a few rows at a time, so that later steps find them in a cache."""
     X, *others = (job.arrays[n] for n in job.workload.program.inputs)
     y = _output(job)
@@ -347,7 +347,7 @@ def _elementwise(job: Job) -> Contender:
     return run
 
 
-def _reduce(job: Job) -> Contender:
+def _reduce(job: LibraryOperands) -> Contender:
     X, y = job.arrays["X"], _output(job)
     axis, goal = job.params["axis"], y if X.ndim > 1 else y.reshape(())
     functions: Mapping[str, Callable[..., Any]] = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}
@@ -360,7 +360,7 @@ def _reduce(job: Job) -> Contender:
     return run
 
 
-_BUILDERS: Mapping[str, Callable[[Job], Contender]] = {
+_BUILDERS: Mapping[str, Callable[[LibraryOperands], Contender]] = {
     "matmul": _matmul,
     "batch_matmul": _matmul,
     "transpose_batch_matmul": _scores,

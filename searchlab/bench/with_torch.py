@@ -8,13 +8,13 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from searchlab.bench.job import Job, follow
-from searchlab.bench.timing import Contender
+from searchlab.bench.operands import LibraryOperands, follow
+from searchlab.bench.racing import Contender
 
 _NHWC = ("conv2d", "conv2d_bn_relu", "depthwise_conv2d")
 
 
-def contenders(job: Job) -> dict[str, Contender]:
+def contenders(job: LibraryOperands) -> dict[str, Contender]:
     """`torch`, and `torch-nhwc` for convolutions: data and weights with the channels last, which suits its kernels."""
     if not job.is_float:
         return _integers(job)
@@ -26,7 +26,7 @@ def contenders(job: Job) -> dict[str, Contender]:
     return found
 
 
-def _integers(job: Job) -> dict[str, Contender]:
+def _integers(job: LibraryOperands) -> dict[str, Contender]:
     if job.name == "reduce":
         return {"torch": _reduce(job)}
     # The only integer product with an int32 result that torch has on CPUs; it is not public, so it may go away.
@@ -37,7 +37,7 @@ def _integers(job: Job) -> dict[str, Contender]:
     return {"torch": lambda: multiply(A, B)}
 
 
-def _tensors(job: Job) -> list[Any]:
+def _tensors(job: LibraryOperands) -> list[Any]:
     """The inputs in order, then memory for the output."""
     arrays = [job.arrays[n] for n in job.workload.program.inputs]
     return [torch.from_numpy(x) for x in (*arrays, job.output())]
@@ -59,19 +59,19 @@ _BINARY: Mapping[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def _matmul(job: Job) -> Contender:
+def _matmul(job: LibraryOperands) -> Contender:
     A, B, y = _tensors(job)
     multiply = torch.mm if A.ndim == 2 else torch.bmm
     return lambda: multiply(A, B, out=y)
 
 
-def _scores(job: Job) -> Contender:
+def _scores(job: LibraryOperands) -> Contender:
     Q, K, y = _tensors(job)
     left, right = Q.permute(0, 2, 1, 3), K.permute(0, 2, 3, 1)
     return lambda: torch.matmul(left, right, out=y)
 
 
-def _dense(job: Job) -> Contender:
+def _dense(job: LibraryOperands) -> Contender:
     X, W, *_, y = _tensors(job)
     if job.steps[:1] != ("bias",):
         return lambda: follow(torch.mm(X, W, out=y), job.steps, {}, _UNARY)
@@ -79,7 +79,7 @@ def _dense(job: Job) -> Contender:
     return lambda: follow(torch.addmm(bias, X, W, out=y), rest, {}, _UNARY)
 
 
-def _convolution(job: Job, layout: Any = torch.contiguous_format) -> Contender:
+def _convolution(job: LibraryOperands, layout: Any = torch.contiguous_format) -> Contender:
     X = torch.from_numpy(job.arrays["X"])
     kind: Callable[..., Any] = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}[X.ndim]
     weights, shift, rest = job.folded(0)
@@ -93,7 +93,7 @@ def _convolution(job: Job, layout: Any = torch.contiguous_format) -> Contender:
     return lambda: follow(kind(X, W, bias, stride, padding, dilation, groups), rest, given, _UNARY)
 
 
-def _transposed(job: Job) -> Contender:
+def _transposed(job: LibraryOperands) -> Contender:
     X = torch.from_numpy(job.arrays["X"])
     weights, shift, rest = job.folded(1)
     W, bias = torch.from_numpy(weights), None if shift is None else torch.from_numpy(shift)
@@ -102,7 +102,7 @@ def _transposed(job: Job) -> Contender:
     return lambda: follow(F.conv_transpose2d(X, W, bias, stride, padding), rest, given, _UNARY)
 
 
-def _capsule(job: Job) -> Contender:
+def _capsule(job: LibraryOperands) -> Contender:
     """A convolution with the rows of the capsules in the batch and their columns among the channels."""
     X, W, y = _tensors(job)
     n, h, w, ci, rows, inner = X.shape
@@ -120,35 +120,35 @@ def _capsule(job: Job) -> Contender:
     return run
 
 
-def _softmax(job: Job) -> Contender:
+def _softmax(job: LibraryOperands) -> Contender:
     X, y = _tensors(job)
     return lambda: torch.softmax(X, 1, out=y)
 
 
-def _layer_norm(job: Job) -> Contender:
+def _layer_norm(job: LibraryOperands) -> Contender:
     X, gamma, beta, _ = _tensors(job)
     shape, eps = (X.shape[1],), job.params["eps"]
     return lambda: F.layer_norm(X, shape, gamma, beta, eps)
 
 
-def _l2_norm(job: Job) -> Contender:
+def _l2_norm(job: LibraryOperands) -> Contender:
     X, y = _tensors(job)
     return lambda: torch.linalg.vector_norm(X, dim=(1, 2), out=y)
 
 
-def _pool(job: Job) -> Contender:
+def _pool(job: LibraryOperands) -> Contender:
     X = torch.from_numpy(job.arrays["X"])
     pool: Callable[..., Any] = F.max_pool2d if job.name == "max_pool2d" else F.avg_pool2d
     k, stride, padding = job.per_axis("k"), job.per_axis("stride"), job.per_axis("padding")
     return lambda: pool(X, k, stride, padding)
 
 
-def _global_pool(job: Job) -> Contender:
+def _global_pool(job: LibraryOperands) -> Contender:
     X, y = _tensors(job)
     return lambda: torch.mean(X, dim=(2, 3), out=y)
 
 
-def _elementwise(job: Job) -> Contender:
+def _elementwise(job: LibraryOperands) -> Contender:
     X, *others, y = _tensors(job)
     ops = [op.strip() for op in job.params["ops"].split(",") if op.strip()]
     out_of_place = {
@@ -173,7 +173,7 @@ def _elementwise(job: Job) -> Contender:
     return run
 
 
-def _reduce(job: Job) -> Contender:
+def _reduce(job: LibraryOperands) -> Contender:
     X, y = _tensors(job)
     axis, goal, op = job.params["axis"], y if X.ndim > 1 else y.reshape(()), job.params["op"]
     functions: Mapping[str, Callable[..., Any]] = {
@@ -189,7 +189,7 @@ def _reduce(job: Job) -> Contender:
     return run
 
 
-_BUILDERS: Mapping[str, Callable[[Job], Contender]] = {
+_BUILDERS: Mapping[str, Callable[[LibraryOperands], Contender]] = {
     "matmul": _matmul,
     "batch_matmul": _matmul,
     "transpose_batch_matmul": _scores,

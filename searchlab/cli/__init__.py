@@ -12,23 +12,21 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from searchlab.cli import (
-    benching,
-    describing,
-    doctoring,
-    listing,
-    making,
-    noising,
-    ranking,
-    recording,
-    reporting,
-    running,
-    showing,
-    taking,
-    warned,
-    watching,
-)
+from searchlab.cli import leaderboard, records, warned
+from searchlab.cli.bench import bench_command
+from searchlab.cli.best import best_command
+from searchlab.cli.compare import compare_command
+from searchlab.cli.doctor import doctor_command
+from searchlab.cli.list import list_command
+from searchlab.cli.new import new_command
+from searchlab.cli.noise import noise_command
 from searchlab.cli.output import err, out
+from searchlab.cli.replay import replay_command
+from searchlab.cli.report import report_command
+from searchlab.cli.run import run_command
+from searchlab.cli.schema import schema_command
+from searchlab.cli.show import show_command
+from searchlab.cli.status import status_command
 from searchlab.errors import SearchLabError
 
 
@@ -95,21 +93,21 @@ def _main(
     """
 
 
-app.command("list")(listing.list_command)
-app.command("show")(showing.show_command)
-app.command("bench")(benching.bench_command)
-app.command("doctor")(doctoring.doctor_command)
-app.command("noise")(noising.noise_command)
-app.command("run")(running.run_command)
-app.command("status")(watching.status_command)
-app.command("schema")(describing.schema_command)
-app.add_typer(recording.app, name="records")
-app.add_typer(ranking.app, name="leaderboard")
-app.command("report")(reporting.report_command)
-app.command("compare")(ranking.compare_command)
-app.command("best")(taking.best_command)
-app.command("replay")(taking.replay_command)
-app.command("new")(making.new_command)
+app.command("list")(list_command)
+app.command("show")(show_command)
+app.command("bench")(bench_command)
+app.command("doctor")(doctor_command)
+app.command("noise")(noise_command)
+app.command("run")(run_command)
+app.command("status")(status_command)
+app.command("schema")(schema_command)
+app.add_typer(records.app, name="records")
+app.add_typer(leaderboard.app, name="leaderboard")
+app.command("report")(report_command)
+app.command("compare")(compare_command)
+app.command("best")(best_command)
+app.command("replay")(replay_command)
+app.command("new")(new_command)
 
 
 def main() -> None:

@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from searchlab.cli.output import Form, duration, out, print_rows, print_table, table
+from searchlab.cli.output import OutputForm, duration, out, print_rows, print_table, table
 
 if TYPE_CHECKING:
     from searchlab.lab.leaderboard import Card, Sheet
-    from searchlab.lab.leaderboard.validation import Check
+    from searchlab.lab.leaderboard.validation import Validation
 
 _CALM = 5  # tie bands that rounds of one candidate may differ by before they are called into question
 
@@ -32,7 +32,7 @@ def print_sheet(sheet: Sheet) -> None:
     out.print()
 
 
-def print_checks(checks: Sequence[Check], band: float) -> None:
+def print_checks(checks: Sequence[Validation], band: float) -> None:
     """What became of every claim, and how many hold."""
     from rich.markup import escape
 
@@ -59,7 +59,7 @@ def print_checks(checks: Sequence[Check], band: float) -> None:
     )
 
 
-def print_cards(found: Sequence[Card], form: Form | None) -> None:
+def print_cards(found: Sequence[Card], form: OutputForm | None) -> None:
     """Cards one after the other, or as rows for programs."""
     from searchlab.lab.leaderboard.sheet import plain
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from searchlab.workloads import Workload
 
 
-class Entry(NamedTuple):
+class NamedWorkload(NamedTuple):
     """A workload under the name it has in its group, and how often the group runs it."""
 
     case: str
@@ -19,31 +19,31 @@ class Entry(NamedTuple):
     weight: int = 1
 
 
-class Group(NamedTuple):
+class NamedGroup(NamedTuple):
     """The workloads that one text stands for; `kind` is workload, network or suite."""
 
     kind: str
     name: str
     summary: str
-    entries: tuple[Entry, ...]
+    entries: tuple[NamedWorkload, ...]
 
 
-def resolve(text: str) -> Group:
+def resolve(text: str) -> NamedGroup:
     """What a text stands for: `matmul:m=64`, `resnet50`, `resnet50:batch=16`, `ansor-ops`."""
     from searchlab.workloads import network, networks, operators, parse, suite, suites
 
     name, _, rest = text.partition(":")
     if name in networks():
         tasks = network(name, _batch(text, rest))
-        return Group("network", text, networks()[name], tuple(Entry(w.label, w, n) for w, n in tasks))
+        return NamedGroup("network", text, networks()[name], tuple(NamedWorkload(w.label, w, n) for w, n in tasks))
     if text in suites():
-        return Group("suite", text, suites()[text], tuple(Entry(case, w) for case, w in suite(text)))
+        return NamedGroup("suite", text, suites()[text], tuple(NamedWorkload(case, w) for case, w in suite(text)))
     known = operators()
     is_path = rest and "=" not in rest.partition(":")[0]  # module:function, perhaps with parameters
     if name not in known and not is_path:
         raise WorkloadError(_unknown(name, [*known, *networks(), *suites()]))
     workload = parse(text)
-    return Group("workload", text, workload.operator.summary, (Entry(workload.label, workload),))
+    return NamedGroup("workload", text, workload.operator.summary, (NamedWorkload(workload.label, workload),))
 
 
 def _batch(text: str, rest: str) -> int:

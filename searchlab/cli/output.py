@@ -29,23 +29,23 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead, one ob
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV instead; nested values get a column each, as in a.b.")]
 
 
-class Form(StrEnum):
+class OutputForm(StrEnum):
     """Forms for programs: all values, unrounded, and nothing else on stdout."""
 
     json = "json"
     csv = "csv"
 
 
-def form(as_json: bool, as_csv: bool) -> Form | None:
+def form(as_json: bool, as_csv: bool) -> OutputForm | None:
     """What the options of a command ask for; None is text for people."""
     if as_json and as_csv:
         raise SearchLabError("--json and --csv exclude each other: give one of them")
-    return Form.json if as_json else Form.csv if as_csv else None
+    return OutputForm.json if as_json else OutputForm.csv if as_csv else None
 
 
-def print_rows(rows: Iterable[Mapping[str, Any]], form: Form) -> None:
+def print_rows(rows: Iterable[Mapping[str, Any]], form: OutputForm) -> None:
     """Rows for programs: JSON as they come, or CSV when all of them, and so all columns, are known."""
-    if form is Form.json:
+    if form is OutputForm.json:
         for row in rows:
             out.out(json.dumps(_plain(row), allow_nan=False), highlight=False)
         return

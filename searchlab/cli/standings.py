@@ -11,7 +11,7 @@ from rich.markup import escape
 from searchlab.cli.output import duration, out, print_table, table
 
 if TYPE_CHECKING:
-    from searchlab.lab.leaderboard import Board
+    from searchlab.lab.leaderboard import Leaderboard
     from searchlab.lab.results import Run
 
 _MOST_TASKS = 4  # columns beyond these are rows of `searchlab status`
@@ -20,13 +20,13 @@ _MOST_TASKS = 4  # columns beyond these are rows of `searchlab status`
 def print_standings(run: Run) -> None:
     """Prints how the entries did; nothing if no cell is done."""
     from searchlab.lab.leaderboard import boards
-    from searchlab.lab.statistics import Settings
+    from searchlab.lab.statistics import ComparisonSettings
 
-    for board in boards([run], Settings.of([run])):
+    for board in boards([run], ComparisonSettings.of([run])):
         _print(run, board)
 
 
-def _print(run: Run, board: Board) -> None:
+def _print(run: Run, board: Leaderboard) -> None:
     from searchlab.lab.leaderboard.sheets import with_interval
 
     tasks = board.tasks if len(board.tasks) <= _MOST_TASKS else ()

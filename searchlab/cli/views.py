@@ -10,14 +10,14 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from searchlab.cli.output import duration, err, three_digits
-from searchlab.lab.run.events import Doing, Ended, Noted, Progress
-from searchlab.lab.run.observer import Observer
+from searchlab.lab.run.execute.events import CellEnded, CellProgress, Doing, Noted
+from searchlab.lab.run.execute.observer import Observer
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from searchlab.lab.run.board import Board, Row
-    from searchlab.lab.run.events import Event
+    from searchlab.lab.run.execute.events import Event
+    from searchlab.lab.run.execute.run_state import CellRow, RunState
 
 _REFRESH_S = 0.25
 _STILL_S = {False: 30.0, True: 2.0}  # between two signs of life of plain lines, by verbosity
@@ -45,8 +45,8 @@ class Errors(Observer):
 
     _last_note = ""  # the same thing is not said twice
 
-    def changed(self, row: Row, event: Event, board: Board) -> None:
-        if isinstance(event, Ended) and event.state == "failed":
+    def changed(self, row: CellRow, event: Event, board: RunState) -> None:
+        if isinstance(event, CellEnded) and event.state == "failed":
             err.print(f"[bold red]failed:[/] {_name(row)}: {escape(_line(event.error))}", soft_wrap=True)
         elif isinstance(event, Noted):
             self.noted(event.text)
@@ -56,7 +56,7 @@ class Errors(Observer):
             self._last_note = text
             err.print(f"[yellow]note:[/] {escape(_line(text))}", soft_wrap=True)
 
-    def retried(self, row: Row, attempt: int, board: Board) -> None:
+    def retried(self, row: CellRow, attempt: int, board: RunState) -> None:
         err.print(f"[yellow]again:[/] {_name(row)}: {escape(_line(row.error))}", soft_wrap=True)
 
     def stopping(self) -> None:
@@ -70,18 +70,18 @@ class Lines(Errors):
         self._still_s = _STILL_S[verbose]
         self._last = time.monotonic()
 
-    def began(self, board: Board) -> None:
+    def began(self, board: RunState) -> None:
         done, total = board.count("done"), len(board.rows)
         err.print(f"{total} cells{f', {done} of them done before' if done else ''}", soft_wrap=True)
 
-    def changed(self, row: Row, event: Event, board: Board) -> None:
+    def changed(self, row: CellRow, event: Event, board: RunState) -> None:
         super().changed(row, event, board)
-        if isinstance(event, Ended) and event.state != "failed":
+        if isinstance(event, CellEnded) and event.state != "failed":
             self._last = time.monotonic()
             place = f"[{board.count('done', 'failed')}/{len(board.rows)}]"
             what = "" if event.state == "done" else f" ({event.state})"
             err.print(f"{escape(place)} {_name(row)}: {_found(row, board)}{what}", soft_wrap=True)
-        elif isinstance(event, Progress) and time.monotonic() - self._last >= self._still_s:
+        elif isinstance(event, CellProgress) and time.monotonic() - self._last >= self._still_s:
             self._last = time.monotonic()
             trials = f"{row.trials}/{row.cell.trials or '?'} trials"
             err.print(f"  {_name(row)}: {trials}, {_found(row, board)}; {_pace(board)}", soft_wrap=True)
@@ -100,28 +100,28 @@ class Live(Errors):
         self._area = Area(console=err, auto_refresh=False, transient=True)
         self._drawn = 0.0
 
-    def began(self, board: Board) -> None:
+    def began(self, board: RunState) -> None:
         self._area.start()
         self._draw(board)
 
-    def changed(self, row: Row, event: Event, board: Board) -> None:
+    def changed(self, row: CellRow, event: Event, board: RunState) -> None:
         super().changed(row, event, board)
         if time.monotonic() - self._drawn >= _REFRESH_S:
             self._draw(board)
 
-    def idle(self, board: Board) -> None:
+    def idle(self, board: RunState) -> None:
         if time.monotonic() - self._drawn >= 4 * _REFRESH_S:
             self._draw(board)
 
     def ended(self) -> None:
         self._area.stop()
 
-    def _draw(self, board: Board) -> None:
+    def _draw(self, board: RunState) -> None:
         self._drawn = time.monotonic()
         self._area.update(drawing(board), refresh=True)
 
 
-def drawing(board: Board) -> RenderableType:
+def drawing(board: RunState) -> RenderableType:
     """The live view of a board."""
     whole = Table.grid(padding=(0, 2))
     ended, total = board.count("done", "failed"), len(board.rows)
@@ -142,12 +142,12 @@ def drawing(board: Board) -> RenderableType:
     return whole
 
 
-def _name(row: Row) -> str:
+def _name(row: CellRow) -> str:
     cell = row.cell
     return f"[bold]{escape(cell.entry)}[/] [dim]on[/] {escape(cell.task)} [dim]seed {cell.seed}[/]"
 
 
-def _found(row: Row, board: Board) -> str:
+def _found(row: CellRow, board: RunState) -> str:
     if row.best_s == float("inf"):
         network = len(row.cell.parts) > 1
         if row.state == "running":
@@ -157,7 +157,7 @@ def _found(row: Row, board: Board) -> str:
     return f"{duration(row.best_s)}{f' [green]{escape(against)}[/]' if against else ''}"
 
 
-def _pace(board: Board) -> str:
+def _pace(board: RunState) -> str:
     rate, eta = board.rate, board.eta_s
     left = "" if eta is None else f", {span(eta)} left"
     return f"[dim]{three_digits(rate)} trials/s{left}[/]" if rate else "[dim]starting[/]"

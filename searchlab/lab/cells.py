@@ -16,12 +16,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from searchlab.lab.config.combinations import combinations
+from searchlab.lab.config.experiment import Budget, Experiment
 from searchlab.lab.config.measuring import Measure
-from searchlab.lab.config.models import Budget, Experiment
 from searchlab.lab.config.naming import entries
-from searchlab.lab.config.subjects import Part, Subject, subjects
-from searchlab.lab.config.tree import plain
-from searchlab.lab.history.sources import digest
+from searchlab.lab.config.subjects import NetworkPart, SubjectSettings, subjects
+from searchlab.lab.config.text.tree import plain
+from searchlab.lab.history.origins import digest
 from searchlab.registry import Component
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Cell:
     digest: str = field(default="", repr=False)  # of what the table holds
     history: tuple[str, ...] = ()  # paths of run folders and files of records
     learnt: tuple[str, ...] = field(default=(), repr=False)  # digests of what these hold
-    parts: tuple[Part, ...] = ()
+    parts: tuple[NetworkPart, ...] = ()
     within: str = field(default="", repr=False)
 
     @cached_property
@@ -152,7 +152,7 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _subject(subject: Subject) -> dict[str, Any]:
+def _subject(subject: SubjectSettings) -> dict[str, Any]:
     return {
         "task": subject.label,
         "workload": subject.workload,

@@ -18,16 +18,16 @@ from searchlab.errors import ExportError
 from searchlab.lab.cells import Cell, cells
 from searchlab.lab.config import load
 from searchlab.lab.export.finding import chosen
+from searchlab.lab.folder.folder import Folder
 from searchlab.lab.records import Record
 from searchlab.lab.results import CellResult
-from searchlab.lab.run.bench import made
-from searchlab.lab.run.folder import Folder
-from searchlab.lab.study import Candidate, Network, Study
+from searchlab.lab.run.execute.equipment import made
+from searchlab.lab.study import Candidate, JointStudy, Study
 from searchlab.measure import Measurer, Outcome
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayedCell:
     """A cell after its replay: how many trials the run has, how many of them came again, and where it departs."""
 
     cell: Cell
@@ -40,7 +40,7 @@ class Replayed:
         return not self.departure
 
 
-def replay(folder: str | os.PathLike[str], task: str | None = None, entry: str | None = None) -> Iterator[Replayed]:
+def replay(folder: str | os.PathLike[str], task: str | None = None, entry: str | None = None) -> Iterator[ReplayedCell]:
     """Replays the cells of a run that have begun, one after another."""
     place = Folder(Path(folder))
     place.manifest()  # refuses what is no run
@@ -52,12 +52,12 @@ def replay(folder: str | os.PathLike[str], task: str | None = None, entry: str |
         yield replay_cell(cell, place)
 
 
-def replay_cell(cell: Cell, folder: Folder) -> Replayed:
+def replay_cell(cell: Cell, folder: Folder) -> ReplayedCell:
     """Searches one cell again with its own times."""
     records = list(folder.records(cell.id).records())
     result = folder.result(cell.id)
     nothing = _Nothing()
-    search: Study | Network = made(cell, lambda _: nothing, lambda _: None).study(
+    search: Study | JointStudy = made(cell, lambda _: nothing, lambda _: None).study(
         lambda _: nothing, folder.records(cell.id), result
     )
     rounds = _rounds(records)
@@ -65,10 +65,10 @@ def replay_cell(cell: Cell, folder: Folder) -> Replayed:
     while (done := sum(len(r.seconds) for r in search.rounds)) < len(records):
         left = search.batch if cell.trials is None else cell.trials - done
         candidates = search.ask(min(search.batch, left))
-        study = search.turn if isinstance(search, Network) else search
+        study = search.turn if isinstance(search, JointStudy) else search
         there = rounds.get((study.subject.name, len(study.rounds)), {})
         if departure := _departure(study, candidates, there, done):
-            return Replayed(cell, len(records), same, departure)
+            return ReplayedCell(cell, len(records), same, departure)
         if any(c.job.id not in there for c in candidates):  # the run was stopped within this batch
             same += len(there)
             break
@@ -78,7 +78,7 @@ def replay_cell(cell: Cell, folder: Folder) -> Replayed:
             search.tell(candidates, outcomes)
         except _NotKept:  # a second look of a run that was stopped in it
             break
-    return Replayed(cell, len(records), same, _other_times(search, result))
+    return ReplayedCell(cell, len(records), same, _other_times(search, result))
 
 
 class _Nothing(Measurer[Any]):
@@ -116,7 +116,7 @@ def _text(study: Study, record: Record) -> str:
     return study.space.text(study.space.chosen(record.knobs))
 
 
-def _other_times(study: Study | Network, result: CellResult | None) -> str:
+def _other_times(study: Study | JointStudy, result: CellResult | None) -> str:
     """Where trials came in another order than in the run."""
     if result is None:
         return ""

@@ -1,8 +1,8 @@
 """Measuring candidates: jobs in, outcomes out; local processes, Ray and recorded tables behind one interface."""
 
+from searchlab.measure.corelock import CoreLock
 from searchlab.measure.job import FAILURES, Job, Limits, Measurer, Outcome, Protocol, Status
 from searchlab.measure.local import LocalMeasurer
-from searchlab.measure.lock import CoreLock
 from searchlab.measure.worker import Worker
 
 __all__ = [

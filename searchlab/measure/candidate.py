@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from searchlab.codegen.jit import check_runs_here
-from searchlab.codegen.kernel import Artifact, build, pack
-from searchlab.codegen.memory import aligned
 from searchlab.errors import BuildError, ConstraintError, MeasureError, SearchLabError
+from searchlab.llvm.jit import check_runs_here
 from searchlab.measure.child import Ask
-from searchlab.measure.data import Arrays, Data
-from searchlab.measure.fault import Board
+from searchlab.measure.fault import FaultPage
 from searchlab.measure.guard import Array, Guarded, mark, memory_limit, same
+from searchlab.measure.inputs import Arrays, JobData
 from searchlab.measure.job import Job, Outcome, Status
 from searchlab.measure.pulse import pulse
 from searchlab.measure.runs import MeasuredKernel
 from searchlab.measure.timing import Sampler, evictor
+from searchlab.runtime.kernel import Artifact, build, pack
+from searchlab.runtime.memory import aligned
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Checked:
 class BuildBench:
     """Builds programs."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: FaultPage) -> None:
         self._board = board
 
     def work(self, task: bytes, ask: Ask) -> Artifact | Outcome:
@@ -64,7 +64,7 @@ class RunBench:
     The arrays that are timed are the same for all of them, so that none is better off by its place in memory.
     """
 
-    def __init__(self, data: Data, board: Board) -> None:
+    def __init__(self, data: JobData, board: FaultPage) -> None:
         self._data, self._board = data, board
         self._outputs = {n: mark(aligned(*form)) for n, form in data.forms.items()}
         self._evict: Callable[[], None] | None = None
@@ -169,7 +169,7 @@ def failed(job: Job, error: Exception, otherwise: Status) -> Outcome:
 
 
 @contextmanager
-def _limited(job: Job, board: Board) -> Iterator[None]:
+def _limited(job: Job, board: FaultPage) -> Iterator[None]:
     board.expect(job.limits.memory_bytes)
     with memory_limit(job.limits.memory_bytes):
         yield
@@ -184,7 +184,7 @@ def _no_collection() -> Iterator[None]:
         gc.enable()
 
 
-def _check_names(artifact: Artifact, data: Data) -> None:
+def _check_names(artifact: Artifact, data: JobData) -> None:
     for what, got, want in (
         ("inputs", [b.name for b in artifact.inputs], list(data.inputs)),
         ("outputs", [b.name for b in artifact.outputs], list(data.forms)),

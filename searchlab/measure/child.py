@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from searchlab.measure.fault import Board, Fault
+from searchlab.measure.fault import Fault, FaultPage
 from searchlab.measure.guard import resident_bytes
 from searchlab.measure.wire import CANCEL, Channel
 
@@ -47,7 +47,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Result:
+class ChildResult:
     """What a task gave."""
 
     value: Any
@@ -65,7 +65,7 @@ class Raised:
 
 
 @dataclass(frozen=True)
-class Ended:
+class ChildEnded:
     """How a task ended: with a value or an exception, refused, by a signal or exit code, too late, or cancelled."""
 
     how: How
@@ -123,7 +123,7 @@ class Child:
     `make()` is called in the child and gives the function that does tasks; it may `ask(value)` the parent something.
     """
 
-    def __init__(self, make: Callable[[], Work], host: Host, board: Board) -> None:
+    def __init__(self, make: Callable[[], Work], host: Host, board: FaultPage) -> None:
         self.tasks = 0
         self._host, self._board = host, board
         self._said = os.memfd_create("said")
@@ -137,7 +137,7 @@ class Child:
         theirs.close()
         self._channel = Channel(ours)
 
-    def call(self, task: Any, limit_s: float, review: Callable[[Any], Answer] | None = None) -> Ended:
+    def call(self, task: Any, limit_s: float, review: Callable[[Any], Answer] | None = None) -> ChildEnded:
         """What becomes of a task that has `limit_s` seconds; after anything but a value or exception the child is gone.
 
         `review` answers what the child asks; the time that takes is not the child's.
@@ -154,7 +154,7 @@ class Child:
             raise
         how, value = found if found is not None else self._gone(dialogue.deadline)
         said = self._last_words() if how in ("signal", "exit") else ""
-        ended = Ended(how, value, time.monotonic() - start, self._board.read(), said)
+        ended = ChildEnded(how, value, time.monotonic() - start, self._board.read(), said)
         if how not in ("value", "raised"):
             self.end()
         return ended
@@ -239,13 +239,13 @@ class Child:
         finally:
             os._exit(0)
 
-    def _do(self, work: Work, channel: Channel, task: Any) -> Result | Raised:
+    def _do(self, work: Work, channel: Channel, task: Any) -> ChildResult | Raised:
         def ask(value: Any) -> Any:
             channel.send(Question(value))
             return channel.wait()
 
         try:
-            return Result(work(task, ask))
+            return ChildResult(work(task, ask))
         except EOFError:  # the parent is gone
             os._exit(1)
         except BaseException as error:
@@ -270,7 +270,7 @@ class _Dialogue:
                 return "refused", answer.refused
             self.channel.send(answer.value)
             self.deadline += time.monotonic() - begin
-        elif isinstance(message, Result):
+        elif isinstance(message, ChildResult):
             return "value", message.value
         elif isinstance(message, Raised):
             return "raised", message

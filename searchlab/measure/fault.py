@@ -14,7 +14,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from searchlab.codegen.jit import LoadedObject, compile_ir
+from searchlab.llvm.jit import LoadedObject, compile_ir
 from searchlab.measure.guard import Region
 from searchlab.targets import detect
 
@@ -74,7 +74,7 @@ class Fault:
         return f"it touched {near}" if near is not None else f"it touched address {self.address:#x}"
 
 
-class Board:
+class FaultPage:
     """The page that a child writes and its parent reads; one serves all children, one after the other."""
 
     def __init__(self) -> None:

@@ -105,7 +105,7 @@ class Noise:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ProtocolChoice:
     """The cheapest protocol that reaches the goal (`reached`), or else the cheapest of those that come closest."""
 
     protocol: ProtocolNoise
@@ -113,7 +113,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
+class RankingStability:
     """Real candidates ranked again and again: how well two rankings agree, averaged over all pairs of rounds.
 
     `regret` is how much slower the best of one round is than the best of all rounds together; `gap` is how far the
@@ -291,14 +291,14 @@ def disturbed(times: Floats) -> float:
     return float(np.mean(times > _DISTURBED * np.quantile(times, 0.1)))
 
 
-def choose(noise: Noise, goal: float = GOAL, estimator: Estimator = "median") -> Choice:
+def choose(noise: Noise, goal: float = GOAL, estimator: Estimator = "median") -> ProtocolChoice:
     """The cheapest protocol whose p95 between trials apart is within the goal, or near the lowest p95."""
     known = [p for p in noise.protocols if p.estimator == estimator]
     known = [p for p in known if p.apart.pairs >= _FEW] or known
     lowest = min(p.apart.p95 for p in known)
     reached = lowest <= goal
     good = [p for p in known if p.apart.p95 <= (goal if reached else _GOOD * lowest)]
-    return Choice(min(good, key=lambda p: (p.timing_s, p.apart.p95)), reached)
+    return ProtocolChoice(min(good, key=lambda p: (p.timing_s, p.apart.p95)), reached)
 
 
 # --- rankings ---------------------------------------------------------------------------------------------------------
@@ -317,7 +317,7 @@ def rank_again(measurer: Measurer[Job], jobs: Sequence[Job], seconds: float, lea
     return np.array(rows)
 
 
-def judge_ranking(figures: Floats) -> Ranking:
+def judge_ranking(figures: Floats) -> RankingStability:
     """How well the rounds (rows) agree about the candidates (columns)."""
     if len(figures) < 2:
         raise ValueError("rankings are compared: that takes two rounds or more")
@@ -328,7 +328,7 @@ def judge_ranking(figures: Floats) -> Ranking:
     same = float(np.mean([best[a] == best[b] for a, b in pairs]))
     regret = float(np.mean(medians[best]) / medians.min() - 1.0)
     first, second = np.sort(medians)[:2]
-    return Ranking(tuple(medians.tolist()), tau, same, regret, float(second / first - 1.0), len(figures))
+    return RankingStability(tuple(medians.tolist()), tau, same, regret, float(second / first - 1.0), len(figures))
 
 
 def kendall(a: Floats, b: Floats) -> float:

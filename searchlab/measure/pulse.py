@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import cache
 
-from searchlab.codegen.jit import LoadedObject, compile_ir
+from searchlab.llvm.jit import LoadedObject, compile_ir
 from searchlab.targets import detect
 
 Pulse = Callable[[], float]

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from searchlab.codegen.jit import LoadedObject, compile_ir
-from searchlab.codegen.kernel import Kernel
-from searchlab.codegen.pool import parallel_for_address
 from searchlab.ir.evaluate import evaluate
+from searchlab.llvm.jit import LoadedObject, compile_ir
 from searchlab.measure.guard import Array
+from searchlab.runtime.kernel import Kernel
+from searchlab.runtime.threadpool import parallel_for_address
 from searchlab.targets import detect
 
 # from a number of bytes to an address and the object that keeps them alive
@@ -41,7 +41,7 @@ _WORD = ctypes.c_int64
 _SIGNATURE = ctypes.CFUNCTYPE(None, *[_WORD] * 9)
 
 
-class Runs:
+class KernelRuns:
     """`runs(n)` runs a kernel n times on the same arrays."""
 
     def __init__(self, words: tuple[int, ...], keep: Any) -> None:
@@ -59,16 +59,16 @@ class MeasuredKernel(Kernel):
 
     def ready(
         self, inputs: Mapping[str, Array], packed: Mapping[str, Array], outputs: Mapping[str, Array], allocate: Allocate
-    ) -> Runs:
+    ) -> KernelRuns:
         """Runs on these arrays; `packed` have the layout the code expects, `allocate` gives scratch memory."""
         other = copy.copy(self)
         other._constants, other._allocate = dict(packed), allocate
         given = [inputs[b.name] for b in self.artifact.inputs if b.name not in packed]
         runs, _ = other.prepare(*given, out=[outputs[b.name] for b in self.artifact.outputs])
-        assert isinstance(runs, Runs)
+        assert isinstance(runs, KernelRuns)
         return runs
 
-    def _runner(self, pointers: Any, numbers: Any, sizes: Mapping[str, int], keep: Any) -> Runs:
+    def _runner(self, pointers: Any, numbers: Any, sizes: Mapping[str, int], keep: Any) -> KernelRuns:
         a = self.artifact
         threads = a.target.threads
         shared, private = int(evaluate(a.shared, sizes)), int(evaluate(a.private, sizes))
@@ -78,7 +78,7 @@ class MeasuredKernel(Kernel):
             self._object.address(a.entry), ctypes.addressof(pointers), ctypes.addressof(numbers), base, base + shared,
             stride, parallel_for_address(threads) if a.parallel else 0, threads,
         )  # fmt: skip
-        return Runs(words, (self, pointers, numbers, keep, scratch))
+        return KernelRuns(words, (self, pointers, numbers, keep, scratch))
 
 
 @cache

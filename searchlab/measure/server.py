@@ -18,17 +18,17 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from searchlab.codegen.kernel import Artifact
-from searchlab.codegen.pool import parallel_for_address
 from searchlab.measure.candidate import BuildBench, Checked, RunBench, RunTask
-from searchlab.measure.child import Answer, Child, Ended, Host, HostGone, Work
-from searchlab.measure.data import Data, DataKey, Kept, make_data
-from searchlab.measure.fault import Board
+from searchlab.measure.child import Answer, Child, ChildEnded, Host, HostGone, Work
+from searchlab.measure.fault import FaultPage
 from searchlab.measure.guard import oom_kills, resident_bytes
+from searchlab.measure.inputs import DataKey, JobData, Kept, make_data
 from searchlab.measure.job import Job, Limits, Outcome, Status
 from searchlab.measure.pulse import Levels, pulse
 from searchlab.measure.runs import repeater
 from searchlab.measure.wire import CANCEL, PREPARE_S, READY, Channel, Head, Reply, Request, dumps
+from searchlab.runtime.kernel import Artifact
+from searchlab.runtime.threadpool import parallel_for_address
 
 # A child stops repeating this long before it would be killed; on a busy machine its last sample may take far longer.
 _SPARE_S, _SPARE_SHARE = 0.05, 0.1
@@ -63,7 +63,7 @@ class Server:
 
     def __init__(self, host: Host, reuse: int, most_bytes: int) -> None:
         self._host = host
-        self._board = Board()
+        self._board = FaultPage()
         repeater(), pulse()  # so that children need not load them
         self._levels = Levels()
         self._cores: tuple[int, ...] = ()
@@ -123,7 +123,7 @@ class Server:
     def _run(self, head: Head, job: bytes) -> Outcome | None:
         begin = time.monotonic()
         data = self._data(head.data)
-        if not isinstance(data, Data):
+        if not isinstance(data, JobData):
             return data
         limit = head.limits.run_s
         review = _Review(data)
@@ -142,9 +142,9 @@ class Server:
             self._levels.add(self._cores, min(found.pulses))
         return found and replace(found, check_s=review.seconds + prepared_s)
 
-    def _data(self, key: DataKey) -> Data | Outcome | None:
+    def _data(self, key: DataKey) -> JobData | Outcome | None:
         kept = self._kept.get(key)
-        if isinstance(kept, Data):
+        if isinstance(kept, JobData):
             return kept
         if isinstance(kept, str):
             return _no_data(kept)
@@ -152,7 +152,7 @@ class Server:
         ended = child.call(key, PREPARE_S)
         child.end()
         if ended.how == "value":
-            data = Data.of(key, *ended.value)
+            data = JobData.of(key, *ended.value)
             self._kept.put(data)
             return data
         if ended.how == "cancelled":
@@ -165,7 +165,7 @@ class Server:
 
     # --- how it went --------------------------------------------------------------------------------------------------
 
-    def _outcome(self, ended: Ended, limits: Limits) -> Outcome | None:
+    def _outcome(self, ended: ChildEnded, limits: Limits) -> Outcome | None:
         """The outcome of a run; None if it was told to stop."""
         if ended.how == "value":
             found: Outcome = ended.value
@@ -174,7 +174,7 @@ class Server:
             return Outcome("", "wrong", error=ended.value)
         return self._failure(ended, limits, building=False)
 
-    def _failure(self, ended: Ended, limits: Limits, *, building: bool) -> Outcome | None:
+    def _failure(self, ended: ChildEnded, limits: Limits, *, building: bool) -> Outcome | None:
         """The outcome of a child that gave none; None if it was told to stop."""
         failed: Status = "build" if building else "crash"
         error = ended.crash
@@ -191,7 +191,7 @@ class Server:
             failed, error = "oom", f"killed while {ended.fault.phase}: the system ran out of memory"
         return Outcome("", failed, error=error, run_s=0.0 if building else ended.seconds)
 
-    def _killed_by_system(self, ended: Ended) -> bool:
+    def _killed_by_system(self, ended: ChildEnded) -> bool:
         before, self._oom_kills = self._oom_kills, oom_kills()
         return ended.how == "signal" and ended.value == signal.SIGKILL and self._oom_kills > before
 
@@ -211,7 +211,7 @@ class _Lane:
         task: Callable[[], Any],
         limit_s: float,
         review: Callable[[Any], Answer] | None = None,
-    ) -> Ended:
+    ) -> ChildEnded:
         """What becomes of a task; `about` is what the child was made for, known by identity."""
         if self._child is not None and self._worn_out(self._child, about):
             self.end()
@@ -229,7 +229,7 @@ class _Lane:
         task: Callable[[], Any],
         limit_s: float,
         review: Callable[[Any], Answer] | None,
-    ) -> Ended:
+    ) -> ChildEnded:
         if self._child is None:
             self._child, self._about = self._fork(make), about
         ended = self._child.call(task(), limit_s, review)
@@ -246,7 +246,7 @@ class _Lane:
 class _Review:
     """Judges what a candidate has written before it is timed, and adds up what checking took."""
 
-    def __init__(self, data: Data) -> None:
+    def __init__(self, data: JobData) -> None:
         self.seconds = 0.0
         self._data = data
 
@@ -259,7 +259,7 @@ class _Review:
         return Answer(spent, refused=wrong)
 
 
-def _doubtful(ended: Ended) -> bool:
+def _doubtful(ended: ChildEnded) -> bool:
     if ended.how == "value":
         return isinstance(ended.value, Outcome) and ended.value.status in _DOUBTFUL
     return ended.how not in ("timeout", "cancelled")

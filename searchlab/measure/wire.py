@@ -9,9 +9,9 @@ import struct
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from searchlab.codegen.kernel import Artifact
-from searchlab.measure.data import DataKey
+from searchlab.measure.inputs import DataKey
 from searchlab.measure.job import Job, Limits, Outcome
+from searchlab.runtime.kernel import Artifact
 
 Kind = Literal["build", "run"]
 READY = "ready"

@@ -1,10 +1,10 @@
 """Schedule primitives: pure functions Program -> Program, their trace, and a fluent Schedule on top."""
 
-from searchlab.schedule.core import PRIMITIVES, Step, loops_around, replay, trace_json
 from searchlab.schedule.fluent import Schedule
 from searchlab.schedule.hierarchy import blockize
 from searchlab.schedule.layout import pad, transform_layout
 from searchlab.schedule.loops import annotate, bind, choose_kind, fuse, parallel, reorder, split, unroll, vectorize
+from searchlab.schedule.primitive import PRIMITIVES, Step, loops_around, replay, trace_json
 from searchlab.schedule.reduction import decompose_reduction, rfactor
 from searchlab.schedule.stages import (
     cache_read,

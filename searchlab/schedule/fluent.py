@@ -14,8 +14,8 @@ from typing import Any
 
 from searchlab.ir.expr import Like
 from searchlab.ir.program import Program
-from searchlab.schedule.core import PRIMITIVES, loops_around
 from searchlab.schedule.layout import Map
+from searchlab.schedule.primitive import PRIMITIVES, loops_around
 
 
 class Schedule:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import ONE, ZERO, Expr, Var, all_of, compare, divide, from_poly, poly, variables
 from searchlab.ir.program import Block, Iter, Loop, Program
-from searchlab.schedule.core import (
-    Made,
+from searchlab.schedule.primitive import (
+    MadeNames,
     check,
     find_loop,
     fresh,
@@ -22,7 +22,7 @@ from searchlab.schedule.core import (
 
 
 @primitive
-def blockize(program: Program, loop: str, name: str | None = None) -> Made:
+def blockize(program: Program, loop: str, name: str | None = None) -> MadeNames:
     """Wrap a loop and all inside it into a block of its own.
 
     for i_0: for i_1 in 4: S(i_0*4 + i_1)   =>   for i_0: block B(vo = i_0): for i_1 in 4: S(vo*4 + i_1)
@@ -55,7 +55,7 @@ def blockize(program: Program, loop: str, name: str | None = None) -> Made:
     new = swap(lp, b, replace(b, bindings=tuple(bindings)))
     assert new is not None
     block = Block(made, tuple(iters), tuple(outer_bindings), new, None, all_of(guards))
-    return Made(program.with_body(replaced(program, lp, block)), (made,))
+    return MadeNames(program.with_body(replaced(program, lp, block)), (made,))
 
 
 def _take_apart(binding: Expr, inner: dict[Var, Expr], facts: Facts, block: str) -> tuple[Expr, Expr, Expr]:

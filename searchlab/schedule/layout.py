@@ -29,8 +29,8 @@ from searchlab.ir.expr import (
     walk,
 )
 from searchlab.ir.program import Block, Iter, Layout, Loop, Program, Stmt, Store, map_children, read, seq
-from searchlab.schedule.core import (
-    Made,
+from searchlab.schedule.primitive import (
+    MadeNames,
     check,
     find_block,
     fresh,
@@ -50,7 +50,7 @@ Map = Callable[..., Sequence[Like]] | tuple[tuple[Var, ...], tuple[Expr, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Digit:
+class _LayoutDigit:
     """One new dimension: (x // low) % extent, x an old index or several fused; the leading digit has no extent."""
 
     source: tuple[Var, ...]
@@ -59,7 +59,7 @@ class _Digit:
 
 
 @primitive
-def transform_layout(program: Program, buffer: str, mapping: Map) -> Made:
+def transform_layout(program: Program, buffer: str, mapping: Map) -> MadeNames:
     """Store a buffer in another shape; `mapping` takes the old indices and gives the new ones.
 
         B[k, j]   =>   B[j // 16, k, j % 16]        with mapping = lambda k, j: (j // 16, k, j % 16)
@@ -96,7 +96,7 @@ def transform_layout(program: Program, buffer: str, mapping: Map) -> Made:
         check(all(la.buffer != buffer for la in layouts), f"input '{buffer}' has been given another layout already")
         layouts = (*layouts, Layout(buffer, old, fresh_vars, inverse, guard))
     changed = program.with_body(body, buffers=buffers, layouts=layouts)
-    return Made(changed, recorded=(("mapping", (olds, news)),))
+    return MadeNames(changed, recorded=(("mapping", (olds, news)),))
 
 
 def _evaluate(mapping: Map, rank: int, buffer: str) -> tuple[tuple[Var, ...], tuple[Expr, ...]]:
@@ -111,9 +111,9 @@ def _evaluate(mapping: Map, rank: int, buffer: str) -> tuple[tuple[Var, ...], tu
         raise ScheduleError(f"'{buffer}' has {rank} dimensions: {e}") from None
 
 
-def _digit(e: Expr, sizes: dict[Var, Expr], buffer: str) -> _Digit:
+def _digit(e: Expr, sizes: dict[Var, Expr], buffer: str) -> _LayoutDigit:
     if e == ZERO:  # what is left of x % 1
-        return _Digit((), ONE, ONE)
+        return _LayoutDigit((), ONE, ONE)
     inner, extent = (e.a, e.b) if isinstance(e, Binary) and e.op == "mod" else (e, None)
     inner, low = (inner.a, inner.b) if isinstance(inner, Binary) and inner.op == "floordiv" else (inner, ONE)
     source = tuple(v for v in sizes if v in variables(inner))
@@ -122,7 +122,7 @@ def _digit(e: Expr, sizes: dict[Var, Expr], buffer: str) -> _Digit:
         fused = fused * sizes[v] + v
     accepted = "x, x // c, x % c, (x // c) % d, with x an index or neighbouring ones fused"
     check(bool(source) and inner == fused, f"'{e}' is no digit of an index of '{buffer}'; accepted: {accepted}")
-    return _Digit(source, low, extent)
+    return _LayoutDigit(source, low, extent)
 
 
 def _whole(source: tuple[Var, ...], sizes: dict[Var, Expr]) -> Expr:
@@ -132,12 +132,12 @@ def _whole(source: tuple[Var, ...], sizes: dict[Var, Expr]) -> Expr:
     return total
 
 
-def _extent(d: _Digit, sizes: dict[Var, Expr]) -> Expr:
+def _extent(d: _LayoutDigit, sizes: dict[Var, Expr]) -> Expr:
     return d.extent if d.extent is not None else ceildiv(_whole(d.source, sizes), d.low)
 
 
 def _invert(
-    digits: list[_Digit], sizes: dict[Var, Expr], news: tuple[Var, ...], buffer: str, facts: Facts
+    digits: list[_LayoutDigit], sizes: dict[Var, Expr], news: tuple[Var, ...], buffer: str, facts: Facts
 ) -> tuple[tuple[Expr, ...], Expr]:
     """Old indices from new ones, and where they fall inside the old shape."""
     found: dict[Var, Expr] = {}
@@ -159,7 +159,7 @@ def _invert(
     return tuple(found[v] for v in sizes), all_of(guards)
 
 
-def _compose(parts: list[tuple[_Digit, Var]], whole: Expr, buffer: str) -> tuple[Expr, Expr]:
+def _compose(parts: list[tuple[_LayoutDigit, Var]], whole: Expr, buffer: str) -> tuple[Expr, Expr]:
     """The number that digits make, and how many numbers they can make."""
     covered: Expr = ONE
     total: Expr = ZERO
@@ -244,7 +244,7 @@ def _reiterate(
 
 
 @primitive
-def pad(program: Program, block: str, multiples: Mapping[str, Like] | Sequence[tuple[str, Like]]) -> Made:
+def pad(program: Program, block: str, multiples: Mapping[str, Like] | Sequence[tuple[str, Like]]) -> MadeNames:
     """Round a block's iteration domain up to multiples; inputs are padded with zeros, the output is cut back.
 
         C[i, j] += A[i, k] * B[k, j]   =>   A_pad = A with zeros;  C_pad += A_pad * B_pad;  C = C_pad cut back
@@ -274,7 +274,7 @@ def pad(program: Program, block: str, multiples: Mapping[str, Like] | Sequence[t
     grown = {it.var for it in b.iters if sizes[it.var] != it.extent}
     recorded = (("multiples", tuple(wanted.items())),)
     if not grown:
-        return Made(program, recorded=recorded)
+        return MadeNames(program, recorded=recorded)
     _check_padded_sum(b, grown)
     _check_guards(b, grown)
     return replace(_padded(program, b, nest, sizes, grown), recorded=recorded)
@@ -304,7 +304,7 @@ def _factors(e: Expr) -> list[Expr]:
     return [e.a] if hasattr(e, "type") and not isinstance(e, Load) and hasattr(e, "a") else [e]
 
 
-def _padded(program: Program, b: Block, nest: list[Loop], sizes: dict[Var, Expr], grown: set[Var]) -> Made:
+def _padded(program: Program, b: Block, nest: list[Loop], sizes: dict[Var, Expr], grown: set[Var]) -> MadeNames:
     buffers, stages, renamed = dict(program.buffers), [], {}
     extents: dict[Expr, Expr] = {it.var: it.extent for it in b.iters}
     for ld in dict.fromkeys(x for x in loads(b.store.value) if x.buffer != b.store.buffer):
@@ -351,7 +351,7 @@ def _padded(program: Program, b: Block, nest: list[Loop], sizes: dict[Var, Expr]
         body = replace(lp, extent=sizes[it.var], body=body)
     check(top_statement(program, nest[0]) is nest[0], f"'{b.name}' has been moved into another nest; pad first")
     whole = replaced(program, nest[0], seq(*stages, body, *after))
-    return Made(program.with_body(whole, buffers=buffers), tuple(renamed.values()))
+    return MadeNames(program.with_body(whole, buffers=buffers), tuple(renamed.values()))
 
 
 def _with_buffers(b: Block, renamed: dict[str, str], sizes: dict[Var, Expr]) -> Block:

@@ -28,8 +28,8 @@ from searchlab.ir.expr import (
     walk,
 )
 from searchlab.ir.program import LOOP_KINDS, THREAD_AXES, Block, Loop, Program, Stmt, map_children
-from searchlab.schedule.core import (
-    Made,
+from searchlab.schedule.primitive import (
+    MadeNames,
     check,
     find_block,
     find_loop,
@@ -51,7 +51,7 @@ def split(
     factors: Sequence[Like | None],
     names: Sequence[str] | None = None,
     tail: bool = False,
-) -> Made:
+) -> MadeNames:
     """Divide a loop into a nest of several, outermost first; one factor may be None and is worked out.
 
         for i in n: S(i)   =>   for i_0 in n // f: for i_1 in f: S(i_0*f + i_1)
@@ -77,7 +77,7 @@ def split(
         body = _guard(body, combined < old.extent)
     for var, extent in reversed(list(zip(fresh_vars, extents, strict=True))):
         body = Loop(var, extent, body)
-    return Made(program.with_body(replaced(program, old, body)), tuple(made))
+    return MadeNames(program.with_body(replaced(program, old, body)), tuple(made))
 
 
 def _names(program: Program, loop: str, count: int, names: Sequence[str] | None) -> list[str]:
@@ -131,7 +131,7 @@ def _guard(s: Stmt, condition: Expr) -> Stmt:
 
 
 @primitive
-def fuse(program: Program, *loops: str, name: str | None = None) -> Made:
+def fuse(program: Program, *loops: str, name: str | None = None) -> MadeNames:
     """Make one loop of several that are directly nested, outermost first.
 
     for i in n: for j in m: S(i, j)   =>   for i_j in n*m: S(i_j // m, i_j % m)
@@ -149,11 +149,11 @@ def fuse(program: Program, *loops: str, name: str | None = None) -> Made:
         inner_size = inner_size * lp.extent  # type: ignore[assignment]
     facts = program.facts.having({var: inner_size})
     body = rewrite_nest(nest[-1].body, mapping, facts)
-    return Made(program.with_body(replaced(program, nest[0], Loop(var, inner_size, body))), (made,))
+    return MadeNames(program.with_body(replaced(program, nest[0], Loop(var, inner_size, body))), (made,))
 
 
 @primitive
-def reorder(program: Program, *loops: str) -> Made:
+def reorder(program: Program, *loops: str) -> MadeNames:
     """Put loops of one nest into the given order; loops not named stay where they are.
 
     for i: for j: S   =>   for j: for i: S
@@ -170,7 +170,7 @@ def reorder(program: Program, *loops: str) -> Made:
     body = chain[-1].body
     for lp in reversed(new):
         body = replace(lp, body=body)
-    return Made(program.with_body(replaced(program, chain[0], body)))
+    return MadeNames(program.with_body(replaced(program, chain[0], body)))
 
 
 def _chain(program: Program, wanted: list[Loop]) -> list[Loop]:
@@ -253,10 +253,10 @@ def _counts_up(e: Expr, nest: list[Loop], facts: Facts) -> bool:
     return e - later == index(terms.get((), 0))
 
 
-def _with_kind(program: Program, loop: str, kind: str) -> Made:
+def _with_kind(program: Program, loop: str, kind: str) -> MadeNames:
     old = find_loop(program, loop)
     _check_kind(program, old, kind)
-    return Made(program.with_body(replaced(program, old, replace(old, kind=kind))))
+    return MadeNames(program.with_body(replaced(program, old, replace(old, kind=kind))))
 
 
 def _check_kind(program: Program, loop: Loop, kind: str) -> None:
@@ -308,7 +308,7 @@ def _resolved(program: Program, block: Block) -> tuple[tuple[Expr, ...], Expr]:
 
 
 @primitive
-def vectorize(program: Program, loop: str) -> Made:
+def vectorize(program: Program, loop: str) -> MadeNames:
     """Run a loop's iterations in the lanes of vector registers (any extent; it is cut into the target's widths).
 
     for j in n: S   =>   for j in n vectorized: S
@@ -317,7 +317,7 @@ def vectorize(program: Program, loop: str) -> Made:
 
 
 @primitive
-def unroll(program: Program, loop: str) -> Made:
+def unroll(program: Program, loop: str) -> MadeNames:
     """Write a loop out, one copy of the body per iteration; where that is too much code, it stays a loop.
 
     for j in n: S   =>   for j in n unrolled: S
@@ -326,7 +326,7 @@ def unroll(program: Program, loop: str) -> Made:
 
 
 @primitive
-def parallel(program: Program, loop: str) -> Made:
+def parallel(program: Program, loop: str) -> MadeNames:
     """Share a loop's iterations among threads; a reduction cannot be shared so.
 
     for i in n: S   =>   for i in n parallel: S
@@ -335,7 +335,7 @@ def parallel(program: Program, loop: str) -> Made:
 
 
 @primitive
-def bind(program: Program, loop: str, axis: str) -> Made:
+def bind(program: Program, loop: str, axis: str) -> MadeNames:
     """Let the threads of a GPU axis run a loop's iterations.
 
     for i in n: S   =>   for i in n threadIdx.x: S
@@ -345,7 +345,7 @@ def bind(program: Program, loop: str, axis: str) -> Made:
 
 
 @primitive
-def choose_kind(program: Program, loop: str, kinds: Sequence[str], choice: Like) -> Made:
+def choose_kind(program: Program, loop: str, kinds: Sequence[str], choice: Like) -> MadeNames:
     """Leave a loop's kind to a symbol: it becomes `kinds[choice]` when `choice` becomes a number.
 
         for i in n: S   =>   for i in n @kind=choice @kinds=serial|parallel: S
@@ -362,11 +362,11 @@ def choose_kind(program: Program, loop: str, kinds: Sequence[str], choice: Like)
     known = value_of(chosen)
     if known is not None:
         check(0 <= known < len(kinds), f"choice {known} is not in 0..{len(kinds) - 1}")
-        return Made(program.with_body(replaced(program, old, replace(old, kind=kinds[known]))))
+        return MadeNames(program.with_body(replaced(program, old, replace(old, kind=kinds[known]))))
     assumed = (c for c in (compare("le", 0, chosen), chosen < len(kinds)) if c not in program.assumptions)
     program = replace(program, assumptions=(*program.assumptions, *(c for c in assumed if not _natural(c))))
     notes = (*old.annotations, ("kind", chosen), ("kinds", "|".join(kinds)))
-    return Made(program.with_body(replaced(program, old, replace(old, annotations=notes))))
+    return MadeNames(program.with_body(replaced(program, old, replace(old, annotations=notes))))
 
 
 def _natural(condition: Expr) -> bool:
@@ -375,7 +375,7 @@ def _natural(condition: Expr) -> bool:
 
 
 @primitive
-def annotate(program: Program, target: str, key: str, value: Any) -> Made:
+def annotate(program: Program, target: str, key: str, value: Any) -> MadeNames:
     """Attach a note to a loop or block, for code generation or for people.
 
     `unroll_up_to` on a block unrolls the innermost loops around it as long as their extents multiply to at most that.
@@ -388,4 +388,4 @@ def annotate(program: Program, target: str, key: str, value: Any) -> Made:
     check(key != "prefetch", "'prefetch' is a primitive of its own")
     old: Loop | Block = find_loop(program, target) if target in program.loops else find_block(program, target)
     notes = (*((k, v) for k, v in old.annotations if k != key), (key, value))
-    return Made(program.with_body(replaced(program, old, replace(old, annotations=notes))))
+    return MadeNames(program.with_body(replaced(program, old, replace(old, annotations=notes))))

@@ -21,8 +21,9 @@ from searchlab.ir.expr import (
     variables,
 )
 from searchlab.ir.program import Block, Iter, Loop, Program, Stmt, Store, seq
-from searchlab.schedule.core import (
-    Made,
+from searchlab.schedule.loops import resolved_bindings, resolved_predicate
+from searchlab.schedule.primitive import (
+    MadeNames,
     check,
     find_block,
     find_loop,
@@ -35,7 +36,6 @@ from searchlab.schedule.core import (
     primitive,
     replaced,
 )
-from searchlab.schedule.loops import resolved_bindings, resolved_predicate
 
 ASSOCIATIVE = ("add", "mul", "min", "max")
 
@@ -56,7 +56,7 @@ def _combine(op: str, a: Expr, b: Expr) -> Expr:
 
 
 @primitive
-def rfactor(program: Program, loop: str, axis: int = 0, name: str | None = None) -> Made:
+def rfactor(program: Program, loop: str, axis: int = 0, name: str | None = None) -> MadeNames:
     """Keep one partial result per iteration of a reduction loop, and reduce those afterwards.
 
         for i: for k: for l: C[i] += f(i, k, l)
@@ -88,7 +88,7 @@ def rfactor(program: Program, loop: str, axis: int = 0, name: str | None = None)
     top = nest[0]
     body = replaced(program, top, seq(_rewrap(nest, partial), final))
     buffers = {**program.buffers, made: replace(buffer, name=made, shape=shape)}
-    return Made(program.with_body(body, buffers=buffers), (made,))
+    return MadeNames(program.with_body(body, buffers=buffers), (made,))
 
 
 def _reduction_over(program: Program, lp: Loop) -> Block:
@@ -197,7 +197,7 @@ def _final_nest(program: Program, block: Block, nest: list[Loop], lp: Loop, made
 
 
 @primitive
-def decompose_reduction(program: Program, block: str, loop: str) -> Made:
+def decompose_reduction(program: Program, block: str, loop: str) -> MadeNames:
     """Set a reduction's output before a loop instead of at its first iteration.
 
     for k: C[i] = 0 if k == 0;  C[i] += f(k)   =>   C[i] = 0;  for k: C[i] += f(k)
@@ -228,11 +228,11 @@ def decompose_reduction(program: Program, block: str, loop: str) -> Made:
     init = init_nest(program, b, within, name)
     update = replace(b, init=None)
     body = replaced(program, lp, seq(init, replace(lp, body=_inside(lp, b, update))))
-    return Made(program.with_body(body), (name,))
+    return MadeNames(program.with_body(body), (name,))
 
 
 def _inside(lp: Loop, old: Block, new: Block) -> Stmt:
-    from searchlab.schedule.core import swap
+    from searchlab.schedule.primitive import swap
 
     body = swap(lp.body, old, new)
     assert body is not None

@@ -22,7 +22,7 @@ from searchlab.ir.expr import (
     without,
 )
 from searchlab.ir.program import Block, Loop, Stmt, accesses, statements, stores
-from searchlab.schedule.core import check, path_to
+from searchlab.schedule.primitive import check, path_to
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,9 @@ from searchlab.ir.program import (
     written,
 )
 from searchlab.ir.rewrite import rename_buffer
-from searchlab.schedule.core import (
-    Made,
+from searchlab.schedule.loops import check_begins, resolved_bindings
+from searchlab.schedule.primitive import (
+    MadeNames,
     check,
     consumers,
     find_block,
@@ -55,12 +56,11 @@ from searchlab.schedule.core import (
     top_statement,
     unknown,
 )
-from searchlab.schedule.loops import check_begins, resolved_bindings
 from searchlab.schedule.regions import Interval, check_tile, tile_conditions, touched
 
 
 @primitive
-def cache_read(program: Program, block: str, buffer: str, scope: str = "local", name: str | None = None) -> Made:
+def cache_read(program: Program, block: str, buffer: str, scope: str = "local", name: str | None = None) -> MadeNames:
     """Let a block read a copy of one of its inputs; move the copy with compute_at, shape it with transform_layout.
 
     C[i] = f(A[i])   =>   A_local[i] = A[i];  C[i] = f(A_local[i])
@@ -77,13 +77,13 @@ def cache_read(program: Program, block: str, buffer: str, scope: str = "local", 
     body = replaced(program, b, rename_buffer(b, buffer, made))
     new_top = _top_holding(body, block)
     buffers = {**program.buffers, made: replace(program.buffers[buffer], name=made, scope=scope)}
-    return Made(program.with_body(_insert(body, new_top, copy, before=True), buffers=buffers), (made,))
+    return MadeNames(program.with_body(_insert(body, new_top, copy, before=True), buffers=buffers), (made,))
 
 
 @primitive
 def cache_write(
     program: Program, block: str, buffer: str | None = None, scope: str = "local", name: str | None = None
-) -> Made:
+) -> MadeNames:
     """Let a block write a copy of its output, and copy that out afterwards; move the copying with reverse_compute_at.
 
         C[i] += f(i)   =>   C_local[i] += f(i);  C[i] = C_local[i]
@@ -102,14 +102,14 @@ def cache_write(
     copy = _copy_nest(program, made, target, copy_name, program.buffers[target])
     body = replaced(program, b, rename_buffer(b, target, made))
     buffers = {**program.buffers, made: replace(program.buffers[target], name=made, scope=scope)}
-    return Made(
+    return MadeNames(
         program.with_body(_insert(body, _top_holding(body, block), copy, before=False), buffers=buffers),
         (copy_name, made),
     )
 
 
 @primitive
-def prefetch(program: Program, block: str, buffer: str, loop: str, distance: Like) -> Made:
+def prefetch(program: Program, block: str, buffer: str, loop: str, distance: Like) -> MadeNames:
     """While a block runs, bring near what it will read of a buffer `distance` iterations of a loop later (0: nothing).
 
         for i: for j: Y[i, j] = f(X[i, j])   =>   for i: for j: prefetch X[i + d, j];  Y[i, j] = f(X[i, j])
@@ -126,9 +126,9 @@ def prefetch(program: Program, block: str, buffer: str, loop: str, distance: Lik
     far = index(distance)
     check((value_of(far) or 0) >= 0, f"distance {far} is below 0")
     if far == ZERO:
-        return Made(program)
+        return MadeNames(program)
     new = replace(b, annotations=(*b.annotations, ("prefetch", Ahead(buffer, loop, far))))
-    return Made(program.with_body(replaced(program, b, new)))
+    return MadeNames(program.with_body(replaced(program, b, new)))
 
 
 def _leaf(program: Program, name: str) -> Block:
@@ -176,7 +176,7 @@ def _insert(body: Stmt, anchor: Stmt, new: Stmt, *, before: bool) -> Stmt:
 
 
 @primitive
-def compute_at(program: Program, block: str, loop: str) -> Made:
+def compute_at(program: Program, block: str, loop: str) -> MadeNames:
     """Compute, inside a loop, just the part of a stage that the rest of the loop's body reads.
 
     for i: P(i)                  for i_0:
@@ -199,11 +199,11 @@ def compute_at(program: Program, block: str, loop: str) -> Made:
     nest = _region_nest(program, b, dict(zip((i for i in b.store.indices if isinstance(i, Var)), region, strict=True)))
     body = swap(program.body, b, None)
     assert body is not None
-    return Made(program.with_body(_place(body, loop, nest, b, before=True)))
+    return MadeNames(program.with_body(_place(body, loop, nest, b, before=True)))
 
 
 @primitive
-def reverse_compute_at(program: Program, block: str, loop: str) -> Made:
+def reverse_compute_at(program: Program, block: str, loop: str) -> MadeNames:
     """Run, inside a loop, a reader on just what the rest of the loop's body has produced.
 
     for i_0: for i_1: P(...)        for i_0:
@@ -241,7 +241,7 @@ def reverse_compute_at(program: Program, block: str, loop: str) -> Made:
     moved = program.with_body(_place(body, loop, nest, b, before=False))
     if b.init is not None:
         check_begins(moved, block)
-    return Made(moved)
+    return MadeNames(moved)
 
 
 def _loads(b: Block, buffer: str) -> list[Load]:
@@ -354,7 +354,7 @@ def _place(body: Stmt, loop: str, nest: Stmt, b: Block, *, before: bool) -> Stmt
 
 
 @primitive
-def compute_inline(program: Program, block: str) -> Made:
+def compute_inline(program: Program, block: str) -> MadeNames:
     """Replace every read of a stage by its definition, and drop the stage.
 
     P[i] = f(i);  C[i] = g(P[i])   =>   C[i] = g(f(i))
@@ -376,11 +376,11 @@ def compute_inline(program: Program, block: str) -> Made:
 
     body = map_expressions(body, lambda e: transform(e, inline))
     buffers = {n: x for n, x in program.buffers.items() if n != buffer}
-    return Made(program.with_body(body, buffers=buffers))
+    return MadeNames(program.with_body(body, buffers=buffers))
 
 
 @primitive
-def reverse_compute_inline(program: Program, block: str) -> Made:
+def reverse_compute_inline(program: Program, block: str) -> MadeNames:
     """Apply an elementwise reader at the moment its input is produced, and drop the input.
 
     P[i] = f(i);  C[i] = g(P[i])   =>   C[i] = g(f(i))        (in the loops of P)
@@ -425,7 +425,7 @@ def reverse_compute_inline(program: Program, block: str) -> Made:
         check(_before(program, p, maker), f"'{p.store.buffer}', which '{block}' reads too, is made after '{buffer}'")
     body = swap(replaced(program, maker, new), b, None)
     assert body is not None
-    return Made(program.with_body(body, buffers={n: x for n, x in program.buffers.items() if n != buffer}))
+    return MadeNames(program.with_body(body, buffers={n: x for n, x in program.buffers.items() if n != buffer}))
 
 
 def _before(program: Program, first: Block, second: Block) -> bool:

@@ -7,12 +7,12 @@ from searchlab.strategies.evolutionary import Evolutionary
 from searchlab.strategies.forest import Forest
 from searchlab.strategies.genetic import Genetic
 from searchlab.strategies.guided import Guided
-from searchlab.strategies.local import Local
+from searchlab.strategies.local_search import Local
 from searchlab.strategies.metropolis import Metropolis
-from searchlab.strategies.plain import Grid, Random
+from searchlab.strategies.selection import Diverse, Epsilon, Polish, Selection, Share, Top
 from searchlab.strategies.shortlist import Shortlist
-from searchlab.strategies.stages import Diverse, Epsilon, Polish, Selection, Share, Top
 from searchlab.strategies.with_optuna import Optuna
+from searchlab.strategies.yardsticks import Grid, Random
 
 __all__ = [
     "Annealing", "Bandit", "Bayesian", "Diverse", "Epsilon", "Evolutionary", "Forest", "Genetic", "Grid", "Guided",

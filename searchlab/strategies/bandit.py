@@ -13,7 +13,7 @@ from searchlab.search import STRATEGIES, Points, Scorer, Space, Strategy
 from searchlab.search.knob import Floats
 from searchlab.strategies.bayesian import Bayesian
 from searchlab.strategies.genetic import Genetic
-from searchlab.strategies.local import Local
+from searchlab.strategies.local_search import Local
 
 
 class Bandit(Strategy):

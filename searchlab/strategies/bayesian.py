@@ -9,7 +9,14 @@ import numpy as np
 from searchlab.errors import SpaceError
 from searchlab.search import Points, Scorer, Space, Strategy
 from searchlab.search.knob import Floats
-from searchlab.strategies.surrogates import Candidates, ForestSurrogate, GaussianSurrogate, Known, Ranks, Surrogate
+from searchlab.strategies.surrogates import (
+    Candidates,
+    ForestSurrogate,
+    GaussianSurrogate,
+    Observations,
+    Ranks,
+    Surrogate,
+)
 
 Lie = Literal["mean", "best", "worst"]
 
@@ -68,7 +75,7 @@ class Bayesian(Strategy):
             batch = Points.concat([batch, self.take(taken, rest)])
         return Points.concat([batch, self.draw(count - len(batch))])
 
-    def _known_values(self) -> Known:
+    def _known_values(self) -> Observations:
         """All that was told, then what is being measured with a value that stands in."""
         values = self._told_values()
         keys = self.space.key(Points.concat([self.points, self.pending]))
@@ -76,7 +83,7 @@ class Bayesian(Strategy):
         middle = float(values.mean())
         guessed = [self._lies.get(k, middle) if lie is None else lie for k in keys[len(values) :].tolist()]
         numbers = self._numbers(Points.concat([self.points, self.pending]))
-        return Known(numbers, keys, np.append(values, guessed), float(values.min()), lie)
+        return Observations(numbers, keys, np.append(values, guessed), float(values.min()), lie)
 
     def _told_values(self) -> Floats:
         worked = np.isfinite(self.seconds)

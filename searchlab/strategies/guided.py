@@ -9,8 +9,8 @@ import numpy as np
 from searchlab.errors import SpaceError
 from searchlab.search import Points, Scorer, Space, Strategy
 from searchlab.search.knob import Floats
+from searchlab.strategies.selection import Breadth, Diverse, Epsilon, Polish, Selection, Share, Top
 from searchlab.strategies.shortlist import Shortlist
-from searchlab.strategies.stages import Breadth, Diverse, Epsilon, Polish, Selection, Share, Top
 
 
 class Guided(Strategy):

@@ -63,7 +63,7 @@ class Candidates:
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class Observations:
     """What a surrogate learns from; `best` is the least value measured.
 
     `lie` is the value that a point counts with until it is measured; None for what the surrogate expects.
@@ -80,7 +80,7 @@ class Surrogate(ABC):
     """Learns from what is known and chooses among candidates."""
 
     @abstractmethod
-    def choose(self, known: Known, among: Candidates, count: int) -> tuple[Ints, Floats]:
+    def choose(self, known: Observations, among: Candidates, count: int) -> tuple[Ints, Floats]:
         """The places of up to `count` new candidates, in order of choice, and the values that they count with."""
 
 
@@ -98,7 +98,7 @@ class GaussianSurrogate(Surrogate):
         self._among: Candidates | None = None
         self._row: dict[int, int] = {}  # which row of the process a point is; -1 for what was left out
 
-    def choose(self, known: Known, among: Candidates, count: int) -> tuple[Ints, Floats]:
+    def choose(self, known: Observations, among: Candidates, count: int) -> tuple[Ints, Floats]:
         mean, scale = float(known.values.mean()), float(known.values.std()) or 1.0
         standard = (known.values - mean) / scale
         process = self._learn(known, standard, among)
@@ -125,7 +125,7 @@ class GaussianSurrogate(Surrogate):
             expected += guess[rest].tolist()
         return np.array(chosen, np.int64), np.array(expected) * scale + mean
 
-    def _learn(self, known: Known, standard: Floats, among: Candidates) -> Process:
+    def _learn(self, known: Observations, standard: Floats, among: Candidates) -> Process:
         """The process with all that is known."""
         new = [n for n, k in enumerate(known.keys.tolist()) if k not in self._row]
         places = among.find(known.keys[new])
@@ -137,7 +137,7 @@ class GaussianSurrogate(Surrogate):
             process.add(place)
         return process
 
-    def _restarted(self, known: Known, standard: Floats, among: Candidates) -> Process:
+    def _restarted(self, known: Observations, standard: Floats, among: Candidates) -> Process:
         if self._process is None or among is not self._among:
             theta = self._process.theta if self._process is not None else None
             self._process, self._among = Process(among.numbers, theta), among
@@ -164,7 +164,7 @@ class ForestSurrogate(Surrogate):
     def __init__(self, rng: np.random.Generator, trees: int = 48) -> None:
         self.forest = Forest(rng, trees)
 
-    def choose(self, known: Known, among: Candidates, count: int) -> tuple[Ints, Floats]:
+    def choose(self, known: Observations, among: Candidates, count: int) -> tuple[Ints, Floats]:
         self.forest.fit(known.numbers, known.values)
         values, leaves = self.forest.ask(among.numbers)
         guess, error = values.mean(axis=0), values.std(axis=0) + 1e-3 * (float(known.values.std()) or 1.0)

@@ -6,13 +6,14 @@
 A new operator is one decorated function; see `operator`.
 """
 
-from searchlab.workloads.core import Definition, Operator, Tolerance, Workload
-from searchlab.workloads.networks import Task, network, networks
+from searchlab.workloads.catalogue import lazy, operator, operators, parse, workload
+from searchlab.workloads.definition import Definition, Operator, Tolerance, Workload
+from searchlab.workloads.networks import NetworkTask, network, networks
 from searchlab.workloads.parameters import Count, Extent, Float, Number, Padding, Window
-from searchlab.workloads.registry import lazy, operator, operators, parse, workload
 from searchlab.workloads.suites import Case, suite, suites
 
 __all__ = [
-    "Case", "Count", "Definition", "Extent", "Float", "Number", "Operator", "Padding", "Task", "Tolerance", "Window",
-    "Workload", "lazy", "network", "networks", "operator", "operators", "parse", "suite", "suites", "workload",
+    "Case", "Count", "Definition", "Extent", "Float", "NetworkTask", "Number", "Operator", "Padding", "Tolerance",
+    "Window", "Workload", "lazy", "network", "networks", "operator", "operators", "parse", "suite", "suites",
+    "workload",
 ]  # fmt: skip

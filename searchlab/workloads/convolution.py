@@ -10,10 +10,7 @@ from collections.abc import Sequence
 from searchlab.ir.compute import Builder, Reduction, Tensor, total
 from searchlab.ir.expr import Expr, Var, all_of, select
 from searchlab.workloads import references
-from searchlab.workloads.core import Array, Definition
-from searchlab.workloads.parameters import Count, Extent, Float, Number, Padding, Window
-from searchlab.workloads.registry import operator
-from searchlab.workloads.stages import (
+from searchlab.workloads.building_blocks import (
     SPACE,
     Epilogue,
     named,
@@ -24,6 +21,9 @@ from searchlab.workloads.stages import (
     wide,
     window_count,
 )
+from searchlab.workloads.catalogue import operator
+from searchlab.workloads.definition import Array, Definition
+from searchlab.workloads.parameters import Count, Extent, Float, Number, Padding, Window
 
 PerAxis = int | tuple[int, ...]
 

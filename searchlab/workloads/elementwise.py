@@ -10,11 +10,11 @@ import numpy as np
 from searchlab.errors import WorkloadError
 from searchlab.ir.compute import Builder, Reduction, Tensor, largest, smallest, total
 from searchlab.ir.expr import FLOATS, Expr, Var
-from searchlab.workloads.core import Array, Definition
+from searchlab.workloads.building_blocks import named, require, wide
+from searchlab.workloads.catalogue import operator
+from searchlab.workloads.definition import Array, Definition
 from searchlab.workloads.parameters import Extent, Float, Number
 from searchlab.workloads.pointwise import BINARY, UNARY, steps
-from searchlab.workloads.registry import operator
-from searchlab.workloads.stages import named, require, wide
 
 
 @operator

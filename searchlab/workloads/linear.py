@@ -7,10 +7,10 @@ from typing import Literal
 import numpy as np
 
 from searchlab.ir.compute import Builder, total
-from searchlab.workloads.core import Definition
+from searchlab.workloads.building_blocks import Epilogue, weight_type, wide
+from searchlab.workloads.catalogue import operator
+from searchlab.workloads.definition import Definition
 from searchlab.workloads.parameters import Extent, Float, Number
-from searchlab.workloads.registry import operator
-from searchlab.workloads.stages import Epilogue, weight_type, wide
 
 
 @operator

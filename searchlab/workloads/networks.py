@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from searchlab.errors import WorkloadError
 from searchlab.registry import nearest
-from searchlab.workloads.core import Workload
-from searchlab.workloads.registry import lazy
+from searchlab.workloads.catalogue import lazy
+from searchlab.workloads.definition import Workload
 
 
-class Task(NamedTuple):
+class NetworkTask(NamedTuple):
     """A workload and how often a network runs it."""
 
     workload: Workload
@@ -26,13 +26,13 @@ class Task(NamedTuple):
 Walk = Iterator[Workload]
 
 
-def network(name: str, batch: int = 1) -> tuple[Task, ...]:
+def network(name: str, batch: int = 1) -> tuple[NetworkTask, ...]:
     """The tasks of a network, in the order in which they first occur."""
     if name not in _NETWORKS:
         raise WorkloadError(f"unknown network '{name}'{nearest(name, _NETWORKS)}")
     if batch < 1:
         raise WorkloadError(f"network '{name}': batch = {batch} is too small: at least 1")
-    return tuple(Task(w, count) for w, count in Counter(_NETWORKS[name](batch)).items())
+    return tuple(NetworkTask(w, count) for w, count in Counter(_NETWORKS[name](batch)).items())
 
 
 def networks() -> dict[str, str]:

@@ -6,9 +6,9 @@ import numpy as np
 
 from searchlab.ir.compute import Builder, largest, total
 from searchlab.ir.expr import call, cast
-from searchlab.workloads.core import Array, Definition
+from searchlab.workloads.catalogue import operator
+from searchlab.workloads.definition import Array, Definition
 from searchlab.workloads.parameters import Extent, Float
-from searchlab.workloads.registry import operator
 
 
 @operator

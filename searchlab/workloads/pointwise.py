@@ -11,7 +11,7 @@ import numpy as np
 from searchlab.errors import WorkloadError
 from searchlab.ir.expr import Expr, call, maximum, minimum
 from searchlab.registry import nearest
-from searchlab.workloads.core import Array
+from searchlab.workloads.definition import Array
 
 
 @dataclass(frozen=True)

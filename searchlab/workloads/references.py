@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from searchlab.workloads.core import Array
+from searchlab.workloads.definition import Array
 
 _CHUNK = 1 << 23  # elements of one unfolded matrix: 64 MB of doubles
 

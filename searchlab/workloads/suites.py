@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from searchlab.errors import WorkloadError
 from searchlab.registry import nearest
-from searchlab.workloads.core import Workload
-from searchlab.workloads.registry import lazy
+from searchlab.workloads.catalogue import lazy
+from searchlab.workloads.definition import Workload
 
 
 class Case(NamedTuple):

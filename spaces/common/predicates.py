@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from searchlab.errors import SpaceError
 from searchlab.ir.expr import Binary, Call, Const, Expr, Load, Poly, Select, Var, poly, value_of, variables, walk
 from searchlab.ir.program import Block, Iter, Loop, Program, accesses
-from searchlab.schedule.core import consumers, path_to
 from searchlab.schedule.loops import resolved_bindings
+from searchlab.schedule.primitive import consumers, path_to
 
 CHEAP = ("abs",)
 

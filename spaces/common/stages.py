@@ -10,7 +10,7 @@ from typing import Literal
 from searchlab.ir.expr import Expr, Like, value_of
 from searchlab.ir.program import Block, Loop, Program
 from searchlab.schedule import Schedule
-from searchlab.schedule.core import consumers, loops_around
+from searchlab.schedule.primitive import consumers, loops_around
 from spaces.common.factors import Factors
 from spaces.common.predicates import (
     constant,

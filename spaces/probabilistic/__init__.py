@@ -24,25 +24,25 @@ from spaces.probabilistic.rules import (
     DEFAULT_RULES,
     AddRFactor,
     AutoInline,
-    CollapseAndPack,
+    CollapsedPanelTiling,
     CustomRule,
     InlineConstants,
     MultiLevelTiling,
-    PackOperand,
-    PackWeights,
+    OperandPanelTiling,
     ParallelizeVectorizeUnroll,
     RandomComputeLocation,
-    Rule,
+    ScheduleRule,
+    WeightPanelTiling,
 )
 from spaces.probabilistic.schedule import ProbabilisticSchedule
 from spaces.probabilistic.space import TraceSpace
 from spaces.probabilistic.trace import Trace
 
 __all__ = [
-    "DEFAULT_MUTATORS", "DEFAULT_POSTPROCESSORS", "DEFAULT_RULES", "AddRFactor", "AutoInline", "CollapseAndPack",
+    "DEFAULT_MUTATORS", "DEFAULT_POSTPROCESSORS", "DEFAULT_RULES", "AddRFactor", "AutoInline", "CollapsedPanelTiling",
     "CustomRule", "Decision", "DisallowDynamicLoops", "Handle", "InlineConstants", "Instruction",
     "MultiLevelTiling", "MutateComputeLocation", "MutateParallel", "MutateTileSize", "MutateUnroll", "Mutator",
-    "PackOperand", "PackWeights", "ParallelizeVectorizeUnroll", "Postprocessor", "ProbabilisticSchedule",
+    "OperandPanelTiling", "WeightPanelTiling", "ParallelizeVectorizeUnroll", "Postprocessor", "ProbabilisticSchedule",
     "ProbabilisticSpace", "RandomComputeLocation", "Replayed", "RewriteLayout", "RewriteParallelVectorizeUnroll",
-    "RewriteReduction", "Rule", "Trace", "TraceSpace", "VerifyTile", "replay",
+    "RewriteReduction", "ScheduleRule", "Trace", "TraceSpace", "VerifyTile", "replay",
 ]  # fmt: skip

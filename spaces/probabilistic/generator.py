@@ -11,7 +11,7 @@ from searchlab.search import Sketch, SpaceGenerator, Task
 from spaces.probabilistic.branching import branches
 from spaces.probabilistic.mutators import DEFAULT_MUTATORS, Mutator
 from spaces.probabilistic.postprocess import DEFAULT_POSTPROCESSORS, Postprocessor
-from spaces.probabilistic.rules import DEFAULT_RULES, Rule
+from spaces.probabilistic.rules import DEFAULT_RULES, ScheduleRule
 from spaces.probabilistic.schedule import ProbabilisticSchedule
 from spaces.probabilistic.space import TraceSpace
 from spaces.probabilistic.structures import Structure, apply_rules, postprocessed, structures
@@ -33,13 +33,13 @@ class ProbabilisticSpace(SpaceGenerator):
 
     def __init__(
         self,
-        rules: Sequence[Rule | str] = DEFAULT_RULES,
+        rules: Sequence[ScheduleRule | str] = DEFAULT_RULES,
         mutators: Sequence[Mutator | str] = DEFAULT_MUTATORS,
         postprocessors: Sequence[Postprocessor | str] = DEFAULT_POSTPROCESSORS,
         program: UserProgram | str | None = None,
         most: int = 256,
     ) -> None:
-        self.rules = _made(rules, Rule)  # type: ignore[type-abstract]
+        self.rules = _made(rules, ScheduleRule)  # type: ignore[type-abstract]
         self.mutators = _made(mutators, Mutator)  # type: ignore[type-abstract]
         self.postprocessors = _made(postprocessors, Postprocessor)  # type: ignore[type-abstract]
         self.program: UserProgram | None = _program(program) if isinstance(program, str) else program

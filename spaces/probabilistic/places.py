@@ -8,8 +8,8 @@ from searchlab.errors import ScheduleError
 from searchlab.ir.expr import ONE, variables
 from searchlab.ir.program import Program
 from searchlab.schedule import compute_at, compute_inline, loops_around
-from searchlab.schedule.core import consumers
 from searchlab.schedule.loops import resolved_bindings
+from searchlab.schedule.primitive import consumers
 from spaces.probabilistic.sampling import INLINE, ROOT
 
 NAMES = {INLINE: "<inline>", ROOT: "<root>"}

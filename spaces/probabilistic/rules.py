@@ -45,7 +45,7 @@ VECTORIZE, UNROLL = "vectorize", "unroll"  # notes for the post-processor that c
 INNERMOST = 64
 
 
-class Rule(ABC):
+class ScheduleRule(ABC):
     """One way to deal with a stage; with `once` it is asked only for the last one, and deals with all."""
 
     once: ClassVar[bool] = False
@@ -60,7 +60,7 @@ def drawn_factors(most: int | None = INNERMOST) -> Callable[[str, int, int], Dra
     return lambda axis, extent, parts: Drawn(axis, parts, most)
 
 
-class CustomRule(Rule):
+class CustomRule(ScheduleRule):
     """A block annotated with `schedule_rule`="module:function" is scheduled by that function and by nothing else.
 
     The function takes the schedule and the block's name, and returns schedules as a rule does.
@@ -78,7 +78,7 @@ class CustomRule(Rule):
         return made
 
 
-class InlineConstants(Rule):
+class InlineConstants(ScheduleRule):
     """A stage that reads nothing is written out where it is used."""
 
     def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
@@ -88,7 +88,7 @@ class InlineConstants(Rule):
         return [s]
 
 
-class AutoInline(Rule):
+class AutoInline(ScheduleRule):
     """A cheap elementwise stage becomes part of what reads it."""
 
     def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
@@ -97,7 +97,7 @@ class AutoInline(Rule):
         return [s]
 
 
-class AddRFactor(Rule):
+class AddRFactor(ScheduleRule):
     """A reduction with little space may keep partial results, for its outer iterations or its inner ones."""
 
     def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
@@ -113,7 +113,7 @@ class AddRFactor(Rule):
         return found
 
 
-class MultiLevelTiling(Rule):
+class MultiLevelTiling(ScheduleRule):
     """Tiles by a structure, alone or with the results of a tile written out at the end of a level of space loops.
 
     What writes them out is the elementwise reader of the stage or, if it has none, a copy.  That makes the three
@@ -148,7 +148,7 @@ class MultiLevelTiling(Rule):
         return s
 
 
-class PackWeights(MultiLevelTiling):
+class WeightPanelTiling(MultiLevelTiling):
     """Tiles along the panels of a constant operand, which is packed before the kernel runs."""
 
     ahead = True
@@ -187,7 +187,7 @@ class PackWeights(MultiLevelTiling):
         return s
 
 
-class PackOperand(PackWeights):
+class OperandPanelTiling(WeightPanelTiling):
     """The same for any operand, which a stage of its own copies into panels while the kernel runs."""
 
     ahead = False
@@ -196,7 +196,7 @@ class PackOperand(PackWeights):
         return True
 
 
-class CollapseAndPack(MultiLevelTiling):
+class CollapsedPanelTiling(MultiLevelTiling):
     """Trailing axes in one and their operand in panels, then tiles: a 1x1 convolution becomes a matmul of pixels."""
 
     def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
@@ -215,7 +215,7 @@ class CollapseAndPack(MultiLevelTiling):
         return [s, own]
 
 
-class ParallelizeVectorizeUnroll(Rule):
+class ParallelizeVectorizeUnroll(ScheduleRule):
     """Draws how far reductions are unrolled, and asks for threads and vectors; a post-processor carries that out."""
 
     once = True
@@ -233,7 +233,7 @@ class ParallelizeVectorizeUnroll(Rule):
         return [s]
 
 
-class RandomComputeLocation(Rule):
+class RandomComputeLocation(ScheduleRule):
     """Draws a place for every stage that is neither tiled nor fused into tiles, from the output to the inputs.
 
     Of more than `most` such stages, all go to the root or all to the same level of what reads them.
@@ -274,14 +274,14 @@ class RandomComputeLocation(Rule):
                 s.compute_at(n, inside[level])
 
 
-DEFAULT_RULES: tuple[Rule, ...] = (
+DEFAULT_RULES: tuple[ScheduleRule, ...] = (
     CustomRule(),
     InlineConstants(),
     AutoInline(),
     AddRFactor(),
-    PackWeights(),
-    PackOperand(),
-    CollapseAndPack(),
+    WeightPanelTiling(),
+    OperandPanelTiling(),
+    CollapsedPanelTiling(),
     MultiLevelTiling(),
     ParallelizeVectorizeUnroll(),
     RandomComputeLocation(),

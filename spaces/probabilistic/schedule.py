@@ -14,7 +14,7 @@ from searchlab.errors import ScheduleError, SpaceError
 from searchlab.ir.expr import BOOL, ONE, Expr, Var, knob, variables
 from searchlab.ir.program import Program
 from searchlab.schedule import Schedule, loops_around
-from searchlab.schedule.core import find_block, find_loop, leaves_in
+from searchlab.schedule.primitive import find_block, find_loop, leaves_in
 from searchlab.search import Knob, Task
 from spaces.probabilistic import knobs
 from spaces.probabilistic.instruction import (
@@ -32,7 +32,7 @@ from spaces.probabilistic.instruction import (
 )
 from spaces.probabilistic.places import legal_places, numbered_places, place
 from spaces.probabilistic.sampling import ROOT
-from spaces.probabilistic.stages import Drawn, Location, Stages
+from spaces.probabilistic.stages import Drawn, DrawnLocation, Stages
 from spaces.probabilistic.trace import Trace
 
 Choose = Callable[[int], int]  # the number of options -> the one to take
@@ -134,7 +134,7 @@ class ProbabilisticSchedule(Schedule):
 
     def sample_compute_location(
         self, block: str, loops: Sequence[str] | None = None, inline: bool = True, name: str | None = None
-    ) -> Location:
+    ) -> DrawnLocation:
         """Where to compute a stage: inline, at the root or in a loop of its reader, all legal ones equally likely.
 
         `loops` restricts the loops; without it, those are left out in which the same work would be done repeatedly.
@@ -146,7 +146,7 @@ class ProbabilisticSchedule(Schedule):
 
     def each_location(
         self, block: str, loops: Sequence[str], inline: bool
-    ) -> Iterator[tuple[ProbabilisticSchedule, Location]]:
+    ) -> Iterator[tuple[ProbabilisticSchedule, DrawnLocation]]:
         """A copy for every location that `sample_compute_location` could give, with it; all are known to be legal."""
         legal = numbered_places(self.program, block, loops, inline)
         for chosen in legal:
@@ -161,11 +161,11 @@ class ProbabilisticSchedule(Schedule):
         legal: dict[int, str],
         chosen: int,
         name: str | None,
-    ) -> Location:
+    ) -> DrawnLocation:
         inputs = self._inputs(("block", block), ("loops", loops))
         name = self._fresh(name or f"{block}_place", 0)
         self.decisions[name] = Decision(chosen, tuple(legal))
-        found = Location(legal[chosen])
+        found = DrawnLocation(legal[chosen])
         found.handle = self._new_handle()
         self._record(LOCATION, inputs, (("inline", inline), ("name", name)), (found.handle,))
         if chosen != ROOT:
@@ -176,7 +176,7 @@ class ProbabilisticSchedule(Schedule):
 
     def compute_at(self, block: str, loop: str) -> None:
         """The primitive of that name; a drawn location may also be inline or the root."""
-        if not isinstance(loop, Location):
+        if not isinstance(loop, DrawnLocation):
             return super().compute_at(block, loop)
         (stage,) = self._inputs(("block", block))
         self.program = place(self.program, block, str(loop))

@@ -8,7 +8,7 @@ from spaces.common import Panel, Tiles
 from spaces.probabilistic.instruction import Handle
 
 
-class Location(str):
+class DrawnLocation(str):
     """A drawn place: the name of a loop, or inline or root, for `compute_at`."""
 
     handle: Handle

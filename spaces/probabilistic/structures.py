@@ -17,12 +17,12 @@ from spaces.probabilistic import sampling
 from spaces.probabilistic.branching import branches
 from spaces.probabilistic.instruction import TILE, Decision, Instruction
 from spaces.probabilistic.postprocess import Postprocessor
-from spaces.probabilistic.rules import Rule
+from spaces.probabilistic.rules import ScheduleRule
 from spaces.probabilistic.schedule import ProbabilisticSchedule
 from spaces.probabilistic.trace import Trace
 
 
-def apply_rules(start: ProbabilisticSchedule, rules: Sequence[Rule], most: int) -> list[ProbabilisticSchedule]:
+def apply_rules(start: ProbabilisticSchedule, rules: Sequence[ScheduleRule], most: int) -> list[ProbabilisticSchedule]:
     """What the rules make of a program: each goes over all stages of every schedule that the ones before it gave.
 
     Stages are visited from the output to the inputs.
@@ -35,7 +35,7 @@ def apply_rules(start: ProbabilisticSchedule, rules: Sequence[Rule], most: int) 
     return states
 
 
-def _over_stages(s: ProbabilisticSchedule, rule: Rule, most: int) -> list[ProbabilisticSchedule]:
+def _over_stages(s: ProbabilisticSchedule, rule: ScheduleRule, most: int) -> list[ProbabilisticSchedule]:
     stages = list(s.program.blocks)
     states = [s]
     for block in stages[-1:] if rule.once else reversed(stages):

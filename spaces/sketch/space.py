@@ -12,7 +12,7 @@ from spaces.common import check_structure
 from spaces.sketch.annotate import annotate
 from spaces.sketch.derive import derive
 from spaces.sketch.rules import DEFAULT_RULES, Rule
-from spaces.sketch.state import Settings, State
+from spaces.sketch.state import DerivationSettings, State
 
 
 class SketchSpace(SpaceGenerator):
@@ -46,7 +46,7 @@ class SketchSpace(SpaceGenerator):
         if task.workload.sizes:
             sizes = ", ".join(task.workload.sizes)
             raise SpaceError(f"space 'sketch': {task.workload.label} has run-time sizes ({sizes}); fix them with at()")
-        return derive(State.start(Settings(task, self.structure, self.max_inner)), self.rules)
+        return derive(State.start(DerivationSettings(task, self.structure, self.max_inner)), self.rules)
 
     def sketches(self, task: Task) -> Iterator[Sketch]:
         names: set[str] = set()

@@ -12,7 +12,7 @@ from spaces.common import KnobFactors, Panel, Tiles
 
 
 @dataclass(frozen=True)
-class Settings:
+class DerivationSettings:
     """What a derivation is given: the task, and the options of the space."""
 
     task: Task
@@ -36,7 +36,7 @@ class State:
     was done, `knobs` what was left open; `tiled`, `fused` and `packed` are the stages that annotation finds placed.
     """
 
-    settings: Settings
+    settings: DerivationSettings
     program: Program
     todo: tuple[str, ...]
     steps: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class State:
     packed: tuple[tuple[str, Panel], ...] = ()
 
     @staticmethod
-    def start(settings: Settings) -> State:
+    def start(settings: DerivationSettings) -> State:
         program = settings.task.program
         return State(settings, program, tuple(reversed(program.blocks)))
 

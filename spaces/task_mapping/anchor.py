@@ -11,7 +11,7 @@ from searchlab.ir.program import Block, Program
 
 
 @dataclass(frozen=True)
-class View:
+class ProductView:
     """A stage seen as a matrix product: the axis in lanes, the axis of register rows, the operand that lanes read.
 
     `plain` says that the lane axis is an index of the operand by itself, so that it can be packed into panels.
@@ -65,7 +65,7 @@ def anchor(program: Program) -> Block | None:
     return max((b for b in found if terms(b) > 1), key=work, default=None)
 
 
-def views(b: Block, lanes: int) -> list[View]:
+def views(b: Block, lanes: int) -> list[ProductView]:
     """All ways to see a stage as a matrix product, the last axis (whose outputs lie side by side) first."""
     space = space_of(b)
     found = []
@@ -76,5 +76,5 @@ def views(b: Block, lanes: int) -> list[View]:
         wide = extent_of(b, axis) >= lanes // 2 or all(extent_of(b, n) < lanes // 2 for n in range(len(space)))
         if len(mine) == 1 and free and wide:
             row = max(free, key=lambda n: (extent_of(b, n) > 1, n))
-            found.append(View(b.name, axis, row, mine[0], v in mine[0].indices, v == b.store.indices[-1]))
+            found.append(ProductView(b.name, axis, row, mine[0], v in mine[0].indices, v == b.store.indices[-1]))
     return sorted(found, key=lambda x: not x.contiguous)

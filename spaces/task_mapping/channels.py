@@ -16,20 +16,20 @@ from searchlab.schedule import Schedule
 from searchlab.search import Sketch, menu
 from spaces.task_mapping.anchor import extent_of
 from spaces.task_mapping.finish import attempt, finish_rest, join_epilogues
-from spaces.task_mapping.gemm import DEPTH, ROWS, Product
+from spaces.task_mapping.gemm import DEPTH, ROWS, MappedProduct
 from spaces.task_mapping.mapping import repeat, spatial
 from spaces.task_mapping.place import extents, place, shape, share
 
 BAND = knob("band")
 
 
-def channel_sketches(p: Product) -> Iterator[Sketch]:
+def channel_sketches(p: MappedProduct) -> Iterator[Sketch]:
     """The sketches of a view whose lanes lie apart in the output."""
     if p.view.plain:
         yield _channels(p, ahead=p.view.operand.buffer in p.weights)
 
 
-def _channels(p: Product, ahead: bool) -> Sketch:
+def _channels(p: MappedProduct, ahead: bool) -> Sketch:
     s = p.copy()
     i, j = p.view.row, p.view.vector
     around, sums = p.axes()
@@ -69,7 +69,7 @@ def _last(rank: int, d: int) -> list[int]:
     return [order.index(n) for n in range(rank)]
 
 
-def _write_back(s: Schedule, p: Product, home: str) -> None:
+def _write_back(s: Schedule, p: MappedProduct, home: str) -> None:
     """The tile lies with its lanes side by side; what reads it brings the elements back into order."""
     buffer = s.program.blocks[p.view.block].store.buffer
     if buffer in s.program.outputs:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from searchlab.errors import ScheduleError
 from searchlab.ir.expr import Like, value_of
 from searchlab.schedule import Schedule
-from searchlab.schedule.core import consumers
+from searchlab.schedule.primitive import consumers
 from searchlab.targets import Target
 from spaces.task_mapping.anchor import operands, space_of
 from spaces.task_mapping.mapping import repeat, spatial

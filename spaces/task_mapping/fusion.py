@@ -28,7 +28,7 @@ from searchlab.ir.expr import (
 from searchlab.ir.program import Block, Program, Seq, Stmt, Store, accesses, map_children, read
 from searchlab.ir.verify import verify
 from searchlab.schedule import compute_inline
-from searchlab.schedule.core import consumers, is_leaf, producers, top_statement
+from searchlab.schedule.primitive import consumers, is_leaf, producers, top_statement
 
 
 def fuse_prologue(program: Program, stage: str) -> Program:
@@ -136,7 +136,7 @@ def _position(program: Program, b: Block) -> int:
 
 
 @dataclass(frozen=True)
-class _Digit:
+class _IndexDigit:
     """One index of an access: (flat // low) % extent, where `flat` numbers the iterations of some variables."""
 
     flat: Expr
@@ -156,7 +156,7 @@ def _inverse(program: Program, b: Block, source: Load) -> dict[Var, Expr]:
     if any(sizes[v] != ONE for v in lost):
         raise SpaceError(f"epilogue '{b.name}' reads {text} for every '{lost[0]}' again: a broadcast is not invertible")
     found: dict[Var, Expr] = {v: ZERO for v in lost}
-    groups: dict[Expr, list[tuple[_Digit, Var, Expr]]] = {}
+    groups: dict[Expr, list[tuple[_IndexDigit, Var, Expr]]] = {}
     for place, i, extent in zip(_places(len(shape)), source.indices, shape, strict=True):
         if i == ZERO and extent == ONE:
             continue
@@ -172,11 +172,11 @@ def _inverse(program: Program, b: Block, source: Load) -> dict[Var, Expr]:
     return found
 
 
-def _digit(e: Expr) -> _Digit:
+def _digit(e: Expr) -> _IndexDigit:
     inner = e.a if isinstance(e, Binary) and e.op == "mod" else e
     if isinstance(inner, Binary) and inner.op == "floordiv":
-        return _Digit(inner.a, inner.b)
-    return _Digit(inner, ONE)
+        return _IndexDigit(inner.a, inner.b)
+    return _IndexDigit(inner, ONE)
 
 
 def _radix(flat: Expr, sizes: dict[Var, Expr]) -> tuple[dict[Var, Expr], Expr] | None:
@@ -198,7 +198,7 @@ def _radix(flat: Expr, sizes: dict[Var, Expr]) -> tuple[dict[Var, Expr], Expr] |
     return strides, covered
 
 
-def _whole(digits: list[tuple[_Digit, Var, Expr]]) -> tuple[Expr, Expr] | None:
+def _whole(digits: list[tuple[_IndexDigit, Var, Expr]]) -> tuple[Expr, Expr] | None:
     """The flat number that digits make, and how many; None if they leave gaps."""
     total: Expr = ZERO
     covered: Expr = ONE

@@ -14,7 +14,7 @@ from searchlab.ir.expr import Expr, Like, Var, ceildiv, compare, knob
 from searchlab.schedule import Schedule
 from searchlab.search import Knob, Sketch, Task, menu
 from searchlab.targets import Target
-from spaces.task_mapping.anchor import View, space_of
+from spaces.task_mapping.anchor import ProductView, space_of
 from spaces.task_mapping.finish import finish_rest, join_epilogues
 from spaces.task_mapping.mapping import TaskMapping, product, repeat, spatial
 from spaces.task_mapping.place import extents, place, shape, share
@@ -52,13 +52,13 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Product:
+class MappedProduct:
     """One view of the anchor of a (partly scheduled) program, from which sketches are made."""
 
     task: Task
     weights: Sequence[str]  # inputs that may be packed ahead of time
     start: Schedule
-    view: View
+    view: ProductView
     machine: Machine
     own_stage: bool = False  # the operand is a stage that was made to be packed
 
@@ -109,7 +109,7 @@ class Product:
 
 
 def panels_here(
-    p: Product, blocked: bool, name: str = "panels", more: Sequence[Knob] = (), padded: bool = False
+    p: MappedProduct, blocked: bool, name: str = "panels", more: Sequence[Knob] = (), padded: bool = False
 ) -> Sketch:
     """Every core packs the panels of its columns, then meets them with all rows; with `blocked`, part by part of k.
 
@@ -138,7 +138,7 @@ def panels_here(
     return Sketch(name, (*knobs, *more), tuple(limits), s.program)
 
 
-def _column_blocks(p: Product, s: Schedule, blocked: bool) -> TaskMapping:
+def _column_blocks(p: MappedProduct, s: Schedule, blocked: bool) -> TaskMapping:
     """Cores over blocks of columns; in each, tiles of rows against its panels."""
     i, j = p.view.row, p.view.vector
     around, sums = p.axes()
@@ -157,7 +157,7 @@ def _prefetch() -> Knob:
     return menu("prefetch", [0, 8])
 
 
-def _sum_length(p: Product) -> Expr:
+def _sum_length(p: MappedProduct) -> Expr:
     whole = shape(p.start, p.view.block)
     return product(whole[d] for d in p.axes()[1])
 
@@ -171,7 +171,7 @@ def _spread(s: Schedule, packed: str, home: str) -> None:
     s.vectorize(lanes)
 
 
-def panels_before(p: Product, ahead: bool, packed: bool) -> Sketch:
+def panels_before(p: MappedProduct, ahead: bool, packed: bool) -> Sketch:
     """Cores share blocks of rows and columns; panels are packed ahead of time, by a stage before, or not at all."""
     s = p.copy()
     i, j = p.view.row, p.view.vector
@@ -197,7 +197,7 @@ def panels_before(p: Product, ahead: bool, packed: bool) -> Sketch:
     return Sketch("ahead" if ahead else "before" if packed else "direct", tuple(knobs), tuple(limits), s.program)
 
 
-def products(p: Product) -> Iterator[Sketch]:
+def products(p: MappedProduct) -> Iterator[Sketch]:
     """The sketches of a view whose lanes lie side by side in the output."""
     weight = p.view.operand.buffer in p.weights
     if p.view.plain:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from searchlab.ir.expr import Like
 from searchlab.schedule import Schedule
-from spaces.task_mapping.anchor import View, extent_of, operands
+from spaces.task_mapping.anchor import ProductView, extent_of, operands
 
 _SHORTEST = 384  # sums below this are not worth the extra pass
 _TILE = 64  # the output of one block, for the estimate of their number
@@ -32,7 +32,7 @@ def parts_to_try(k: int) -> list[int]:
     return [p for p in range(2, _MOST + 1) if k % p == 0]
 
 
-def sizes(s: Schedule, view: View) -> tuple[int, int, int, int]:
+def sizes(s: Schedule, view: ProductView) -> tuple[int, int, int, int]:
     """Batch, rows, columns and the length of the first axis of the sum."""
     b = s.program.blocks[view.block]
     space = [n for n, it in enumerate(b.iters) if it.kind == "space"]
@@ -40,14 +40,14 @@ def sizes(s: Schedule, view: View) -> tuple[int, int, int, int]:
     return around, extent_of(b, view.row), extent_of(b, view.vector), extent_of(b, len(space))
 
 
-def cut_sum(s: Schedule, view: View, parts: Like) -> str:
+def cut_sum(s: Schedule, view: ProductView, parts: Like) -> str:
     """Cuts the first axis of the sum; the name of the stage of partial sums, whose first axis counts the parts."""
     loop = s.loops(view.block)[len([it for it in s.program.blocks[view.block].iters if it.kind == "space"])]
     outer, _ = s.split(loop, [parts, None])
     return s.rfactor(outer, axis=0)
 
 
-def cut_view(s: Schedule, view: View, partial: str) -> View:
+def cut_view(s: Schedule, view: ProductView, partial: str) -> ProductView:
     """The view of the stage of partial sums, whose other axes are those of the product."""
     (operand,) = (ld for ld in operands(s.program.blocks[partial]) if ld.buffer == view.operand.buffer)
     return replace(view, block=partial, operand=operand)

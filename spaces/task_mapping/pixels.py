@@ -14,14 +14,14 @@ from dataclasses import replace
 from searchlab.ir.expr import ONE, Expr, Load, Substitution, Var, loads, transform
 from searchlab.ir.program import Block, Iter, Loop, Program, Stmt, Store, seq
 from searchlab.ir.verify import verify
-from searchlab.schedule.core import consumers, fresh, leaves_in, replaced, top_statement
-from spaces.task_mapping.anchor import View, moves, operands, space_of
+from searchlab.schedule.primitive import consumers, fresh, leaves_in, replaced, top_statement
+from spaces.task_mapping.anchor import ProductView, moves, operands, space_of
 from spaces.task_mapping.mapping import product
 
 _PIXEL = Var("vp")
 
 
-def pixel_axes(b: Block, view: View) -> list[int]:
+def pixel_axes(b: Block, view: ProductView) -> list[int]:
     """The last axes of the output that move the operand in lanes and nothing else."""
     space = space_of(b)
     found: list[int] = []
@@ -34,7 +34,7 @@ def pixel_axes(b: Block, view: View) -> list[int]:
     return found
 
 
-def as_columns(program: Program, view: View) -> tuple[Program, View] | None:
+def as_columns(program: Program, view: ProductView) -> tuple[Program, ProductView] | None:
     """The program with one axis of pixels in its anchor and what follows, and the view of that; None if it has none."""
     b = program.blocks[view.block]
     axes = pixel_axes(b, view)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from searchlab.ir.expr import Call, Expr, Select, knob, variables, walk
 from searchlab.ir.program import Block
 from searchlab.schedule import Schedule
-from searchlab.schedule.core import consumers
+from searchlab.schedule.primitive import consumers
 from searchlab.search import Knob, Sketch, Task, menu
 from spaces.task_mapping.anchor import moves, operands, space_of
 from spaces.task_mapping.finish import attempt

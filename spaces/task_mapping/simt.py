@@ -29,7 +29,7 @@ _FLOAT = 4
 
 
 @dataclass(frozen=True)
-class Limits:
+class MultiprocessorLimits:
     """What a multiprocessor has: bytes of shared memory, registers, and registers that one thread may use."""
 
     shared_memory: int = 48 << 10
@@ -41,7 +41,7 @@ class Limits:
 class SimtMatmul:
     """The space under some limits."""
 
-    limits: Limits = Limits()
+    limits: MultiprocessorLimits = MultiprocessorLimits()
 
     @property
     def space(self) -> Space:
@@ -68,7 +68,7 @@ def _knob(name: str, symbols: tuple[str, str], pairs: tuple[tuple[int, int], ...
     return Knob(name, "category", symbols, np.array(pairs))
 
 
-def _conditions(limits: Limits) -> tuple[Expr, ...]:
+def _conditions(limits: MultiprocessorLimits) -> tuple[Expr, ...]:
     warp_m, warp_n, block_k, warp_k = map(knob, ("warp_m", "warp_n", "block_k", "warp_k"))
     block_m, block_n, atom_m, atom_n = map(knob, ("block_m", "block_n", "atom_m", "atom_n"))
     rows, columns, depth = warp_m * WARP_INNER[0], warp_n * WARP_INNER[1], block_k * warp_k

@@ -12,7 +12,7 @@ from searchlab.schedule import Schedule
 from searchlab.search import Sketch, SpaceGenerator, Task, menu
 from spaces.task_mapping.anchor import anchor, extent_of, views
 from spaces.task_mapping.channels import channel_sketches
-from spaces.task_mapping.gemm import Machine, Product, panels_here, products
+from spaces.task_mapping.gemm import Machine, MappedProduct, panels_here, products
 from spaces.task_mapping.parallel_k import cut_sum, cut_view, parts_by_rule, parts_to_try, sizes
 from spaces.task_mapping.pixels import as_columns
 from spaces.task_mapping.rows import inline_cheap, row_sketches
@@ -59,16 +59,16 @@ class TaskMappingSpace(SpaceGenerator):
         found = [v for v in views(b, machine.lanes) if extent_of(b, v.vector) > 1]  # one element needs no lanes
         weights = task.weights if self.pack_ahead else ()
         for view in [v for v in found if v.contiguous][:1]:
-            p = Product(task, weights, s, view, machine)
+            p = MappedProduct(task, weights, s, view, machine)
             yield from products(p)
             yield from self._parallel_k(p)
         for view in [v for v in views(b, 0) if v.contiguous and not v.plain][:1]:
-            yield from _columns(Product(task, weights, s, view, machine))
+            yield from _columns(MappedProduct(task, weights, s, view, machine))
         if not found or not (found[0].contiguous and found[0].plain):
             for view in [v for v in found if not v.contiguous and v.plain][:1]:
-                yield from channel_sketches(Product(task, weights, s, view, machine))
+                yield from channel_sketches(MappedProduct(task, weights, s, view, machine))
 
-    def _parallel_k(self, p: Product) -> Iterator[Sketch]:
+    def _parallel_k(self, p: MappedProduct) -> Iterator[Sketch]:
         batch, m, n, k = sizes(p.start, p.view)
         cores = p.task.target.threads
         by_rule = parts_by_rule(batch, m, n, k, cores)
@@ -81,7 +81,7 @@ class TaskMappingSpace(SpaceGenerator):
         yield panels_here(replace(p, start=s, view=view), False, "parallel-k", [menu("parts", parts)])
 
 
-def _columns(p: Product) -> Iterator[Sketch]:
+def _columns(p: MappedProduct) -> Iterator[Sketch]:
     """A convolution as a product with packed columns of pixels."""
     found = as_columns(p.start.program, p.view)
     if found is not None:

@@ -39,14 +39,14 @@ from searchlab.ir.verify import verify
 from spaces.task_mapping.expand import Expansion
 from spaces.task_mapping.mapping import Index, TaskMapping, origin
 
-_writing: list[Writer] = []
+_writing: list[MappingWriter] = []
 
 
 @dataclass(frozen=True)
 class Array:
     """A buffer of the program that is being written: reading gives an expression, assigning makes a statement."""
 
-    writer: Writer
+    writer: MappingWriter
     buffer: Buffer
     init: Const | None = None
 
@@ -85,7 +85,7 @@ class _Scope:
     body: list[Stmt] = field(default_factory=list)
 
 
-class Writer:
+class MappingWriter:
     """Collects one program; `with Writer(name) as p` makes it the one that mappings write to."""
 
     def __init__(self, name: str) -> None:
@@ -97,7 +97,7 @@ class Writer:
         self._names: set[str] = set()
         self._stored: set[str] = set()
 
-    def __enter__(self) -> Writer:
+    def __enter__(self) -> MappingWriter:
         _writing.append(self)
         return self
 

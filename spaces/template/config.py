@@ -21,7 +21,7 @@ from spaces.template.policies import Filter
 T = TypeVar("T")
 
 
-class Skip(Exception):
+class Unsuitable(Exception):
     """The structure does not suit the task."""
 
 
@@ -176,7 +176,7 @@ class Config:
 
     def skip(self, reason: str) -> None:
         """Leaves this structure out of the space."""
-        raise Skip(reason)
+        raise Unsuitable(reason)
 
     # --- conditions ---------------------------------------------------------------------------------------------------
 
@@ -187,7 +187,7 @@ class Config:
         if value_of(condition) is None:
             self.conditions.append(condition)
         elif not value_of(condition):
-            raise Skip("a condition fails for every point")
+            raise Unsuitable("a condition fails for every point")
 
     # --- inside -------------------------------------------------------------------------------------------------------
 

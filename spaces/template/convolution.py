@@ -22,7 +22,7 @@ from spaces.template.nests import (
     share,
     vectors,
 )
-from spaces.template.products import Product, split_sums, tiled
+from spaces.template.products import ProductLoops, split_sums, tiled
 from spaces.template.registry import template
 
 PLANES = ("conv1d", "conv2d", "conv3d", "conv2d_bn_relu", "conv2d_transpose")
@@ -190,5 +190,5 @@ def pixels(cfg: Config, s: Schedule, task: Task) -> None:
     if shapes[data.read.buffer].shape[2:] != shapes[s.program.blocks[w.block].store.buffer].shape[2:]:
         cfg.skip("its stride leaves pixels out")
     whole = s.fuse(*place) if len(place) > 1 else place[0]
-    product = Product(w.block, (n,), w.channels, whole, (w.inputs, *w.taps), w.lanes, data)
+    product = ProductLoops(w.block, (n,), w.channels, whole, (w.inputs, *w.taps), w.lanes, data)
     tiled(cfg, s, task, product, ["none", "whole", "panel"])

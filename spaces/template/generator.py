@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from searchlab.errors import ScheduleError, SpaceError
 from searchlab.schedule import Schedule
 from searchlab.search import Sketch, SpaceGenerator, Task
-from spaces.template.config import Config, Decisions, Skip
+from spaces.template.config import Config, Decisions, Unsuitable
 from spaces.template.registry import Template, find, templates
 
 MOST_STRUCTURES = 256
@@ -64,7 +64,7 @@ def structures(made: Template, task: Task, most: int, reasons: list[str]) -> Ite
         decisions = Decisions(before)
         try:
             yield _run(made, task, decisions)
-        except Skip as e:
+        except Unsuitable as e:
             reasons.append(f"{_name(made, decisions)}: {e}")
         before = decisions.next()
 

@@ -7,7 +7,7 @@ from searchlab.schedule import Schedule
 from searchlab.search.task import Task
 from spaces.template.config import Config
 from spaces.template.nests import extent, finish, operand, reduction, share, vectors
-from spaces.template.products import Product, tiled
+from spaces.template.products import ProductLoops, tiled
 from spaces.template.registry import template
 
 
@@ -19,7 +19,7 @@ def tiles(cfg: Config, s: Schedule, task: Task) -> None:
     packed = operand(s, nest.block, [j])
     packs = ["none", "whole", "panel"] if packed.contiguous else ["whole", "panel"]
     packs += ["ahead"] if packed.read.buffer in task.weights else []
-    product = Product(nest.block, tuple(around), i, j, nest.reduce, nest.lanes, packed)
+    product = ProductLoops(nest.block, tuple(around), i, j, nest.reduce, nest.lanes, packed)
     tiled(cfg, s, task, product, packs)
 
 

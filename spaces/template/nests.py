@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from searchlab.errors import ScheduleError
 from searchlab.ir.expr import Expr, Load, Var, ceildiv, loads, value_of, variables
 from searchlab.schedule import Schedule
-from searchlab.schedule.core import consumers
+from searchlab.schedule.primitive import consumers
 from searchlab.search.task import Task
 from spaces.template.config import Config
 
 
 @dataclass(frozen=True)
-class Nest:
+class TemplateNest:
     """A stage that reduces: its loops before anything is scheduled, and how many of its values fill a register."""
 
     block: str
@@ -24,13 +24,13 @@ class Nest:
     lanes: int
 
 
-def reduction(s: Schedule, task: Task) -> Nest:
+def reduction(s: Schedule, task: Task) -> TemplateNest:
     """The first stage that reduces."""
     b = next(b for b in s.program.blocks.values() if b.reduces)
     loops = s.loops(b.name)
     count = sum(it.kind == "space" for it in b.iters)
     lanes = task.target.lanes(s.program.buffers[b.store.buffer].dtype)
-    return Nest(b.name, tuple(loops[:count]), tuple(loops[count:]), lanes)
+    return TemplateNest(b.name, tuple(loops[:count]), tuple(loops[count:]), lanes)
 
 
 def extent(s: Schedule, loop: str) -> int | None:

@@ -26,7 +26,7 @@ MOST_ROWS = 16
 
 
 @dataclass(frozen=True)
-class Product:
+class ProductLoops:
     """The loops of a product by what they do: rows and columns of the result, sums, and what is around them.
 
     `packed` is the operand that may be packed into panels along the columns.
@@ -41,7 +41,7 @@ class Product:
     packed: Operand
 
 
-def tiled(cfg: Config, s: Schedule, task: Task, p: Product, packs: Sequence[str]) -> None:
+def tiled(cfg: Config, s: Schedule, task: Task, p: ProductLoops, packs: Sequence[str]) -> None:
     """Three levels of tiles: blocks for threads, blocks for caches, and a tile of accumulators in registers.
 
     The packed operand is stored in panels `ahead` of time, `whole` before the product, or one `panel` block at a time
@@ -65,7 +65,7 @@ def tiled(cfg: Config, s: Schedule, task: Task, p: Product, packs: Sequence[str]
     share(s, task, p.around, outer[0])
 
 
-def _pack(s: Schedule, task: Task, p: Product, pack: str, width: Expr, home: str) -> None:
+def _pack(s: Schedule, task: Task, p: ProductLoops, pack: str, width: Expr, home: str) -> None:
     name = panels(s, p.packed, width, pack == "ahead")
     if pack == "whole":
         fill(s, task, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from searchlab.ir.expr import loads, variables
 from searchlab.schedule import Schedule
-from searchlab.schedule.core import consumers
+from searchlab.schedule.primitive import consumers
 from searchlab.search.task import Task
 from spaces.template.config import Config
 from spaces.template.nests import axis_of, extent, finish, legal, reduction, share, vectors

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from searchlab.analysis import NODE_KINDS, Ragged, extractor, schema
-from searchlab.analysis.machine import BLOCK
+from searchlab.analysis.column_machine import BLOCK
 from searchlab.analysis.nest import Nest
-from searchlab.analysis.summary import main
+from searchlab.analysis.summary_view import main
 from searchlab.errors import IRError, SpaceError
 from searchlab.ir import Program, knob
 from searchlab.ir.expr import value_of

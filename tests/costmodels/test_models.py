@@ -160,10 +160,10 @@ def test_transfer_knows_before_the_first_trial_and_forgets_later() -> None:
 
 
 def test_recall_that_is_missed() -> None:
-    from costmodels.features import Data
+    from costmodels.features import TrainingData
 
     scores = np.array([1.0, 0.5, 0.2, 0.1])
-    data = Data(np.zeros((4, 1)), np.arange(4), scores, np.zeros(4, np.int64))
+    data = TrainingData(np.zeros((4, 1)), np.arange(4), scores, np.zeros(4, np.int64))
     assert missed(scores, data) == 0.0
     assert missed(-scores, data) == pytest.approx(1 - (0 + 0 + 2 / 3 + 1) / 4)
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from searchlab.cli import app
-from searchlab.lab.records import Record, Store, encode
+from searchlab.lab.records import Record, RecordStore, encode
 
 Run = Callable[..., Any]
 
@@ -21,8 +21,8 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    made = Store(tmp_path / "records.jsonl")
+def store(tmp_path: Path) -> RecordStore:
+    made = RecordStore(tmp_path / "records.jsonl")
     made.extend(
         Record("mm-1", "ok", label="matmul(m=4)", times=(s,), knobs={"tile": n}) for n, s in enumerate((3e-3, 1e-3))
     )
@@ -41,7 +41,7 @@ def refused(result: Any) -> str:
     return str(result.stderr)
 
 
-def test_stats(run: Run, store: Store, tmp_path: Path) -> None:
+def test_stats(run: Run, store: RecordStore, tmp_path: Path) -> None:
     text = run("stats", store.path).stdout
     assert "matmul(m=4)" in text and "1.00 ms" in text and "1 timeout" in text and "file" not in text.splitlines()[0]
     assert "records.jsonl" in run("stats", store.path, store.path).stdout
@@ -56,14 +56,14 @@ def test_stats(run: Run, store: Store, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["t4", "csv"])
-def test_export_and_import(run: Run, store: Store, tmp_path: Path, kind: str) -> None:
+def test_export_and_import(run: Run, store: RecordStore, tmp_path: Path, kind: str) -> None:
     out, back = tmp_path / f"deep/out.{kind}", tmp_path / "back.jsonl"
     result = run("export", store.path, "--to", kind, "-o", out)
     assert result.exit_code == 0 and "4 records written" in result.stdout
     assert ("holds 2 tasks" in result.stderr) == (kind == "t4")
     assert [p.name for p in out.parent.iterdir()] == [out.name]
     assert "4 records added" in run("import", out, "--from", kind, "-o", back).stdout
-    assert list(Store(back)) == list(store)
+    assert list(RecordStore(back)) == list(store)
     (row,) = rows(run("import", out, "--from", kind, "-o", back, "--json"))
     assert (row["value"], row["known"]) == (0, 4)
     for task in ("sm-2", "softmax(rows=2)"):
@@ -74,7 +74,7 @@ def test_export_and_import(run: Run, store: Store, tmp_path: Path, kind: str) ->
     )
 
 
-def test_what_cannot_be_exported_or_imported(run: Run, store: Store, tmp_path: Path) -> None:
+def test_what_cannot_be_exported_or_imported(run: Run, store: RecordStore, tmp_path: Path) -> None:
     before = store.path.read_bytes()
     assert "the file to be read" in refused(run("export", store.path, "--to", "csv", "-o", store.path))
     assert "not JSON" in refused(run("import", store.path, "--from", "t4", "-o", tmp_path / "x"))
@@ -91,15 +91,15 @@ def test_foreign_results_get_a_task(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "A100.json"
     path.write_text('{"results": [{"configuration": {"x": 1}, "times": {"runtimes": [2]}, "invalidity": "correct"}]}')
     run("import", path, "--from", "t4", "-o", tmp_path / "s", "--task", "conv")
-    (record,) = Store(tmp_path / "s")
+    (record,) = RecordStore(tmp_path / "s")
     assert (record.task, record.seconds) == ("conv", 2e-3)
 
 
-def test_merge(run: Run, store: Store, tmp_path: Path) -> None:
-    other, out = Store(tmp_path / "other.jsonl"), tmp_path / "all.jsonl"
+def test_merge(run: Run, store: RecordStore, tmp_path: Path) -> None:
+    other, out = RecordStore(tmp_path / "other.jsonl"), tmp_path / "all.jsonl"
     other.append(Record("mm-1", "ok", times=(5.0,)))
     (row,) = rows(run("merge", store.path, other.path, "-o", out, "--json"))
-    assert (row["metric"], row["value"], row["known"]) == ("records_added", 5, 0) and len(Store(out)) == 5
+    assert (row["metric"], row["value"], row["known"]) == ("records_added", 5, 0) and len(RecordStore(out)) == 5
     assert "0 records added" in run("merge", store.path, "-o", out).stdout
     assert "no such file" in refused(run("merge", tmp_path / "none", "-o", out))
     other.path.write_bytes(encode(Record("t", "ok")).replace(b'"schema":1', b'"schema":9'))

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchlab.errors import RecordError
-from searchlab.lab.records import Record, t4, tables
+from searchlab.lab.records import Record, csv_export, t4_export
 from searchlab.measure.job import FAILURES
 
 TEXT = st.text(max_size=8) | st.sampled_from(
@@ -33,7 +33,7 @@ RECORDS = st.builds(
 
 def write_t4(records: list[Record], path: Path) -> Any:
     with path.open("w") as file:
-        assert t4.write(records, file) == len(records)
+        assert t4_export.write(records, file) == len(records)
 
     def refuse(name: str) -> None:
         raise AssertionError(f"{name} is no JSON")
@@ -49,7 +49,7 @@ def write_t4(records: list[Record], path: Path) -> Any:
 def test_t4_comes_back_as_it_went(tmp_path_factory: pytest.TempPathFactory, records: list[Record]) -> None:
     path = tmp_path_factory.mktemp("t4") / "out.json"
     write_t4(records, path)
-    assert repr(list(t4.read(path))) == repr(records)
+    assert repr(list(t4_export.read(path))) == repr(records)
 
 
 def test_t4_says_what_other_tools_read(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_t4_says_what_other_tools_read(tmp_path: Path) -> None:
      ("wrong", "correctness"), ("oom", "runtime"), ("constraints", "constraints"), ("quarantined", "runtime")],
 )  # fmt: skip
 def test_every_status_has_its_invalidity(status: str, invalidity: str) -> None:
-    result = t4.result_of(Record("t", status))
+    result = t4_export.result_of(Record("t", status))
     assert result["invalidity"] == invalidity
     assert result["correctness"] == (status == "ok")
 
@@ -107,7 +107,7 @@ def foreign(**changes: Any) -> dict[str, Any]:
 def read_t4(tmp_path: Path, *results: Any, **root: Any) -> list[Record]:
     path = tmp_path / "A100_T4.json"
     path.write_text(json.dumps({"results": list(results), "schema_version": "1.0.0", **root}))
-    return list(t4.read(path))
+    return list(t4_export.read(path))
 
 
 def test_files_of_other_tuners_are_read(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_files_of_other_tuners_are_read(tmp_path: Path) -> None:
     assert record.knobs == {"block_size_x": 32, "method": "a"} and record.times == pytest.approx((0.0015, 0.0025))
     assert (record.build_s, record.check_s) == pytest.approx((0.0385, 0.004))
     assert record.extra["t4"]["times"] == {"framework": 2.0, "search_algorithm": 0}
-    again = t4.result_of(record)
+    again = t4_export.result_of(record)
     assert again["measurements"] == ({"name": "GFLOP/s", "value": 12.5, "unit": ""},
                                      {"name": "time", "value": 2.0, "unit": "ms"})  # fmt: skip
     (same,) = read_t4(tmp_path, foreign(), metadata=metadata)
@@ -142,7 +142,7 @@ def test_odd_results_are_read_as_far_as_they_go(tmp_path: Path) -> None:
         foreign(invalidity="compile", times={"runtimes": None, "compilation": "CompilationFailed"}, measurements=None),
     ]
     path.write_bytes(gzip.compress(json.dumps({"results": results}).encode()))
-    a, b, c, d = t4.read(path, "conv")
+    a, b, c, d = t4_export.read(path, "conv")
     assert (a.times, a.build_s, a.task) == ((0.007,), 0.003, "conv")
     assert b.ok and b.times == () and b.seconds == math.inf and b.extra["t4"]["objectives"] == ("score",)
     assert (c.status, c.times) == ("wrong", (0.002,))
@@ -164,7 +164,7 @@ def test_what_is_no_t4_is_refused(tmp_path: Path, text: str, message: str) -> No
     path = tmp_path / "A100_T4.json"
     path.write_text(text)
     with pytest.raises(RecordError, match=message):
-        list(t4.read(path))
+        list(t4_export.read(path))
 
 
 # --- CSV --------------------------------------------------------------------------------------------------------------
@@ -175,8 +175,8 @@ def test_what_is_no_t4_is_refused(tmp_path: Path, text: str, message: str) -> No
 def test_csv_comes_back_as_it_went(tmp_path_factory: pytest.TempPathFactory, records: list[Record]) -> None:
     path = tmp_path_factory.mktemp("csv") / "out.csv"
     with path.open("w", encoding="utf-8", errors="surrogatepass", newline="") as file:
-        assert tables.write(lambda: records, file) == len(records)
-    found = list(tables.read(path))
+        assert csv_export.write(lambda: records, file) == len(records)
+    found = list(csv_export.read(path))
     assert [_comparable(r) for r in found] == [_comparable(r) for r in records]
 
 
@@ -191,7 +191,7 @@ def test_a_table_reads_like_one() -> None:
         Record("t", "ok", knobs={"tile": [4, 8], "name": "a b", "n": 2, "odd": "2"}, times=(1.0, 2.5), id="i1"),
         Record("t", "wrong", knobs={"m": True}, id="i2"),
     ]
-    tables.write(lambda: records, file)
+    csv_export.write(lambda: records, file)
     head, first, second = file.getvalue().splitlines()
     assert head.startswith("id,task,status,workload,") and head.endswith("knob.tile,knob.name,knob.n,knob.odd,knob.m")
     assert first.startswith("i1,t,ok,") and first.endswith('"[4,8]",a b,2,"""2""",') and ",1.0 2.5," in first
@@ -201,7 +201,7 @@ def test_a_table_reads_like_one() -> None:
 def test_a_small_table_is_enough(tmp_path: Path) -> None:
     path = tmp_path / "small.csv"
     path.write_text("task,status,times,knob.x\nconv,ok,0.5 0.25,3\nconv,build,,4\n\n")
-    first, second = tables.read(path)
+    first, second = csv_export.read(path)
     assert (first.times, first.knobs, first.attempts) == ((0.5, 0.25), {"x": 3}, 1) and second.status == "build"
 
 
@@ -224,14 +224,14 @@ def test_what_is_no_table_is_refused(tmp_path: Path, text: str, message: str) ->
     path = tmp_path / "small.csv"
     path.write_text(text)
     with pytest.raises(RecordError, match=message):
-        list(tables.read(path))
+        list(csv_export.read(path))
 
 
 def test_files_that_are_not_there_or_no_text(tmp_path: Path) -> None:
-    for read in (t4.read, tables.read):
+    for read in (t4_export.read, csv_export.read):
         with pytest.raises(RecordError, match="cannot read: No such file"):
             list(read(tmp_path / "none"))
     (tmp_path / "binary").write_bytes(b"\xff\xfe\xfd")
-    for read in (t4.read, tables.read):
+    for read in (t4_export.read, csv_export.read):
         with pytest.raises(RecordError, match="binary: not "):
             list(read(tmp_path / "binary"))

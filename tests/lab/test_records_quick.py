@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from benchmarks.records import example
 from searchlab.cli import app
 from searchlab.errors import RecordError
-from searchlab.lab.records import Record, Store, encode, quick
+from searchlab.lab.records import Record, RecordStore, encode, quick
 from searchlab.lab.records.lines import decode
 
 ODD: tuple[Any, ...] = (
@@ -103,9 +103,9 @@ def test_stores_are_the_same_either_way(seed: int, tmp_path: Path, monkeypatch: 
     lines = [line for line in lines if not newer(line)]
     rng.shuffle(lines)
     path.write_bytes(b"".join(lines))
-    fast = state(Store(path))
+    fast = state(RecordStore(path))
     monkeypatch.setattr(quick, "entry", lambda line: None)
-    assert fast == state(Store(path))
+    assert fast == state(RecordStore(path))
     assert len(fast[1]) > 20  # lines that were dropped, each counted
 
 
@@ -133,7 +133,7 @@ def newer(line: bytes) -> bool:
     return False
 
 
-def state(store: Store) -> Any:
+def state(store: RecordStore) -> Any:
     index = store.index
     tasks = {t: (index.by_status(t), best.id if (best := store.best(t)) else None) for t in index.tasks}
     rows = [(r.id, r.key, r.seconds) for r in store.records()]
@@ -141,7 +141,7 @@ def state(store: Store) -> Any:
 
 
 def test_many_tasks_are_counted_in_a_moment(tmp_path: Path) -> None:
-    store = Store(tmp_path / "records.jsonl")
+    store = RecordStore(tmp_path / "records.jsonl")
     store.extend(Record(f"t{n}", "build" if n % 2 else "ok", times=(1.0,)) for n in range(1000))
     index, looked = store.index, 0
     real = index._kinds

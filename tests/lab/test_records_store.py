@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 import searchlab as sl
 from searchlab.errors import RecordError
-from searchlab.lab.records import Record, Store, encode, job_key, merge
+from searchlab.lab.records import Record, RecordStore, encode, job_key, merge
 from searchlab.lab.records.lines import SchemaError
 from searchlab.measure.job import Job, Limits, Outcome
 
@@ -41,17 +41,17 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "records.jsonl"
 
 
-def numbers(store: Store) -> list[int]:
+def numbers(store: RecordStore) -> list[int]:
     return [int(record.job) for record in store]
 
 
 def test_what_is_appended_is_read(path: Path) -> None:
-    store = Store(path)
+    store = RecordStore(path)
     assert len(store) == 0 and list(store) == [] and store.best() is None and store.top(3) == [] and store.skipped == {}
     records = [make(n, seconds=n + 1.0) for n in range(5)]
     for record in records[:3]:
         store.append(record)
-        assert len(store) == len(list(Store(path)))
+        assert len(store) == len(list(RecordStore(path)))
     assert store.extend(records[3:]) == 2
     assert list(store) == records == list(store.records()) and len(store) == 5
     assert store.best() == records[0] and store.top(2) == records[:2]
@@ -60,7 +60,7 @@ def test_what_is_appended_is_read(path: Path) -> None:
 
 
 def test_folders_are_made_and_deleted_files_begin_anew(tmp_path: Path) -> None:
-    with Store(tmp_path / "a" / "b" / "records.jsonl", fsync=True) as store:
+    with RecordStore(tmp_path / "a" / "b" / "records.jsonl", fsync=True) as store:
         store.append(make(1))
         assert len(store) == 1
         store.path.unlink()
@@ -70,10 +70,10 @@ def test_folders_are_made_and_deleted_files_begin_anew(tmp_path: Path) -> None:
 
 
 def test_a_replaced_file_is_read_anew(path: Path) -> None:
-    store = Store(path)
+    store = RecordStore(path)
     store.extend(make(n) for n in range(3))
     assert len(store) == 3
-    other = Store(path.with_name("other.jsonl"))
+    other = RecordStore(path.with_name("other.jsonl"))
     other.extend(make(n, cell="x" * n) for n in range(10, 20))
     os.replace(other.path, path)
     assert len(store) == 10 and [r.job for r in store.top(10)] == [str(n) for n in range(10, 20)]
@@ -95,19 +95,19 @@ def test_a_last_line_torn_anywhere_costs_only_itself(path: Path, caplog: pytest.
         caplog.clear()
         complete = cut >= len(whole) - 1
         kept = [first, last] if complete else [first]
-        store = Store(path)
+        store = RecordStore(path)
         assert list(store) == kept and len(store) == len(kept)
         torn = len(encode(first)) < cut < len(whole) - 1
         assert ("records.jsonl:2: the last line is torn" in caplog.text) == torn
         store.append(new)
-        assert list(store) == [*kept, new] == list(Store(path)) and len(store) == len(kept) + 1
+        assert list(store) == [*kept, new] == list(RecordStore(path)) and len(store) == len(kept) + 1
         assert ("dropped the last" in caplog.text) == torn
         assert path.read_bytes() == b"".join(encode(r) for r in [*kept, new])
 
 
 def test_a_long_torn_line_is_found_whole(path: Path) -> None:
     path.write_bytes(encode(make(1)) + encode(make(2, error="x" * 300_000))[:-5])
-    store = Store(path)
+    store = RecordStore(path)
     store.append(make(3))
     assert numbers(store) == [1, 3]
     path.write_bytes(encode(make(2, error="x" * 300_000))[:-5])
@@ -117,7 +117,7 @@ def test_a_long_torn_line_is_found_whole(path: Path) -> None:
 
 def test_what_is_not_ours_is_never_cut_off(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path.write_bytes(b"dear diary,\nnothing happened")
-    store = Store(path)
+    store = RecordStore(path)
     store.append(make(1))
     assert path.read_bytes().startswith(b"dear diary,\nnothing happened\n{") and numbers(store) == [1]
     assert "records.jsonl: 2 lines cannot be read and are left out, the first is line 1: not JSON" in caplog.text
@@ -133,13 +133,13 @@ def test_broken_lines_in_the_middle_are_skipped_and_named(path: Path, caplog: py
     lines[6] = b"\n"
     lines[7] = lines[7][:-1] + lines[7]  # two lines glued
     path.write_bytes(b"".join(lines))
-    store = Store(path)
+    store = RecordStore(path)
     assert numbers(store) == [0, 1, 3, 5, 8]
     assert len(store) == 5 and [r.job for r in store.top(9)] == ["8", "5", "3", "1", "0"]
     assert sorted(store.skipped) == [3, 5, 8]
     assert f"{path}: 3 lines cannot be read and are left out, the first is line 3: not JSON" in caplog.text
     caplog.set_level("INFO")  # a log has each of them
-    assert numbers(Store(path)) == [0, 1, 3, 5, 8]
+    assert numbers(RecordStore(path)) == [0, 1, 3, 5, 8]
     assert f"{path}:3: skipped a broken line: not JSON" in caplog.text
     assert f"{path}:5: skipped a broken line: cell: expected text" in caplog.text
     assert f"{path}:8: skipped" in caplog.text
@@ -150,17 +150,17 @@ def test_broken_lines_in_the_middle_are_skipped_and_named(path: Path, caplog: py
 
 def test_line_numbers_stay_right_after_a_line_without_its_end(path: Path) -> None:
     path.write_bytes(encode(make(1))[:-1])
-    store = Store(path)
+    store = RecordStore(path)
     assert len(store) == 1
     store.append(make(2))
     assert len(store) == 2
     with path.open("ab") as file:
         file.write(b"junk\n")
-    assert list(store.skipped) == [3] == list(Store(path).skipped)
+    assert list(store.skipped) == [3] == list(RecordStore(path).skipped)
 
 
 def test_a_line_that_breaks_after_it_was_indexed_leaves_the_answers(path: Path) -> None:
-    store = Store(path)
+    store = RecordStore(path)
     store.extend(make(n, seconds=n + 1.0, program="p") for n in range(3))
     assert len(store) == 3
     with path.open("r+b") as file:
@@ -177,7 +177,7 @@ def test_a_line_that_breaks_after_it_was_indexed_leaves_the_answers(path: Path) 
 
 def test_a_newer_schema_is_refused(path: Path) -> None:
     path.write_bytes(encode(make(1)) + encode(make(2)).replace(b'{"schema":1,', b'{"schema":7,'))
-    store = Store(path)
+    store = RecordStore(path)
     for ask in (lambda: list(store), lambda: len(store), lambda: store.best(), lambda: list(store.lines())):
         with pytest.raises(SchemaError, match=r"records\.jsonl:2: schema 7 is newer than 1"):
             ask()
@@ -189,7 +189,7 @@ def test_a_newer_schema_is_refused(path: Path) -> None:
 
 
 def test_files_that_cannot_be_read_or_written_are_named(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = RecordStore(tmp_path)
     with pytest.raises(RecordError, match="cannot write: Is a directory"):
         store.append(make(1))
     with pytest.raises(RecordError, match="cannot read: Is a directory"):
@@ -201,11 +201,11 @@ def test_files_that_cannot_be_read_or_written_are_named(tmp_path: Path) -> None:
 
 def test_a_full_device_is_a_clear_error() -> None:
     with pytest.raises(RecordError, match="/dev/full: cannot write: No space left on device; what was written"):
-        Store("/dev/full").append(make(1))
+        RecordStore("/dev/full").append(make(1))
 
 
 def test_a_disk_that_fills_up_loses_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store(path)
+    store = RecordStore(path)
     store.extend(make(n) for n in range(3))
     before = path.read_bytes()
     real, calls = os.write, []
@@ -228,7 +228,7 @@ def test_a_disk_that_fills_up_loses_nothing(path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_failed_sync_takes_the_line_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store(path, fsync=True)
+    store = RecordStore(path, fsync=True)
     store.append(make(1))
 
     def fail(fd: int) -> None:
@@ -243,14 +243,14 @@ def test_a_failed_sync_takes_the_line_back(path: Path, monkeypatch: pytest.Monke
 # --- several writers --------------------------------------------------------------------------------------------------
 
 
-def _write(store: Store, start: int, count: int) -> None:
+def _write(store: RecordStore, start: int, count: int) -> None:
     for n in range(start, start + count):
         store.append(make(n, error="x" * (n % 7) * 1500))
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork"])
 def test_processes_append_to_one_file(path: Path, method: str) -> None:
-    store = Store(path)
+    store = RecordStore(path)
     store.append(make(0))  # forked processes inherit the open file
     path.open("ab").write(b'{"schema":1,"id"')  # and the first one finds a torn line
     context: Any = multiprocessing.get_context(method)
@@ -267,7 +267,7 @@ def test_processes_append_to_one_file(path: Path, method: str) -> None:
 
 
 def test_a_line_that_is_being_written_is_not_torn(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    store, line = Store(path), encode(make(2))
+    store, line = RecordStore(path), encode(make(2))
     store.append(make(1))
     with path.open("ab", buffering=0) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -281,7 +281,7 @@ def test_a_line_that_is_being_written_is_not_torn(path: Path, caplog: pytest.Log
 
 
 def test_threads_append_to_one_store(path: Path) -> None:
-    store = Store(path)
+    store = RecordStore(path)
     threads = [threading.Thread(target=_write, args=(store, 200 * t, 200)) for t in range(4)]
     for thread in threads:
         thread.start()
@@ -313,8 +313,8 @@ def test_a_killed_writer_loses_nothing_it_acknowledged(path: Path) -> None:
         rest = writer.stdout.read()
         promised += [int(n) for n in rest[: rest.rfind(b"\n") + 1].split()]
         writer.wait()
-    found = numbers(Store(path))
-    assert set(promised) <= set(found) and len(found) == len(set(found)) and Store(path).skipped == {}
+    found = numbers(RecordStore(path))
+    assert set(promised) <= set(found) and len(found) == len(set(found)) and RecordStore(path).skipped == {}
     assert len(found) - len(promised) <= 8  # at most one per writer was written but not announced
 
 
@@ -330,7 +330,7 @@ ROWS = st.lists(st.tuples(st.sampled_from(["a", "b", 'c"ö']), STATUSES, SECONDS
 def test_queries_agree_with_looking_at_everything(
     tmp_path_factory: pytest.TempPathFactory, first: list[Any], second: list[Any], k: int
 ) -> None:
-    store = Store(tmp_path_factory.mktemp("store") / "r.jsonl")
+    store = RecordStore(tmp_path_factory.mktemp("store") / "r.jsonl")
     records: list[Record] = []
     for rows in (first, second):  # what comes later is found, too
         added = [make(len(records) + n, *row) for n, row in enumerate(rows)]
@@ -339,7 +339,7 @@ def test_queries_agree_with_looking_at_everything(
         _compare(store, records, k)
 
 
-def _compare(store: Store, records: list[Record], k: int) -> None:
+def _compare(store: RecordStore, records: list[Record], k: int) -> None:
     ids = [r.id for r in records]
     for task in (None, "a", 'c"ö', "unknown"):
         mine = [r for r in records if task in (None, r.task)]
@@ -361,7 +361,7 @@ def _compare(store: Store, records: list[Record], k: int) -> None:
 def test_lookup_answers_what_was_measured_before(path: Path) -> None:
     workload = sl.workload("matmul", m=16, n=16, k=16)
     job = Job("1", workload, sl.detect(), workload.program, limits=Limits(run_s=1.0))
-    store = Store(path)
+    store = RecordStore(path)
     assert store.lookup(job_key(job)) is None and store.reuse(job) is None
 
     def record(status: Any, **more: Any) -> Record:
@@ -382,7 +382,7 @@ def test_lookup_answers_what_was_measured_before(path: Path) -> None:
     assert again is not None and (again.id, again.status, again.times) == ("2", "ok", (1.0,))
     assert again.notes["record"] == store.lookup(job_key(job)).id  # type: ignore[union-attr]
     assert store.reuse(replace(job, seed=1)) is None
-    assert Store(path).reuse(job) == replace(again, id="1")
+    assert RecordStore(path).reuse(job) == replace(again, id="1")
     changed = replace(next(iter(store)), toolchain={"llvm": "0"}, status="ok", times=(1.0,), id="")
     store.append(changed)
     assert store.lookup(job_key(job)) != changed and store.lookup(changed.key) == changed
@@ -392,7 +392,7 @@ def test_lookup_answers_what_was_measured_before(path: Path) -> None:
 
 
 def test_merging_keeps_every_record_once_with_its_origin(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    a, b, out = (Store(tmp_path / f"{name}.jsonl") for name in ("a", "b", "out"))
+    a, b, out = (RecordStore(tmp_path / f"{name}.jsonl") for name in ("a", "b", "out"))
     a.extend([make(1), make(2, knobs={"origin": 1}), make(3, target="x", error='"origin":', extra={"new": 1})])
     b.extend([make(2, knobs={"origin": 1}), make(4), make(4)])
     b.path.open("ab").write(b"junk\n")
@@ -404,14 +404,14 @@ def test_merging_keeps_every_record_once_with_its_origin(tmp_path: Path, caplog:
     assert [r.origin for r in out] == ["", str(a.path), str(a.path), str(a.path), str(b.path)]
     assert next(r for r in out if r.job == "3").extra == {"new": 1}
     assert merge(out, [a, b]).added == 0 and len(out) == 5 and out.skipped == {}
-    third = Store(tmp_path / "third.jsonl")
+    third = RecordStore(tmp_path / "third.jsonl")
     merge(third, [out])
     assert next(r for r in third if r.job == "4").origin == str(b.path)  # where it was first
     assert "b.jsonl: line 4 cannot be read and is left out" in caplog.text
 
 
 def test_nothing_is_merged_when_something_cannot_be_read(tmp_path: Path) -> None:
-    a, b, out = (Store(tmp_path / f"{name}.jsonl") for name in ("a", "b", "out"))
+    a, b, out = (RecordStore(tmp_path / f"{name}.jsonl") for name in ("a", "b", "out"))
     a.append(make(1, error="x" * 2_000_000))  # more than is written at once
     with pytest.raises(RecordError, match=r"b\.jsonl: there is no such file"):
         merge(out, [a, b])
@@ -424,7 +424,7 @@ def test_nothing_is_merged_when_something_cannot_be_read(tmp_path: Path) -> None
 def test_thousands_of_records_open_in_a_moment(path: Path, make_many: Callable[[int], list[bytes]]) -> None:
     path.write_bytes(b"".join(make_many(20_000)))
     begin = time.process_time()
-    store = Store(path)
+    store = RecordStore(path)
     assert len(store) == 20_000 and store.best("t3") is not None
     # 20 us per record is several times what it takes (benchmarks/records.py); parsing every line takes longer
     assert time.process_time() - begin < 20_000 * 20e-6
@@ -442,6 +442,6 @@ def make_many() -> Callable[[int], list[bytes]]:
 def test_warnings_are_logged_by_the_library(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path.write_bytes(b"junk\n" + encode(make(1)))
     with caplog.at_level(logging.WARNING):
-        assert len(Store(path)) == 1
+        assert len(RecordStore(path)) == 1
     assert all(r.name.startswith("searchlab.lab.records") for r in caplog.records) and len(caplog.records) == 1
     assert json.loads(path.read_bytes().splitlines()[1])["job"] == "1"

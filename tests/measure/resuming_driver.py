@@ -2,7 +2,7 @@
 
 import sys
 
-from searchlab.lab.records import Record, Store
+from searchlab.lab.records import Record, RecordStore
 from searchlab.measure import Job, LocalMeasurer, Protocol
 from searchlab.schedule import Schedule
 from searchlab.targets import detect
@@ -24,7 +24,7 @@ def jobs() -> list[Job]:
 
 
 def main(path: str) -> None:
-    with Store(path) as store, LocalMeasurer() as measurer:
+    with RecordStore(path) as store, LocalMeasurer() as measurer:
         done = {record.job for record in store}
         left = {job.id: job for job in jobs() if job.id not in done}
         for outcome in measurer.measure(list(left.values())):

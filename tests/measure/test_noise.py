@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from searchlab.cli import app, noising
+from searchlab.cli import app
 from searchlab.errors import MeasureError
 from searchlab.measure import Job, Measurer, Outcome
 from searchlab.measure import noise as noises
@@ -254,7 +254,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(noises, "MIN_REPEAT_MS", (1.0, 5.0))
 
     def call(measurer: Measurer[Job], *args: str) -> Any:
-        monkeypatch.setattr(noising, "_measurer", lambda: measurer)
+        monkeypatch.setattr("searchlab.cli.noise._measurer", lambda: measurer)
         return CliRunner().invoke(app, ["noise", "--seconds", "0", *args])
 
     return call

@@ -19,15 +19,15 @@ from typing import Any
 import psutil
 import pytest
 
-from searchlab.codegen.jit import compile_ir
-from searchlab.codegen.kernel import Artifact, build
 from searchlab.errors import MeasureError
+from searchlab.llvm.jit import compile_ir
 from searchlab.measure import Job, Limits, Measurer, Outcome, Protocol
-from searchlab.measure.cluster import RayMeasurer, pool
+from searchlab.measure.cluster import RayMeasurer, lanes
 from searchlab.measure.cluster.connection import Connection
 from searchlab.measure.cluster.dispatch import Dispatch, Ticket
 from searchlab.measure.cluster.resources import Demand, described, require, room
 from searchlab.measure.local import LocalMeasurer
+from searchlab.runtime.kernel import Artifact, build
 from searchlab.targets import Target, detect
 from searchlab.workloads import parse
 
@@ -404,7 +404,7 @@ def test_what_the_cluster_cannot_give_is_refused(ray: Any) -> None:
 def test_slots_that_cannot_start_end_with_their_reason(
     fakes: Callable[..., RayMeasurer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "_FAILURES", 1)
+    monkeypatch.setattr(lanes, "_FAILURES", 1)
     with pytest.raises(MeasureError, match="no slot can be started: .*there is no such device"):
         list(fakes(1, worker=unable).measure([job("a")]))
 
@@ -412,7 +412,7 @@ def test_slots_that_cannot_start_end_with_their_reason(
 def test_broken_slots_are_not_charged_to_candidates(
     fakes: Callable[..., RayMeasurer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "_FAILURES", 2)
+    monkeypatch.setattr(lanes, "_FAILURES", 2)
     with pytest.raises(MeasureError, match="no slot can be started: .*the device fell off"):
         list(fakes(1).measure([job("useless")]))
 

@@ -11,8 +11,17 @@ import pytest
 
 from searchlab.errors import RecordError
 from searchlab.measure.job import Outcome
-from searchlab.measure.replay import ReplayMeasurer, TableJob
-from searchlab.measure.tables import Runs, Table, indexed_names, load, load_indexed, load_t4, save, shipped
+from searchlab.measure.recorded.replayer import ReplayMeasurer, TableJob
+from searchlab.measure.recorded.tables import (
+    RecordedRuns,
+    Table,
+    indexed_names,
+    load,
+    load_indexed,
+    load_t4,
+    save,
+    shipped,
+)
 from searchlab.search import Points, RecordedSpace, Sketch, SpaceError, category, menu, split_knob
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,7 +34,7 @@ def small(coverage: Any = "exhaustive") -> Table:
     space = RecordedSpace.of([menu("a", [1, 2, 4]), menu("b", [0, 1, 2])], rows, "small", coverage=coverage)
     seconds = np.array([3e-3, 1e-3, np.inf, 2e-3, np.inf])
     cost = np.arange(1.0, 6.0)
-    runs = Runs.of([[2e-3, 3e-3, 4e-3], [1e-3], [], [1e-3, 3e-3], []])
+    runs = RecordedRuns.of([[2e-3, 3e-3, 4e-3], [1e-3], [], [1e-3, 3e-3], []])
     status = ("ok", "ok", "build", "ok", "run")
     return Table(space, status, seconds, cost, cost / 10, cost / 100, cost / 1000, read_runs=lambda: runs)
 

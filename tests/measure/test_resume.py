@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from searchlab.lab.records import Store
+from searchlab.lab.records import RecordStore
 
 DRIVER = Path(__file__).with_name("resuming_driver.py")
 ROOT = Path(__file__).parents[2]
@@ -47,6 +47,6 @@ def test_killed_at_twenty_random_moments(tmp_path: Path) -> None:
         assert lines[: len(kept)] == kept, "a measurement that was kept is gone"
         kept = lines
     assert start(store).wait(timeout=120) == 0
-    counts = Counter(record.job for record in Store(store))
+    counts = Counter(record.job for record in RecordStore(store))
     assert set(counts.values()) == {1} and len(counts) == 144
-    assert all(record.ok for record in Store(store))
+    assert all(record.ok for record in RecordStore(store))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from searchlab.codegen.jit import compile_ir
+from searchlab.llvm.jit import compile_ir
 from searchlab.measure import Protocol
 from searchlab.measure import pulse as pulses
 from searchlab.measure.pulse import Levels, pulse

@@ -13,8 +13,6 @@ import numpy as np
 import psutil
 import pytest
 
-from searchlab.codegen.kernel import Artifact, Kernel, build
-from searchlab.codegen.memory import aligned, placed
 from searchlab.defaults import default_schedule
 from searchlab.errors import BuildError, ConstraintError, MeasureError
 from searchlab.ir.expr import size
@@ -23,6 +21,8 @@ from searchlab.measure import Job, Limits, Outcome, Protocol, Worker
 from searchlab.measure.candidate import failed
 from searchlab.measure.guard import Guarded, mark, same
 from searchlab.measure.timing import Sampler
+from searchlab.runtime.kernel import Artifact, Kernel, build
+from searchlab.runtime.memory import aligned, placed
 from searchlab.targets import detect
 from searchlab.workloads import Operator, Workload, workload
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from searchlab.codegen.kernel import pack
 from searchlab.errors import ScheduleError
 from searchlab.ir import Builder, Program, call, interpret, knob, largest, maximum, select, size, total, verify
+from searchlab.runtime.kernel import pack
 from searchlab.schedule import PRIMITIVES, Schedule
 from searchlab.schedule import annotate as annotate_on
 from searchlab.workloads import parse

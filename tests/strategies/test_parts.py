@@ -8,7 +8,7 @@ from scipy.stats import norm
 from searchlab.search import Points, Space, Strategy
 from searchlab.strategies import Diverse, Epsilon, Forest, Polish, Random, Shortlist, Top
 from searchlab.strategies.process import Process
-from searchlab.strategies.surrogates import Candidates, GaussianSurrogate, Known, Ranks, log_improvement
+from searchlab.strategies.surrogates import Candidates, GaussianSurrogate, Observations, Ranks, log_improvement
 from searchlab.testing import small_space
 from searchlab.testing.strategies import cost
 
@@ -140,9 +140,9 @@ def test_ranks_are_between_0_and_1_and_tell_points_apart() -> None:
     assert len(np.unique(numbers, axis=0)) == len(points)
 
 
-def known(space: Space, points: Points, lie: float | None = None) -> Known:
+def known(space: Space, points: Points, lie: float | None = None) -> Observations:
     values = np.log(cost(points))
-    return Known(Ranks(space)(points), space.key(points), values, float(values.min()), lie)
+    return Observations(Ranks(space)(points), space.key(points), values, float(values.min()), lie)
 
 
 def test_a_surrogate_leaves_out_what_it_cannot_hold() -> None:

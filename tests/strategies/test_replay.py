@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import replay
-from searchlab.measure.tables import Table, load
+from searchlab.measure.recorded.tables import Table, load
 from searchlab.search import RecordedSpace, menu
 from searchlab.strategies import Evolutionary
 

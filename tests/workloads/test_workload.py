@@ -250,7 +250,7 @@ def test_operators_by_path(tmp_path, monkeypatch):
 def test_operators_by_entry_point(monkeypatch):
     from importlib import metadata
 
-    from searchlab.workloads import registry
+    from searchlab.workloads import catalogue
 
     group = "searchlab.workloads"
     points = [
@@ -258,12 +258,12 @@ def test_operators_by_entry_point(monkeypatch):
         metadata.EntryPoint("broken_one", "no_such_module:f", group),
     ]
     monkeypatch.setattr(metadata, "entry_points", lambda group: points)
-    monkeypatch.setattr(registry, "_table", dict(registry._table))
-    registry._load_plugins.cache_clear()
+    monkeypatch.setattr(catalogue, "_table", dict(catalogue._table))
+    catalogue._load_plugins.cache_clear()
     with pytest.warns(UserWarning, match="broken_one.*cannot import"):
         w = workload("product_of_others", m=3)
     assert w.label == "product_of_others(m=3, n=512, k=512)" and pickle.loads(pickle.dumps(w)) is w
-    registry._load_plugins.cache_clear()
+    catalogue._load_plugins.cache_clear()
 
 
 def test_bad_operators_are_refused():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from searchlab.lab.code.components import Code
+from searchlab.lab.code.versions import Code
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from searchlab.lab.config.settings import SETTINGS, Malformed, assign
-from searchlab.lab.config.tree import Map, Place, Problems, placed, plain
+from searchlab.lab.config.text.tree import Map, Place, Problems, placed, plain
 
 MOST = 100_000
 FULL = "full"

@@ -10,15 +10,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from searchlab.lab.config import effort, overrides
-from searchlab.lab.config.checking import check_settings, check_whole, without_absent
-from searchlab.lab.config.fitting import fit
-from searchlab.lab.config.including import read_file
-from searchlab.lab.config.models import Experiment, Source
-from searchlab.lab.config.normalising import normalise
+from searchlab.lab.config.checks import effort
+from searchlab.lab.config.checks.checking import check_settings, check_whole, without_absent
+from searchlab.lab.config.checks.fitting import fit
+from searchlab.lab.config.experiment import Experiment, Source
+from searchlab.lab.config.forms.normalising import normalise
+from searchlab.lab.config.forms.translating import faults
 from searchlab.lab.config.settings import SETTINGS
-from searchlab.lab.config.translating import faults
-from searchlab.lab.config.tree import Map, Place, Problems, find, placed, plain
+from searchlab.lab.config.text import overrides
+from searchlab.lab.config.text.including import read_file
+from searchlab.lab.config.text.tree import Map, Place, Problems, find, placed, plain
 
 
 def load(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:

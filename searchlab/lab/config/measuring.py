@@ -60,7 +60,7 @@ class Timing(Model):
         return Limits(self.build_s, self.run_s, self.queue_s, self.memory_bytes)
 
 
-class Local(Timing):
+class LocalMeasure(Timing):
     """On this machine, in processes of their own."""
 
     workers: int = Field(
@@ -124,7 +124,7 @@ class Replay(Model):
 class Measure(Model):
     """How to measure: exactly one of the kinds."""
 
-    local: Local | None = Field(default=None, description=str(Local.__doc__))
+    local: LocalMeasure | None = Field(default=None, description=str(LocalMeasure.__doc__))
     ray: Ray | None = Field(default=None, description=str(Ray.__doc__))
     replay: Replay | None = Field(default=None, description=str(Replay.__doc__))
 
@@ -134,9 +134,9 @@ class Measure(Model):
         return next(k for k in KINDS if getattr(self, k) is not None)
 
     @property
-    def settings(self) -> Local | Ray | Replay:
+    def settings(self) -> LocalMeasure | Ray | Replay:
         """The settings of the kind."""
-        found: Local | Ray | Replay = getattr(self, self.kind)
+        found: LocalMeasure | Ray | Replay = getattr(self, self.kind)
         return found
 
     @model_serializer(mode="wrap")

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from searchlab.lab.config.combinations import Combination
-from searchlab.lab.config.models import resolved_settings
+from searchlab.lab.config.experiment import resolved_settings
 from searchlab.lab.config.settings import NAMED, split
 
 ORDER = ("space", "model", "strategy", "history", "target", "budget", "measure")

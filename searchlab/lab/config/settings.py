@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from searchlab.lab.config.measuring import KINDS
-from searchlab.lab.config.tree import Map, Place, Seq, placed
+from searchlab.lab.config.text.tree import Map, Place, PlacedList, placed
 from searchlab.registry import nearest
 
 COMPONENTS = ("space", "model", "strategy")
@@ -115,14 +115,14 @@ def _put(tree: Map, key: str, path: list[str], value: Any, place: Place) -> None
     tree.put(path[-1], placed(value, place), place)
 
 
-def _paths(given: Any, place: Place) -> Seq:
+def _paths(given: Any, place: Place) -> PlacedList:
     one = given is not None and not isinstance(given, list | tuple)
     items = placed([given] if one else given or [], place)
     for item in items:
         if not isinstance(item, str) or not item or "\0" in item:
             form = "history is a run folder or a file of records, or a list of such"
             raise Malformed(f"{form}, not {say(item)}")
-    return Seq(items.place, [(os.path.normpath(items.at(n).path(t)), items.at(n)) for n, t in enumerate(items)])
+    return PlacedList(items.place, [(os.path.normpath(items.at(n).path(t)), items.at(n)) for n, t in enumerate(items)])
 
 
 def _target(text: str, place: Place) -> Map:

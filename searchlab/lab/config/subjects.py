@@ -12,7 +12,7 @@ from typing import Any
 
 from searchlab.errors import ConfigError, SearchLabError, WorkloadError
 from searchlab.lab.config.settings import Malformed, say
-from searchlab.lab.config.tree import Map, Place, Problems, Seq
+from searchlab.lab.config.text.tree import Map, Place, PlacedList, Problems
 from searchlab.registry import nearest
 
 _TABLE_FILES = ("*.json", "*.json.gz", "*.json.xz")
@@ -21,7 +21,7 @@ _NETWORK = "a network is a name such as resnet18, or {name: NAME, tasks: {WORKLO
 
 
 @dataclass(frozen=True)
-class Part:
+class NetworkPart:
     """One task of a network, as a subject is, and how often it occurs."""
 
     label: str
@@ -38,7 +38,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Subject:
+class SubjectSettings:
     """One thing to search: a workload by its text, a table by its reference, or a network; `label` is for people.
 
     `digest` says what a table holds, wherever it lies.
@@ -48,7 +48,7 @@ class Subject:
     workload: str | None = None
     table: str | None = None
     digest: str = ""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[NetworkPart, ...] = ()
 
     @property
     def key(self) -> str:
@@ -67,21 +67,21 @@ def looked_up(item: Any) -> bool:
     return isinstance(item, Mapping) and ("table" in item or (is_network(item) and "tables" in item["network"]))
 
 
-def subjects(items: Any) -> tuple[Subject, ...]:
+def subjects(items: Any) -> tuple[SubjectSettings, ...]:
     """What the workloads of an experiment (in their one form) stand for, each thing once."""
-    found: dict[str, Subject] = {}
+    found: dict[str, SubjectSettings] = {}
     for item in items:
         for s in _expand(item):
             found.setdefault(s.key, s)
     return tuple(found.values())
 
 
-def normal_workloads(given: Any, place: Place, problems: Problems) -> Seq:
+def normal_workloads(given: Any, place: Place, problems: Problems) -> PlacedList:
     """Workloads in their one form: text with all parameters, {suite: NAME}, {table: NAME or absolute path}, networks.
 
     That of a network is {network: {name: NAME, tasks: {text: weight}}}, or with tables: instead of tasks:.
     """
-    items = given if isinstance(given, Seq) else Seq(place, [(given, place)])
+    items = given if isinstance(given, PlacedList) else PlacedList(place, [(given, place)])
     if not items:
         problems.add(place, f"workloads is empty; {_FORM}")
     result: list[tuple[Any, Place]] = []
@@ -97,7 +97,7 @@ def normal_workloads(given: Any, place: Place, problems: Problems) -> Seq:
                 result.append((one, where))
         except (SearchLabError, Malformed) as e:
             problems.add(_inner(item, where), str(e))
-    return Seq(items.place, result or [("matmul", place)])  # so that what else is wrong is found, too
+    return PlacedList(items.place, result or [("matmul", place)])  # so that what else is wrong is found, too
 
 
 def _words(kind: str, given: Any) -> tuple[str, str]:
@@ -138,7 +138,7 @@ def _normal(item: Any, place: Place) -> Iterator[Any]:
 
 
 def _checked(text: str, make: Any) -> str:
-    from searchlab.measure.tables import shipped
+    from searchlab.measure.recorded.tables import shipped
     from searchlab.workloads import networks, suites
 
     try:
@@ -237,7 +237,7 @@ def _weight(task: str, weight: Any) -> Any:
 
 def _tables(text: str, place: Place) -> list[str]:
     """The tables that a name, a file, a folder or a pattern leads to; files are sought beside the experiment's file."""
-    from searchlab.measure.tables import check, shipped
+    from searchlab.measure.recorded.tables import check, shipped
 
     if text in shipped():
         return [text]
@@ -270,7 +270,7 @@ def _inside(folder: Path) -> list[Path]:
 
 
 def _indexed(folder: Path) -> list[str]:
-    from searchlab.measure.tables import indexed_names
+    from searchlab.measure.recorded.tables import indexed_names
 
     try:
         return sorted(indexed_names(folder)) if (folder / "index.json").is_file() else []
@@ -278,7 +278,7 @@ def _indexed(folder: Path) -> list[str]:
         return []
 
 
-def _expand(item: Any) -> list[Subject]:
+def _expand(item: Any) -> list[SubjectSettings]:
     from searchlab.workloads import parse
 
     if isinstance(item, Mapping) and "table" in item:
@@ -286,31 +286,31 @@ def _expand(item: Any) -> list[Subject]:
     if is_network(item):
         return [_whole(item["network"])]
     if isinstance(item, Mapping):
-        return [Subject(w.label, w.spec) for w in _group(str(item["suite"]))]
-    return [Subject(parse(item).label, item)]
+        return [SubjectSettings(w.label, w.spec) for w in _group(str(item["suite"]))]
+    return [SubjectSettings(parse(item).label, item)]
 
 
-def _whole(network: Mapping[str, Any]) -> Subject:
+def _whole(network: Mapping[str, Any]) -> SubjectSettings:
     """A network as one subject."""
     from searchlab.workloads import parse
 
     if "tables" in network:
         parts = [(_table(str(t)), weight) for t, weight in network["tables"].items()]
     else:
-        parts = [(Subject(parse(t).label, t), weight) for t, weight in network["tasks"].items()]
-    made = tuple(Part(s.label, s.workload, s.table, s.digest, weight) for s, weight in parts)
-    return Subject(str(network["name"]), parts=made)
+        parts = [(SubjectSettings(parse(t).label, t), weight) for t, weight in network["tasks"].items()]
+    made = tuple(NetworkPart(s.label, s.workload, s.table, s.digest, weight) for s, weight in parts)
+    return SubjectSettings(str(network["name"]), parts=made)
 
 
-def _table(reference: str) -> Subject:
-    from searchlab.measure.tables import shipped
+def _table(reference: str) -> SubjectSettings:
+    from searchlab.measure.recorded.tables import shipped
 
     if reference in shipped():
-        return Subject(reference, table=reference)
+        return SubjectSettings(reference, table=reference)
     path = Path(reference)
     data = path if path.is_file() else path.with_name(f"{path.name}.csv.xz")
     try:
         digest = hashlib.sha256(data.read_bytes()).hexdigest()[:12]
     except OSError as e:
         raise ConfigError(f"the recorded table {data} cannot be read: {e.strerror or e}") from None
-    return Subject(path.name.partition(".json")[0].removesuffix(".csv.xz"), table=reference, digest=digest)
+    return SubjectSettings(path.name.partition(".json")[0].removesuffix(".csv.xz"), table=reference, digest=digest)

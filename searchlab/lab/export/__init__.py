@@ -2,7 +2,7 @@
 
 from searchlab.lab.export.bundle import Exported, export
 from searchlab.lab.export.finding import Found, best_program, best_programs
-from searchlab.lab.export.loading import load
-from searchlab.lab.export.verify import Verified, verify
+from searchlab.lab.export.opening import load
+from searchlab.lab.export.verification import Verified, verify
 
 __all__ = ["Exported", "Found", "Verified", "best_program", "best_programs", "export", "load", "verify"]

@@ -14,7 +14,7 @@ from typing import Any
 from searchlab.errors import ExportError
 from searchlab.ir.program import Program
 from searchlab.lab.export import loader
-from searchlab.lab.export.code import Code, identifier
+from searchlab.lab.export.code import ExportCode, identifier
 from searchlab.lab.export.header import header
 from searchlab.lab.export.linking import link
 from searchlab.lab.export.readme import readme
@@ -28,7 +28,7 @@ class Exported:
     """A folder that was written; `missing` says why it holds no shared library, if it does not."""
 
     folder: Path
-    code: Code
+    code: ExportCode
     missing: str = ""
 
     @property
@@ -48,7 +48,7 @@ def export(
     A folder that was exported before is written anew; one that holds anything else is left alone.
     """
     title = title or program.name
-    code = Code(identifier(title), program, target)
+    code = ExportCode(identifier(title), program, target)
     path = _prepared(Path(folder))
     _write(path / "program.txt", str(program))
     _write(path / "kernel.ll", code.optimized)
@@ -76,7 +76,7 @@ def _prepared(folder: Path) -> Path:
     return folder
 
 
-def _library(code: Code, folder: Path) -> str:
+def _library(code: ExportCode, folder: Path) -> str:
     host = detect()
     if code.target.arch != host.arch:
         return f"code for {code.target.arch} is linked on such a machine, this one is {host.arch}"
@@ -89,7 +89,7 @@ def _checksums(folder: Path) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def _description(code: Code, title: str, about: Mapping[str, Any]) -> dict[str, Any]:
+def _description(code: ExportCode, title: str, about: Mapping[str, Any]) -> dict[str, Any]:
     from searchlab.lab.records.identity import toolchain
 
     shared, stride = code.scratch

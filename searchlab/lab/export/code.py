@@ -7,16 +7,17 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from searchlab.codegen import jit, pool
-from searchlab.codegen.llvm import Code as Generated
-from searchlab.codegen.llvm import generate
-from searchlab.codegen.lower import lower
 from searchlab.errors import ExportError
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.program import Buffer, Layout, Program
 from searchlab.lab.export.entries import KERNEL, PACK, POOL, entry_points, packing_entry, pool_setup
 from searchlab.lab.export.modules import joined, owned
 from searchlab.lab.export.packing import packing
+from searchlab.llvm import jit
+from searchlab.llvm.module import KernelCode as Generated
+from searchlab.llvm.module import generate
+from searchlab.lower.passes import lower
+from searchlab.runtime import threadpool
 from searchlab.targets import Target
 
 _LONGEST = 64
@@ -41,7 +42,7 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Code:
+class ExportCode:
     """A program for a target as a function `name` of C."""
 
     name: str
@@ -102,8 +103,8 @@ class Code:
             code = generate(lower(packing(layout, self.program.buffers[layout.buffer]), alone), alone)
             parts += [owned(code.ir, f"{PACK}.{layout.buffer}"), packing_entry(self.name, layout.buffer)]
         if self.parallel:
-            parts.append(owned(pool.pool_ir(self.target), POOL))
-            parts.append(pool_setup(self.name, pool.SPIN_SECONDS, "linux" in self.target.triple))
+            parts.append(owned(threadpool.pool_ir(self.target), POOL))
+            parts.append(pool_setup(self.name, threadpool.SPIN_SECONDS, "linux" in self.target.triple))
         return joined(parts)
 
     @cached_property

@@ -12,7 +12,7 @@ KERNEL, POOL, PACK = "kernel", "pool", "pack"  # what the renamed symbols of eac
 
 
 def entry_points(name: str, buffers: int, shared: int, stride: int, threads: int, parallel: bool) -> str:
-    """The calls for a kernel of so many buffers; `shared` and `stride` are bytes of scratch memory, see codegen."""
+    """The calls for a kernel with the given number of buffers; `shared` and `stride` are bytes of scratch memory."""
     passed = ", ".join(f"ptr %x{n}" for n in range(buffers))
     total = shared + stride * threads
     return "\n".join(

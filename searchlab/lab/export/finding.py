@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from searchlab import targets
 from searchlab.errors import ExportError
 from searchlab.lab.export.bundle import Exported, export
-from searchlab.lab.run.folder import Entry, Folder
-from searchlab.lab.run.runoff import parts, results
+from searchlab.lab.folder.folder import Folder, ManifestCell
+from searchlab.lab.run.runoff.runoff import parts, results
 from searchlab.registry import nearest
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Found:
     the time of others is a single measurement, and the best of many such is lucky.
     """
 
-    cell: Entry
+    cell: ManifestCell
     folder: Folder
     seconds: float
     choice: Mapping[str, Any]
@@ -126,7 +126,7 @@ class Found:
     def _place(self) -> tuple[Space, Points]:
         config = self.cell.config
         if self.cell.table is not None:
-            from searchlab.measure.tables import load
+            from searchlab.measure.recorded.tables import load
 
             space: Space = load(self.cell.table).space
         else:
@@ -175,7 +175,7 @@ def chosen(cells: Iterable[C], task: str | None, entry: str | None) -> list[C]:
     return found
 
 
-def _of_task(pairs: list[tuple[Entry, CellResult]], place: Folder, top: int) -> list[Found]:
+def _of_task(pairs: list[tuple[ManifestCell, CellResult]], place: Folder, top: int) -> list[Found]:
     winners = [
         Found(cell, place, r.final_s, r.best["knobs"], True, r.baselines)
         for cell, r in pairs
@@ -191,16 +191,16 @@ def _of_task(pairs: list[tuple[Entry, CellResult]], place: Folder, top: int) -> 
     return _different([first, *sorted(rest, key=lambda f: (f.seconds, not f.confirmed))])[:top]
 
 
-def _measured(cell: Entry, result: CellResult, place: Folder) -> Iterator[Found]:
+def _measured(cell: ManifestCell, result: CellResult, place: Folder) -> Iterator[Found]:
     """Every measurement of a cell that worked, with the figure that its search minimised."""
     for r in place.records(cell.id).records(_task(cell), "ok"):
         seconds = r.seconds if cell.recorded else r.outcome().fastest
         yield Found(cell, place, seconds, r.knobs, False, result.baselines, r)
 
 
-def _task(cell: Entry) -> str | None:
+def _task(cell: ManifestCell) -> str | None:
     """What records call the task of a cell; None where all records of the cell are of it."""
-    from searchlab.measure.tables import load
+    from searchlab.measure.recorded.tables import load
     from searchlab.workloads import parse
 
     if "weight" not in cell.config:  # no task of a network

@@ -22,7 +22,7 @@ import numpy as np
 LIBRARY, OBJECT, DESCRIPTION = "libkernel.so", "kernel.o", "kernel.json"
 
 
-class Kernel:
+class ExportedKernel:
     """A compiled function on numpy arrays; `address` gives the address of each of its C functions."""
 
     def __init__(self, about: dict[str, Any], address: Callable[[str], int], keep: Any = None) -> None:
@@ -42,10 +42,10 @@ class Kernel:
         arrays = ", ".join(f"{a['name']}: {a['dtype']}{a['shape']}" for a in self.inputs)
         return f"<kernel {self.about['function']}({arrays}), {self.threads} thread{'s' * (self.threads > 1)}>"
 
-    def bind(self, **arrays: Any) -> Kernel:
+    def bind(self, **arrays: Any) -> ExportedKernel:
         """The kernel with these inputs fixed: packed now, and left out of later calls."""
         known = {a["name"]: a for a in self.inputs}
-        made = Kernel(self.about, self.address, self._keep)
+        made = ExportedKernel(self.about, self.address, self._keep)
         made._bound = dict(self._bound)
         for name, array in arrays.items():
             if name not in known:
@@ -155,7 +155,7 @@ def checked(path: Path, about: dict[str, Any]) -> bytes:
     return code
 
 
-def load(folder: str | Path | None = None) -> Kernel:
+def load(folder: str | Path | None = None) -> ExportedKernel:
     """The kernel of a folder, by default the one that this file is in."""
     here = Path(__file__).parent if folder is None else Path(folder)
     about = description(here)
@@ -171,4 +171,4 @@ def load(folder: str | Path | None = None) -> Kernel:
         except AttributeError:
             raise ValueError(f"{here / LIBRARY} is damaged: it has no {symbol}; export the kernel again") from None
 
-    return Kernel(about, address, library)
+    return ExportedKernel(about, address, library)

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from searchlab.lab.leaderboard.pools import Pool, pools
+from searchlab.lab.leaderboard.pools import RunPool, pools
 from searchlab.lab.results import CellResult, Floats, Run
 from searchlab.lab.statistics import (
     ALL,
     Comparison,
+    ComparisonSettings,
     Estimate,
     K,
     Ranking,
-    Settings,
     Summary,
     compare,
     counted,
@@ -59,7 +59,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Board:
+class Leaderboard:
     """The entries of runs that may be ranked together, best first."""
 
     where: str
@@ -95,19 +95,19 @@ class Board:
 
 def boards(
     runs: Sequence[Run],
-    settings: Settings | None = None,
+    settings: ComparisonSettings | None = None,
     tables: Mapping[str, Floats] | None = None,
     budget: int = K,
     together: bool = False,
-) -> tuple[Board, ...]:
+) -> tuple[Leaderboard, ...]:
     """One board per machine (or one, `together`), and one for recorded tables.
 
     `tables` has the times of all rows of recorded tasks; with them, entries get their score against random search.
     """
-    return tuple(_board(pool, settings or Settings(), tables or {}, budget) for pool in pools(runs, together))
+    return tuple(_board(pool, settings or ComparisonSettings(), tables or {}, budget) for pool in pools(runs, together))
 
 
-def _board(pool: Pool, settings: Settings, tables: Mapping[str, Floats], budget: int) -> Board:
+def _board(pool: RunPool, settings: ComparisonSettings, tables: Mapping[str, Floats], budget: int) -> Leaderboard:
     cells = pooled(pool.runs)
     known = counted(cells)
     tasks = tuple(dict.fromkeys(c.task for c in known))
@@ -122,7 +122,7 @@ def _board(pool: Pool, settings: Settings, tables: Mapping[str, Floats], budget:
     ranked.sort(key=lambda s: (s.rank or 0, -s.score.value, s.mean_rank or 0.0, s.entry))
     others = [facts.standing(s, None, f"{s.tasks} of {len(tasks)} tasks") for s in rest.summaries]
     incomplete = [f"{s.entry} has {s.why} and is not ranked" for s in others]
-    return Board(
+    return Leaderboard(
         pool.where,
         pool.recorded,
         tuple(r.name for r in pool.runs),
@@ -134,7 +134,7 @@ def _board(pool: Pool, settings: Settings, tables: Mapping[str, Floats], budget:
     )
 
 
-def _machines(pool: Pool) -> tuple[str, ...]:
+def _machines(pool: RunPool) -> tuple[str, ...]:
     several = len({machine_key(r) for r in pool.runs}) if not pool.recorded else 1
     return (f"times of {several} machines are ranked together: differences may be theirs",) if several > 1 else ()
 

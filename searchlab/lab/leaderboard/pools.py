@@ -10,7 +10,7 @@ from searchlab.lab.statistics.pooling import machine_key
 
 
 @dataclass(frozen=True)
-class Pool:
+class RunPool:
     """Runs whose times can be compared, and where they come from."""
 
     where: str
@@ -18,7 +18,7 @@ class Pool:
     runs: tuple[Run, ...]
 
 
-def pools(runs: Sequence[Run], together: bool = False) -> tuple[Pool, ...]:
+def pools(runs: Sequence[Run], together: bool = False) -> tuple[RunPool, ...]:
     """The runs by machine; recorded ones together, as long as the tables agree on their optima.
 
     With `together`, the machines do not matter.
@@ -30,7 +30,7 @@ def pools(runs: Sequence[Run], together: bool = False) -> tuple[Pool, ...]:
             found.append([run])
         else:
             fitting.append(run)
-    return tuple(Pool(" and ".join(dict.fromkeys(map(_where, p))), p[0].recorded, tuple(p)) for p in found)
+    return tuple(RunPool(" and ".join(dict.fromkeys(map(_where, p))), p[0].recorded, tuple(p)) for p in found)
 
 
 def machine_name(run: Run) -> str:

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from searchlab.lab.leaderboard.board import NEAR, Board, Standing
+from searchlab.lab.leaderboard.board import NEAR, Leaderboard, Standing
 from searchlab.lab.leaderboard.sheet import Sheet, flat
-from searchlab.lab.statistics import BEST, Comparison, Estimate, Pair, Settings, Summary, Verdict, shown_p, wording
+from searchlab.lab.statistics import (
+    BEST,
+    Comparison,
+    ComparisonSettings,
+    Estimate,
+    Pair,
+    Summary,
+    Verdict,
+    shown_p,
+    wording,
+)
 
 NONE = "-"
 
 
-def board_sheets(board: Board) -> tuple[Sheet, ...]:
+def board_sheets(board: Leaderboard) -> tuple[Sheet, ...]:
     """The standings of a board, then what the entries cost."""
     return _standings(board), _costs(board)
 
 
-def _standings(board: Board) -> Sheet:
+def _standings(board: Leaderboard) -> Sheet:
     random = any(s.versus_random is not None for s in board.standings)
 
     def line(s: Standing) -> tuple[str, ...]:
@@ -47,7 +57,7 @@ def _standings(board: Board) -> Sheet:
     )
 
 
-def _costs(board: Board) -> Sheet:
+def _costs(board: Leaderboard) -> Sheet:
     device = any(s.device_s is not None for s in board.standings)
 
     def line(s: Standing) -> tuple[str, ...]:
@@ -154,7 +164,7 @@ def _about(comparison: Comparison) -> dict[str, Any]:
 # --- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def score_name(settings: Settings) -> str:
+def score_name(settings: ComparisonSettings) -> str:
     """What the score column is called."""
     if settings.metric != "final":
         return f"area ({settings.metric})"

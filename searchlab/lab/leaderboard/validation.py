@@ -13,8 +13,8 @@ import numpy as np
 
 from searchlab.errors import ResultError, SearchLabError
 from searchlab.lab.export.finding import Found, chosen
-from searchlab.lab.run.folder import Entry, Folder
-from searchlab.lab.run.runoff import parts, results
+from searchlab.lab.folder.folder import Folder, ManifestCell
+from searchlab.lab.run.runoff.runoff import parts, results
 from searchlab.measure.job import Job, Limits, Measurer, Protocol
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class Validation:
     """One claim and what became of it; `ratio` is the new time over the claimed one, from `low` to `high` by rounds."""
 
     entry: str
@@ -55,7 +55,7 @@ def validate(
     band: float = 0.02,
     rounds: int = ROUNDS,
     measurer: Callable[[], Measurer[Job]] | None = None,
-) -> tuple[Check, ...]:
+) -> tuple[Validation, ...]:
     """Checks the best candidates of `sample` cells, drawn at random among those that found one.
 
     A claim holds if the new times reach it, or come within the tie band of it, in any round.
@@ -103,8 +103,8 @@ def _claims_something(result: CellResult) -> bool:
 # --- recorded tables --------------------------------------------------------------------------------------------------
 
 
-def _looked_up(claim: Found, band: float) -> Check:
-    from searchlab.measure.tables import load
+def _looked_up(claim: Found, band: float) -> Validation:
+    from searchlab.measure.recorded.tables import load
 
     try:
         table = load(claim.cell.table or claim.task)
@@ -125,11 +125,11 @@ def _measured(
     rounds: int,
     rng: np.random.Generator,
     make: Callable[[], Measurer[Job]] | None,
-) -> dict[str, Check]:
+) -> dict[str, Validation]:
     """Every candidate once in every round, each round in another order."""
     if not claims:
         return {}
-    found: dict[str, Check] = {}
+    found: dict[str, Validation] = {}
     jobs: dict[str, Job] = {}
     for claim in claims:
         made = _job(claim)
@@ -157,7 +157,7 @@ def _measured(
     return found
 
 
-def _job(claim: Found) -> Job | Check:
+def _job(claim: Found) -> Job | Validation:
     """The job that measures it as it was measured then, with its result checked; or why there is none."""
     try:
         program, record = claim.program, claim.record
@@ -185,7 +185,7 @@ def _local() -> Measurer[Job]:
 # --- judging ----------------------------------------------------------------------------------------------------------
 
 
-def _judged(claim: Found, times: Sequence[float], band: float) -> Check:
+def _judged(claim: Found, times: Sequence[float], band: float) -> Validation:
     low, high = min(times) / claim.seconds, max(times) / claim.seconds
     verdict = SLOWER if low > 1 + band else FASTER if high < 1 / (1 + band) else HOLDS
     return _check(claim, verdict, statistics.median(times), low, high)
@@ -198,8 +198,8 @@ def _check(
     low: float | None = None,
     high: float | None = None,
     why: str = "",
-) -> Check:
-    cell: Entry = claim.cell
+) -> Validation:
+    cell: ManifestCell = claim.cell
     ratio = None if seconds is None else seconds / claim.seconds
     names = (cell.entry, cell.task, cell.seed, cell.id)
-    return Check(*names, claim.seconds, seconds, ratio, low, high, verdict, why)
+    return Validation(*names, claim.seconds, seconds, ratio, low, high, verdict, why)

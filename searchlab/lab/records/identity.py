@@ -54,7 +54,7 @@ def toolchain() -> dict[str, str]:
 
     return {
         "searchlab": version("searchlab"),
-        "codegen": _sources(Path(__file__).parents[2] / "codegen"),
+        "codegen": _sources(*(Path(__file__).parents[2] / name for name in ("lower", "llvm", "runtime"))),
         "llvm": ".".join(map(str, llvm.llvm_version_info)),
         "llvmlite": version("llvmlite"),
         "numpy": version("numpy"),
@@ -69,8 +69,8 @@ def version(package: str) -> str:
         return "0+unknown"
 
 
-def _sources(package: Path) -> str:
+def _sources(*packages: Path) -> str:
     found = hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
+    for path in sorted(path for package in packages for path in package.rglob("*.py")):
         found.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return found.hexdigest()[:12]

@@ -12,7 +12,7 @@ _KEY = 16  # bytes of a key
 
 
 @dataclass(slots=True)
-class Kind:
+class RecordKind:
     """The records of one task that have one status: how many there are, and which is the fastest."""
 
     task: str
@@ -31,7 +31,7 @@ class Index:
         self.seconds = array("d")
         self._kind = array("i")
         self._keys = bytearray()
-        self._kinds: list[Kind] = []
+        self._kinds: list[RecordKind] = []
         self._of_task: dict[str, list[int]] = {}
         self._numbers: dict[tuple[bytes, bytes], int] = {}
         self._last: dict[bytes, int] = {}
@@ -45,7 +45,7 @@ class Index:
         number = self._numbers.get((task, status))
         if number is None:
             number = self._numbers[task, status] = len(self._kinds)
-            self._kinds.append(Kind(_text(task), _text(status), first=len(self.offsets)))
+            self._kinds.append(RecordKind(_text(task), _text(status), first=len(self.offsets)))
             self._of_task.setdefault(self._kinds[-1].task, []).append(number)
         kind = self._kinds[number]
         kind.count += 1
@@ -121,7 +121,7 @@ class Index:
             self._previous.append(self._last.get(key, -1))
             self._last[key] = row
 
-    def _matching(self, task: str | None, status: str | None) -> Iterator[tuple[int, Kind]]:
+    def _matching(self, task: str | None, status: str | None) -> Iterator[tuple[int, RecordKind]]:
         for number in range(len(self._kinds)) if task is None else self._of_task.get(task, ()):
             if status in (None, self._kinds[number].status):
                 yield number, self._kinds[number]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from searchlab.errors import RecordError
 from searchlab.lab.records.lines import encode, stamped
 from searchlab.lab.records.record import Record
-from searchlab.lab.records.store import Store
+from searchlab.lab.records.store import RecordStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Merged:
     known: int
 
 
-def merge(out: Store, sources: Iterable[Store]) -> Merged:
+def merge(out: RecordStore, sources: Iterable[RecordStore]) -> Merged:
     """Appends to `out` the records of all sources that it does not have; doing it again adds nothing."""
     sources = [s for s in sources if not same_file(s, out)]
     for source in sources:
@@ -29,12 +29,12 @@ def merge(out: Store, sources: Iterable[Store]) -> Merged:
     return _add(out, ((i, stamped(line, str(s.path))) for s in sources for i, line in s.lines()))
 
 
-def add_new(out: Store, records: Iterable[Record]) -> Merged:
+def add_new(out: RecordStore, records: Iterable[Record]) -> Merged:
     """Appends the records whose ids are not in `out`."""
     return _add(out, ((record.id, encode(record)) for record in records))
 
 
-def _add(out: Store, lines: Iterable[tuple[str, bytes]]) -> Merged:
+def _add(out: RecordStore, lines: Iterable[tuple[str, bytes]]) -> Merged:
     seen = {id_ for id_, _ in out.lines()}
     known = 0
 
@@ -51,7 +51,7 @@ def _add(out: Store, lines: Iterable[tuple[str, bytes]]) -> Merged:
     return Merged(added, known)
 
 
-def same_file(a: Store, b: Store) -> bool:
+def same_file(a: RecordStore, b: RecordStore) -> bool:
     """Whether two stores are one file."""
     try:
         return a.path.samefile(b.path)

@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 _BATCH = 1 << 20
 
 
-class Store:
+class RecordStore:
     """The records in a file; a file that does not exist is an empty store.
 
         store = Store("runs/first/records.jsonl")
@@ -49,7 +49,7 @@ class Store:
         return f"Store({str(self.path)!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Store, (str(self.path), self.fsync)
+        return RecordStore, (str(self.path), self.fsync)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -79,7 +79,7 @@ class Store:
         """Closes the file; the next append opens it again."""
         self._appender.close()
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> RecordStore:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -5,6 +5,6 @@ report.write("report.html")
 report.write_figures("figures")
 """
 
-from searchlab.lab.report.report import Report
+from searchlab.lab.report.report import ReportPage
 
-__all__ = ["Report"]
+__all__ = ["ReportPage"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from searchlab.lab.report.drawing import Drawing, Look
+from searchlab.lab.report.drawing import Drawing, EntryStyle
 from searchlab.lab.report.drawing.theme import file_style
 
 WIDE, NARROW = 800, 344  # pixels: the column of a page, and half of it or a phone
@@ -38,12 +38,12 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A cell of a table: its words, what it is sorted by, and the entry whose colour it shows."""
 
     text: str
     sort: float | str | None = None
-    look: Look | None = None
+    look: EntryStyle | None = None
     tone: str = ""  # good | bad | soft
     hint: str = ""
 
@@ -58,13 +58,13 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class TableBlock:
     """A table that can be sorted by each column."""
 
     id: str
     caption: str
     columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[TableCell, ...], ...]
     note: str = ""
     kind: str = field(default="table", init=False)
 
@@ -79,11 +79,11 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Grid:
+class FigureGrid:
     """Small figures side by side with one legend and one caption; those after `open` are folded away."""
 
     figures: tuple[Figure, ...]
-    looks: tuple[Look, ...]
+    looks: tuple[EntryStyle, ...]
     caption: str
     open: int = 8
     more: str = "more tasks"
@@ -91,7 +91,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Code:
+class CodeBlock:
     """A text that unfolds."""
 
     title: str
@@ -101,17 +101,17 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Program:
+class ProgramText:
     """What was found for a task: facts and texts that unfold."""
 
     task: str
     facts: tuple[tuple[str, str], ...]
-    texts: tuple[Code, ...]
+    texts: tuple[CodeBlock, ...]
     kind: str = field(default="program", init=False)
 
 
 @dataclass(frozen=True)
-class Facts:
+class FactList:
     """Names with values."""
 
     title: str
@@ -119,7 +119,7 @@ class Facts:
     kind: str = field(default="facts", init=False)
 
 
-Block = Figure | Table | Words | Grid | Code | Program | Facts
+Block = Figure | TableBlock | Words | FigureGrid | CodeBlock | ProgramText | FactList
 
 
 @dataclass(frozen=True)
@@ -135,5 +135,5 @@ class Section:
         """All figures inside, in order."""
         found: list[Figure] = []
         for b in self.blocks:
-            found += [b] if isinstance(b, Figure) else b.figures if isinstance(b, Grid) else ()
+            found += [b] if isinstance(b, Figure) else b.figures if isinstance(b, FigureGrid) else ()
         return tuple(found)

@@ -13,7 +13,7 @@ from searchlab.lab.report.material import Material
 from searchlab.lab.report.words import digits, p_value
 from searchlab.lab.results import CellResult
 from searchlab.lab.statistics import Pair, Score, Verdict, areas, pairs, scores, wording
-from searchlab.lab.statistics.curves import trial_bests
+from searchlab.lab.statistics.anytime import trial_bests
 from searchlab.lab.statistics.reaching import cost
 
 HELD, REFUTED, OPEN = "held", "not held", "not decided"
@@ -21,7 +21,7 @@ _METRICS = {"final": "time found", "auc": "area under best so far", "trials-to-t
 
 
 @dataclass(frozen=True)
-class Checked:
+class JudgedClaim:
     """A statement, what became of it, and the figures behind that."""
 
     claim: str
@@ -30,7 +30,7 @@ class Checked:
     note: str = ""
 
 
-def check(material: Material) -> tuple[Checked, ...]:
+def check(material: Material) -> tuple[JudgedClaim, ...]:
     """All statements of all runs, in their order."""
     found = []
     for run in material.runs:
@@ -39,18 +39,18 @@ def check(material: Material) -> tuple[Checked, ...]:
     return tuple(found)
 
 
-def _checked(material: Material, claim: Mapping[str, Any]) -> Checked:
+def _checked(material: Material, claim: Mapping[str, Any]) -> JudgedClaim:
     better = "better" in claim
     ours, theirs = (claim.get("better"), claim.get("than")) if better else (claim.get("same"), claim.get("as"))
     cells = [c for c in material.ended if fnmatchcase(c.task, str(claim.get("tasks", "*")))]
     found = _compared(material, cells, ours, theirs, str(claim.get("on", "final")))
     text, note = _text(claim, ours, theirs, better), str(claim.get("note", ""))
     if not found:
-        return Checked(text, OPEN, "there are no cells of both sides", note)
+        return JudgedClaim(text, OPEN, "there are no cells of both sides", note)
     limit = float(claim.get("by", 1.0)) if better else float(claim.get("within", 1.05))
     judged = [(_better if better else _same)(p, limit) for p in found]
     result = REFUTED if REFUTED in judged else OPEN if OPEN in judged else HELD
-    return Checked(text, result, "; ".join(_figures(p, len(found) > 1) for p in found), note)
+    return JudgedClaim(text, result, "; ".join(_figures(p, len(found) > 1) for p in found), note)
 
 
 def _compared(material: Material, cells: Sequence[CellResult], ours: Any, theirs: Any, metric: str) -> list[Pair]:

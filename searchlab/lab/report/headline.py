@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from searchlab.lab.report.drawing import Look
+from searchlab.lab.report.drawing import EntryStyle
 from searchlab.lab.report.material import Material
 from searchlab.lab.report.words import count, digits, listed, p_value, share
 from searchlab.lab.statistics import Pair, Verdict, wording
 
-Piece = tuple[str, Look | None]
+Piece = tuple[str, EntryStyle | None]
 
 
 @dataclass(frozen=True)

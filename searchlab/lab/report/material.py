@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from searchlab.errors import ResultError
-from searchlab.lab.leaderboard import Board, Standing, boards, pools, recorded_tables
-from searchlab.lab.report.drawing import Look
+from searchlab.lab.leaderboard import Leaderboard, Standing, boards, pools, recorded_tables
+from searchlab.lab.report.drawing import EntryStyle
 from searchlab.lab.report.drawing.theme import COLOURS
 from searchlab.lab.results import CellResult, Run
-from searchlab.lab.statistics import Ranking, Score, Settings, best_known, counted, pooled, scores
+from searchlab.lab.statistics import ComparisonSettings, Ranking, Score, best_known, counted, pooled, scores
 
 SEED = 0  # of resampling: the same runs give the same page
 
@@ -92,12 +92,12 @@ class Material:
     @property
     def alpha(self) -> float:
         """The level of significance."""
-        return Settings.of(self.runs).alpha
+        return ComparisonSettings.of(self.runs).alpha
 
     @property
     def tie(self) -> float:
         """The relative difference up to which times are ties."""
-        return Settings.of(self.runs).band
+        return ComparisonSettings.of(self.runs).band
 
     @property
     def target(self) -> float:
@@ -113,10 +113,10 @@ class Material:
         return best_known(self.ended)
 
     @cached_property
-    def board(self) -> Board:
+    def board(self) -> Leaderboard:
         """The leaderboard, and the comparison behind it."""
         tables, _ = recorded_tables(self.runs)
-        (board,) = boards(self.runs, Settings.of(self.runs, seed=SEED), tables)
+        (board,) = boards(self.runs, ComparisonSettings.of(self.runs, seed=SEED), tables)
         return board
 
     @property
@@ -135,10 +135,10 @@ class Material:
         return known + tuple(e for e in self.entries if e not in known)
 
     @cached_property
-    def looks(self) -> dict[str, Look]:
+    def looks(self) -> dict[str, EntryStyle]:
         """One colour per entry; of many entries only the leading ones stand out."""
         leading = self.order[:COLOURS]
-        return {e: Look(e, n, e not in leading) for n, e in enumerate(self.entries)}
+        return {e: EntryStyle(e, n, e not in leading) for n, e in enumerate(self.entries)}
 
     def rng(self) -> np.random.Generator:
         """A generator that begins anew."""

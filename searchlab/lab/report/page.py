@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from searchlab.lab.report.blocks import Section
-from searchlab.lab.report.data import data_json
+from searchlab.lab.report.download import data_json
 from searchlab.lab.report.drawing.svg import clean
 from searchlab.lab.report.drawing.theme import COLOURS, DARK, LIGHT, rules, variables
 from searchlab.lab.report.headline import Headline

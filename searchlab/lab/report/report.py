@@ -16,13 +16,13 @@ from searchlab.lab.report.page import page
 from searchlab.lab.report.raster import png_bytes
 from searchlab.lab.report.sections import (
     ablation,
-    comparison,
+    convergence,
     costs,
     expectations,
-    models,
-    networks,
+    model_quality,
+    network_tasks,
+    pairwise,
     programs,
-    progress,
     repeating,
     standing,
     trouble,
@@ -30,20 +30,21 @@ from searchlab.lab.report.sections import (
 from searchlab.lab.results import Run
 
 _PARTS = (
-    standing, expectations, progress, comparison, ablation, networks, models, costs, trouble, programs, repeating
+    standing, expectations, convergence, pairwise, ablation, network_tasks, model_quality, costs, trouble, programs,
+    repeating,
 )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
+class ReportPage:
     """What runs say, as a page and as figures; computed once."""
 
     material: Material
 
     @staticmethod
-    def of(runs: Sequence[Run]) -> Report:
+    def of(runs: Sequence[Run]) -> ReportPage:
         """The report of runs whose times can be compared."""
-        return Report(Material.of(runs))
+        return ReportPage(Material.of(runs))
 
     @cached_property
     def headline(self) -> Headline:

@@ -12,18 +12,18 @@ from typing import Any
 
 from searchlab.lab.cells import shared
 from searchlab.lab.code import codes
+from searchlab.lab.folder.folder import Folder, Manifest, ManifestCell
+from searchlab.lab.folder.folder_lock import owner
 from searchlab.lab.results import CellResult
-from searchlab.lab.run.board import OPTIMUM, against
-from searchlab.lab.run.folder import Entry, Folder, Manifest
-from searchlab.lab.run.lock import owner
-from searchlab.lab.run.prepare import outdated_in
-from searchlab.lab.run.runoff import results as timed
+from searchlab.lab.run.execute.prepare import outdated_in
+from searchlab.lab.run.execute.run_state import OPTIMUM, against
+from searchlab.lab.run.runoff.runoff import results as timed
 
 STATES = ("done", "running", "interrupted", "failed", "waiting")
 
 
 @dataclass(frozen=True)
-class Row:
+class StatusRow:
     """One combination on one task: how many of its cells are done, and the best that any of them found."""
 
     entry: str
@@ -48,7 +48,7 @@ class Status:
     left_s: float | None
     failures: Mapping[str, int]
     errors: Sequence[tuple[str, str]]
-    rows: Sequence[Row]
+    rows: Sequence[StatusRow]
     shared: Mapping[str, str]
     earlier: Sequence[str]  # which components have changed since cells ran, in words
 
@@ -110,7 +110,7 @@ def _state(place: Folder, result: CellResult, running: bool) -> str:
     return "running" if running and result.state == "interrupted" else result.state
 
 
-def _left_s(cells: Sequence[Entry], results: Mapping[str, CellResult]) -> float | None:
+def _left_s(cells: Sequence[ManifestCell], results: Mapping[str, CellResult]) -> float | None:
     """By the pace of what is done, as if cells ran one after another."""
     spent = sum(sum(r.ledger.values()) for r in results.values())
     trials = sum(len(r.seconds) for r in results.values())
@@ -118,16 +118,16 @@ def _left_s(cells: Sequence[Entry], results: Mapping[str, CellResult]) -> float 
     return left * spent / trials if trials else None
 
 
-def _rows(cells: Sequence[Entry], results: Mapping[str, CellResult]) -> list[Row]:
+def _rows(cells: Sequence[ManifestCell], results: Mapping[str, CellResult]) -> list[StatusRow]:
     groups: dict[tuple[str, str], list[CellResult]] = {}
     for cell in cells:
         groups.setdefault((cell.entry, cell.task), []).append(results[cell.id])
     return [_row(entry, task, own) for (entry, task), own in groups.items()]
 
 
-def _row(entry: str, task: str, own: Sequence[CellResult]) -> Row:
+def _row(entry: str, task: str, own: Sequence[CellResult]) -> StatusRow:
     best = min(own, key=lambda r: r.final_s)
     references = dict(best.baselines) | ({OPTIMUM: best.optimum_s} if best.optimum_s else {})
     shown = against(best.final_s, references)
     trials, done = sum(len(r.seconds) for r in own), sum(r.state == "done" for r in own)
-    return Row(entry, task, len(own), done, trials, best.final_s if math.isfinite(best.final_s) else None, shown)
+    return StatusRow(entry, task, len(own), done, trials, best.final_s if math.isfinite(best.final_s) else None, shown)

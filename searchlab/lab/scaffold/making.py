@@ -26,7 +26,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 @dataclass(frozen=True)
-class Made:
+class MadePlugin:
     """A new plug-in: where it is, what was written, and how it is named without being installed."""
 
     folder: Path
@@ -34,7 +34,7 @@ class Made:
     component: str
 
 
-def make(kind: str, name: str, directory: str | os.PathLike[str] = ".") -> Made:
+def make(kind: str, name: str, directory: str | os.PathLike[str] = ".") -> MadePlugin:
     """Writes a plug-in into `directory`/`name`, which must not exist."""
     if kind not in KINDS:
         raise ComponentError(f"unknown kind '{kind}'{nearest(kind, KINDS)}")
@@ -55,7 +55,7 @@ def make(kind: str, name: str, directory: str | os.PathLike[str] = ".") -> Made:
             (folder / file).write_text(text, encoding="utf-8")
     except OSError as e:
         raise ComponentError(f"{folder}: cannot be written: {e.strerror}") from e
-    return Made(folder, tuple(files), f"{words['module']}:{words['class']}")
+    return MadePlugin(folder, tuple(files), f"{words['module']}:{words['class']}")
 
 
 def _words(kind: str, name: str) -> dict[str, str]:
@@ -86,6 +86,7 @@ def _known(kind: str) -> list[str]:
 
 
 def _plugin(kind: str, words: dict[str, str]) -> str:
-    text = (_TEMPLATES / f"{kind}.py").read_text(encoding="utf-8")
+    text = (_TEMPLATES / f"example_{kind}.py").read_text(encoding="utf-8")
     small = words["module"] if kind == "workload" else words["name"]
+    text = text.replace(f"Example{kind.capitalize()}", words["class"])
     return text.replace("Example", words["class"]).replace("example", small)

@@ -17,24 +17,24 @@ from searchlab.lab.statistics.aggregate import (
     iqm,
     summaries,
 )
-from searchlab.lab.statistics.comparison import METRICS, Comparison, Metric, Settings, compare, shown_p
-from searchlab.lab.statistics.curves import AXES, Axis, CurvePoint, areas, progress
+from searchlab.lab.statistics.anytime import AXES, Axis, CurvePoint, areas, progress
+from searchlab.lab.statistics.community_score import K, RandomSearch, mean_scores, recorded_scores
+from searchlab.lab.statistics.comparison import METRICS, Comparison, ComparisonSettings, Metric, compare, shown_p
 from searchlab.lab.statistics.effects import a12, cliffs_delta, magnitude
 from searchlab.lab.statistics.notes import ENOUGH_SEEDS, TIE_BAND, notes, tie_band, version_notes
 from searchlab.lab.statistics.pairs import Pair, pairs
 from searchlab.lab.statistics.pooling import pooled
 from searchlab.lab.statistics.ranking import Ranking, ranking
-from searchlab.lab.statistics.reaching import ALL, Reach, reach
-from searchlab.lab.statistics.recorded import K, RandomSearch, mean_scores, recorded_scores
-from searchlab.lab.statistics.scores import BEST, Score, View, best_known, counted, scores
+from searchlab.lab.statistics.reaching import ALL, TimeToTarget, reach
+from searchlab.lab.statistics.scores import BEST, ComparedBy, Score, best_known, counted, scores
 from searchlab.lab.statistics.significance import Friedman, critical_difference, friedman, holm, wilcoxon
 from searchlab.lab.statistics.verdicts import Verdict
 
 __all__ = [
-    "ALL", "AXES", "BEST", "ENOUGH_SEEDS", "K", "METHOD", "METRICS", "TIE_BAND", "Axis", "Comparison",
-    "CurvePoint", "Estimate", "Friedman", "Metric", "Pair", "RandomSearch", "Ranking", "Reach", "Resampler", "Score",
-    "Settings", "Summary", "Verdict", "View", "a12", "areas", "best_known", "cliffs_delta", "compare", "counted",
-    "critical_difference", "estimate", "friedman", "geometric_mean", "holm", "iqm", "magnitude", "mean_scores",
-    "notes", "pairs", "pooled", "progress", "ranking", "reach", "recorded_scores", "scores", "shown_p", "summaries",
-    "tie_band", "version_notes", "wilcoxon",
+    "ALL", "AXES", "BEST", "ENOUGH_SEEDS", "K", "METHOD", "METRICS", "TIE_BAND", "Axis", "ComparedBy", "Comparison",
+    "ComparisonSettings", "CurvePoint", "Estimate", "Friedman", "Metric", "Pair", "RandomSearch", "Ranking",
+    "Resampler", "Score", "Summary", "TimeToTarget", "Verdict", "a12", "areas", "best_known", "cliffs_delta",
+    "compare", "counted", "critical_difference", "estimate", "friedman", "geometric_mean", "holm", "iqm",
+    "magnitude", "mean_scores", "notes", "pairs", "pooled", "progress", "ranking", "reach", "recorded_scores",
+    "scores", "shown_p", "summaries", "tie_band", "version_notes", "wilcoxon",
 ]  # fmt: skip

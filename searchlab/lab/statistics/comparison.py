@@ -12,10 +12,10 @@ from searchlab.errors import ResultError
 from searchlab.lab.results import CellResult, Run
 from searchlab.lab.statistics import wording
 from searchlab.lab.statistics.aggregate import METHOD, Summary, summaries
-from searchlab.lab.statistics.curves import areas, trial_bests
+from searchlab.lab.statistics.anytime import areas, trial_bests
 from searchlab.lab.statistics.notes import TIE_BAND, notes, tie_band
 from searchlab.lab.statistics.ranking import Ranking, ranking
-from searchlab.lab.statistics.scores import BEST, Score, View, best_known, counted, scores
+from searchlab.lab.statistics.scores import BEST, ComparedBy, Score, best_known, counted, scores
 from searchlab.registry import nearest
 
 Metric = Literal["final", "trials", "time", "log-time"]
@@ -24,7 +24,7 @@ UNITS = ("seed", "task")
 
 
 @dataclass(frozen=True)
-class Settings:
+class ComparisonSettings:
     """How entries are compared.
 
     metric   "final" is the time of what was found; the others are areas under the best so far, by trials or by time
@@ -54,7 +54,7 @@ class Settings:
             raise ResultError(f"a tie band is not negative, as {self.band:g} is")
 
     @staticmethod
-    def of(runs: Sequence[Run], **given: Any) -> Settings:
+    def of(runs: Sequence[Run], **given: Any) -> ComparisonSettings:
         """What the first experiment says about its report, unless given; a tie band is at least the measured noise.
 
         Boards, comparisons and reports of the same runs take these, so that they agree on who is better.
@@ -62,7 +62,7 @@ class Settings:
         said = runs[0].config.get("report") if runs else None
         said = said if isinstance(said, Mapping) else {}
         found = {"alpha": float(said.get("alpha", 0.05)), "band": max(float(said.get("tie", 0.0)), tie_band(runs))}
-        return Settings(**(found | {name: value for name, value in given.items() if value is not None}))
+        return ComparisonSettings(**(found | {name: value for name, value in given.items() if value is not None}))
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Comparison:
     """What is compared (`by`), the summaries of its levels, their ranking, and notes on what limits it."""
 
     by: str
-    settings: Settings
+    settings: ComparisonSettings
     summaries: tuple[Summary, ...]
     ranking: Ranking
     notes: tuple[str, ...]
@@ -103,15 +103,15 @@ class Comparison:
 
 def compare(
     cells: Sequence[CellResult],
-    view: View | None = None,
-    settings: Settings | None = None,
+    view: ComparedBy | None = None,
+    settings: ComparisonSettings | None = None,
     among: Sequence[CellResult] = (),
 ) -> Comparison:
     """Compares the entries of cells, or the levels of a factor with everything else equal.
 
     `among` are all cells that decide what is the best known, if more than those compared.
     """
-    view, settings = view or View(), settings or Settings()
+    view, settings = view or ComparedBy(), settings or ComparisonSettings()
     rows = rows_of(cells, view, settings, among or cells)
     if settings.control is not None and settings.control not in {r.entry for r in rows}:
         known = nearest(settings.control, dict.fromkeys(r.entry for r in rows), "compared")
@@ -125,7 +125,7 @@ def compare(
 
 
 def rows_of(
-    cells: Sequence[CellResult], view: View, settings: Settings, among: Sequence[CellResult]
+    cells: Sequence[CellResult], view: ComparedBy, settings: ComparisonSettings, among: Sequence[CellResult]
 ) -> tuple[Score, ...]:
     """The scores to compare; for areas, `seconds` is 1 / area, so that smaller is better as for times."""
     known = counted(cells)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from searchlab.lab.results import CellResult, Run
-from searchlab.lab.statistics.scores import Score, View, counted, scores
+from searchlab.lab.statistics.scores import ComparedBy, Score, counted, scores
 
 ENOUGH_SEEDS = 10
 TIE_BAND = 0.02
@@ -17,9 +17,9 @@ def tie_band(runs: Sequence[Run]) -> float:
     return max([TIE_BAND, *(r.noise for r in runs if r.noise is not None)])
 
 
-def notes(cells: Sequence[CellResult], view: View | None = None) -> tuple[str, ...]:
+def notes(cells: Sequence[CellResult], view: ComparedBy | None = None) -> tuple[str, ...]:
     """Sentences on what limits a comparison of these cells; none if nothing does."""
-    view = view or View()
+    view = view or ComparedBy()
     rows = scores(cells, view)
     return tuple(
         note

@@ -13,15 +13,15 @@ from typing import Literal
 import numpy as np
 
 from searchlab.lab.results import CellResult, Floats
-from searchlab.lab.statistics.curves import steps, trial_bests
-from searchlab.lab.statistics.scores import View, counted
+from searchlab.lab.statistics.anytime import steps, trial_bests
+from searchlab.lab.statistics.scores import ComparedBy, counted
 
 Bools = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class TimeToTarget:
     """How an entry came to a share of the best known on one task, or on all of them together (task "all").
 
     `expected` is the cost of all its searches over the number that arrived (ERT; None: none did).  `median` is where
@@ -73,14 +73,14 @@ def reach(
     cells: Sequence[CellResult],
     target: float = 0.95,
     axis: Literal["trials", "time"] = "trials",
-    view: View | None = None,
+    view: ComparedBy | None = None,
     horizon: float | None = None,
-) -> tuple[Reach, ...]:
+) -> tuple[TimeToTarget, ...]:
     """Rows per entry and task, and one over all tasks.
 
     The horizon is, by default, the largest cost that all entries of the task were given.
     """
-    view = view or View()
+    view = view or ComparedBy()
     known = counted(cells)
     view.check(known)
     bests = trial_bests(known)
@@ -103,13 +103,15 @@ def _given(cell: CellResult, axis: str) -> float:
     return float(cell.elapsed[-1])
 
 
-def _row(entry: str, task: str, axis: str, target: float, pairs: Sequence[tuple[float, bool]], horizon: float) -> Reach:
+def _row(
+    entry: str, task: str, axis: str, target: float, pairs: Sequence[tuple[float, bool]], horizon: float
+) -> TimeToTarget:
     costs = np.array([c for c, _ in pairs])
     reached = np.array([r for _, r in pairs], dtype=np.bool_)
     count = int(reached.sum())
     places, left = survival(costs, reached)
     half = np.flatnonzero(left <= 0.5 + 1e-12)
-    return Reach(
+    return TimeToTarget(
         entry,
         task,
         axis,

@@ -38,7 +38,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class View:
+class ComparedBy:
     """What is compared: entries, or the levels of one factor with everything else equal."""
 
     by: str = "entry"
@@ -79,7 +79,10 @@ def best_known(cells: Iterable[CellResult]) -> dict[str, float]:
 
 
 def scores(
-    cells: Sequence[CellResult], view: View | None = None, to: str = BEST, bests: Mapping[str, float] | None = None
+    cells: Sequence[CellResult],
+    view: ComparedBy | None = None,
+    to: str = BEST,
+    bests: Mapping[str, float] | None = None,
 ) -> tuple[Score, ...]:
     """One row per cell that counts.
 
@@ -87,7 +90,7 @@ def scores(
     between 0 and 1; otherwise it is a baseline or an entry, and the score is the speed-up over it.  `bests` has best
     known times where more is known than these cells.
     """
-    view = view or View()
+    view = view or ComparedBy()
     known = counted(cells)
     view.check(known)
     reference = (bests or best_known(known)) if to == BEST else _reference(known, to)

@@ -2,10 +2,10 @@
 
 from searchlab.lab.study.best import Best
 from searchlab.lab.study.finish import Finish
+from searchlab.lab.study.joint import JointStudy
 from searchlab.lab.study.ledger import Ledger
-from searchlab.lab.study.network import Network
 from searchlab.lab.study.quality import Quality, judge
-from searchlab.lab.study.study import Look, Round, Study
+from searchlab.lab.study.study import IncumbentLook, Round, Study
 from searchlab.lab.study.subject import Candidate, Subject, TableSubject, TaskSubject
 
 __all__ = [
@@ -13,8 +13,8 @@ __all__ = [
     "Candidate",
     "Finish",
     "Ledger",
-    "Look",
-    "Network",
+    "IncumbentLook",
+    "JointStudy",
     "Quality",
     "Round",
     "Study",

@@ -22,7 +22,7 @@ _AHEAD = 5  # rounds beyond its group after which a slow task no longer speaks f
 
 
 @dataclass(frozen=True)
-class Progress:
+class TaskProgress:
     """One task so far: its flops, what kind it is, and its best time after every round."""
 
     kind: str
@@ -38,8 +38,8 @@ class Progress:
         """Tasks of one kind and about the same amount of work are similar."""
         return self.kind, int(math.log(self.flops + 1, _GOLDEN))
 
-    def after(self, best_s: float) -> Progress:
-        return Progress(self.kind, self.flops, (*self.best_s, best_s))
+    def after(self, best_s: float) -> TaskProgress:
+        return TaskProgress(self.kind, self.flops, (*self.best_s, best_s))
 
 
 @dataclass
@@ -60,7 +60,7 @@ class TaskScheduler:
     epsilon: float = 0.0
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
 
-    def choose(self, tasks: Sequence[Progress], open_: Sequence[bool] | None = None) -> int | None:
+    def choose(self, tasks: Sequence[TaskProgress], open_: Sequence[bool] | None = None) -> int | None:
         """The task to spend the next round on, among those still open; None if there is none.
 
         Every task gets one round first.
@@ -78,18 +78,18 @@ class TaskScheduler:
         ties = [n for n in left if slopes[n] <= lowest]
         return ties[0] if len(ties) == 1 else int(self.rng.choice(ties))
 
-    def _resting(self, task: Progress) -> bool:
+    def _resting(self, task: TaskProgress) -> bool:
         """Whether a patient objective has given the task up."""
         if not isinstance(self.objective, Patient) or task.rounds <= self.objective.rounds:
             return False
         return task.best_s[-1] >= task.best_s[-1 - self.objective.rounds]
 
-    def gradients(self, tasks: Sequence[Progress]) -> list[float]:
+    def gradients(self, tasks: Sequence[TaskProgress]) -> list[float]:
         """How the objective changes per further round of each task; the most negative promises most."""
         now = [t.best_s[-1] if t.rounds else math.inf for t in tasks]
         return [self._slope(n, tasks, now) for n in range(len(tasks))]
 
-    def _slope(self, n: int, tasks: Sequence[Progress], now: list[float]) -> float:
+    def _slope(self, n: int, tasks: Sequence[TaskProgress], now: list[float]) -> float:
         task = tasks[n]
         if not math.isfinite(now[n]):
             return -math.inf  # nothing has worked yet: whatever does is worth everything
@@ -106,7 +106,7 @@ class TaskScheduler:
         moved = [*now[:n], now[n] - step, *now[n + 1 :]]
         return (self.objective(now) - self.objective(moved)) / step
 
-    def _fastest(self, n: int, tasks: Sequence[Progress]) -> float:
+    def _fastest(self, n: int, tasks: Sequence[TaskProgress]) -> float:
         """The highest speed (flops per second) that the task or a similar one has reached."""
         group = [t for t in tasks if t.group == tasks[n].group and t.rounds and math.isfinite(t.best_s[-1])]
         speeds = [t.flops / t.best_s[-1] for t in group]

@@ -20,8 +20,8 @@ import numpy as np
 
 from searchlab.errors import SpaceError
 from searchlab.lab.auto import AUTO
-from searchlab.lab.records import Record, Store
-from searchlab.lab.study import parts
+from searchlab.lab.records import Record, RecordStore
+from searchlab.lab.study import resolve
 from searchlab.lab.study.best import Best
 from searchlab.lab.study.finish import Finish, final_race
 from searchlab.lab.study.ledger import WORK, Ledger
@@ -29,7 +29,7 @@ from searchlab.lab.study.quality import Quality, judge
 from searchlab.lab.study.seeds import Seeds
 from searchlab.lab.study.subject import Candidate, Subject, TaskSubject
 from searchlab.measure import Limits, Measurer, Outcome, Protocol
-from searchlab.measure.tables import Table
+from searchlab.measure.recorded.tables import Table
 from searchlab.registry import Component
 from searchlab.search import CostModel, History, Points, Scorer, SpaceGenerator, Task, Trials
 from searchlab.search.knob import Floats
@@ -43,7 +43,7 @@ _OLD = 4096  # points drawn in a row whose programs are all known, after which a
 
 
 @dataclass(frozen=True)
-class Look:
+class IncumbentLook:
     """A second look at a would-be incumbent beside the old one: keys of both, who won, and their times in it."""
 
     rival: int
@@ -63,7 +63,7 @@ class Round:
     best_s: float
     trials: int
     quality: Quality | None = None
-    looks: tuple[Look, ...] = ()
+    looks: tuple[IncumbentLook, ...] = ()
     part: int | None = None  # of a network: which of its tasks
 
 
@@ -95,12 +95,12 @@ class Study:
         batch: int = 16,
         protocol: Protocol | None = None,
         limits: Limits | None = None,
-        store: Store | None = None,
+        store: RecordStore | None = None,
         cell: str = "",
         history: Sequence[Trials] = (),
         confirm: bool = True,
         figure: Figure | None = None,
-        looks: Iterable[Look] = (),
+        looks: Iterable[IncumbentLook] = (),
         ledger: Ledger | None = None,
         callbacks: Iterable[Callback] = (),
     ) -> None:
@@ -108,10 +108,10 @@ class Study:
             raise SpaceError(f"a batch holds at least one trial, not {batch}")
         self.ledger = ledger or Ledger()
         self.seeds = Seeds(seed)
-        self.subject = parts.subject(subject, space, protocol, limits)
+        self.subject = resolve.subject(subject, space, protocol, limits)
         self.space = self.subject.space
-        self.model = parts.model(model, self.subject, self.seeds)
-        self.strategy = parts.strategy(strategy, self.subject, self.model, self.seeds)
+        self.model = resolve.model(model, self.subject, self.seeds)
+        self.strategy = resolve.strategy(strategy, self.subject, self.model, self.seeds)
         self._reach = Reach(self.space, self.seeds.generator("reach"))
         self.batch, self.store, self.cell = batch, store, cell
         self.trials = Trials(self.subject.name, self.space, Points.empty(self.space.width), np.empty(0))
@@ -132,7 +132,7 @@ class Study:
         self._fitted = 0
         self._recorded = self._read_cell()
         self._looked = list(looks)
-        self._looks: list[Look] = []  # since the last round
+        self._looks: list[IncumbentLook] = []  # since the last round
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
@@ -257,7 +257,7 @@ class Study:
     def measurer(self) -> Measurer[Any]:
         """What measures; a local one is started when it is first needed."""
         if self._measurer is None:
-            self._measurer = parts.measurer(self.subject)
+            self._measurer = resolve.measurer(self.subject)
         return self._measurer
 
     def close(self) -> None:
@@ -382,12 +382,12 @@ class Study:
         self._leader = (leader, self._label(leader))
         return look.confirmed
 
-    def _look(self, rival: Candidate, leader: Candidate) -> Look:
+    def _look(self, rival: Candidate, leader: Candidate) -> IncumbentLook:
         from searchlab.measure.confirm import confirm
 
         with self.ledger.phase("confirm"):
             seen = confirm(self.measurer, rival.job, leader.job)
-        return Look(rival.key, leader.key, seen.confirmed, seen.seconds, seen.incumbent_seconds)
+        return IncumbentLook(rival.key, leader.key, seen.confirmed, seen.seconds, seen.incumbent_seconds)
 
     def _label(self, candidate: Candidate) -> float:
         return self._by_program[candidate.digest]

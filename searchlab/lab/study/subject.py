@@ -10,8 +10,8 @@ from typing import Any
 from searchlab.ir.program import Program
 from searchlab.lab.records import Record
 from searchlab.measure import Job, Limits, Outcome, Protocol
-from searchlab.measure.replay import TableJob
-from searchlab.measure.tables import Table
+from searchlab.measure.recorded.replayer import TableJob
+from searchlab.measure.recorded.tables import Table
 from searchlab.search import Points, Space, Task
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from searchlab import interpreter
 from searchlab.errors import MeasureError
-from searchlab.measure.cluster import access
+from searchlab.measure.cluster import tokens
 
 _log = logging.getLogger(__name__)
 _STORE_BYTES = 128 << 20  # jobs, object code and outcomes are a few kilobytes each
@@ -51,7 +51,7 @@ class Connection:
         if not self._begun:
             return
         self._begun = False
-        with access.environment(_SETTINGS):
+        with tokens.environment(_SETTINGS):
             self.ray.shutdown(wait_for_processes=True)
         self._until_closed.close()
 
@@ -72,10 +72,10 @@ class Connection:
         self._until_closed.callback(weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True))
         # Ray opens its folders to everybody, so they are in one that is not.
         own = {"_temp_dir": f"{folder}/r", "include_dashboard": False, "object_store_memory": _STORE_BYTES}
-        self._until_closed.enter_context(access.private(self.ray, Path(folder)))
+        self._until_closed.enter_context(tokens.private(self.ray, Path(folder)))
         for start in range(_STARTS):
             try:
-                with access.environment({**_SETTINGS, "PYTHONPATH": interpreter.environment()["PYTHONPATH"]}):
+                with tokens.environment({**_SETTINGS, "PYTHONPATH": interpreter.environment()["PYTHONPATH"]}):
                     self.ray.init(address="local", job_config=_job(self.ray), **options, **own)
                 return
             except Exception as error:  # Ray raises bare ones, too
@@ -85,9 +85,9 @@ class Connection:
 
     def _join(self, address: str, options: Mapping[str, Any]) -> None:
         if not address.startswith("ray://"):
-            access.check(self.ray, address)
+            tokens.check(self.ray, address)
         try:
-            with access.environment(_SETTINGS):
+            with tokens.environment(_SETTINGS):
                 self.ray.init(address=address, job_config=_job(self.ray), **options)
         except Exception as error:  # Ray raises bare ones, too
             self.ray.shutdown()

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from searchlab.errors import MeasureError
-from searchlab.measure.cluster.pool import Event, Lane, Pool, is_fault, reason_of
-from searchlab.measure.cluster.slot import Built, Parcel, Place
+from searchlab.measure.cluster.lanes import Event, Lane, LanePool, is_fault, reason_of
+from searchlab.measure.cluster.slot import Built, Parcel, SlotPlace
 from searchlab.measure.job import Job, Outcome
 from searchlab.measure.worker import PREPARE_S
 
@@ -73,7 +73,7 @@ class Rules:
 class Dispatch:
     """What became of every job so far; batches may overlap."""
 
-    def __init__(self, pool: Pool, rules: Rules) -> None:
+    def __init__(self, pool: LanePool, rules: Rules) -> None:
         self._pool, self._rules = pool, rules
         self._numbers = itertools.count()
         self._open: dict[int, Ticket] = {}
@@ -226,7 +226,7 @@ class Dispatch:
             return None
         result = event.future.result()
         lane.token = None
-        if isinstance(result, Place):
+        if isinstance(result, SlotPlace):
             self._pool.arrived(lane, result)
         else:
             for number, outcome in result:

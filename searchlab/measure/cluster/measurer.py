@@ -15,7 +15,7 @@ from searchlab.errors import MeasureError
 from searchlab.measure.cluster import resources as cluster
 from searchlab.measure.cluster.connection import Connection
 from searchlab.measure.cluster.dispatch import Dispatch, Rules
-from searchlab.measure.cluster.pool import Pool, Setup
+from searchlab.measure.cluster.lanes import LanePool, Setup
 from searchlab.measure.cluster.resources import Demand
 from searchlab.measure.cluster.slot import Factory, default_worker
 from searchlab.measure.job import Job, Measurer, Outcome
@@ -65,7 +65,7 @@ class RayMeasurer(Measurer[Job]):
             if builders:
                 cluster.require(Demand({"CPU": 1}), builders, "builders", nodes)
             setup = Setup(demand.times(per_actor), per_actor, self._cores, worker)
-            self._pool = Pool(self._connection.ray, lanes, setup)
+            self._pool = LanePool(self._connection.ray, lanes, setup)
             self._dispatch = Dispatch(self._pool, Rules(retries, self.builders, start_s, patience_s))
         except BaseException:
             self.close()

@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Protocol
 
-from searchlab.codegen.kernel import Artifact
 from searchlab.errors import MeasureError
+from searchlab.measure.corelock import CoreLock
 from searchlab.measure.job import Job, Outcome, Status
-from searchlab.measure.lock import CoreLock
 from searchlab.measure.worker import Worker
+from searchlab.runtime.kernel import Artifact
 
 _LOCK_S = 30.0  # for others who measure on this node, such as the slot that was here before
 
@@ -64,7 +64,7 @@ class Parcel:
 
 
 @dataclass(frozen=True)
-class Place:
+class SlotPlace:
     """Where a slot came to be."""
 
     host: str
@@ -92,14 +92,14 @@ class Slot:
         host = socket.gethostname()
         allowed = sorted(os.sched_getaffinity(0))
         self._locks = [CoreLock(allowed, cores, timeout_s=_LOCK_S) for _ in range(workers)]
-        self._place = Place(host, os.getpid(), tuple(lock.acquire() for lock in self._locks))
+        self._place = SlotPlace(host, os.getpid(), tuple(lock.acquire() for lock in self._locks))
         self._inbox: queue.SimpleQueue[tuple[Parcel, float]] = queue.SimpleQueue()
         self._outbox: queue.SimpleQueue[tuple[int, Outcome] | MeasureError] = queue.SimpleQueue()
         for i, held in enumerate(self._place.cores):
             label = f"{name}.{i}@{host}" if workers > 1 else f"{name}@{host}"
             threading.Thread(target=self._serve, args=(kit.make(label, held),), daemon=True).start()
 
-    def begin(self) -> Place:
+    def begin(self) -> SlotPlace:
         """Answers when the slot exists."""
         return self._place
 

@@ -15,10 +15,10 @@ from searchlab.cli import app
 from searchlab.errors import ComponentError, ConfigError, SearchLabError, SpaceError
 from searchlab.lab.cells import cells
 from searchlab.lab.config import from_data, load
-from searchlab.lab.config.feasible import least_s
-from searchlab.lab.run.forecast import forecast
-from searchlab.measure import tables
+from searchlab.lab.config.checks.feasible import least_s
+from searchlab.lab.run.execute.forecast import forecast
 from searchlab.measure.job import Outcome
+from searchlab.measure.recorded import tables
 from searchlab.search import RecordedSpace, menu
 from searchlab.targets import parse
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from searchlab.errors import ConfigError
 from searchlab.lab.cells import cells
 from searchlab.lab.config import Experiment, dump, from_data, load
-from searchlab.lab.config.effort import EFFORTS
-from searchlab.lab.config.models import Source
-from searchlab.lab.config.overrides import split
-from searchlab.lab.config.reading import read
+from searchlab.lab.config.checks.effort import EFFORTS
+from searchlab.lab.config.experiment import Source
+from searchlab.lab.config.text.overrides import split
+from searchlab.lab.config.text.reading import read
 from searchlab.measure import Limits, Protocol
 
 TABLE = {"name": "t", "workloads": [{"table": "matmul-256"}]}
@@ -88,12 +88,12 @@ def test_measure_becomes_what_measurers_take() -> None:
 def test_settings_of_measurers_are_those_they_have() -> None:
     import inspect
 
-    from searchlab.lab.config.measuring import Local, Ray, Replay
+    from searchlab.lab.config.measuring import LocalMeasure, Ray, Replay
     from searchlab.measure.cluster import RayMeasurer
     from searchlab.measure.local import LocalMeasurer
-    from searchlab.measure.replay import ReplayMeasurer
+    from searchlab.measure.recorded.replayer import ReplayMeasurer
 
-    for kind, measurer in [(Local(), LocalMeasurer), (Ray(), RayMeasurer), (Replay(), ReplayMeasurer)]:
+    for kind, measurer in [(LocalMeasure(), LocalMeasurer), (Ray(), RayMeasurer), (Replay(), ReplayMeasurer)]:
         assert kind.options.keys() <= inspect.signature(measurer).parameters.keys()
 
 

@@ -9,11 +9,11 @@ from typer.testing import CliRunner
 
 from searchlab.cli import app
 from searchlab.lab.config import load
-from searchlab.lab.config.models import Source
-from searchlab.lab.config.reading import read
-from searchlab.lab.config.reference import page
-from searchlab.lab.config.schema import schema
-from searchlab.lab.config.tree import plain
+from searchlab.lab.config.experiment import Source
+from searchlab.lab.config.forms.reference import page
+from searchlab.lab.config.forms.schema import schema
+from searchlab.lab.config.text.reading import read
+from searchlab.lab.config.text.tree import plain
 
 DOCS = Path(__file__).parents[3] / "docs" / "yaml.md"
 SCHEMA = schema()

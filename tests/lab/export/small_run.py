@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from searchlab.lab.config import from_data
-from searchlab.lab.run import bench, racing, run
+from searchlab.lab.run import run
+from searchlab.lab.run.execute import equipment
+from searchlab.lab.run.runoff import holder
 from searchlab.lab.study import Study
 from searchlab.measure import Job, Measurer, Outcome
 
@@ -72,11 +74,11 @@ class Hiccups(MadeUp):
 def write(folder: Path, monkeypatch: pytest.MonkeyPatch, measurer: type[MadeUp] = MadeUp, **changes: object) -> Path:
     """Runs the small experiment, or another one, into a folder; without a run-off, whose times would be real."""
 
-    def final(_: object, study: Study) -> bench.Final:
-        return bench.Final(study.best_s * 1.01, {"numpy": 2e-5})
+    def final(_: object, study: Study) -> equipment.Final:
+        return equipment.Final(study.best_s * 1.01, {"numpy": 2e-5})
 
-    monkeypatch.setattr(bench.Measurers, "of", lambda *_: measurer())
-    monkeypatch.setattr(bench.TaskBench, "final", final)
-    monkeypatch.setattr(racing, "hold", lambda *_: None)
+    monkeypatch.setattr(equipment.Measurers, "of", lambda *_: measurer())
+    monkeypatch.setattr(equipment.TaskBench, "final", final)
+    monkeypatch.setattr(holder, "hold", lambda *_: None)
     run(from_data({**DATA, **changes} if "workloads" not in changes else changes), folder, jobs=0)
     return folder

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from searchlab.cli import app
 from searchlab.errors import ExportError
+from searchlab.lab.folder.folder import Folder
 from searchlab.lab.replay import replay
-from searchlab.lab.run.folder import Folder
 from searchlab.strategies import Genetic
 
 from .small_run import DATA, TABLE, Unsteady, write

@@ -14,8 +14,8 @@ import searchlab as sl
 from searchlab.cli import app
 from searchlab.errors import ExportError
 from searchlab.lab.export import best_program, best_programs, verify
+from searchlab.lab.folder.folder import Folder
 from searchlab.lab.run import load as load_run
-from searchlab.lab.run.folder import Folder
 from searchlab.measure import Protocol
 from searchlab.workloads import Workload
 

@@ -14,12 +14,12 @@ from searchlab import targets
 from searchlab.errors import ConfigError
 from searchlab.lab.cells import cells
 from searchlab.lab.config import Experiment, dump, from_data, load
-from searchlab.lab.history.reading import lessons, past
-from searchlab.lab.history.sources import digest
-from searchlab.lab.records import Store
+from searchlab.lab.folder.folder import Folder
+from searchlab.lab.history.origins import digest
+from searchlab.lab.history.trials import lessons, past
+from searchlab.lab.records import RecordStore
 from searchlab.lab.replay import replay
 from searchlab.lab.run import run
-from searchlab.lab.run.folder import Folder
 from searchlab.lab.study import Study
 from searchlab.search import MODELS, History, Points, Task, Trials, space
 from searchlab.workloads import parse
@@ -287,7 +287,7 @@ def test_the_model_knows_before_the_first_trial(source: Path, tmp_path: Path, mo
 
 
 def records_of(folder: Path, cell: str) -> list[Any]:
-    return list(Store(folder / "records" / f"{cell}.jsonl").records())
+    return list(RecordStore(folder / "records" / f"{cell}.jsonl").records())
 
 
 def test_an_interrupted_run_goes_the_same_way(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

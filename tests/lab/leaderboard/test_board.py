@@ -12,10 +12,10 @@ from lab.made import failed_cell, made_run
 from searchlab.errors import ResultError
 from searchlab.lab.leaderboard import FORMS, board_sheets, boards, cards, comparison_sheets, pools, recorded_tables
 from searchlab.lab.leaderboard.sheets import seconds
-from searchlab.lab.report import Report
+from searchlab.lab.report import ReportPage
 from searchlab.lab.results import Run
-from searchlab.lab.statistics import Settings, Verdict, View, compare
-from searchlab.measure.tables import load
+from searchlab.lab.statistics import ComparedBy, ComparisonSettings, Verdict, compare
+from searchlab.measure.recorded.tables import load
 
 TASKS = ["matmul", "conv2d", "softmax"]
 
@@ -54,7 +54,7 @@ def test_who_is_beaten_by_anyone_does_not_lead():
     assert set(ranking.cliques) == {("sure", "bold"), ("bold", "slow")}
     assert {(s.entry, s.rank) for s in board.standings} == {("bold", 1), ("sure", 1), ("slow", 2)}
     said = "No entry is better than sure or bold, which cannot be told apart; the other one is beaten by some entry."
-    assert board.answer == Report.of([run]).headline.text == said
+    assert board.answer == ReportPage.of([run]).headline.text == said
 
 
 @pytest.mark.parametrize(
@@ -128,9 +128,9 @@ def test_an_entry_without_all_tasks_is_shown_but_not_ranked():
 @pytest.mark.parametrize("metric", ["final", "log-time"])
 def test_every_form_of_poor_data(cells, metric):
     run = Run("poor", cells, machine={"cpu": "x"})
-    found = boards([run], Settings(metric=metric))
+    found = boards([run], ComparisonSettings(metric=metric))
     sheets = [s for b in found for s in board_sheets(b)]
-    sheets += comparison_sheets(compare(run.cells, settings=Settings(metric=metric)), "x")
+    sheets += comparison_sheets(compare(run.cells, settings=ComparisonSettings(metric=metric)), "x")
     assert any(b.notes for b in found)
     for form in FORMS.values():
         text = form(sheets).lower()
@@ -189,12 +189,12 @@ def test_cards_of_namesakes():
 
 def test_comparison_with_a_control_tells_no_groups():
     run = made_run({"a": 1.0, "b": 1.3, "c": 1.0}, TASKS)
-    found = compare(run.cells, View(), Settings(control="b"))
+    found = compare(run.cells, ComparedBy(), ComparisonSettings(control="b"))
     levels, against = comparison_sheets(found, "here")
     assert "group" not in levels.header and len(against.body) == 2
     assert levels.answer == "Against b: faster: a, c."
     with pytest.raises(ResultError, match="no 'd' to compare with; compared: a, b, c"):
-        compare(run.cells, View(), Settings(control="d"))
+        compare(run.cells, ComparedBy(), ComparisonSettings(control="d"))
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_comparison_with_a_control_tells_no_groups():
 )
 def test_settings_that_make_no_sense(options, message):
     with pytest.raises(ResultError, match=message):
-        Settings(**options)
+        ComparisonSettings(**options)
 
 
 @pytest.mark.parametrize(("value", "text"), [(0.5, "0.5 s"), (99.0, "99 s"), (720.0, "12 min"), (7200.0, "2 h")])

@@ -21,7 +21,7 @@ from searchlab.lab.results import CellResult
 from searchlab.lab.run import Folder
 from searchlab.lab.study import Study
 from searchlab.measure import Job, Measurer, Outcome
-from searchlab.measure.tables import load
+from searchlab.measure.recorded.tables import load
 from searchlab.search import Task
 
 PROGRAMS = {

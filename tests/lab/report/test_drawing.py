@@ -11,7 +11,7 @@ from searchlab.lab.report.drawing import (
     Axis,
     Bar,
     Drawing,
-    Look,
+    EntryStyle,
     Series,
     interval_chart,
     line_chart,
@@ -42,20 +42,20 @@ def valid(drawing: Drawing) -> str:
 def test_lines_of_any_numbers(y: list[float], band: list[float], log: bool, width: float) -> None:
     count = min(len(y), len(band))
     high = np.array(band[:count])
-    series = [Series(Look("a", 0), np.arange(float(count)), np.array(y[:count]), high / 2, high)]
+    series = [Series(EntryStyle("a", 0), np.arange(float(count)), np.array(y[:count]), high / 2, high)]
     valid(line_chart(series, Axis("x"), Axis("y", log=log), width))
 
 
 @given(st.lists(st.tuples(numbers, numbers, numbers), max_size=4), st.sampled_from(WIDTHS))
 def test_intervals_of_any_numbers(rows: list[tuple[float, float, float]], width: float) -> None:
-    bars = [Bar(Look(f"e{n}", n), *row) for n, row in enumerate(rows)]
+    bars = [Bar(EntryStyle(f"e{n}", n), *row) for n, row in enumerate(rows)]
     valid(interval_chart(bars, Axis("x"), width))
     valid(interval_chart(bars, Axis("x"), width, reference=1.0))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_other_charts(width: float) -> None:
-    looks = [Look(f"<entry {n}>", n) for n in range(5)]
+    looks = [EntryStyle(f"<entry {n}>", n) for n in range(5)]
     shares = np.array([[np.nan if a == b else 0.5 + (b - a) / 10 for b in range(5)] for a in range(5)])
     assert "&lt;entry 0&gt;" in valid(share_matrix(looks, shares, width, "row", "column"))
     ranked = [(look, 1.0 + look.number) for look in looks]

@@ -3,10 +3,10 @@
 import os
 import time
 
-from searchlab.lab.run import racing
+from searchlab.lab.run.runoff import holder
 
 
-def race(*_: object) -> racing.RunOff:
+def race(*_: object) -> holder.RunOff:
     if os.environ["MADE_RACE"] == "crash":
         os.kill(os.getpid(), 9)
     time.sleep(600)
@@ -14,5 +14,5 @@ def race(*_: object) -> racing.RunOff:
 
 
 if __name__ == "__main__":
-    racing.race = race
-    racing.main()
+    holder.race = race
+    holder.main()

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from searchlab.lab.config import Experiment, from_data
-from searchlab.lab.run import Folder, forms
-from searchlab.lab.run.files import known_json
+from searchlab.lab.folder import file_forms
+from searchlab.lab.folder.atomic import known_json
+from searchlab.lab.run import Folder
 
 STRATEGIES = "lab.run.made_strategies"
 
@@ -34,7 +35,7 @@ def content(path: Path) -> dict[str, Any]:
     folder = Folder(path)
     found: dict[str, Any] = {}
     for cell in folder.manifest().cells:
-        result = known_json(path / "cells" / f"{cell.id}.json", forms.CellFile, "")
+        result = known_json(path / "cells" / f"{cell.id}.json", file_forms.CellFile, "")
         records = folder.records_path(cell.id)
         found[cell.id] = (
             records.read_bytes() if records.exists() else b"",

@@ -4,33 +4,33 @@ import pytest
 from rich.console import Console
 
 from searchlab.cli import views
-from searchlab.lab.run.board import Board
-from searchlab.lab.run.events import Doing, Event, Progress, Started
-from searchlab.lab.run.folder import Entry
+from searchlab.lab.folder.folder import ManifestCell
+from searchlab.lab.run.execute.events import CellProgress, Doing, Event, Started
+from searchlab.lab.run.execute.run_state import RunState
 
 TEXT = "building the search space (120 structures so far)"
 
 
 @pytest.fixture
-def board() -> Board:
-    return Board([Entry("c", "sketch", "attention", 0, {}, {"budget": {"trials": 16}})], [])
+def board() -> RunState:
+    return RunState([ManifestCell("c", "sketch", "attention", 0, {}, {"budget": {"trials": 16}})], [])
 
 
-def shown(board: Board) -> str:
+def shown(board: RunState) -> str:
     console = Console(width=160)
     with console.capture() as got:
         console.print(views.drawing(board))
     return got.get()
 
 
-def test_the_live_view_says_what_a_cell_is_at(board: Board) -> None:
+def test_the_live_view_says_what_a_cell_is_at(board: RunState) -> None:
     board.update(Started("c"))
     assert board.update(Doing("c", TEXT)).doing == TEXT and TEXT in shown(board)
-    board.update(Progress("c", 0, 0))
+    board.update(CellProgress("c", 0, 0))
     assert "building" not in shown(board) and "nothing worked yet" in shown(board)
 
 
-def test_plain_lines_say_what_a_cell_is_at(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_lines_say_what_a_cell_is_at(board: RunState, monkeypatch: pytest.MonkeyPatch) -> None:
     said, now = [], [0.0]
     monkeypatch.setattr(views.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(views.err, "print", lambda text, **_: said.append(text))

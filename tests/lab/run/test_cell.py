@@ -11,13 +11,13 @@ import pytest
 
 from searchlab.lab.cells import Cell, cells
 from searchlab.lab.config import from_data
+from searchlab.lab.folder.cellfile import from_json, to_json
 from searchlab.lab.results import CellResult
 from searchlab.lab.run import Folder
-from searchlab.lab.run.bench import Measurers, _space
-from searchlab.lab.run.cell import run_cell
-from searchlab.lab.run.cellfile import from_json, to_json
-from searchlab.lab.run.elapsed import Elapsed
-from searchlab.lab.run.events import Doing, Ended, Event, Noted, Progress, Started
+from searchlab.lab.run.execute.cell import run_cell
+from searchlab.lab.run.execute.elapsed import Elapsed
+from searchlab.lab.run.execute.equipment import Measurers, _space
+from searchlab.lab.run.execute.events import CellEnded, CellProgress, Doing, Event, Noted, Started
 from searchlab.lab.study import Finish, Study
 from searchlab.measure import Job, Measurer, Outcome
 from searchlab.search import Sketch, Task
@@ -83,7 +83,7 @@ def test_a_stopped_cell_goes_on(cell: Cell, tmp_path: Path, monkeypatch: pytest.
     assert found.best is not None and whole.best is not None and found.best["point"] == whole.best["point"]
     assert (np.diff(found.elapsed) >= 0).all() and found.elapsed[:4].tolist() == part.elapsed.tolist()
     assert found.ledger["propose"] > part.ledger["propose"]
-    assert all(e.measured <= 6 for e in said if isinstance(e, Progress))
+    assert all(e.measured <= 6 for e in said if isinstance(e, CellProgress))
 
 
 def test_a_request_to_stop_before_anything_is_measured(
@@ -139,8 +139,8 @@ def test_cells_of_a_task_share_its_space(tmp_path: Path, monkeypatch: pytest.Mon
     _space.cache_clear()
     alone, said = searched(second, tmp_path / "alone", monkeypatch, Made())
     kinds = [type(e) for e in said]
-    assert kinds[:2] == [Started, Doing] and kinds[-1] is Ended and len(built) == 1
-    assert kinds.index(Doing) < kinds.index(Progress)
+    assert kinds[:2] == [Started, Doing] and kinds[-1] is CellEnded and len(built) == 1
+    assert kinds.index(Doing) < kinds.index(CellProgress)
     assert [e.text for e in said if isinstance(e, Doing)][0] == "building the search space"
     _space.cache_clear()
     searched(first, tmp_path / "first", monkeypatch, Made())

@@ -16,9 +16,9 @@ from searchlab.errors import ConfigError
 from searchlab.lab.cells import cells
 from searchlab.lab.code import codes, digest, files
 from searchlab.lab.config import from_data
+from searchlab.lab.folder.atomic import replace_json
 from searchlab.lab.results import CellResult
 from searchlab.lab.run import Folder, load, run
-from searchlab.lab.run.files import replace_json
 from searchlab.lab.statistics import notes
 from searchlab.search import MODELS, STRATEGIES
 from searchlab.strategies import Random
@@ -261,7 +261,7 @@ def test_a_task_that_has_measurements_keeps_its_code(mine: Module) -> None:
     experiment = from_data(mine.experiment(**work, strategy=mine.component))
     (cell,) = cells(experiment)
     folder = Folder(Path("run"))
-    from searchlab.lab.run.prepare import code_drift, prepare
+    from searchlab.lab.run.execute.prepare import code_drift, prepare
 
     prepare(folder, experiment, "", "", False)
     mine.edit("mine")

@@ -15,8 +15,8 @@ from lab.export.small_run import write
 from typer.main import get_command
 
 from searchlab.cli import app
-from searchlab.lab.run import runoff
-from searchlab.lab.run.folder import Folder
+from searchlab.lab.folder.folder import Folder
+from searchlab.lab.run.runoff.runoff import runoff
 
 COMMAND = get_command(app)  # once: making it takes longer than most commands
 DEEP = 100_000

@@ -19,11 +19,12 @@ from lab.run.runs import content, one, replay
 from searchlab.errors import ConfigError, RecordError
 from searchlab.lab.cells import cells
 from searchlab.lab.config import from_data
-from searchlab.lab.records import Store
-from searchlab.lab.run import Folder, Observer, OnError, cores, crew, load, run
-from searchlab.lab.run.board import Board, Row
-from searchlab.lab.run.events import Ended, Event, Noted, Started
-from searchlab.lab.run.lock import FolderLock, owner
+from searchlab.lab.folder.folder_lock import FolderLock, owner
+from searchlab.lab.records import RecordStore
+from searchlab.lab.run import Folder, Observer, OnError, load, run
+from searchlab.lab.run.execute import cores, crew
+from searchlab.lab.run.execute.events import CellEnded, Event, Noted, Started
+from searchlab.lab.run.execute.run_state import CellRow, RunState
 
 
 class Seen(Observer):
@@ -32,13 +33,13 @@ class Seen(Observer):
         self.ended_: list[tuple[str, str]] = []
         self.again: list[int] = []
 
-    def changed(self, row: Row, event: Event, board: Board) -> None:
+    def changed(self, row: CellRow, event: Event, board: RunState) -> None:
         if isinstance(event, Started):
             self.started.append(event.cell)
-        elif isinstance(event, Ended):
+        elif isinstance(event, CellEnded):
             self.ended_.append((event.cell, event.state))
 
-    def retried(self, row: Row, attempt: int, board: Board) -> None:
+    def retried(self, row: CellRow, attempt: int, board: RunState) -> None:
         self.again.append(attempt)
         self.error = row.error
 
@@ -65,7 +66,7 @@ def test_a_run_leaves_everything(path: Path) -> None:
         assert cell.best is not None and cell.best["seconds"] == cell.seconds.min() == cell.seconds[cell.best["trial"]]
         assert cell.optimum_s is not None and cell.optimum_s <= cell.best["seconds"]
         assert sum(cell.ledger.values()) > 0
-        records = list(Store(Folder(path).records_path(cell.id)))
+        records = list(RecordStore(Folder(path).records_path(cell.id)))
         assert [r.seconds for r in records] == cell.seconds.tolist() and {r.cell for r in records} == {cell.id}
     log = (path / "log.txt").read_text()
     assert all(cell.id in log for cell in found.cells)
@@ -137,7 +138,7 @@ def test_times_of_two_machines_do_not_mix(path: Path) -> None:
     for cell in manifest["cells"]:
         del cell["table"]
     (path / "manifest.json").write_text(json.dumps(manifest))
-    from searchlab.lab.run.prepare import _card
+    from searchlab.lab.run.execute.prepare import _card
 
     with pytest.raises(ConfigError, match="begun on another machine"):
         _card(Folder(path), "", anywhere=False)
@@ -216,7 +217,7 @@ class Nemesis(threading.Thread):
             for child in psutil.Process().children():
                 with suppress(psutil.NoSuchProcess):
                     wanted = len(self.met) < self._count and child.pid not in self.met
-                    if wanted and "searchlab.lab.run.worker" in child.cmdline():
+                    if wanted and "searchlab.lab.run.execute.cell_worker" in child.cmdline():
                         child.send_signal(self._number)
                         self.met.append(child.pid)
                         self._then()
@@ -327,7 +328,7 @@ def test_what_is_no_run_folder_is_refused(tmp_path: Path) -> None:
 def test_a_strategy_that_repeats_itself_uses_its_budget(path: Path) -> None:
     assert run(one({"Stuck": {}}, seeds=0), path, jobs=0).exit_code == 0
     (cell,) = load(path).cells
-    jobs = [r.job for r in Store(Folder(path).records_path(cell.id))]
+    jobs = [r.job for r in RecordStore(Folder(path).records_path(cell.id))]
     assert len(jobs) == len(set(jobs)) == len(cell.seconds) == 12
 
 
@@ -335,7 +336,7 @@ def test_the_end_of_a_space_is_said(path: Path) -> None:
     class Noting(Observer):
         notes: list[str] = []
 
-        def changed(self, row: Row, event: Event, board: Board) -> None:
+        def changed(self, row: CellRow, event: Event, board: RunState) -> None:
             if isinstance(event, Noted):
                 self.notes.append(event.text)
 

@@ -15,8 +15,8 @@ import pytest
 from lab.run.runs import STRATEGIES, content, lines, one, replay
 
 from searchlab.lab.config import Experiment, dump
+from searchlab.lab.folder.folder_lock import owner
 from searchlab.lab.run import Folder, load, run
-from searchlab.lab.run.lock import owner
 
 _fork = multiprocessing.get_context("fork")
 _PATIENCE_S = 120.0

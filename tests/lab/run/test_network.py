@@ -15,20 +15,20 @@ from lab.run.test_cell import Made, no_race, searched
 from searchlab.lab.cells import Cell, cells
 from searchlab.lab.config import dump, from_data, load
 from searchlab.lab.export.finding import best_programs
-from searchlab.lab.history.reading import past
-from searchlab.lab.history.sources import digest
+from searchlab.lab.history.origins import digest
+from searchlab.lab.history.trials import past
 from searchlab.lab.leaderboard import boards, recorded_tables
 from searchlab.lab.leaderboard.validation import validate
 from searchlab.lab.replay import replay as replayed
-from searchlab.lab.report import Report
-from searchlab.lab.report.blocks import Program
+from searchlab.lab.report import ReportPage
+from searchlab.lab.report.blocks import ProgramText
 from searchlab.lab.results import CellResult, Run
-from searchlab.lab.run import Folder, racing, run
+from searchlab.lab.run import Folder, run
 from searchlab.lab.run import load as load_run
-from searchlab.lab.run.runoff import RunOff, groups
-from searchlab.lab.run.runoff import write as write_run_off
+from searchlab.lab.run.runoff.runoff import RunOff, groups, holder
+from searchlab.lab.run.runoff.runoff import write as write_run_off
 from searchlab.lab.study import Study
-from searchlab.measure.tables import load as table
+from searchlab.measure.recorded.tables import load as table
 
 TABLES = {"matmul-256": 5, "softmax-128x1024": 1, "conv2d-32x28x28": 2}
 TASKS = {"matmul:m=64,n=64,k=64": 4, "matmul:m=96,n=32,k=48": 1.5, "softmax:rows=32,cols=64": 1}
@@ -138,7 +138,7 @@ def test_boards_and_reports(recorded: Path) -> None:
     assert recorded_tables([run_]) == ({}, ())
     (board,) = boards([run_])
     assert board.tasks == ("three",) and len(board.standings) == 2
-    html = Report.of([run_]).html
+    html = ReportPage.of([run_]).html
     assert "Networks, task by task" in html and "three: trials that each task got" in html
 
 
@@ -168,8 +168,8 @@ def test_the_programs_of_its_tasks(measured: Path) -> None:
 
 
 def test_the_report_shows_them(measured: Path) -> None:
-    (section,) = [s for s in Report.of([load_run(measured)]).sections if s.id == "programs"]
-    shown = [b for b in section.blocks if isinstance(b, Program)]
+    (section,) = [s for s in ReportPage.of([load_run(measured)]).sections if s.id == "programs"]
+    shown = [b for b in section.blocks if isinstance(b, ProgramText)]
     assert [b.task for b in shown] == list(best_programs(measured))
     assert all([c.title for c in b.texts] == ["loops", "LLVM IR", "assembly"] for b in shown)
 
@@ -224,9 +224,9 @@ def test_run_offs_race_each_task(measured: Path) -> None:
 
 
 def test_a_race_of_real_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hold = racing.hold
-    monkeypatch.setattr(racing, "_FEW", 1)
-    monkeypatch.setattr(racing, "_MOST_S", 0.1)
+    hold = holder.hold
+    monkeypatch.setattr(holder, "_FEW", 1)
+    monkeypatch.setattr(holder, "_MOST_S", 0.1)
     folder = write(tmp_path / "run", monkeypatch, **tasks())
     said: list[str] = []
     hold(Folder(folder), said.append, threading.Event())

@@ -19,11 +19,22 @@ from lab.export.small_run import write as write_run
 
 from searchlab.lab.cells import FORMAT
 from searchlab.lab.config import load as load_experiment
+from searchlab.lab.folder.folder import ManifestCell
+from searchlab.lab.folder.folder_lock import owner
 from searchlab.lab.records import Record
-from searchlab.lab.run import Folder, Observer, Summary, holding, load, racing, run
-from searchlab.lab.run.folder import Entry
-from searchlab.lab.run.lock import owner
-from searchlab.lab.run.runoff import Group, RunOff, groups, pending, read, results, run_offs, write
+from searchlab.lab.run import Folder, Observer, RunSummary, load, run
+from searchlab.lab.run.runoff.runoff import (
+    RunOff,
+    RunoffGroup,
+    groups,
+    holder,
+    holding,
+    pending,
+    read,
+    results,
+    run_offs,
+    write,
+)
 from searchlab.lab.run.status import status
 from searchlab.search import Task, space
 from searchlab.targets import parse as target
@@ -46,12 +57,12 @@ def made(path: Path, **cells: dict[str, Any]) -> Folder:
         found = {"trial": 0, "point": "", "knobs": said["knobs"], "seconds": 1e-3 * (number + 1)}
         best = None if said["knobs"] is None else found
         if said["state"] != "waiting":
-            folder.write_result(replace(Entry(**entries[-1]).waiting(), state=said["state"], best=best))
+            folder.write_result(replace(ManifestCell(**entries[-1]).waiting(), state=said["state"], best=best))
     folder.write_manifest({"format": FORMAT, "version": 1, "name": "made", "started": "", "cells": entries})
     return folder
 
 
-def raced(folder: Folder, group: Group, **changes: Any) -> RunOff:
+def raced(folder: Folder, group: RunoffGroup, **changes: Any) -> RunOff:
     """Writes a run-off in which the n-th cell takes n + 1 microseconds."""
     seconds = {cell: 1e-6 * (n + 1) for n, cell in enumerate(group.points)}
     found = replace(RunOff(group.task, seconds, group.points, {"numpy": 5e-6}, noise=0.03), **changes)
@@ -148,11 +159,11 @@ def real_points(count: int) -> list[dict[str, Any]]:
 
 
 def test_a_program_that_two_cells_found_runs_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(racing, "_FEW", 1)
+    monkeypatch.setattr(holder, "_FEW", 1)
     one, other = real_points(2)
     folder = made(tmp_path, a={"knobs": one}, b={"knobs": other}, c={"knobs": one})
     said: list[str] = []
-    racing.hold(folder, said.append, threading.Event())
+    holder.hold(folder, said.append, threading.Event())
     assert [s for s in said if "waiting" not in s] == ["run-off on t: the bests of 3 cells, side by side"]
     (found,) = run_offs(folder)
     assert found.seconds["a"] == found.seconds["c"] > 0 and found.seconds["b"] > 0
@@ -165,7 +176,7 @@ def test_a_space_that_gives_other_programs_now_has_no_run_off(tmp_path: Path) ->
     folder = made(tmp_path, a={"knobs": one}, b={"knobs": other})
     folder.records("b").append(Record(task="t", status="ok", times=(1.0,), knobs=other, program="another", cell="b"))
     said: list[str] = []
-    racing.hold(folder, said.append, threading.Event())
+    holder.hold(folder, said.append, threading.Event())
     assert "keep each cell's own times" in said[-1] and "no longer gives the program that was measured" in said[-1]
     assert pending(folder) == [] and results(folder)["a"].final_s == 1e-3
 
@@ -174,18 +185,18 @@ def test_an_error_does_not_keep_other_groups(tmp_path: Path, monkeypatch: pytest
     other = {"config": {"target": {"native": {"threads": 2}}}}
     folder = made(tmp_path, a={}, b={}, c=other, d=other)
 
-    def race(folder: Folder, group: Group, say: Any) -> RunOff:
+    def race(folder: Folder, group: RunoffGroup, say: Any) -> RunOff:
         if "a" in group.points:
             raise ValueError("too bad")
         return raced(folder, group)
 
-    monkeypatch.setattr(racing, "race", race)
+    monkeypatch.setattr(holder, "race", race)
     said: list[str] = []
-    racing.hold(folder, said.append, threading.Event())
+    holder.hold(folder, said.append, threading.Event())
     assert "ValueError: too bad" in said[1] and [list(g.points) for g in pending(folder)] == [["a", "b"]]
     stop = threading.Event()
     stop.set()
-    racing.hold(folder, pytest.fail, stop)
+    holder.hold(folder, pytest.fail, stop)
 
 
 # --- in a run ---------------------------------------------------------------------------------------------------------
@@ -211,7 +222,7 @@ def path(searched: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(searched, tmp_path / "run"))
 
 
-def go_on(path: Path, **options: Any) -> Summary:
+def go_on(path: Path, **options: Any) -> RunSummary:
     return run(load_experiment(path / "experiment.yaml"), path, **options)
 
 
@@ -242,7 +253,7 @@ def test_a_finished_run_gets_its_run_off_once(path: Path) -> None:
 
 
 def test_the_process_of_the_run_may_hold_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(racing, "race", lambda folder, group, say: raced(folder, group))
+    monkeypatch.setattr(holder, "race", lambda folder, group, say: raced(folder, group))
     heard = Heard()
     assert go_on(path, jobs=0, observer=heard).exit_code == 0
     assert len(heard.notes) == 1 and load(path).cells[0].final_s == 1e-6
@@ -271,14 +282,15 @@ def test_a_run_that_ends_during_the_run_off(
     assert process.exitcode == code
     until(lambda: owner(path / ".lock") is None)  # the other process holds the lock as long as it lives
     assert len(pending(Folder(path))) == 1
-    monkeypatch.setattr(racing, "race", lambda folder, group, say: raced(folder, group))
+    monkeypatch.setattr(holder, "race", lambda folder, group, say: raced(folder, group))
     assert go_on(path, jobs=0).exit_code == 0 and pending(Folder(path)) == []
 
 
 def test_a_run_that_stops_at_a_failure_has_no_run_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from searchlab.lab.run import OnError, bench
+    from searchlab.lab.run import OnError
+    from searchlab.lab.run.execute import equipment
 
-    monkeypatch.setattr(bench.Measurers, "of", lambda *_: 1 / 0)
+    monkeypatch.setattr(equipment.Measurers, "of", lambda *_: 1 / 0)
     victim = max(path.glob("cells/*.json"))
     victim.write_text(json.dumps({}))
     heard = Heard()

@@ -17,7 +17,7 @@ from searchlab.lab.cells import cells
 from searchlab.lab.config import load as load_experiment
 from searchlab.lab.run import run
 from searchlab.lab.scaffold import KINDS, make
-from searchlab.measure.tables import load as load_table
+from searchlab.measure.recorded.tables import load as load_table
 from searchlab.search import space
 
 NAMES = {kind: f"my-{kind}" for kind in KINDS}

@@ -12,7 +12,17 @@ from scipy import stats
 
 from searchlab.errors import ResultError
 from searchlab.lab.results import Run
-from searchlab.lab.statistics import BEST, View, best_known, geometric_mean, iqm, pooled, scores, summaries, tie_band
+from searchlab.lab.statistics import (
+    BEST,
+    ComparedBy,
+    best_known,
+    geometric_mean,
+    iqm,
+    pooled,
+    scores,
+    summaries,
+    tie_band,
+)
 from searchlab.lab.statistics.aggregate import Resampler, estimate
 
 floats = st.floats(1e-6, 1e3)
@@ -135,10 +145,10 @@ def _scaled(cell, scale):
 def test_levels_of_a_factor_are_compared_within_the_others():
     factors = {f"{s}-{m}": {"strategy": s, "model": m} for s in ("x", "y") for m in ("p", "q")}
     run = made_run(list(factors), ["t"], seeds=2, factors=factors)
-    rows = scores(run.cells, View("strategy"))
+    rows = scores(run.cells, ComparedBy("strategy"))
     assert {(r.entry, r.context) for r in rows} == {(s, f"model={m}") for s in ("x", "y") for m in ("p", "q")}
     with pytest.raises(ResultError, match="no factor 'strateg'; did you mean 'strategy'"):
-        scores(run.cells, View("strateg"))
+        scores(run.cells, ComparedBy("strateg"))
 
 
 def test_pooling_counts_a_cell_once_and_tells_namesakes_apart():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lab.made import failed_cell, made_run
 from scipy import stats
 
-from searchlab.lab.statistics import Verdict, View, a12, cliffs_delta, magnitude, notes, pairs, ranking, scores
+from searchlab.lab.statistics import ComparedBy, Verdict, a12, cliffs_delta, magnitude, notes, pairs, ranking, scores
 from searchlab.lab.statistics.aggregate import Resampler
 from searchlab.lab.statistics.effects import compared
 from searchlab.lab.statistics.pairs import improvement
@@ -162,7 +162,7 @@ def test_margins_of_a_factor():
     factors = {f"{s}-{m}": {"strategy": s, "model": m} for s in ("x", "y") for m in ("p", "q")}
     worth = {"x-p": 1.0, "x-q": 2.0, "y-p": 1.3, "y-q": 2.6}
     run = made_run(worth, ["t"], seeds=10, factors=factors, noise=0.01)
-    (pair,) = pairs(scores(run.cells, View("strategy")), rng())
+    (pair,) = pairs(scores(run.cells, ComparedBy("strategy")), rng())
     assert (pair.a, pair.b, pair.blocks, pair.verdict) == ("x", "y", 20, "faster")
     assert pair.speedup.value == pytest.approx(1.3, rel=0.02)
 

@@ -8,7 +8,7 @@ from lab.made import made_run
 
 from searchlab.errors import ResultError
 from searchlab.lab.statistics import RandomSearch, mean_scores, recorded_scores
-from searchlab.measure.tables import load
+from searchlab.measure.recorded.tables import load
 
 TABLE = np.array([3.0, 1.0, np.inf, 7.0, 2.0])
 

@@ -14,8 +14,8 @@ from searchlab.lab.leaderboard import boards, comparison_sheets
 from searchlab.lab.report.headline import headline
 from searchlab.lab.report.material import Material
 from searchlab.lab.results import CellResult, Run
-from searchlab.lab.run.board import against
-from searchlab.lab.statistics import Pair, Ranking, Settings, Verdict, compare, pairs, pooled, scores
+from searchlab.lab.run.execute.run_state import against
+from searchlab.lab.statistics import ComparisonSettings, Pair, Ranking, Verdict, compare, pairs, pooled, scores
 from searchlab.lab.statistics.wording import share_of_optimum
 
 Order = tuple[str, str]  # the better one first
@@ -123,7 +123,7 @@ def test_no_sentence_claims_more_than_the_tests_support_and_all_agree(run: Run) 
     material = Material.of([run])
     if not material.working:
         return
-    setting = Settings.of([run])
+    setting = ComparisonSettings.of([run])
     found = compare(pooled([run]), settings=setting)
     (board,) = boards([run], setting)
     (levels, table) = comparison_sheets(found, "here")
@@ -192,8 +192,8 @@ def test_nobody_is_ahead_of_what_it_cannot_be_told_apart_from() -> None:
 def test_the_experiment_decides_for_all_outputs() -> None:
     run = made_run({"a": 1.0, "b": 1.1}, ["t"], 12, 4, noise=0.01)
     strict = replace(run, config={**run.config, "report": {"alpha": 1e-9, "tie": 0.04}})
-    assert Settings.of([strict]) == Settings(alpha=1e-9, band=0.04)
-    assert (Settings.of([strict], alpha=0.05).alpha, Settings.of([run]).band) == (0.05, 0.02)
+    assert ComparisonSettings.of([strict]) == ComparisonSettings(alpha=1e-9, band=0.04)
+    assert (ComparisonSettings.of([strict], alpha=0.05).alpha, ComparisonSettings.of([run]).band) == (0.05, 0.02)
     assert headline(Material.of([strict])).text.endswith("cannot be told apart.")
 
 

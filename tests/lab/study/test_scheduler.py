@@ -5,17 +5,17 @@ import math
 import numpy as np
 import pytest
 
-from searchlab.lab.study.network import Network
+from searchlab.lab.study.joint import JointStudy
 from searchlab.lab.study.objective import Latency, Patient, Requirement, SpeedUp
-from searchlab.lab.study.scheduler import Policy, Progress, TaskScheduler
+from searchlab.lab.study.scheduler import Policy, TaskProgress, TaskScheduler
 from searchlab.lab.study.study import Study
-from searchlab.measure.tables import load
+from searchlab.measure.recorded.tables import load
 
 STRATEGY = f"{__name__.replace('test_scheduler', 'test_study')}:Plain"
 
 
 def test_the_gradient_by_hand() -> None:
-    tasks = [Progress("a", 8.0, (10.0, 8.0, 7.0, 4.0)), Progress("b", 100.0, (5.0, 5.0, 5.0, 5.0))]
+    tasks = [TaskProgress("a", 8.0, (10.0, 8.0, 7.0, 4.0)), TaskProgress("b", 100.0, (5.0, 5.0, 5.0, 5.0))]
     found = TaskScheduler(Latency((1.0, 3.0))).gradients(tasks)
     # a: improved by 6 in 3 rounds; outlook min(-4/4, 2*8/(8/4) - 4 = 4) = -1
     assert found[0] == pytest.approx(0.2 * -2.0 + 0.8 * -1.0)
@@ -24,8 +24,8 @@ def test_the_gradient_by_hand() -> None:
 
 
 def test_similar_tasks_raise_hope() -> None:
-    slow, fast = Progress("conv", 1000.0, (10.0,) * 6), Progress("conv", 1001.0, (1.0,) * 6)
-    other = Progress("pool", 1001.0, (1.0,) * 6)
+    slow, fast = TaskProgress("conv", 1000.0, (10.0,) * 6), TaskProgress("conv", 1001.0, (1.0,) * 6)
+    other = TaskProgress("pool", 1001.0, (1.0,) * 6)
     scheduler = TaskScheduler(Latency((1.0, 1.0)))
     assert scheduler.gradients([slow, fast])[0] < scheduler.gradients([slow, other])[0]
 
@@ -33,22 +33,24 @@ def test_similar_tasks_raise_hope() -> None:
 def test_every_task_gets_a_round_first_and_turns_are_taken() -> None:
     for policy in ("gradient", "round-robin"):
         scheduler = TaskScheduler(Latency((1.0,) * 3), policy)  # type: ignore[arg-type]
-        tasks = [Progress("a", 1.0, (1.0,)), Progress("b", 1.0), Progress("c", 1.0, (1.0,))]
+        tasks = [TaskProgress("a", 1.0, (1.0,)), TaskProgress("b", 1.0), TaskProgress("c", 1.0, (1.0,))]
         assert scheduler.choose(tasks) == 1
     assert (
-        TaskScheduler(Latency((1.0,) * 3), "round-robin").choose([Progress("a", 1.0, (1.0,) * n) for n in (3, 2, 4)])
+        TaskScheduler(Latency((1.0,) * 3), "round-robin").choose(
+            [TaskProgress("a", 1.0, (1.0,) * n) for n in (3, 2, 4)]
+        )
         == 1
     )
     assert scheduler.choose(tasks, [False] * 3) is None
 
 
 def test_a_task_without_a_result_comes_first() -> None:
-    tasks = [Progress("a", 1.0, (1.0, 1.0)), Progress("b", 1.0, (math.inf, math.inf))]
+    tasks = [TaskProgress("a", 1.0, (1.0, 1.0)), TaskProgress("b", 1.0, (math.inf, math.inf))]
     assert TaskScheduler(Latency((1.0, 1.0))).choose(tasks) == 1
 
 
 def test_epsilon_makes_random_choices() -> None:
-    tasks = [Progress("a", 1.0, (9.0, 1.0)), Progress("b", 1.0, (1.0, 1.0))]
+    tasks = [TaskProgress("a", 1.0, (9.0, 1.0)), TaskProgress("b", 1.0, (1.0, 1.0))]
     chosen = {
         TaskScheduler(Latency((1.0, 1e-6)), epsilon=1.0, rng=np.random.default_rng(n)).choose(tasks) for n in range(9)
     }
@@ -61,14 +63,14 @@ def test_objectives() -> None:
     assert Requirement(((1.0, 0.0), (0.0, 1.0)), (5.0, 5.0))([1.0, 10.0]) == 15.0
     assert SpeedUp(((1.0, 0.0), (0.0, 1.0)), (4.0, 9.0))([1.0, 1.0]) == pytest.approx(-6.0)
     patient = TaskScheduler(Patient(Latency((1.0, 1.0)), rounds=2))
-    tired, lively = Progress("a", 1.0, (2.0,) * 4), Progress("b", 1.0, (4.0, 3.0, 2.0, 1.0))
+    tired, lively = TaskProgress("a", 1.0, (2.0,) * 4), TaskProgress("b", 1.0, (4.0, 3.0, 2.0, 1.0))
     assert patient.choose([tired, lively]) == 1 and patient.choose([tired, tired]) is None
 
 
 def tuned(policy: Policy, seed: int) -> float:
     names = ("matmul-256", "conv2d-32x28x28", "softmax-128x1024")
     studies = [Study(load(name), model=None, strategy=STRATEGY, seed=seed, batch=4) for name in names]
-    network = Network(studies, (30.0, 1.0, 1.0), policy, seed=seed)
+    network = JointStudy(studies, (30.0, 1.0, 1.0), policy, seed=seed)
     found = network.optimize(trials=60)
     assert network.trials == sum(len(s.trials) for s in studies) == 60 and len(network.turns) == 15
     assert found == network.rounds[-1].best_s == Latency(network.weights)(network.seconds)

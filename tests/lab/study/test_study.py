@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchlab.errors import ComponentError, SpaceError
-from searchlab.lab.records import Store
-from searchlab.lab.study import Candidate, Finish, Ledger, Look, Study, TableSubject, judge
+from searchlab.lab.records import RecordStore
+from searchlab.lab.study import Candidate, Finish, IncumbentLook, Ledger, Study, TableSubject, judge
 from searchlab.measure.job import Job, Measurer, Outcome
-from searchlab.measure.replay import ReplayMeasurer
-from searchlab.measure.tables import Table, load
+from searchlab.measure.recorded.replayer import ReplayMeasurer
+from searchlab.measure.recorded.tables import Table, load
 from searchlab.search import CostModel, History, Points, RecordedSpace, Scorer, Space, Strategy, Task, menu
 from searchlab.search.knob import Floats
 from searchlab.targets import detect
@@ -124,7 +124,7 @@ def test_model_quality_is_watched() -> None:
 def test_an_interrupted_study_goes_on_where_it_was(tmp_path: Path) -> None:
     subject = load("softmax-128x1024")
     whole = study(
-        subject, model=f"{__name__}:Nearest", seed=5, batch=8, store=Store(tmp_path / "whole.jsonl"), cell="c"
+        subject, model=f"{__name__}:Nearest", seed=5, batch=8, store=RecordStore(tmp_path / "whole.jsonl"), cell="c"
     )
     whole.optimize(trials=40)
 
@@ -138,7 +138,7 @@ def test_an_interrupted_study_goes_on_where_it_was(tmp_path: Path) -> None:
                 self.left -= 1
                 yield outcome
 
-    part = Store(tmp_path / "part.jsonl")
+    part = RecordStore(tmp_path / "part.jsonl")
     options = {"model": f"{__name__}:Nearest", "seed": 5, "batch": 8, "store": part, "cell": "c"}
     with pytest.raises(KeyboardInterrupt):
         study(subject, measurer=Stops(subject), **options).optimize(trials=40)
@@ -147,7 +147,9 @@ def test_an_interrupted_study_goes_on_where_it_was(tmp_path: Path) -> None:
     resumed.optimize(trials=40)
     assert len(part) == 40
     assert resumed.trials.points == whole.trials.points
-    stored = [{r.job: r.times for r in Store(tmp_path / name).records()} for name in ("whole.jsonl", "part.jsonl")]
+    stored = [
+        {r.job: r.times for r in RecordStore(tmp_path / name).records()} for name in ("whole.jsonl", "part.jsonl")
+    ]
     assert stored[0] == stored[1]
 
 
@@ -249,7 +251,7 @@ class Silent(Strategy):
 @pytest.mark.parametrize("strategy", ["Stuck", "Silent"])
 @pytest.mark.parametrize("model", [None, f"{__name__}:Nearest"])
 def test_what_a_strategy_does_not_come_up_with_is_drawn(strategy: str, model: str | None, tmp_path: Path) -> None:
-    store = Store(tmp_path / "records.jsonl")
+    store = RecordStore(tmp_path / "records.jsonl")
     s = study(table([3.0, 1.0, 2.0, *range(4, 24)]), batch=4, model=model, store=store, cell="c")
     s.strategy = {"Stuck": Stuck, "Silent": Silent}[strategy](s.space, np.random.default_rng(0))
     s.optimize(trials=16)
@@ -301,9 +303,9 @@ class Unsteady(Measurer[Job]):
 def test_second_looks_that_are_known_are_not_taken_again(tmp_path: Path) -> None:
     task = Task(parse_workload("matmul:m=32,n=32,k=32"), detect(1))
 
-    def made(looks: Sequence[Look], seed: int) -> tuple[Study, Unsteady]:
+    def made(looks: Sequence[IncumbentLook], seed: int) -> tuple[Study, Unsteady]:
         measurer = Unsteady(seed)
-        with Store(tmp_path / "records.jsonl") as store:
+        with RecordStore(tmp_path / "records.jsonl") as store:
             s = Study(task, "template", None, "random", measurer=measurer, store=store, cell="c", batch=8, looks=looks)
             s.optimize(trials=32)
         return s, measurer

@@ -13,12 +13,12 @@ from searchlab.workloads import workload
 from spaces.probabilistic import (
     DEFAULT_RULES,
     MultiLevelTiling,
-    PackOperand,
-    PackWeights,
+    OperandPanelTiling,
     ProbabilisticSpace,
     RandomComputeLocation,
-    Rule,
+    ScheduleRule,
     TraceSpace,
+    WeightPanelTiling,
 )
 
 EVEN: dict[str, dict[str, object]] = {
@@ -65,15 +65,15 @@ ODD: dict[str, dict[str, object]] = {
 }
 
 
-def fewer_rules() -> list[Rule]:
+def fewer_rules() -> list[ScheduleRule]:
     """The default rules with fewer variants: spaces that are made several times as fast."""
-    found: list[Rule] = []
+    found: list[ScheduleRule] = []
     for rule in DEFAULT_RULES:
-        if type(rule) in (MultiLevelTiling, PackWeights):
+        if type(rule) in (MultiLevelTiling, WeightPanelTiling):
             found.append(type(rule)(levels=(1,)))  # type: ignore[call-arg]
         elif isinstance(rule, RandomComputeLocation):
             found.append(RandomComputeLocation(levels=1))
-        elif not isinstance(rule, PackOperand):
+        elif not isinstance(rule, OperandPanelTiling):
             found.append(rule)
     return found
 

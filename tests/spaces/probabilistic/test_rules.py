@@ -15,7 +15,7 @@ from searchlab.search import Task, space
 from searchlab.targets import detect
 from searchlab.testing import check_point, check_space
 from searchlab.workloads import workload
-from searchlab.workloads.core import Definition, Operator
+from searchlab.workloads.definition import Definition, Operator
 from spaces.probabilistic import (
     DEFAULT_POSTPROCESSORS,
     DEFAULT_RULES,
@@ -30,7 +30,7 @@ from spaces.probabilistic import (
     RewriteLayout,
     RewriteParallelVectorizeUnroll,
     RewriteReduction,
-    Rule,
+    ScheduleRule,
     Trace,
     VerifyTile,
 )
@@ -39,7 +39,7 @@ TaskOf = Callable[..., Task]
 TILING = (MultiLevelTiling(), ParallelizeVectorizeUnroll(), RandomComputeLocation())
 
 
-class RowTile(Rule):
+class RowTile(ScheduleRule):
     """A few rows at a time, the columns in vectors: a schedule of one's own beside the others."""
 
     def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:

@@ -4,20 +4,22 @@ import pytest
 
 from searchlab.ir.expr import value_of
 from searchlab.testing import check_moves
-from spaces.task_mapping.simt import Limits, SimtMatmul
+from spaces.task_mapping.simt import MultiprocessorLimits, SimtMatmul
 
 
-@pytest.mark.parametrize(("limits", "count"), [(Limits(), 177), (Limits(shared_memory=100 << 10), 268)])
-def test_counts(limits: Limits, count: int) -> None:
+@pytest.mark.parametrize(
+    ("limits", "count"), [(MultiprocessorLimits(), 177), (MultiprocessorLimits(shared_memory=100 << 10), 268)]
+)
+def test_counts(limits: MultiprocessorLimits, count: int) -> None:
     space = SimtMatmul(limits).space
     assert (space.size.cartesian, space.size.valid, space.size.exact) == (324, count, True)
     assert len(space.enumerate()) == count
 
 
 def test_limits_are_part_of_the_space() -> None:
-    assert SimtMatmul().space.hash == SimtMatmul(Limits()).space.hash
-    assert SimtMatmul().space.hash != SimtMatmul(Limits(shared_memory=100 << 10)).space.hash
-    assert SimtMatmul(Limits(thread_registers=96)).space.size.valid < 177
+    assert SimtMatmul().space.hash == SimtMatmul(MultiprocessorLimits()).space.hash
+    assert SimtMatmul().space.hash != SimtMatmul(MultiprocessorLimits(shared_memory=100 << 10)).space.hash
+    assert SimtMatmul(MultiprocessorLimits(thread_registers=96)).space.size.valid < 177
 
 
 def test_every_point_has_a_mapping_of_whole_warps() -> None:

@@ -1,8 +1,8 @@
 """Charts as SVG text, from numbers: lines with bands, bars, heat maps, diagrams of ranks."""
 
 from searchlab.lab.report.drawing.bars import Bar, interval_chart, stacked_chart
-from searchlab.lab.report.drawing.lines import Series, line_chart
-from searchlab.lab.report.drawing.marks import Look
+from searchlab.lab.report.drawing.line_chart import Series, line_chart
+from searchlab.lab.report.drawing.marks import EntryStyle
 from searchlab.lab.report.drawing.matrix import share_matrix
 from searchlab.lab.report.drawing.ranks import rank_diagram
 from searchlab.lab.report.drawing.scale import Axis, unit
@@ -12,7 +12,7 @@ __all__ = [
     "Axis",
     "Bar",
     "Drawing",
-    "Look",
+    "EntryStyle",
     "Series",
     "interval_chart",
     "line_chart",

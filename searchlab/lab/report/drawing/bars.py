@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from searchlab.lab.report.drawing import svg
-from searchlab.lab.report.drawing.marks import NARROW, Look, swatches
+from searchlab.lab.report.drawing.marks import NARROW, EntryStyle, swatches
 from searchlab.lab.report.drawing.scale import Axis, Scale, scale
 from searchlab.lab.report.drawing.theme import PARTS
 
@@ -20,7 +20,7 @@ _BOTTOM = 40.0
 class Bar:
     """A value with its interval, and the words to its right."""
 
-    look: Look
+    look: EntryStyle
     value: float
     low: float
     high: float

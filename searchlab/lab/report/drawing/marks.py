@@ -14,7 +14,7 @@ _SWATCH = 22.0
 
 
 @dataclass(frozen=True)
-class Look:
+class EntryStyle:
     """How an entry appears in every figure; `number` chooses colour and dash."""
 
     name: str
@@ -30,7 +30,7 @@ class Look:
         return svg.group(self.kind, *content, **{"data-entry": str(self.number), "data-name": self.name})
 
 
-def legend(looks: Sequence[Look], width: float) -> tuple[str, float]:
+def legend(looks: Sequence[EntryStyle], width: float) -> tuple[str, float]:
     """A swatch and a name for each entry that is not in the background, wrapped; and the height it takes."""
     shown = [look for look in looks if not look.muted]
     left = len(looks) - len(shown)

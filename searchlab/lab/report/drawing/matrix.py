@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from searchlab.lab.report.drawing import svg
-from searchlab.lab.report.drawing.marks import NARROW, Look
+from searchlab.lab.report.drawing.marks import NARROW, EntryStyle
 from searchlab.lab.results import Floats
 
 _DEEPEST = 0.75  # words stay readable on it
 
 
-def share_matrix(looks: Sequence[Look], shares: Floats, width: float, row: str, column: str) -> svg.Drawing:
+def share_matrix(looks: Sequence[EntryStyle], shares: Floats, width: float, row: str, column: str) -> svg.Drawing:
     """Rows against columns; `row` and `column` say what they are. A share that is not a number stays empty.
 
     In a narrow figure the names stand above the cells, and rows have their numbers only.

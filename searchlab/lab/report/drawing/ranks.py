@@ -6,14 +6,14 @@ import math
 from collections.abc import Sequence
 
 from searchlab.lab.report.drawing import svg
-from searchlab.lab.report.drawing.marks import NARROW, Look
+from searchlab.lab.report.drawing.marks import NARROW, EntryStyle
 from searchlab.lab.report.drawing.scale import Scale
 
 _ROW = 20.0
 
 
 def rank_diagram(
-    ranked: Sequence[tuple[Look, float]],
+    ranked: Sequence[tuple[EntryStyle, float]],
     cliques: Sequence[Sequence[str]],
     width: float,
     difference: float | None = None,
@@ -75,7 +75,9 @@ def _member(x: float, y: float) -> str:
     return svg.element("circle", **{"cx": x, "cy": y, "r": 3.6, "class": "member"})
 
 
-def _name(look: Look, rank: float, across: Scale, top: float, y: float, left: bool, width: float, margin: float) -> str:
+def _name(
+    look: EntryStyle, rank: float, across: Scale, top: float, y: float, left: bool, width: float, margin: float
+) -> str:
     x, end = across.at(rank), (margin - 6 if left else width - margin + 6)
     line = svg.path([(x, top), (x, y - 4), (end, y - 4)], "leader")
     mark = svg.element("circle", **{"cx": x, "cy": top, "r": 3.5, "class": "dot"})
@@ -87,7 +89,7 @@ def _name(look: Look, rank: float, across: Scale, top: float, y: float, left: bo
     return look.group(line, mark) + words
 
 
-def _in_rows(ranked: Sequence[tuple[Look, float]], cliques: Sequence[Sequence[str]], width: float) -> svg.Drawing:
+def _in_rows(ranked: Sequence[tuple[EntryStyle, float]], cliques: Sequence[Sequence[str]], width: float) -> svg.Drawing:
     count = len(ranked)
     place = {look.name: n for n, (look, _) in enumerate(ranked)}
     sets = sorted(sorted(place[n] for n in c) for c in cliques if len(c) > 1)

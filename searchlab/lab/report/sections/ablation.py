@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from searchlab.lab.report.blocks import Figure, Section
-from searchlab.lab.report.drawing import Axis, Bar, Look, interval_chart
+from searchlab.lab.report.drawing import Axis, Bar, EntryStyle, interval_chart
 from searchlab.lab.report.material import Material
 from searchlab.lab.report.words import digits, p_value, share
 from searchlab.lab.results import CellResult
@@ -50,7 +50,7 @@ def _rows(cells: Sequence[CellResult]) -> list[Score]:
     ]
 
 
-def _bar(look: Look, pair: Pair) -> Bar:
+def _bar(look: EntryStyle, pair: Pair) -> Bar:
     """The full thing is the pair's first, so its speed-up over the variant is how much slower the variant is."""
     assert pair.speedup is not None
     s, star = pair.speedup, " ★" if pair.verdict.ordered else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from searchlab.lab.report.blocks import Cell, Column, Figure, Section, Table
+from searchlab.lab.report.blocks import Column, Figure, Section, TableBlock, TableCell
 from searchlab.lab.report.drawing import Axis, stacked_chart
 from searchlab.lab.report.material import Material
 from searchlab.lab.report.words import digits, seconds
@@ -39,18 +39,23 @@ def _means(cells: list[CellResult]) -> dict[str, float]:
     return {n: float(np.mean([c.ledger.get(n, 0.0) for c in cells])) for n in names}
 
 
-def _table(material: Material, means: dict[str, dict[str, float]], phases: list[str]) -> Table:
+def _table(material: Material, means: dict[str, dict[str, float]], phases: list[str]) -> TableBlock:
     used = [p for p in phases if any(m.get(p, 0.0) > 0 for m in means.values())]
     columns = (Column("entry"), Column("trials", True), Column("in all, s", True), *(Column(p, True) for p in used))
     rows = []
     for entry, m in means.items():
         trials = float(np.mean([len(c.seconds) for c in material.of_entry(entry)]))
-        cells = [Cell(_short(m.get(p, 0.0)), m.get(p, 0.0)) for p in used]
+        cells = [TableCell(_short(m.get(p, 0.0)), m.get(p, 0.0)) for p in used]
         total = sum(m.values())
         rows.append(
-            (Cell(entry, look=material.looks[entry]), Cell(f"{trials:.0f}", trials), Cell(_short(total), total), *cells)
+            (
+                TableCell(entry, look=material.looks[entry]),
+                TableCell(f"{trials:.0f}", trials),
+                TableCell(_short(total), total),
+                *cells,
+            )
         )
-    return Table("ledger-table", "Seconds per cell by phase", columns, tuple(rows))
+    return TableBlock("ledger-table", "Seconds per cell by phase", columns, tuple(rows))
 
 
 def _short(value: float) -> str:

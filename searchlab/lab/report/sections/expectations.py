@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from searchlab.lab.report import claims
-from searchlab.lab.report.blocks import Cell, Column, Section, Table
+from searchlab.lab.report.blocks import Column, Section, TableBlock, TableCell
 from searchlab.lab.report.material import Material
 
 _TONES = {claims.HELD: "good", claims.REFUTED: "bad", claims.OPEN: "soft"}
@@ -23,7 +23,8 @@ def section(material: Material) -> Section | None:
         Column("source"),
     )
     rows = tuple(
-        (Cell(c.claim), Cell(c.result, tone=_TONES[c.result]), Cell(c.figures), Cell(c.note or "–")) for c in checked
+        (TableCell(c.claim), TableCell(c.result, tone=_TONES[c.result]), TableCell(c.figures), TableCell(c.note or "–"))
+        for c in checked
     )
     held = sum(c.result == claims.HELD for c in checked)
     note = (
@@ -33,5 +34,5 @@ def section(material: Material) -> Section | None:
     return Section(
         "expectations",
         "Expectations",
-        (Table("claims", f"{held} of {len(checked)} statements of the experiment held", columns, rows, note),),
+        (TableBlock("claims", f"{held} of {len(checked)} statements of the experiment held", columns, rows, note),),
     )

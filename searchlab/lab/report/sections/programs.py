@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from searchlab.errors import SearchLabError
 from searchlab.lab.export.finding import Found, best_programs
-from searchlab.lab.report.blocks import Block, Code, Program, Section, Words
+from searchlab.lab.report.blocks import Block, CodeBlock, ProgramText, Section, Words
 from searchlab.lab.report.material import Material
 from searchlab.lab.report.words import digits, listed, seconds
 from searchlab.lab.results import CellResult
@@ -30,7 +30,7 @@ def section(material: Material) -> Section | None:
     shown = [(c.task, _facts(material, c), rebuilt.get((c.id, c.task))) for c in singles]
     shown += [(task, _of_network(f), f) for (_, task), f in rebuilt.items() if task not in material.tasks]
     for n, (task, facts, program) in enumerate(shown):
-        blocks.append(Program(task, facts, _texts(program, n < _CODE) if program else ()))
+        blocks.append(ProgramText(task, facts, _texts(program, n < _CODE) if program else ()))
     return Section("programs", "Best programs", tuple(blocks))
 
 
@@ -77,17 +77,17 @@ def _facts(material: Material, cell: CellResult) -> tuple[tuple[str, str], ...]:
     return tuple(facts)
 
 
-def _texts(found: Found, code: bool) -> tuple[Code, ...]:
+def _texts(found: Found, code: bool) -> tuple[CodeBlock, ...]:
     """The program, and what was made of it; an error takes the place of what cannot be made again."""
-    from searchlab.codegen.kernel import compile
+    from searchlab.runtime.kernel import compile
 
     try:
-        texts = [Code("loops", str(found.program))]
+        texts = [CodeBlock("loops", str(found.program))]
         if code:
             kernel = compile(found.program, found.target)
-            texts += [Code("LLVM IR", _cut(kernel.llvm_ir)), Code("assembly", _cut(kernel.assembly))]
+            texts += [CodeBlock("LLVM IR", _cut(kernel.llvm_ir)), CodeBlock("assembly", _cut(kernel.assembly))]
     except SearchLabError as e:
-        return (Code("why there is no program", str(e)),)
+        return (CodeBlock("why there is no program", str(e)),)
     return tuple(texts)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from searchlab.lab.report.blocks import Block, Code, Facts, Section
+from searchlab.lab.report.blocks import Block, CodeBlock, FactList, Section
 from searchlab.lab.report.material import Material
 from searchlab.lab.results import Run
 
@@ -16,12 +16,15 @@ def section(material: Material) -> Section:
     for run in material.runs:
         prefix = f"{run.name}: " if len(material.runs) > 1 else ""
         if run.command:
-            blocks.append(Code(f"{prefix}command", run.command, unfolded=True))
+            blocks.append(CodeBlock(f"{prefix}command", run.command, unfolded=True))
         if run.source:
-            blocks.append(Code(f"{prefix}experiment as written", run.source))
+            blocks.append(CodeBlock(f"{prefix}experiment as written", run.source))
         if run.config:
-            blocks.append(Code(f"{prefix}experiment, every setting resolved", resolved(run)))
-        blocks += [Facts(f"{prefix}machine", _facts(run.machine)), Facts(f"{prefix}versions", _facts(_versions(run)))]
+            blocks.append(CodeBlock(f"{prefix}experiment, every setting resolved", resolved(run)))
+        blocks += [
+            FactList(f"{prefix}machine", _facts(run.machine)),
+            FactList(f"{prefix}versions", _facts(_versions(run))),
+        ]
     return Section("repeat", "Repeat it", tuple(blocks))
 
 

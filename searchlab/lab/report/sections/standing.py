@@ -8,7 +8,7 @@ from searchlab.errors import ResultError
 from searchlab.lab.config import matches
 from searchlab.lab.leaderboard import Standing
 from searchlab.lab.leaderboard.board import NEAR
-from searchlab.lab.report.blocks import Cell, Column, Figure, Section, Table
+from searchlab.lab.report.blocks import Column, Figure, Section, TableBlock, TableCell
 from searchlab.lab.report.drawing import Axis, Bar, interval_chart
 from searchlab.lab.report.material import Material
 from searchlab.lab.report.words import digits, seconds, share
@@ -32,7 +32,7 @@ def section(material: Material) -> Section | None:
     return Section("leaderboard", "Leaderboard", (figure, leaderboard(material), by_task(material)))
 
 
-def leaderboard(material: Material) -> Table:
+def leaderboard(material: Material) -> TableBlock:
     """One row per entry with all that decides."""
     baselines = _baselines(material)
     columns = (
@@ -54,22 +54,22 @@ def leaderboard(material: Material) -> Table:
         _row(material, s, [found.get(s.entry, np.nan) for found in baselines.values()])
         for s in material.board.standings
     )
-    return Table("leaderboard-table", "Leaderboard, best first", columns, rows)
+    return TableBlock("leaderboard-table", "Leaderboard, best first", columns, rows)
 
 
-def _row(material: Material, s: Standing, speedups: list[float]) -> tuple[Cell, ...]:
+def _row(material: Material, s: Standing, speedups: list[float]) -> tuple[TableCell, ...]:
     trials = np.nan if s.near_trials is None else s.near_trials
     return (
-        Cell(str(s.rank or "–"), s.rank or np.inf, hint=s.why),
-        Cell(s.entry, look=material.looks[s.entry]),
-        Cell(interval(s.score), s.score.value),
-        Cell(share(s.geometric_mean.value, 1), s.geometric_mean.value),
-        Cell(s.group),
-        Cell(share(s.near), s.near),
-        Cell(f"{trials:.0f}" if np.isfinite(trials) else "–", trials),
-        *(Cell(digits(v), v) for v in speedups),
-        *([] if s.versus_random is None else [Cell(digits(s.versus_random.value), s.versus_random.value)]),
-        Cell(seconds(s.wall_s), s.wall_s),
+        TableCell(str(s.rank or "–"), s.rank or np.inf, hint=s.why),
+        TableCell(s.entry, look=material.looks[s.entry]),
+        TableCell(interval(s.score), s.score.value),
+        TableCell(share(s.geometric_mean.value, 1), s.geometric_mean.value),
+        TableCell(s.group),
+        TableCell(share(s.near), s.near),
+        TableCell(f"{trials:.0f}" if np.isfinite(trials) else "–", trials),
+        *(TableCell(digits(v), v) for v in speedups),
+        *([] if s.versus_random is None else [TableCell(digits(s.versus_random.value), s.versus_random.value)]),
+        TableCell(seconds(s.wall_s), s.wall_s),
     )
 
 
@@ -110,7 +110,7 @@ def _versus_random(material: Material) -> list[Column]:
     return [Column("against random", True, hint)] if known else []
 
 
-def by_task(material: Material) -> Table:
+def by_task(material: Material) -> TableBlock:
     """Median times, tasks down and entries across; the fastest of a task stands out."""
     entries = [s.entry for s in material.board.standings]
     rows = []
@@ -119,6 +119,6 @@ def by_task(material: Material) -> Table:
         medians = {e: float(np.median(t)) if t else np.inf for e, t in times.items()}
         best = min(medians.values())
         tones = {e: "good" if np.isfinite(m) and m == best else "" for e, m in medians.items()}
-        rows.append((Cell(task), *(Cell(seconds(m), m, tone=tones[e]) for e, m in medians.items())))
+        rows.append((TableCell(task), *(TableCell(seconds(m), m, tone=tones[e]) for e, m in medians.items())))
     columns = (Column("task"), *(Column(e, True) for e in entries))
-    return Table("times-table", "Time found on each task, median over seeds", columns, tuple(rows))
+    return TableBlock("times-table", "Time found on each task, median over seeds", columns, tuple(rows))

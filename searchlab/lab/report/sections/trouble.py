@@ -6,10 +6,10 @@ from collections import Counter
 
 import numpy as np
 
-from searchlab.lab.report.blocks import Block, Cell, Column, Figure, Section, Table, Words
+from searchlab.lab.report.blocks import Block, Column, Figure, Section, TableBlock, TableCell, Words
 from searchlab.lab.report.drawing import Axis, stacked_chart
 from searchlab.lab.report.material import Material
-from searchlab.lab.report.noise import final_times, spreads
+from searchlab.lab.report.steadiness import final_times, spreads
 from searchlab.lab.report.words import count, share
 
 
@@ -40,13 +40,13 @@ def _failures(material: Material) -> list[Block]:
     columns = (Column("entry"), Column("trials", True), *(Column(k, True) for k in classes))
     rows = [
         (
-            Cell(e, look=material.looks[e]),
-            Cell(str(trials[e]), trials[e]),
-            *(Cell(str(found[k]), found[k]) for k in classes),
+            TableCell(e, look=material.looks[e]),
+            TableCell(str(trials[e]), trials[e]),
+            *(TableCell(str(found[k]), found[k]) for k in classes),
         )
         for e, found in by_entry.items()
     ]
-    return [figure, Table("failure-table", "Failed trials by class", columns, tuple(rows))]
+    return [figure, TableBlock("failure-table", "Failed trials by class", columns, tuple(rows))]
 
 
 def _errors(material: Material) -> list[Block]:
@@ -59,11 +59,16 @@ def _errors(material: Material) -> list[Block]:
         )
     if failed:
         rows = tuple(
-            (Cell(c.entry, look=material.looks[c.entry]), Cell(c.task), Cell(str(c.seed), c.seed), Cell(c.error or "–"))
+            (
+                TableCell(c.entry, look=material.looks[c.entry]),
+                TableCell(c.task),
+                TableCell(str(c.seed), c.seed),
+                TableCell(c.error or "–"),
+            )
             for c in failed
         )
         columns = (Column("entry"), Column("task"), Column("seed", True), Column("error"))
-        blocks.append(Table("error-table", "Cells that failed", columns, rows))
+        blocks.append(TableBlock("error-table", "Cells that failed", columns, rows))
     return blocks
 
 
@@ -83,12 +88,12 @@ def _noise(material: Material) -> list[Block]:
         middle, most = (float(v) for v in np.quantile(values, (0.5, 0.95)))
         rows.append(
             (
-                Cell(task),
-                Cell(str(len(values)), len(values)),
-                Cell(share(middle, 1), middle),
-                Cell(share(most, 1), most),
+                TableCell(task),
+                TableCell(str(len(values)), len(values)),
+                TableCell(share(middle, 1), middle),
+                TableCell(share(most, 1), most),
             )
         )
     caption = "Noise: how far a repeat typically is from the median of its measurement"
     note = "Relative to the median. A search minimises the fastest repeat, which other programs disturb least."
-    return [*blocks, Table("noise-table", caption, columns, tuple(rows), note)]
+    return [*blocks, TableBlock("noise-table", caption, columns, tuple(rows), note)]

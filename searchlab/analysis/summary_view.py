@@ -1,0 +1,217 @@
+"""The view `summary`: a few dozen features of a whole program, cheap enough for very large populations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from searchlab.analysis.access import AccessColumns, access_columns, innermost
+from searchlab.analysis.columns import Schema
+from searchlab.analysis.graph import Node
+from searchlab.analysis.nest import Nest, Statement
+from searchlab.analysis.position import annotated, carries
+from searchlab.analysis.ranges import Ranges
+from searchlab.analysis.statement_view import chosen
+from searchlab.ir.evaluate import evaluate
+from searchlab.ir.expr import index, variables
+from searchlab.targets import Target
+
+# An ordinary machine: bytes of the caches of a core, vector registers and their bytes, threads.
+_CACHES = (32 << 10, 512 << 10, 2 << 20)
+_REGISTERS, _VECTOR = 16, 32
+# What a core of today does in a cycle: two vector operations, two loads; the next term of a sum waits for four cycles.
+_PORTS, _LOADS, _LATENCY = 2, 2, 4
+_SUMS = (
+    "flops", "iterations", "surplus_iterations", "bytes", "unique_bytes", "lines", "unique_lines",
+    *(f"traffic_l{n}" for n in (1, 2, 3)), "cycles",
+)  # fmt: skip
+_MAIN = (
+    "flops", "iterations", "loops", "parallel", "parallel_rounds", "vector_length", "vector_product", "vector_loose",
+    "unrolled", "unrolled_body", "unroll_up_to", "tile_accumulators", "tile_registers", "tile_operands",
+    "tile_flops_per_load", "vector_stride0", "vector_stride1", "vector_strided", "sum_in_tile", "innermost_length",
+    *(f"{what}_l{n}" for what in ("iterations_in", "bytes_in", "traffic", "flops_per_byte") for n in (1, 2, 3)),
+    *(f"buffer{n}_{what}" for n in range(4) for what in ("stride", "reuse_bytes", "reuse_times", "unique_lines")),
+)  # fmt: skip
+
+SCHEMA = Schema(
+    "summary",
+    2,
+    (
+        *(f"all_{c}" for c in _SUMS), "statements", "parallel_least", "vector_least", "allocated",
+        *(f"main_{c}" for c in _MAIN),
+    ),
+)  # fmt: skip
+
+
+def columns(nest: Nest, target: Target | None) -> list[Node]:
+    """Sums over all statements, and the main statement, the one with most to compute, in detail."""
+    g = nest.graph
+    each = [list(_sums(nest, s, target)) for s in nest.statements]
+    found = [g.total(column) for column in zip(*each, strict=True)]
+    found.append(g.const(len(nest.statements)))
+    for kind in ("parallel", "vectorized"):
+        products = [annotated(nest, s, kind).product for s in nest.statements]
+        least = products[0]
+        for p in products[1:]:
+            least = least.least(p)
+        found.append(least)
+    found.append(g.total(nest.allocation(b)[1] for b in sorted(nest.intermediate) if nest.touching(b)))
+    return [*found, *_main(nest, main(nest), target)]
+
+
+def main(nest: Nest) -> Statement:
+    """The statement that computes most over the domain of its block, the last of equals; the same for all candidates.
+
+    Symbols that stay in the size of a domain count as 1.
+    """
+
+    def work(s: Statement) -> float:
+        domain = index(1)
+        for it in s.block.iters:
+            domain = domain * it.extent
+        size = nest.program.facts.reduce(domain)
+        return float((s.flops + 1) * evaluate(size, {v.name: 1 for v in variables(size)}))
+
+    return max(reversed(nest.statements), key=work)
+
+
+def _sums(nest: Nest, s: Statement, target: Target | None) -> Iterator[Node]:
+    g = nest.graph
+    done = nest.iterations(s)
+    domain = g.product(nest.ranges.value(it.extent) for it in s.block.iters)
+    accesses = [access_columns(nest, s, a) for a in s.accesses]
+    yield from (done * s.flops, done, (done - domain).most(0))
+    yield from (g.total(a.bytes for a in accesses), g.total(a.unique_bytes for a in accesses))
+    yield from (g.total(a.lines for a in accesses), g.total(a.unique_lines for a in accesses))
+    yield from (_held(nest, s, target).moved, _cycles(nest, s, target))
+
+
+def _cycles(nest: Nest, s: Statement, target: Target | None) -> Node:
+    """An estimate of the cycles that a statement takes if all its data were in the nearest cache, shared by threads.
+
+    Short vectors waste lanes, a sum waits for itself unless several are side by side, operands are loaded, and results
+    beyond the registers are kept in memory.
+    """
+    lanes, registers, threads = _machine(s, target)
+    tile, flops = _tile(nest, s), max(s.flops, 1)
+    length = annotated(nest, s, "vectorized").length.most(1)
+    used = length / ((length + (lanes - 1)) // lanes)  # lanes of a vector, on average
+    vectors = nest.iterations(s) / used
+    sums = (tile.accumulators / used).most(1)
+    waits = any(it.kind == "reduce" for it in s.block.iters)
+    side_by_side = sums.least(_PORTS * _LATENCY) if waits else nest.graph.const(_PORTS * _LATENCY)
+    computed = vectors * (max(flops / 2, 1) * _LATENCY) / side_by_side
+    loaded = vectors * tile.operands * (1 / _LOADS) / tile.steps
+    spilled = (1 - sums.at_most(registers)) * vectors
+    shared = annotated(nest, s, "parallel").product.most(1).least(threads)
+    return (computed.most(loaded) + spilled) / shared
+
+
+def _machine(s: Statement, target: Target | None) -> tuple[int, int, int]:
+    """Numbers of a vector, vector registers, and threads."""
+    size = s.accesses[0].bytes
+    if target is None:
+        return _VECTOR // size, _REGISTERS, 1
+    return target.vector_bits // 8 // size, target.vector_registers, target.threads
+
+
+@dataclass(frozen=True, eq=False)
+class _Tile:
+    """What unrolled and vectorised loops hold: how often they run in all, elements of the result, and of operands."""
+
+    steps: Node
+    accumulators: Node
+    operands: Node
+
+
+@dataclass(frozen=True, eq=False)
+class _Held:
+    """The largest inner part of a nest whose boxes fit a cache: its iterations, its bytes, and the bytes moved in all.
+
+    Wide: one column for each cache.
+    """
+
+    iterations: Node
+    bytes: Node
+    moved: Node
+
+
+def _caches(target: Target | None) -> tuple[int, ...]:
+    return _CACHES if target is None else (target.l1, target.l2, target.l3)
+
+
+def _held(nest: Nest, s: Statement, target: Target | None) -> _Held:
+    return nest.made(("held", id(s)), lambda: _make_held(nest, s, nest.graph.wide(_caches(target))))
+
+
+def _make_held(nest: Nest, s: Statement, caches: Node) -> _Held:
+    g = nest.graph
+    depth = len(s.loops)
+    size = caches * 0 + nest.footprint(s, depth)
+    iterations, moved = caches * 0 + 1, size * nest.iterations(s)
+    for depth in range(len(s.loops) - 1, -1, -1):
+        # the box of an outer loop is never smaller, so what fits is an inner part of the nest
+        here = nest.footprint(s, depth)
+        fits = here.at_most(caches)
+        iterations = iterations * (fits * (s.loops[depth].extent - 1) + 1)
+        size = size.most(fits * here)
+        moved = g.choose(fits, here * nest.iterations(s, 0, depth), moved)
+    return _Held(iterations, size, moved)
+
+
+def _main(nest: Nest, s: Statement, target: Target | None) -> Iterator[Node]:
+    g = nest.graph
+    done = nest.iterations(s)
+    parallel, vector, unrolled = (annotated(nest, s, kind) for kind in ("parallel", "vectorized", "unrolled"))
+    lanes, registers, threads = _machine(s, target)
+    yield from (done * s.flops, done, g.total(lp.alive for lp in s.loops))
+    yield from (parallel.product, (parallel.product + (threads - 1)) // threads)
+    yield from (vector.length, vector.product, vector.length % lanes)
+    limit = nest.number(dict(s.block.annotations).get("unroll_up_to", 0))
+    yield from (unrolled.product, unrolled.product * vector.product, limit)
+    tile = _tile(nest, s)
+    yield from (tile.accumulators, tile.accumulators / (lanes * registers), tile.operands)
+    yield tile.steps * max(s.flops, 1) / tile.operands if tile.operands is not g.zero else g.zero
+    accesses = [access_columns(nest, s, a) for a in chosen(s)]
+    yield from _vector_strides(nest, s, accesses)
+    reduced = (lp.kinds["unrolled"] * carries(nest, s, lp, "reduce") * (lp.extent - 1) + 1 for lp in s.loops)
+    yield g.product(reduced)
+    yield g.total(mask * lp.extent for mask, lp in zip(innermost(nest, s), s.loops, strict=True)).most(1)
+    held = _held(nest, s, target)
+    yield from (held.iterations, held.bytes, held.moved, done * s.flops / held.moved)
+    for n in range(4):
+        yield from _buffer(accesses[n]) if n < len(accesses) else (g.zero,) * 4
+
+
+def _buffer(a: AccessColumns) -> tuple[Node, ...]:
+    return a.innermost_stride, a.reuse.bytes, a.reuse.times, a.unique_lines
+
+
+def _tile(nest: Nest, s: Statement) -> _Tile:
+    return nest.made(("tile", id(s)), lambda: _make_tile(nest, s))
+
+
+def _make_tile(nest: Nest, s: Statement) -> _Tile:
+    g = nest.graph
+    written = [lp.kinds["unrolled"] + lp.kinds["vectorized"] for lp in s.loops]
+    extents = {lp.var: mask * (lp.extent - 1) + 1 for lp, mask in zip(s.loops, written, strict=True)}
+    inside = Ranges(g, extents)
+    boxes = [nest.touched(a, s.running(0), inside) / a.bytes for a in s.accesses]
+    return _Tile(g.product(extents.values()), boxes[0], g.total(boxes[1:]))
+
+
+def _vector_strides(nest: Nest, s: Statement, accesses: list[AccessColumns]) -> tuple[Node, Node, Node]:
+    """How many buffers stay, step by one, or jump when the innermost vectorised loop steps."""
+    g = nest.graph
+    still, one, more = g.zero, g.zero, g.zero
+    none_inside = g.one
+    for lp in reversed(s.loops):
+        chosen_here = lp.kinds["vectorized"] * lp.alive * none_inside
+        if chosen_here is g.zero:
+            continue
+        none_inside = none_inside * (1 - lp.kinds["vectorized"] * lp.alive)
+        strides = [a.stride(lp) for a in accesses]
+        zeros, ones = g.total(x.equals(0) for x in strides), g.total(x.equals(1) for x in strides)
+        still, one = still + chosen_here * zeros, one + chosen_here * ones
+        more = more + chosen_here * (len(strides) - zeros - ones)
+    return still, one, more

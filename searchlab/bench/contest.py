@@ -1,0 +1,172 @@
+"""The code searchlab makes for a workload, checked and then timed beside numpy and torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from searchlab.bench.operands import Array, LibraryOperands
+from searchlab.bench.racing import Contender, OtherLoad, Steady, Times, race, threads
+from searchlab.errors import SearchLabError
+from searchlab.ir.program import Program
+from searchlab.targets import Target
+from searchlab.workloads import Workload
+
+OURS = "searchlab"
+LIBRARIES = ("numpy", "torch", "torch-nhwc")
+# Below this many operations per byte the memory, not the arithmetic, limits every CPU of today.
+MEMORY_BOUND = 4.0
+
+
+@dataclass(frozen=True)
+class ContestRow:
+    """One workload's result: times of those that were right, reasons for those that were not timed."""
+
+    case: str
+    workload: Workload
+    threads: int
+    times: Mapping[str, Times] = field(default_factory=dict)
+    wrong: Mapping[str, str] = field(default_factory=dict)
+    other_load: float = 0.0  # the share of all cores that other processes took during the race
+
+    @property
+    def memory_bound(self) -> bool:
+        return self.workload.flops < MEMORY_BOUND * self.workload.bytes
+
+    @property
+    def unit(self) -> str:
+        return "GB/s" if self.memory_bound else "GFLOP/s"
+
+    def rate(self, contender: str) -> float | None:
+        """Billions of operations per second, or of bytes if memory is the limit."""
+        if contender not in self.times:
+            return None
+        amount = self.workload.bytes if self.memory_bound else self.workload.flops
+        return amount / self.times[contender].min / 1e9
+
+    @property
+    def best_library(self) -> str | None:
+        return min((n for n in self.times if n != OURS), key=lambda n: self.times[n].min, default=None)
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times as fast as the best library, by the best times: they suffer least from other programs."""
+        best = self.best_library
+        if best is None or OURS not in self.times:
+            return None
+        return self.times[best].min / self.times[OURS].min
+
+
+if TYPE_CHECKING:
+    from searchlab.runtime.kernel import Artifact
+
+Prepared = tuple[Contender, Sequence[Array]]  # a function to run, and the outputs it fills
+Maker = Callable[[Mapping[str, Array]], Prepared]
+
+
+def measure(
+    workload: Workload,
+    target: Target,
+    case: str | None = None,
+    seconds: float = 1.0,
+    min_rounds: int = 10,
+    pack_weights: bool = False,
+) -> ContestRow:
+    """The default schedule of a workload beside the libraries."""
+    ours = {OURS: lambda inputs: prepare(workload, inputs, target, pack_weights)}
+    return contest(workload, target, ours, case, seconds, min_rounds)
+
+
+def contest(
+    workload: Workload,
+    target: Target,
+    makers: Mapping[str, Maker],
+    case: str | None = None,
+    seconds: float = 1.0,
+    min_rounds: int = 10,
+    steady: Steady | None = None,
+    copies: int = 1,
+) -> ContestRow:
+    """What `makers` prepare on the workload's inputs, in turns with the libraries; all results are checked first.
+
+    Each prepares `copies`, whose best counts: once in a while a program is several times as slow as usual for as long
+    as it stays loaded, and where it lies makes some per cent now and then.
+    """
+    from searchlab.runtime.memory import placed
+
+    inputs = {name: placed(x) for name, x in workload.inputs().items()}
+    expected = workload.reference(inputs)
+    contenders: dict[str, Contender | list[Contender]] = {}
+    problems: dict[str, str | None] = {}
+    with threads(target.threads):
+        for name, make in makers.items():
+            try:
+                prepared = [make(inputs) for _ in range(copies)]
+                for run, _ in prepared:
+                    run()
+                contenders[name] = [run for run, _ in prepared]
+                found = (workload.check(outputs, inputs, expected) for _, outputs in prepared)
+                problems[name] = next((problem for problem in found if problem is not None), None)
+            except SearchLabError as e:
+                problems[name] = f"{type(e).__name__}: {e}"
+        for name, call in libraries(workload, inputs).items():
+            contenders[name] = call
+            problems[name] = workload.check(np.ascontiguousarray(call()), inputs, expected)
+        right = {name: call for name, call in contenders.items() if problems[name] is None}
+        with OtherLoad() as others:
+            times = race(right, seconds, min_rounds, target.threads, steady)
+    wrong = {name: problem for name, problem in problems.items() if problem is not None}
+    return ContestRow(case or workload.label, workload, target.threads, times, wrong, others.share)
+
+
+def prepare(workload: Workload, inputs: Mapping[str, Array], target: Target, pack_weights: bool = False) -> Prepared:
+    """The compiled default schedule on these arrays."""
+    from searchlab.defaults import default_schedule
+
+    weights = workload.weights if pack_weights else ()
+    return prepare_program(default_schedule(workload.program, target, weights), workload, inputs, target, weights)
+
+
+def prepare_program(
+    program: Program | Artifact,
+    workload: Workload,
+    inputs: Mapping[str, Array],
+    target: Target,
+    weights: Sequence[str] = (),
+) -> Prepared:
+    """A program of the workload, built or not, loaded for these arrays; `weights` are bound, stored as it likes."""
+    from searchlab.runtime.kernel import Kernel, compile
+
+    kernel = compile(program, target) if isinstance(program, Program) else Kernel(program)
+    if weights:
+        kernel = kernel.bind(**{name: inputs[name] for name in weights})
+    run, outputs = kernel.prepare(*(inputs[n] for n in workload.program.inputs if n not in weights))
+    for y in outputs:
+        y.view(np.uint8).fill(0xFF)  # an element that is never written must not be right by accident
+    return run, outputs
+
+
+def libraries(workload: Workload, inputs: Mapping[str, Array]) -> dict[str, Contender]:
+    """What the libraries offer for a workload, on these arrays; each function returns its result."""
+    from searchlab.bench import with_numpy
+
+    job = LibraryOperands(workload, inputs)
+    found: dict[str, Contender] = {}
+    plain = with_numpy.contender(job)
+    if plain is not None:
+        found["numpy"] = plain
+    if find_spec("torch") is not None:
+        from searchlab.bench import with_torch
+
+        found |= with_torch.contenders(job)
+    return found
+
+
+def geometric_mean(values: list[float]) -> float | None:
+    """The mean that suits ratios."""
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else None

@@ -1,0 +1,140 @@
+"""`searchlab list`: what there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from searchlab.cli.output import AsCsv, AsJson, amount, form, hint, out, print_rows, print_table, table
+
+if TYPE_CHECKING:
+    from searchlab.registry import Registry
+
+Row = dict[str, Any]
+
+
+class ListedKind(StrEnum):
+    """What can be listed."""
+
+    workloads = "workloads"
+    networks = "networks"
+    suites = "suites"
+    targets = "targets"
+    spaces = "spaces"
+    models = "models"
+    strategies = "strategies"
+
+
+def list_command(
+    kind: Annotated[ListedKind | None, typer.Argument(help="What to list; everything if not given.")] = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """List the workloads, networks, suites, targets, search spaces, cost models and strategies there are."""
+    wanted = form(as_json, as_csv)
+    kinds = [kind] if kind else list(ListedKind)
+    if wanted:
+        print_rows(({"kind": one.value, **row} for one in kinds for row in _ROWS[one]()), wanted)
+        return
+    for one in kinds:
+        _print(one, list(_ROWS[one]()))
+    hint(
+        "searchlab show conv2d:ci=64,co=64,h=56,w=56,k=3,padding=1   [dim]the program of a workload[/]",
+        "searchlab show matmul --space sketch                        [dim]the search space of a workload[/]",
+        "searchlab bench softmax:rows=128,cols=4096                  [dim]its speed beside numpy and torch[/]",
+    )
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _workloads() -> Iterator[Row]:
+    from searchlab.workloads import operators
+    from searchlab.workloads.parameters import text
+
+    for name, op in operators().items():
+        parameters = {p.name: None if p.default is None else text(p.default) for p in op.parameters}
+        yield {"name": name, "summary": op.summary, "options": parameters}
+
+
+def _networks() -> Iterator[Row]:
+    from searchlab.workloads import network, networks
+
+    for name, summary in networks().items():
+        tasks = network(name)
+        flops = sum(t.workload.flops * t.weight for t in tasks)
+        weight = sum(t.weight for t in tasks)
+        yield {"name": name, "summary": summary, "tasks": len(tasks), "weight": weight, "flops": flops}
+
+
+def _suites() -> Iterator[Row]:
+    from searchlab.workloads import suite, suites
+
+    for name, summary in suites().items():
+        yield {"name": name, "summary": summary, "cases": len(suite(name))}
+
+
+def _targets() -> Iterator[Row]:
+    from searchlab import targets
+
+    for name in targets.known():
+        yield {"name": name, "summary": f"{targets.parse(name)}{' (this machine)' if name == 'native' else ''}"}
+
+
+def _components(kind: str) -> Iterator[Row]:
+    from searchlab.registry import summary
+    from searchlab.search import MODELS, SPACES, STRATEGIES
+
+    registries: dict[str, Registry[Any]] = {"space": SPACES, "model": MODELS, "strategy": STRATEGIES}
+    for name, cls in registries[kind].all().items():
+        yield {"name": name, "summary": summary(cls), "options": _options(cls), "version": cls.version}
+
+
+def _options(cls: type) -> Mapping[str, str | None]:
+    from inspect import Parameter
+
+    from searchlab.registry import accepted_options
+
+    found = {k: v for k, v in accepted_options(cls).items() if k not in ("space", "rng")}  # given by the study
+    return {k: None if v is Parameter.empty else str(v) for k, v in found.items()}
+
+
+_ROWS: dict[ListedKind, Callable[[], Iterator[Row]]] = {
+    ListedKind.workloads: _workloads,
+    ListedKind.networks: _networks,
+    ListedKind.suites: _suites,
+    ListedKind.targets: _targets,
+    ListedKind.spaces: lambda: _components("space"),
+    ListedKind.models: lambda: _components("model"),
+    ListedKind.strategies: lambda: _components("strategy"),
+}
+
+
+# --- printing ---------------------------------------------------------------------------------------------------------
+
+_TITLES = {ListedKind.spaces: "Search spaces", ListedKind.models: "Cost models"}
+_FIRST = {ListedKind.strategies: "strategy"}
+_NUMBERS = ("tasks", "weight", "flops", "cases")
+
+
+def _print(kind: ListedKind, rows: list[Row]) -> None:
+    from rich.markup import escape
+
+    more = [name for name in (rows[0] if rows else {}) if name not in ("name", "summary", "options")]
+    what = "what it is; [dim]options with their defaults[/]" if rows and "options" in rows[0] else "what it is"
+    first = _FIRST.get(kind, kind.value.removesuffix("s"))
+    made = table(first, what, *more, right=_NUMBERS, title=_TITLES.get(kind, kind.value.capitalize()))
+    for row in rows:
+        options = ", ".join(k if v is None else f"{k}={v}" for k, v in row.get("options", {}).items())
+        text = escape(row["summary"]) + (f"\n[dim]{escape(options)}[/]" if options else "")
+        made.add_row(row["name"], text, *(_cell(name, row[name]) for name in more))
+    print_table(made)
+    if kind is ListedKind.networks:
+        out.print("[dim]tasks: different operators; weight: how many of them one run of the network takes[/]\n")
+
+
+def _cell(name: str, value: Any) -> str:
+    return amount(value, "flop") if name == "flops" else str(value)

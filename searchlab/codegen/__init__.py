@@ -1,1 +1,0 @@
-"""From tensor programs to native code: LLVM IR text, object code, callables."""

@@ -1,0 +1,88 @@
+"""What code the components of a cell are, by name: the source of the user's, the version of those of searchlab."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from searchlab.errors import SearchLabError
+from searchlab.lab.code.source_files import digest, shipped
+from searchlab.registry import Registry
+from searchlab.search import MODELS, SPACES, STRATEGIES
+from searchlab.workloads.catalogue import find
+
+Code = Mapping[str, str]  # "strategy mine:Nearby": digits of its source; "strategy random": its version
+
+_REGISTRIES: dict[str, Registry[Any]] = {"space": SPACES, "model": MODELS, "strategy": STRATEGIES}
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+def codes(configs: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The code of cells, whose settings are given; what cannot be found has none."""
+    known: dict[str, dict[str, str]] = {}
+    found = []
+    for config in configs:
+        code: dict[str, str] = {}
+        for kind, value in _parts(config):
+            key = json.dumps([kind, value])
+            if key not in known:
+                known[key] = _workload(value) if kind == "workload" else dict(_component(kind, value))
+            code |= known[key]
+        found.append(code)
+    return found
+
+
+def _parts(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The components of a cell with their kinds."""
+    yield from ((kind, config[kind]) for kind in _REGISTRIES if config.get(kind) is not None)
+    for subject in (config, *config.get("parts", ())):
+        if subject.get("workload"):
+            yield "workload", subject["workload"]
+
+
+def _component(kind: str, value: Any) -> Iterator[tuple[str, str]]:
+    """A component and those that its options name."""
+    registry = _REGISTRIES[kind]
+    name, options = registry.parse(value)
+    for one in dict.fromkeys([name, *_words(options)]):
+        version = _version(registry, one)
+        if version is not None:
+            yield f"{kind} {one}", version
+
+
+def _words(options: Any) -> Iterator[str]:
+    """All texts in options, which may be names of components."""
+    if isinstance(options, str):
+        yield options
+    elif isinstance(options, Mapping):
+        for key, value in options.items():
+            yield from (str(key), *_words(value))
+    elif isinstance(options, list | tuple):
+        for value in options:
+            yield from _words(value)
+
+
+def _version(registry: Registry[Any], name: str) -> str | None:
+    module = registry.module(name)
+    if module is None or not _MODULE.fullmatch(module):
+        return None
+    if not shipped(module):
+        return digest(module)
+    try:
+        return f"version {registry.find(name).version}"
+    except (SearchLabError, AttributeError):  # a function that options name, or what is there no more
+        return None
+
+
+def _workload(text: str) -> dict[str, str]:
+    head, _, tail = text.rpartition(":")
+    name = head if head and "=" in tail else text
+    try:
+        path = name if ":" in name else find(name).path
+    except SearchLabError:
+        return {}
+    module = path.partition(":")[0]
+    found = None if shipped(module) else digest(module)
+    return {} if found is None else {f"workload {name}": found}

@@ -1,0 +1,1 @@
+"""Whether settings can be used, checked before anything runs."""

@@ -1,0 +1,218 @@
+"""What can be known to fail before anything runs: settings that do not go together, claims about nobody."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from searchlab.errors import SearchLabError
+from searchlab.lab.config.checks import components, feasible
+from searchlab.lab.config.combinations import Combination, ablation, combinations, sweep_axes
+from searchlab.lab.config.experiment import Experiment, resolved_settings
+from searchlab.lab.config.measuring import Measure, Timing
+from searchlab.lab.config.naming import Entry, entries
+from searchlab.lab.config.selectors import matches
+from searchlab.lab.config.settings import SETTINGS, split
+from searchlab.lab.config.subjects import is_network, looked_up, subjects
+from searchlab.lab.config.text.tree import Map, Path, Problems, find, plain
+from searchlab.lab.history.origins import digest
+from searchlab.registry import nearest
+from searchlab.search import SPACES
+from searchlab.targets import parse
+
+MOST_CELLS = 1_000_000
+LIBRARIES = ("default", "numpy", "torch")  # what is timed beside the best of a workload
+
+
+def check_settings(tree: Map, problems: Problems) -> list[Combination]:
+    """Notes what is wrong with the combinations of an experiment, each by itself; gives them back."""
+    recorded = _tables(tree)
+    if any(recorded) and not all(recorded):
+        odd = tree["workloads"].at(recorded.index(not recorded[0]))
+        problems.add(odd, "workloads and recorded tables are not searched in one experiment; write two files")
+    _names(tree, problems)
+    found = combinations(tree, problems)
+    networks = any(map(is_network, tree.get("workloads", ())))
+    for combination in found:
+        _settings(combination.settings, any(recorded), problems)
+        _scheduler(combination.settings, networks, problems)
+    return found
+
+
+def check_whole(tree: Map, experiment: Experiment, found: list[Combination], problems: Problems) -> None:
+    """Notes what is wrong with an experiment whose combinations are right, each by itself."""
+    named = entries(found)
+    _twice(tree, found, named, problems)
+    _selectors(tree, experiment, named, problems)
+    if not experiment.recorded:
+        _feasible(tree, found, problems)
+    count = len(found) * len(subjects(experiment.workloads)) * len(experiment.seeds)
+    if count > MOST_CELLS:
+        problems.add(tree.place, f"{count} cells are too many; at most {MOST_CELLS}")
+
+
+def _tables(tree: Map) -> list[bool]:
+    return [looked_up(w) for w in tree.get("workloads", ())]
+
+
+def _names(tree: Map, problems: Problems) -> None:
+    """Names that were given by hand are given once."""
+    variants = [v[-1] for v in ablation(tree.get("ablate"), tree.place) if v]
+    for choices in [*sweep_axes(tree.get("sweep"), tree.place), variants]:
+        names = [c.name for c in choices]
+        for number, choice in enumerate(choices):
+            if choice.name and choice.name in names[:number]:
+                problems.add(choice.changes.place, f"two combinations are called '{choice.name}'")
+
+
+def _settings(settings: Map, recorded: bool, problems: Problems) -> None:
+    good = True
+    for key in SETTINGS:
+        for path, message in components.faults(key, plain(settings[key])):
+            good = False
+            problems.add(find(settings, (key, *path), settings.place), message)
+    if good:
+        for path, message in _recorded(settings) if recorded else _measured(settings):
+            problems.add(find(settings, path, settings.place), message)
+
+
+def _scheduler(settings: Map, networks: bool, problems: Problems) -> None:
+    budget = settings["budget"]
+    if not networks and isinstance(budget, Map) and budget.get("scheduler") is not None:
+        message = "a scheduler gives turns to the tasks of a network, and there is none; write {network: resnet18}"
+        problems.add(find(settings, ("budget", "scheduler"), settings.place), message)
+
+
+def _recorded(settings: Map) -> Iterator[tuple[Path, str]]:
+    """What does not go with recorded tables."""
+    if settings["space"] is not None:
+        name, _ = split("space", settings["space"])
+        yield ("space",), f"recorded tables bring their own space; leave out '{name}', or name workloads"
+    kind = next(iter(settings["measure"]))
+    if kind != "replay":
+        yield ("measure",), f"recorded tables are not measured; measure is replay, not '{kind}'"
+    if settings["history"]:
+        yield ("history",), "recorded tables have no programs that a history could teach about; leave it out"
+    model = plain(settings["model"])
+    view = components.view(json.dumps(model))
+    if view not in ("none", "knobs"):
+        name, _ = split("model", model)
+        hint = "; {gbt: {view: knobs}} works from knobs" if name == "gbt" else "; accepted: none, {gbt: {view: knobs}}"
+        yield ("model",), f"model '{name}' looks at programs (view '{view}'), and recorded tables have none{hint}"
+
+
+def _measured(settings: Map) -> Iterator[tuple[Path, str]]:
+    """What does not go with measuring on a machine."""
+    kind, options = split("measure", settings["measure"])
+    if settings["space"] is None:
+        known = ", ".join(SPACES.names())
+        yield ("space",), f"workloads need a space; accepted: {known}"
+    if kind == "replay":
+        yield ("measure",), "replay answers from recorded tables, and these are workloads; measure is local or ray"
+    model = plain(settings["model"])
+    if settings["history"] and components.view(json.dumps(model)) == "knobs":
+        name, _ = split("model", model)
+        why = f"model '{name}' looks at knobs, which differ from space to space, and cannot learn from a history"
+        yield ("model",), f"{why}; choose a view of programs, such as summary or curves, or leave out history"
+    if kind == "local":
+        yield from _cores(settings, options)
+    if kind == "ray":
+        yield from _slots(settings, options)
+
+
+def _slots(settings: Map, options: Any) -> Iterator[tuple[Path, str]]:
+    threads, given = parse(plain(settings["target"])).threads, options.get("cores")
+    cores = int(options.get("cpus", 1)) if given is None else given
+    if 0 < cores < threads:
+        wanted = f"kernels use {threads} threads and a slot has {cores} cores"
+        instead = f"write target: {{native: {{threads: {cores}}}}}"
+        yield ("measure", "ray"), f"{wanted}; ask for more with cpus or cores, or {instead}"
+
+
+def _cores(settings: Map, options: Any) -> Iterator[tuple[Path, str]]:
+    from searchlab.llvm.jit import check_runs_here
+
+    target = parse(plain(settings["target"]))
+    try:
+        check_runs_here(target)
+    except SearchLabError as e:
+        yield ("target",), str(e)
+    usable = sorted(os.sched_getaffinity(0))
+    cores, workers = options.get("cores") or usable, int(options.get("workers", 1))
+    if unknown := [c for c in cores if c not in usable] or [c for c in cores if cores.count(c) > 1]:
+        known = ", ".join(map(str, usable))
+        yield ("measure", "local", "cores"), f"core {unknown[0]} cannot be used; accepted: each once of {known}"
+    elif workers * target.threads > len(cores):
+        wanted = f"{workers} workers with {target.threads} threads each need {workers * target.threads} cores"
+        yield ("measure", "local", "workers"), f"{wanted}; there are {len(cores)}"
+
+
+def _feasible(tree: Map, found: list[Combination], problems: Problems) -> None:
+    """Workloads that would only time out, each told once."""
+    settings = {}
+    for c in found:
+        measure = Measure.model_validate_json(json.dumps(plain(c.settings["measure"]))).settings
+        target = parse(plain(c.settings["target"]))
+        if isinstance(measure, Timing):
+            settings[target, measure.run_s, measure.memory_bytes] = measure
+    workloads = tree["workloads"]
+    for number, item in enumerate(workloads):
+        specs = [p.workload for s in subjects([plain(item)]) for p in (s.parts or (s,)) if p.workload is not None]
+        told = (f for spec in specs for (target, *_), m in settings.items() for f in feasible.faults(spec, target, m))
+        for fault in dict.fromkeys(told):
+            problems.add(workloads.at(number), fault)
+
+
+def _twice(tree: Map, found: list[Combination], named: list[Entry], problems: Problems) -> None:
+    seen: dict[str, str] = {}
+    place = tree.at("ablate") if tree.get("ablate") is not None else tree.at("sweep")
+    for combination, entry in zip(found, named, strict=True):
+        settings = resolved_settings(combination.settings)
+        settings["history"] = [digest(path) for path in settings["history"]]
+        key = json.dumps(settings, sort_keys=True)
+        if key in seen:
+            problems.add(place, f"'{seen[key]}' and '{entry.name}' are the same search")
+        seen.setdefault(key, entry.name)
+
+
+def _selectors(tree: Map, experiment: Experiment, named: list[Entry], problems: Problems) -> None:
+    given: list[tuple[Path, Any]] = [(("report", "baseline"), experiment.report.baseline)]
+    if _is_library(experiment):
+        given = []
+    for number, claim in enumerate(experiment.expect):
+        given += [(("expect", number, key), selector) for key, selector in claim.sides.items()]
+    for path, selector in given:
+        if selector is not None and not _anybody(selector, named):
+            problems.add(find(tree, path, tree.place), f"{path[-1]}: {_nobody(selector, named)}")
+
+
+def without_absent(experiment: Experiment, found: list[Combination]) -> Experiment:
+    """The experiment without the baseline and the statements that mean entries which overrides have taken away."""
+    named = entries(found)
+    kept = tuple(c for c in experiment.expect if all(_anybody(s, named) for s in c.sides.values()))
+    report, baseline = experiment.report, experiment.report.baseline
+    if baseline is not None and not _is_library(experiment) and not _anybody(baseline, named):
+        report = report.model_copy(update={"baseline": None})
+    return experiment.model_copy(update={"expect": kept, "report": report})
+
+
+def _is_library(experiment: Experiment) -> bool:
+    return experiment.report.baseline in LIBRARIES and not experiment.recorded
+
+
+def _anybody(selector: Any, named: list[Entry]) -> bool:
+    return any(matches(selector, e.name, e.factors) for e in named)
+
+
+def _nobody(selector: Any, named: list[Entry]) -> str:
+    if isinstance(selector, str):
+        return f"no entry is called '{selector}'{nearest(selector, [e.name for e in named][:20], 'entries')}"
+    factors = {k: sorted({e.factors.get(k, "") for e in named} - {""}) for k in selector}
+    for key, values in factors.items():
+        if not values:
+            known = sorted({k for e in named for k in e.factors})
+            return f"unknown factor '{key}'{nearest(key, known, 'factors')}"
+    known_values = "; ".join(f"{k}: {', '.join(v)}" for k, v in factors.items())
+    return f"no entry has {', '.join(f'{k}: {v}' for k, v in selector.items())}; there is {known_values}"

@@ -1,0 +1,208 @@
+"""What an experiment is, once its file has been read: the models that check it, describe it and write it again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
+
+from searchlab.lab.config.forms import alternatives
+from searchlab.lab.config.measuring import Measure, Model
+from searchlab.lab.config.subjects import looked_up
+from searchlab.lab.config.text.tree import plain
+
+Metric = Literal["final", "trials-to-target", "auc"]
+
+Component = Annotated[Any, WithJsonSchema(alternatives.COMPONENT)]
+Workload = Annotated[Any, WithJsonSchema(alternatives.WORKLOAD)]
+Changes = Annotated[dict[str, Any], WithJsonSchema(alternatives.CHANGES)]
+Values = Annotated[list[Any], Field(min_length=1)]
+
+
+def _selector(value: Any) -> Any:
+    if isinstance(value, str) and value:
+        return value
+    if isinstance(value, Mapping) and value and all(isinstance(v, str) for v in value.values()):
+        return dict(value)
+    raise PydanticCustomError("selector", "an entry is named by text (with * for several) or by {factor: value}")
+
+
+Selector = Annotated[Any, AfterValidator(_selector), WithJsonSchema(alternatives.SELECTOR)]
+
+
+class Budget(Model):
+    """When a search ends."""
+
+    trials: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_000_000,
+        description="measurements per cell, or per task of a network; effort sets it if not given",
+    )
+    seconds: float | None = Field(default=None, gt=0, le=1e9, description="wall time, counted likewise; null: no limit")
+    batch: int = Field(default=16, ge=1, le=100_000, description="candidates that are proposed and measured together")
+    scheduler: Literal["gradient", "round-robin"] | None = Field(
+        default=None, description="whose turn it is among the tasks of a network; gradient if not given"
+    )
+
+
+class Sweep(Model):
+    """Combinations to compare: the product of a grid, of values side by side, and of a list."""
+
+    grid: dict[str, Values] = Field(
+        default_factory=dict,
+        description="setting: [values]; every combination of them. `sweep: {space: [...]}` is short for it",
+    )
+    zip: dict[str, Values] = Field(
+        default_factory=dict, description="setting: [values]; first values together, second values together, and so on"
+    )
+    list: tuple[Changes, ...] = Field(
+        default=(),
+        description="mappings of settings, each one combination; `name` names it. `sweep: [...]` is short for it",
+    )
+
+
+class Ablate(Model):
+    """One factor at a time: the full thing, and what it is worth without each of its parts."""
+
+    base: Annotated[str | dict[str, Any], WithJsonSchema(alternatives.BASE)] = Field(
+        default="full", description="the name of the full thing, or settings that make it (then it is called full)"
+    )
+    remove: dict[str, Changes] = Field(
+        default_factory=dict, description="factor: settings that take it away; each is left out by itself"
+    )
+    replace: dict[str, Changes] = Field(
+        default_factory=dict, description="variant: settings that put something else in a factor's place"
+    )
+    path: tuple[str, ...] = Field(
+        default=(), description="factors of `remove` that are added one after the other to nothing"
+    )
+    leave_one_out: bool = Field(default=True, description="false: only the path and the replacements")
+
+
+class Report(Model):
+    """What the report says and how."""
+
+    title: str | None = Field(default=None, min_length=1, description="the headline; null: the experiment's name")
+    baseline: Selector | None = Field(
+        default=None, description="what others are compared with: an entry, or default, numpy, torch"
+    )
+    metrics: tuple[Metric, ...] = Field(
+        default=("final", "trials-to-target", "auc"), min_length=1, description="what is compared"
+    )
+    target: float = Field(
+        default=0.95, gt=0, le=1, description="the share of the best known speed that trials-to-target asks for"
+    )
+    alpha: float = Field(default=0.05, gt=0, lt=1, description="the level of significance tests")
+    tie: float = Field(default=0.02, ge=0, lt=1, description="relative differences up to this are ties")
+
+
+class Claim(Model):
+    """A statement that the report checks: {better: A, than: B} or {same: A, as: B}."""
+
+    better: Selector | None = Field(default=None, description="the entries that are said to be better")
+    than: Selector | None = Field(default=None, description="than these (those of `better` are left out)")
+    same: Selector | None = Field(default=None, description="the entries that are said to be as good")
+    as_: Selector | None = Field(default=None, alias="as", description="as these")
+    on: Metric = Field(default="final", description="by which measure")
+    by: float = Field(default=1.0, ge=1, description="for better: at least so many times")
+    within: float = Field(default=1.05, ge=1, description="for same: apart at most so many times")
+    tasks: str = Field(default="*", min_length=1, description="on which tasks: a label, with * for several")
+    note: str = Field(default="", description="where the statement comes from")
+
+    @property
+    def sides(self) -> dict[str, Any]:
+        """The selectors that are given, by key."""
+        every = {"better": self.better, "than": self.than, "same": self.same, "as": self.as_}
+        return {k: v for k, v in every.items() if v is not None}
+
+    @model_validator(mode="after")
+    def _pairs(self) -> Claim:
+        if list(self.sides) not in (["better", "than"], ["same", "as"]):
+            raise PydanticCustomError("claim", "a statement is {better: A, than: B} or {same: A, as: B}")
+        return self
+
+
+class Experiment(Model):
+    """An experiment: what is searched, how, and what is compared."""
+
+    version: Literal[1] = Field(default=1, description="of this grammar")
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$",
+        max_length=100,
+        description="names the run's folder; the file's name if not given",
+    )
+    effort: Literal["smoke", "quick", "default", "full"] = Field(
+        default="default", description="presets of budget, seeds and repeats; what the file says itself wins"
+    )
+    target: Annotated[Any, WithJsonSchema(alternatives.TARGET)] = Field(
+        default="native", description="the machine that code is made for"
+    )
+    workloads: Annotated[tuple[Workload, ...], WithJsonSchema(alternatives.WORKLOADS)] = Field(
+        min_length=1, description="what is to be made fast: workloads, suites and networks, or recorded tables"
+    )
+    space: Component | None = Field(
+        default=None, description="where candidates come from; sketch if not given, and nothing for recorded tables"
+    )
+    model: Component = Field(default="auto", description="the cost model; auto: gbt, none for recorded tables")
+    strategy: Component = Field(
+        default="auto",
+        description="which candidates are measured next; auto: evolutionary, or bayesian for tables without a model",
+    )
+    history: Annotated[tuple[str, ...], WithJsonSchema(alternatives.HISTORY)] = Field(
+        default=(), description="what earlier runs measured on other tasks, for the model to learn from"
+    )
+    budget: Budget = Field(default=Budget(), description="when a search ends")
+    measure: Annotated[Measure, WithJsonSchema(alternatives.measure())] = Field(
+        description="how candidates are measured; local if not given, replay for recorded tables"
+    )
+    seeds: Annotated[tuple[int, ...], WithJsonSchema(alternatives.SEEDS)] = Field(
+        min_length=1, description="every combination is searched once with each"
+    )
+    sweep: Annotated[Sweep, WithJsonSchema(alternatives.SWEEP)] = Field(
+        default=Sweep(), description="settings that take several values"
+    )
+    ablate: Ablate | None = Field(default=None, description="what the parts of a search are worth")
+    report: Report = Field(default=Report(), description="what the report says and how")
+    expect: tuple[Claim, ...] = Field(default=(), description="statements that the report checks")
+
+    @property
+    def recorded(self) -> bool:
+        """Whether all is looked up in recorded tables."""
+        return any(map(looked_up, self.workloads))
+
+    def resolved(self) -> dict[str, Any]:
+        """Plain data that says everything; written as YAML and loaded again, it gives the same cells."""
+        data = self.model_dump(by_alias=True, mode="json")
+        data["seeds"] = _ranges(self.seeds)
+        data["expect"] = [_given(c) for c in data["expect"]]
+        for key in ("budget", "sweep", "ablate", "report"):
+            data[key] = _given(data[key] or {})
+        return _given(data)
+
+
+def resolved_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a combination as plain data, with everything that is not given at its default."""
+    budget = Budget.model_validate_json(json.dumps(settings["budget"])).model_dump(mode="json")
+    measure = Measure.model_validate_json(json.dumps(settings["measure"])).model_dump(mode="json")
+    return {**plain(settings), "budget": budget, "measure": measure}
+
+
+def _given(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in data.items() if v is not None and v not in ("", [], {})}
+
+
+def _ranges(seeds: tuple[int, ...]) -> Any:
+    first, last = seeds[0], seeds[-1]
+    return f"{first}..{last}" if len(seeds) > 1 and seeds == tuple(range(first, last + 1)) else list(seeds)
+
+
+class Source(Experiment):
+    """What a file may say: an experiment, or a part of one that others include."""
+
+    include: Annotated[list[str], WithJsonSchema(alternatives.INCLUDE)] = Field(
+        default_factory=list, description="other files, relative to this one; what this file says wins"
+    )

@@ -1,0 +1,78 @@
+"""`searchlab.load`: a callable from an export folder or from the best of a run."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from searchlab import jsonfile
+from searchlab.errors import BuildError, ExportError
+from searchlab.lab.export import loader
+from searchlab.llvm.jit import LoadedObject, check_runs_here
+from searchlab.targets import Target
+
+
+class _Description(BaseModel):
+    """What kernel.json says besides what its own loader looks at."""
+
+    target: Target
+
+
+def load(path: str | os.PathLike[str], task: str | None = None) -> Any:
+    """A kernel that is called with arrays: of an export folder, or the best of a run folder.
+
+    A run of several tasks needs `task`, its label or a part of it that no other has.
+    """
+    folder = Path(path)
+    if (folder / loader.DESCRIPTION).is_file():
+        if task is not None:
+            raise ExportError(f"{folder} is the export of one kernel: leave out task={task!r}")
+        return exported(folder)
+    if (folder / "manifest.json").is_file():
+        from searchlab.lab.export.finding import best_program
+        from searchlab.runtime.kernel import compile
+
+        found = best_program(folder, task)
+        return compile(found.program, found.target)
+    what = "holds neither kernel.json nor manifest.json" if folder.is_dir() else "does not exist"
+    raise ExportError(f"{folder} {what}; expected a folder of `searchlab best --export` or of `searchlab run`")
+
+
+def exported(folder: Path) -> loader.ExportedKernel:
+    """The kernel of an export folder; its object file is loaded where no linker had made a library."""
+    path = folder / loader.DESCRIPTION
+    try:
+        about = loader.description(folder)
+        jsonfile.parse(path.read_bytes(), _Description)
+        target = Target.from_dict(about["target"])
+        check_runs_here(target)
+        if (folder / loader.LIBRARY).is_file():
+            return loader.load(folder)
+        code = LoadedObject(loader.checked(folder / loader.OBJECT, about), target)
+    except OSError as e:
+        if not e.filename:  # this CPU cannot run it
+            raise
+        raise ExportError(f"{e.filename} cannot be read: {e.strerror}; export the kernel again") from e
+    except ValueError as e:
+        what = str(e) if str(folder) in str(e) else f"{path} is damaged: {e}; export the kernel again"
+        raise ExportError(what) from e
+    try:
+        return _from_object(about, code)
+    except BuildError as e:
+        raise ExportError(f"{folder / loader.OBJECT} is damaged: {e}; export the kernel again") from e
+
+
+def _from_object(about: dict[str, Any], code: LoadedObject) -> loader.ExportedKernel:
+    name = about["function"]
+    symbols = [f"{name}_with", f"{name}_scratch"]
+    symbols += [f"{name}_pack_{a['name']}" for a in about["inputs"] if a["packed"] is not None]
+    addresses = {symbol: code.address(symbol) for symbol in symbols}
+    if about["threads"] > 1:
+        # a dynamic loader calls this by itself; workers then stay in the code for good
+        ctypes.CFUNCTYPE(None)(code.address(f"{name}_setup"))()
+        code.keep()
+    return loader.ExportedKernel(about, addresses.__getitem__, code)

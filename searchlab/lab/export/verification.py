@@ -1,0 +1,160 @@
+"""A second look at an exported kernel: is it right, and as fast outside the laboratory as inside?
+
+The exported library and the kernel as searchlab builds it run in turns in this process, so that whatever the machine
+does meets both; the time that was recorded is then compared with both.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from searchlab.ir.program import Program
+from searchlab.lab.export.loader import ExportedKernel
+from searchlab.lab.export.opening import exported
+from searchlab.llvm.jit import LoadedObject, compile_ir
+from searchlab.measure import Protocol
+from searchlab.measure.confirm import ratio_interval
+from searchlab.measure.corelock import CoreLock
+from searchlab.measure.pulse import pulse
+from searchlab.measure.runs import MeasuredKernel
+from searchlab.measure.timing import Sampler
+from searchlab.runtime.kernel import build, pack
+from searchlab.runtime.memory import placed
+from searchlab.targets import Target, detect
+from searchlab.workloads import Workload
+
+Runs = Callable[[int], None]
+ROUNDS = 9
+_LEVEL = 0.9
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What a second look gave.
+
+    `wrong` says how the output differs from numpy's, None if it does not.  `exported_s` and `built_s` are the
+    fastest times, `ratio` is exported to built within rounds, from `low` to `high`.
+    """
+
+    wrong: str | None
+    recorded_s: float
+    exported_s: float
+    built_s: float
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def gap(self) -> float:
+        """How much slower (above 0) or faster it is than was recorded, relative to that."""
+        return self.exported_s / self.recorded_s - 1.0
+
+
+def verify(
+    folder: Path,
+    workload: Workload,
+    program: Program,
+    target: Target,
+    recorded_s: float,
+    rounds: int = ROUNDS,
+    protocol: Protocol | None = None,
+) -> Verified:
+    """Runs the kernel of an export folder beside the program it was made of."""
+    kernel = exported(folder)
+    inputs = {name: placed(x) for name, x in workload.inputs(seed=0).items()}
+    with _alone(target.threads):
+        wrong = workload.check(kernel(*inputs.values()), inputs)
+        values, outputs = kernel.arrays(*inputs.values())
+        ours = _exported_runs(kernel, values, outputs)
+        theirs = _built_runs(program, target, inputs, dict(zip(program.outputs, outputs, strict=True)))
+        pairs = _in_turns(ours, theirs, rounds, protocol or Protocol(repeats=3), target.threads)
+    ratio, low, high = ratio_interval(pairs, _LEVEL, seed=0)
+    fastest = [min(side) for side in zip(*pairs, strict=True)]
+    return Verified(wrong, recorded_s, fastest[0], fastest[1], ratio, low, high)
+
+
+@contextmanager
+def _alone(threads: int) -> Iterator[None]:
+    """Cores on which no other searchlab process measures meanwhile."""
+    allowed = os.sched_getaffinity(0)
+    with CoreLock(sorted(allowed), min(threads, len(allowed))) as lock:
+        os.sched_setaffinity(0, lock.held)
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, allowed)
+
+
+def _in_turns(ours: Runs, theirs: Runs, rounds: int, protocol: Protocol, threads: int) -> list[tuple[float, float]]:
+    """Seconds of both in every round; the one that goes first changes."""
+    pairs = []
+    for number in range(rounds):
+        if number % 2 == 0:
+            new, old = (_seconds(runs, protocol, threads) for runs in (ours, theirs))
+        else:
+            old, new = (_seconds(runs, protocol, threads) for runs in (theirs, ours))
+        pairs.append((new, old))
+    return pairs
+
+
+def _seconds(runs: Runs, protocol: Protocol, threads: int) -> float:
+    return min(Sampler(runs, protocol, threads, pulse=pulse()).take().times)
+
+
+def _built_runs(program: Program, target: Target, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Runs:
+    """The kernel as it is measured in a search: packed inputs, a native loop over runs."""
+    kernel = MeasuredKernel(build(program, target))
+    packed = {la.buffer: pack(la, program.buffers[la.buffer], inputs[la.buffer]) for la in program.layouts}
+    return kernel.ready(inputs, packed, outputs, _memory)
+
+
+def _exported_runs(kernel: ExportedKernel, values: Sequence[Any], outputs: Sequence[Any]) -> Runs:
+    """The exported function in a native loop, since a call from Python takes as long as a small kernel."""
+    pointers = [x.ctypes.data for x in (*values, *outputs)]
+    scratch, keep = _memory(kernel.scratch_bytes)
+    function = kernel.address(f"{kernel.about['function']}_with")
+    repeat = _repeat(len(pointers))
+
+    def runs(count: int) -> None:
+        repeat(function, *pointers, scratch, kernel.threads, count)
+
+    runs.keep = (kernel, values, outputs, keep)  # type: ignore[attr-defined]
+    return runs
+
+
+def _memory(size: int) -> tuple[int, object]:
+    raw = np.empty(size + 64, np.uint8)
+    return raw.ctypes.data + (-raw.ctypes.data % 64), raw
+
+
+def _repeat(buffers: int) -> Any:
+    passed = ", ".join([*(f"ptr %x{n}" for n in range(buffers)), "ptr %scratch", "i64 %threads"])
+    text = f"""
+define void @repeat(ptr %kernel, {passed}, i64 %count) nounwind {{
+entry:
+  %any = icmp sgt i64 %count, 0
+  br i1 %any, label %loop, label %out
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  call void %kernel({passed})
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %count
+  br i1 %more, label %loop, label %out
+out:
+  ret void
+}}
+"""
+    target = detect()
+    code = LoadedObject(compile_ir(text, target), target)
+    address = code.address("repeat")
+    code.keep()
+    words = [ctypes.c_void_p] * (buffers + 2)
+    return ctypes.CFUNCTYPE(None, *words, ctypes.c_int64, ctypes.c_int64)(address)

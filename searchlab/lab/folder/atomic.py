@@ -1,0 +1,78 @@
+"""Files that are whole or not there: written beside their place, then moved into it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from searchlab import jsonfile
+from searchlab.errors import ConfigError
+from searchlab.lab.folder.file_forms import FileForm
+
+_log = logging.getLogger(__name__)
+
+
+def replace_text(path: Path, text: str, sync: bool = True) -> None:
+    """Puts a text in the place of a file; whoever reads it finds the old text or the new one, never a part.
+
+    With `sync` the new text survives a loss of power once this returns.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        with suppress(OSError):
+            beside.unlink()
+        raise
+    if sync:
+        _sync_folder(path.parent)
+
+
+def replace_json(path: Path, value: Any, sync: bool = True) -> None:
+    """The same with a value; infinite numbers are refused, since JSON has none."""
+    replace_text(path, json.dumps(value, allow_nan=False, ensure_ascii=False) + "\n", sync)
+
+
+def read_json(path: Path, form: type[FileForm], remedy: str) -> dict[str, Any] | None:
+    """The object in a file, None where there is no file; one that is damaged is refused, with what to do about it."""
+    return jsonfile.read(path, form, ConfigError, remedy)
+
+
+def known_json(path: Path, form: type[FileForm], remedy: str) -> dict[str, Any] | None:
+    """The same for a file that can be made again: a damaged one is warned about and counts as not there."""
+    try:
+        return read_json(path, form, remedy)
+    except ConfigError as e:
+        _log.warning("%s", e)
+        return None
+
+
+def read_text(path: Path, remedy: str) -> str:
+    """The text of a file, nothing where there is none or it is damaged, which is warned about."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    except OSError as e:
+        _log.warning("%s cannot be read: %s; %s", path, e.strerror or e, remedy)
+    except UnicodeDecodeError as e:
+        _log.warning("%s is damaged: byte %d is not UTF-8; %s", path, e.start, remedy)
+    return ""
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,191 @@
+"""The forms of the files in a run folder, against which they are checked when they are read.
+
+They say what readers rely on; keys that they do not mention are let through.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints, model_validator
+
+_FileName = Annotated[str, StringConstraints(pattern=r"^[\w.+-]+$")]
+_Key = Annotated[str, StringConstraints(pattern=r"^-?[0-9a-f]+$")]
+_Named = str | dict[str, dict[str, Any]]  # a component: its name, or its name with options
+_Time = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Seconds = _Time | None  # JSON has no infinity, which is written as null
+
+
+class FileForm(BaseModel):
+    """A file, or a part of one."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+
+# --- manifest.json ----------------------------------------------------------------------------------------------------
+
+
+class BudgetForm(FileForm):
+    trials: int | None
+
+
+class PartForm(FileForm):
+    """A task of a network."""
+
+    task: str
+    weight: _Time
+    workload: str | None = None
+
+
+class ConfigForm(FileForm):
+    """What decides what a cell measures."""
+
+    budget: BudgetForm
+    measure: dict[str, dict[str, Any]]
+    target: _Named
+    space: _Named | None
+    workload: str | None = None
+    table: str | None = None
+    parts: list[PartForm] | None = None
+
+    @model_validator(mode="after")
+    def _subject(self) -> Self:
+        if self.workload is None and self.table is None and not self.parts:
+            raise ValueError("neither workload nor table nor parts")
+        return self
+
+
+class CellForm(FileForm):
+    """A cell, as `folder.Entry` has it."""
+
+    id: _FileName
+    entry: str
+    task: str
+    seed: int
+    factors: dict[str, str]
+    config: ConfigForm
+    table: str | None = None
+    tables: list[str] = []
+    kept: bool = False
+    code: dict[str, str] = {}
+
+
+class ManifestForm(FileForm):
+    format: str
+    version: int
+    name: str
+    started: str
+    cells: list[CellForm]
+    code: dict[str, str] = {}
+
+
+# --- machine.json -----------------------------------------------------------------------------------------------------
+
+
+class MachineForm(FileForm):
+    fingerprint: str
+    processor: str
+
+
+class CardForm(FileForm):
+    """What a run was made on and with."""
+
+    machine: MachineForm
+    command: str
+    revision: str
+    versions: dict[str, str]
+
+
+# --- runoffs/*.json ---------------------------------------------------------------------------------------------------
+
+
+class RunOffForm(FileForm):
+    """A run-off, as `runoff.RunOff` has it: every cell whose point is there has a time, or something is wrong."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    task: str
+    seconds: dict[str, _Time]
+    points: dict[str, str]
+    baselines: dict[str, _Time]
+    noise: FiniteFloat
+    load: FiniteFloat
+    wrong: dict[str, str]
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if not self.wrong and self.seconds.keys() != self.points.keys():
+            raise ValueError("seconds and points are of different cells")
+        return self
+
+
+# --- cells/*.json -----------------------------------------------------------------------------------------------------
+
+
+class LookForm(FileForm):
+    """A second look, as `study.Look` has it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    rival: _Key
+    leader: _Key
+    confirmed: bool
+    rival_s: _Seconds
+    leader_s: _Seconds
+
+
+class RoundForm(FileForm):
+    number: int
+    trials: int
+    best_s: _Seconds
+    quality: dict[str, FiniteFloat | None]
+    part: int | None = None
+    looks: list[LookForm] = []
+
+
+class BestForm(FileForm):
+    """What was found: the point, its trial and its time."""
+
+    trial: int
+    knobs: dict[str, Any]
+    point: str
+    seconds: _Time
+
+
+class FoundForm(BestForm):
+    """What was found for a task of a network."""
+
+    task: str
+    weight: _Time
+    baselines: dict[str, _Time]
+
+
+class WholeForm(BestForm):
+    parts: list[FoundForm] | None = None
+
+
+class CellFile(FileForm):
+    """What a cell gave, as `results.CellResult` has it."""
+
+    format: Literal[1]
+    id: str
+    entry: str
+    task: str
+    seed: int
+    factors: dict[str, str]
+    state: Literal["done", "failed", "interrupted", "waiting"]
+    seconds: list[_Seconds]
+    elapsed: list[FiniteFloat | None]
+    status: list[str]
+    rounds: list[RoundForm]
+    ledger: dict[str, FiniteFloat]
+    best: WholeForm | None
+    baselines: dict[str, _Time]
+    optimum_s: _Seconds
+    error: str
+
+    @model_validator(mode="after")
+    def _in_step(self) -> Self:
+        if not len(self.seconds) == len(self.elapsed) == len(self.status):
+            raise ValueError("seconds, elapsed and status differ in length")
+        return self

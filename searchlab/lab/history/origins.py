@@ -1,0 +1,72 @@
+"""Where a history lies: the files of records that a run folder or a path stands for, and a digest of what they hold."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from searchlab.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class RecordFile:
+    """A file of records; that of a cell has its id, and the settings that it was searched with."""
+
+    file: Path
+    cell: str = ""
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+def parts(path: str) -> tuple[RecordFile, ...]:
+    """The files of a run folder in the order of its cells, without recorded tables, or the file that the path names."""
+    place = Path(path)
+    if place.is_dir():
+        return _of_run(place)
+    if not place.is_file():
+        raise ConfigError(f"there is no run folder and no file of records {path}; `searchlab run` makes run folders")
+    if place.suffix != ".jsonl":
+        raise ConfigError(f"{path} is no file of records; accepted: a run folder, or a file that ends in .jsonl")
+    return (RecordFile(place),)
+
+
+def check(path: str) -> None:
+    """Refuses a path without measurements of programs."""
+    from searchlab.lab.records import RecordStore
+
+    if not any(record.workload for part in parts(path) for record in RecordStore(part.file).records()):
+        raise ConfigError(f"{path} holds no measurements of programs yet; run its experiment first")
+
+
+def digest(path: str) -> str:
+    """Twelve hex digits of the measurements, the same wherever they lie."""
+    try:
+        return _digest(tuple((p.cell, str(p.file), *_state(p.file)) for p in parts(path)))
+    except OSError as e:
+        raise ConfigError(f"the history {path} cannot be read: {e.strerror or e}") from None
+
+
+def _of_run(place: Path) -> tuple[RecordFile, ...]:
+    from searchlab.lab.folder.folder import Folder
+
+    folder = Folder(place)
+    cells = [cell for cell in folder.manifest().cells if not cell.recorded]
+    return tuple(RecordFile(file, c.id, c.config) for c in cells if (file := folder.records_path(c.id)).is_file())
+
+
+def _state(file: Path) -> tuple[int, int, int]:
+    found = file.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@lru_cache(maxsize=64)
+def _digest(files: tuple[tuple[str, str, int, int, int], ...]) -> str:
+    """Files that have not been touched are not read again for every combination of an experiment."""
+    found = hashlib.sha256()
+    for cell, file, *_ in files:
+        content = Path(file).read_bytes()
+        found.update(f"{cell} {len(content)}\n".encode() + content)
+    return found.hexdigest()[:12]

@@ -1,0 +1,88 @@
+"""Networks, task by task: where their time is, and where their trials went."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from searchlab.lab.report.blocks import Block, Column, Section, TableBlock, TableCell, Words
+from searchlab.lab.report.material import Material
+from searchlab.lab.report.words import digits, seconds, share
+from searchlab.lab.results import CellResult
+
+
+def section(material: Material) -> Section | None:
+    """None where all tasks are single ones."""
+    blocks: list[Block] = []
+    for number, task in enumerate(material.tasks, 1):
+        cells = [c for c in material.working if c.task == task and "parts" in (c.best or {})]
+        if cells:
+            blocks += [_times(min(cells, key=lambda c: c.final_s), number), _turns(material, cells, number)]
+    if not blocks:
+        return None
+    lead = "The time of a network is that of all its tasks, each as often as it occurs. They share one budget."
+    return Section("networks", "Networks, task by task", (Words(lead), *blocks))
+
+
+def _parts(cell: CellResult) -> Sequence[Mapping[str, Any]]:
+    return (cell.best or {})["parts"]  # type: ignore[no-any-return]
+
+
+def _times(cell: CellResult, number: int) -> TableBlock:
+    """The tasks of the fastest network, those that take most of its time first."""
+    parts = sorted(_parts(cell), key=lambda p: -p["weight"] * p["seconds"])
+    names = tuple(dict.fromkeys(name for p in parts for name in p["baselines"]))
+    columns = (
+        Column("task"),
+        Column("occurs", True, "how often in one run of the network"),
+        Column("each", True),
+        Column("share", True, "of the time of the network"),
+        *(Column(f"× {name}", True, f"how many times as fast as {name}") for name in names),
+    )
+    rows = tuple(_row(p, cell.final_s, names) for p in parts)
+    note = f"Found by {cell.entry}, seed {cell.seed}; the whole takes {seconds(cell.final_s)}."
+    return TableBlock(f"network-{number}", f"{cell.task}: where the time of the fastest goes", columns, rows, note)
+
+
+def _row(part: Mapping[str, Any], whole_s: float, names: Sequence[str]) -> tuple[TableCell, ...]:
+    own = float(part["seconds"])
+    total = part["weight"] * own / whole_s
+    ratios = [part["baselines"].get(name, np.nan) / own for name in names]
+    return (
+        TableCell(str(part["task"])),
+        TableCell(f"{part['weight']:g}", part["weight"]),
+        TableCell(seconds(own), own),
+        TableCell(share(total), total),
+        *(TableCell(digits(r), r) for r in ratios),
+    )
+
+
+def _turns(material: Material, cells: Sequence[CellResult], number: int) -> TableBlock:
+    """How many trials each entry has given to each task."""
+    entries = [e for e in material.order if any(c.entry == e for c in cells)]
+    given = {e: [_trials(c) for c in cells if c.entry == e] for e in entries}
+    labels = [str(p["task"]) for p in _parts(cells[0])]
+    columns = (Column("task"), *(Column(e, True) for e in entries))
+    rows = tuple(
+        (TableCell(label), *(TableCell(f"{(m := _mean(given[e], n)):.0f}", m) for e in entries))
+        for n, label in enumerate(labels)
+    )
+    caption = f"{cells[0].task}: trials that each task got, mean over seeds"
+    return TableBlock(f"network-{number}-trials", caption, columns, rows)
+
+
+def _mean(counts: Sequence[Counter[int]], part: int) -> float:
+    return float(np.mean([c[part] for c in counts]))
+
+
+def _trials(cell: CellResult) -> Counter[int]:
+    """Trials by task of the network."""
+    found: Counter[int] = Counter()
+    before = 0
+    for done in cell.rounds:
+        found[int(done["part"])] += int(done["trials"]) - before
+        before = int(done["trials"])
+    return found

@@ -1,0 +1,135 @@
+"""Makes a run folder ready: manifest first, then what is needed to repeat the run; refuses a folder of another run.
+
+The manifest says which version of each component a cell ran with: that of the moment in which it began.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from searchlab.errors import ConfigError
+from searchlab.lab.cells import Cell, Drift, cells, drift, label, manifest
+from searchlab.lab.code import Code, Outdated, changed, codes, outdated
+from searchlab.lab.config import dump
+from searchlab.lab.folder import atomic
+from searchlab.lab.folder.folder import Folder, Manifest
+from searchlab.lab.folder.provenance import machine, revision, versions
+from searchlab.lab.records.record import now
+
+if TYPE_CHECKING:
+    from searchlab.lab.config import Experiment
+
+
+def prepare(folder: Folder, experiment: Experiment, source: str, command: str, allow_drift: bool) -> Manifest:
+    """Writes what is missing; another experiment than the folder's, or other code, is refused unless it is allowed."""
+    data = _manifest(experiment)
+    before: Mapping[str, Any] = {}
+    difference: Drift | bool = True
+    if folder.exists:
+        before = folder.manifest_data()
+        difference = _difference(before, data)
+        if not allow_drift:
+            seen: Code = before.get("code", {})  # what was allowed before is not refused again
+            old = code_drift(folder, cells(experiment)).without(n for n, v in data["code"].items() if seen.get(n) == v)
+            _refuse(folder, difference, old)
+        data = _joined(folder, before, data)
+    if json.loads(json.dumps(data)) != before:
+        folder.write_manifest(data)
+    if difference or not folder.experiment.exists() or not folder.source.exists():
+        atomic.replace_text(folder.experiment, dump(experiment))
+        atomic.replace_text(folder.source, source or dump(experiment))
+    found = Manifest.of(data)
+    _card(folder, command, allow_drift or all(cell.recorded for cell in found.cells))
+    return found
+
+
+def renew(folder: Folder, experiment: Experiment, allow_drift: bool) -> str:
+    """Makes place for a run to start anew: all of it, or, where code has changed since cells ran, these cells alone.
+
+    It says which cells these are.
+    """
+    try:
+        old = code_drift(folder, cells(experiment))
+        another = _difference(folder.manifest_data(), _manifest(experiment))
+    except ConfigError:  # a manifest that cannot be read is no reason to stay
+        old, another = Outdated(), None
+    if not old or (another and not allow_drift):
+        folder.move_aside()
+        return ""
+    aside = folder.set_aside(old.cells)
+    return f"cells that ran an earlier version are run again: {old}; what they gave is in {aside}"
+
+
+def code_drift(folder: Folder, cells: Sequence[Cell]) -> Outdated:
+    """Those of the cells whose code has changed since they began."""
+    now = dict(zip((c.id for c in cells), codes(c.config for c in cells), strict=True))
+    return outdated_in(folder, now)
+
+
+def outdated_in(folder: Folder, now: Mapping[str, Code]) -> Outdated:
+    """The cells whose code has changed since they began; `now` has that of today by their ids."""
+    listed = (c for c in folder.manifest().cells if c.id in now and changed(c.code, now[c.id]))
+    ran = (c for c in listed if folder.begun(c))
+    return outdated(((c.id, label(c.entry, c.task, c.seed), c.code) for c in ran), now)
+
+
+def _manifest(experiment: Experiment) -> dict[str, Any]:
+    data = {**manifest(experiment), "started": now()}
+    found = codes(row["config"] for row in data["cells"])
+    rows = [{**row, "code": code} for row, code in zip(data["cells"], found, strict=True)]
+    return {**data, "cells": rows, "code": {k: v for code in found for k, v in code.items()}}
+
+
+def _difference(before: Mapping[str, Any], data: Mapping[str, Any]) -> Drift:
+    return drift({"cells": [c for c in before["cells"] if not c.get("kept")]}, data)
+
+
+def _refuse(folder: Folder, difference: Drift, old: Outdated) -> None:
+    other_code = f"code that has changed since cells ran: {old}"
+    if difference:
+        also = f"; it also has results of {other_code}" if old else ""
+        raise ConfigError(
+            f"{folder.path} holds another experiment: {difference}{also}; --allow-drift adds the new cells and keeps"
+            " the old ones, --fresh starts anew, -o names another folder"
+        )
+    if old:
+        raise ConfigError(
+            f"{folder.path} has results of {other_code}; --fresh runs these cells again and moves what they gave to"
+            f" {folder.path}/earlier, --allow-drift keeps their results, and every table and report then says so"
+        )
+
+
+def _joined(folder: Folder, before: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest of a folder that has one: its cells, and after them those of an earlier experiment, which are kept.
+
+    Cells that have begun keep their code.
+    """
+    old = {c.id: c for c in Manifest.of(before).cells}
+
+    def code_of(row: Mapping[str, Any]) -> Code:
+        cell = old.get(row["id"])
+        if cell is None or cell.code == row["code"] or not folder.begun(cell):
+            return dict(row["code"])
+        return cell.code
+
+    rows = [{**c, "code": code_of(c)} for c in data["cells"]]
+    now = {c["id"] for c in rows}
+    kept = [{**c, "kept": True} for c in before["cells"] if c["id"] not in now]
+    code = {**before.get("code", {}), **data["code"]}
+    return {**data, "started": before["started"], "cells": [*rows, *kept], "code": code}
+
+
+def _card(folder: Folder, command: str, anywhere: bool) -> None:
+    """Writes what the run is made on, once; times of two machines do not mix."""
+    card = folder.card()
+    if card is None:
+        card = {"command": command, "revision": revision(), "versions": versions(), "machine": machine()}
+        atomic.replace_json(folder.machine, card)
+    elif not anywhere and card["machine"]["fingerprint"] != (here := machine())["fingerprint"]:
+        raise ConfigError(
+            f"{folder.path} was begun on another machine ({card['machine']['processor']}, this one is"
+            f" {here['processor']}), and times of two machines cannot be compared; -o names another folder,"
+            " --allow-drift mixes them"
+        )

@@ -1,0 +1,131 @@
+"""The state of a run while it lasts: what is done, what is under way, how fast, how long still."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from searchlab.lab.folder.folder import ManifestCell
+from searchlab.lab.results import CellResult
+from searchlab.lab.run.execute.events import CellEnded, CellProgress, Doing, Event, Noted, Started
+from searchlab.lab.statistics.wording import share_of_optimum
+
+OPTIMUM = "optimum"  # of a recorded table
+_ENOUGH = 8  # trials that tell something about those to come
+
+
+@dataclass
+class CellRow:
+    """One cell: how far it is and what it has found."""
+
+    cell: ManifestCell
+    state: str = "waiting"
+    trials: int = 0
+    measured: int = 0
+    best_s: float = math.inf
+    failures: Counter[str] = field(default_factory=Counter)
+    error: str = ""
+    doing: str = ""  # while nothing is measured
+
+    @property
+    def left(self) -> int:
+        """Trials that are still to come."""
+        return 0 if self.state in ("done", "failed") else max(0, self.cell.trials - self.trials)
+
+
+class RunState:
+    """All cells of a run."""
+
+    def __init__(
+        self, cells: Sequence[ManifestCell], results: Sequence[CellResult], now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.rows = {c.id: CellRow(c) for c in cells}
+        self.references: dict[str, dict[str, float]] = {}  # by task: times of others, or the best there is
+        self._now, self._start = now, math.nan  # the clock starts with the first cell
+        for result in results:
+            if (row := self.rows.get(result.id)) is not None:
+                self._enter(row, result)
+
+    def _enter(self, row: CellRow, result: CellResult) -> None:
+        row.state, row.trials, row.best_s = result.state, len(result.seconds), result.final_s
+        row.failures, row.error = Counter(result.failures), result.error
+        self._refer(row.cell.task, dict(result.baselines), result.optimum_s)
+
+    def _refer(self, task: str, baselines: dict[str, float], optimum_s: float | None) -> None:
+        found = baselines if optimum_s is None else {**baselines, OPTIMUM: optimum_s}
+        if found:
+            self.references[task] = found
+
+    def update(self, event: Event) -> CellRow:
+        """Takes an event in; returns the row that changed."""
+        row = self.rows[event.cell]
+        if math.isnan(self._start):
+            self._start = self._now()
+        if isinstance(event, Started | Noted | Doing):
+            row.state = "running"
+            row.doing = event.text if isinstance(event, Doing) else row.doing
+            return row
+        row.doing = ""
+        row.trials, row.measured, row.best_s = event.trials, event.measured, event.best_s
+        row.failures = Counter(event.failures)
+        if isinstance(event, CellEnded):
+            row.state, row.error = event.state, event.error
+            self._refer(row.cell.task, dict(event.baselines), event.optimum_s)
+        elif isinstance(event, CellProgress):
+            row.state = "running"
+        return row
+
+    # --- figures ------------------------------------------------------------------------------------------------------
+
+    def count(self, *states: str) -> int:
+        """How many cells are in one of the states."""
+        return sum(row.state in states for row in self.rows.values())
+
+    @property
+    def running(self) -> list[CellRow]:
+        return [row for row in self.rows.values() if row.state == "running"]
+
+    @property
+    def failures(self) -> Counter[str]:
+        """Trials that failed, by class."""
+        total: Counter[str] = Counter()
+        for row in self.rows.values():
+            total.update(row.failures)
+        return total
+
+    @property
+    def seconds(self) -> float:
+        """How long cells have been running."""
+        return 0.0 if math.isnan(self._start) else self._now() - self._start
+
+    @property
+    def rate(self) -> float:
+        """Trials per second of this run; 0 until there is one."""
+        measured = sum(row.measured for row in self.rows.values())
+        return measured / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def eta_s(self) -> float | None:
+        """How long it will take at this rate; None while too little was measured to tell."""
+        left = sum(row.left for row in self.rows.values())
+        measured = sum(row.measured for row in self.rows.values())
+        return left / self.rate if measured >= _ENOUGH else None
+
+    def against(self, row: CellRow) -> str:
+        """The best of a cell beside the fastest reference of its task; empty where there is none."""
+        return against(row.best_s, self.references.get(row.cell.task, {}))
+
+
+def against(best_s: float, references: Mapping[str, float]) -> str:
+    """A time beside the fastest of others: '1.21x torch' is faster than torch; empty where there is none.
+
+    Beside the optimum it is a share of its speed.
+    """
+    known = {name: seconds for name, seconds in references.items() if seconds > 0}
+    if not known or not math.isfinite(best_s):
+        return ""
+    name = min(known, key=known.__getitem__)
+    return share_of_optimum(best_s, known[name]) if name == OPTIMUM else f"{known[name] / best_s:.2f}x {name}"

@@ -1,0 +1,127 @@
+"""Holds run-offs; `python -m searchlab.lab.run.runoff.holder FOLDER` is a process for it, which ends with the run."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from searchlab.errors import SearchLabError
+from searchlab.lab.folder.folder import LOG_FORMAT, Folder
+from searchlab.lab.run.runoff.runoff import RunOff, RunoffGroup, pending, write
+
+if TYPE_CHECKING:
+    from searchlab.bench.contest import ContestRow, Maker
+    from searchlab.lab.export.finding import Found
+
+_EACH_S, _MOST_S, _ROUNDS = 0.15, 1.0, 8  # for every program
+_FEW = 8  # programs; a race of fewer takes as long as one of so many, as its noise does not depend on them
+_STEADY = 0.01  # noise above which the race goes on
+_COPIES = 2  # each program is loaded twice, so that bad luck with where it lies does not decide
+_KEEP = "so that its results keep each cell's own times"
+
+_log = logging.getLogger(__name__)
+
+Say = Callable[[str], None]
+
+
+def hold(folder: Folder, say: Say, stop: threading.Event) -> None:
+    """Holds all run-offs that are pending, until `stop` is set; one that comes to nothing does not keep the others."""
+    for group in pending(folder):
+        if stop.is_set():
+            return
+        say(f"run-off on {group.task}: the bests of {len(group.found)} cells, side by side")
+        try:
+            found = race(folder, group, say)
+            write(folder, group, found)
+        except Exception as e:
+            _log.exception("run-off on %s", group.task)
+            say(f"no run-off on {group.task}, {_KEEP}: {type(e).__name__}: {e}")
+        else:
+            if found.wrong:
+                say(f"no run-off on {group.task}, {_KEEP}: {next(iter(found.wrong.values()))}")
+
+
+def race(folder: Folder, group: RunoffGroup, say: Say = lambda text: None) -> RunOff:
+    """Times what the cells of a group found, each program once, with the default schedule and the libraries."""
+    from searchlab.bench import noise
+    from searchlab.lab.export.finding import Found
+
+    claims = [Found(cell, folder, r.final_s, r.best["knobs"], True) for cell, r in group.found if r.best is not None]
+    programs, wrong = _programs(claims)
+    if wrong:  # nobody's times would count
+        return RunOff(group.task, {}, group.points, wrong=wrong)
+    row = _row({digest: found[0] for digest, found in programs.items()}, say)
+    by_cell = {f.cell.id: digest for digest, found in programs.items() for f in found}
+    return RunOff(
+        group.task,
+        {cell: row.times[digest].min for cell, digest in by_cell.items() if digest in row.times},
+        group.points,
+        {name: t.min for name, t in row.times.items() if name not in programs},
+        noise([t.spread for name, t in row.times.items() if name in programs]),
+        row.other_load,
+        {cell: row.wrong[digest] for cell, digest in by_cell.items() if digest in row.wrong},
+    )
+
+
+def _row(programs: Mapping[str, Found], say: Say) -> ContestRow:
+    """Programs by their names in the race, beside the others, on cores that nobody else times on."""
+    from searchlab.bench import Steady, contest, prepare
+    from searchlab.lab.study.finish import DEFAULT
+    from searchlab.measure import CoreLock
+
+    first = next(iter(programs.values()))
+    workload, target = first.workload, first.target
+    makers: dict[str, Maker] = {name: _maker(found) for name, found in programs.items()}
+    makers[DEFAULT] = lambda inputs: prepare(workload, inputs, target)
+    with CoreLock(sorted(os.sched_getaffinity(0)), on_wait=say):
+        size = max(_FEW, len(makers))
+        steady = Steady(_STEADY, _MOST_S * size)
+        return contest(workload, target, makers, None, _EACH_S * size, _ROUNDS, steady, _COPIES)
+
+
+def _programs(claims: Sequence[Found]) -> tuple[dict[str, list[Found]], dict[str, str]]:
+    """Who found each program, and why some cells have none."""
+    programs: dict[str, list[Found]] = {}
+    wrong: dict[str, str] = {}
+    for f in claims:
+        try:
+            programs.setdefault(f.program.hash, []).append(f)
+        except SearchLabError as e:
+            wrong[f.cell.id] = str(e)
+    return programs, wrong
+
+
+def _maker(found: Found) -> Maker:
+    from searchlab.bench import prepare_program
+    from searchlab.runtime.kernel import build
+
+    built = cache(lambda: build(found.program, found.target))
+    return lambda inputs: prepare_program(built(), found.workload, inputs, found.target)
+
+
+# --- the process ------------------------------------------------------------------------------------------------------
+
+
+def _leave_with_parent() -> None:
+    os.read(0, 1)  # nobody writes anything: it returns when the run is gone
+    os._exit(1)
+
+
+def main() -> None:
+    """Holds the run-offs of a folder and says so in lines of JSON; ends when its standard input closes."""
+    logging.basicConfig(format=LOG_FORMAT, level=logging.INFO)
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    with os.fdopen(os.dup(1), "w") as out:
+        os.dup2(2, 1)  # what libraries print goes to the log
+        hold(Folder(Path(sys.argv[1])), lambda text: print(json.dumps(text), file=out, flush=True), threading.Event())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""LLVM IR for CPUs: plain loops written as text, compiled to object code through llvmlite."""

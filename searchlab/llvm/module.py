@@ -1,0 +1,394 @@
+"""Plain loops as an LLVM module: loops, vector chunks, parallel bodies, buffers, and one entry point.
+
+    void NAME(ptr arguments, ptr sizes, ptr shared, ptr private, i64 stride, ptr parallel_for, i64 threads)
+
+`arguments` holds the buffers' addresses, `sizes` the run-time sizes in order of name; `shared` and `private` are
+scratch memory, the latter `stride` bytes per thread; `parallel_for` is the pool's function.  Nothing else is needed
+from outside, so object code can be sent anywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from searchlab.errors import BuildError
+from searchlab.ir.expr import (
+    INDEX,
+    ZERO,
+    Compare,
+    Expr,
+    Select,
+    Var,
+    ceildiv,
+    index,
+    loads,
+    poly,
+    value_of,
+    variables,
+    walk,
+)
+from searchlab.ir.program import Alloc, Buffer, If, Loop, Prefetch, Seq, Stmt, Store, children
+from searchlab.llvm.ssa import BYTES, TYPES, Function, Linear, Module
+from searchlab.llvm.values import BufferPlace, Lanes, ValueWriter
+from searchlab.lower.passes import Lowered
+from searchlab.lower.plain import expressions, touches
+from searchlab.lower.registers import REGISTER, as_sum
+from searchlab.targets import Target
+
+STACK = 16 * 1024  # larger buffers go to scratch memory
+CHUNKS = 8  # a vectorised loop of more registers than this becomes a loop over registers
+MOST_JOINED = 96  # registers of one vectorised reduction
+SINGLE_LANES = 16  # lanes of a loop that is vectorised in name only
+UNROLL = 512  # more copies than this are not worth their compile time: the loop stays a loop
+
+
+@dataclass
+class Scratch:
+    """Memory handed out to buffers, in bytes, possibly depending on run-time sizes."""
+
+    used: Expr = ZERO
+    offsets: dict[Buffer, Expr] = field(default_factory=dict)
+
+    def place(self, buffer: Buffer) -> Expr:
+        """Where a buffer goes; copies of one buffer made by cutting loops never live at the same time."""
+        if buffer not in self.offsets:
+            count: Expr = index(BYTES[buffer.dtype])
+            for extent in buffer.shape:
+                count = count * extent
+            self.offsets[buffer] = self.used
+            self.used = self.used + ceildiv(count, 64) * 64
+        return self.offsets[buffer]
+
+
+@dataclass(frozen=True)
+class KernelCode:
+    """LLVM IR of one kernel and the scratch memory it needs (bytes, in terms of run-time sizes)."""
+
+    ir: str
+    entry: str
+    shared: Expr
+    private: Expr
+    sizes: tuple[str, ...]
+
+
+def generate(lowered: Lowered, target: Target) -> KernelCode:
+    """The LLVM module of a lowered program."""
+    return _Generator(lowered, target).run()
+
+
+class _Generator:
+    def __init__(self, lowered: Lowered, target: Target) -> None:
+        self.lowered = lowered
+        self.target = target
+        self.module = Module(lowered.name)
+        self.shared, self.private = Scratch(), Scratch()
+        found = {v for p in lowered.parameters for e in p.shape for v in variables(e)}
+        found |= {v for e in expressions(lowered.body) for v in variables(e)}
+        self.sizes = sorted((v for v in found if v.role == "size"), key=lambda v: v.name)
+        self.bodies = 0
+        self._lanes: dict[int, int] = {}
+
+    def lanes(self, s: Loop) -> int:
+        """How many iterations a full register holds, 0 if the loop cannot run in lanes; asked for every copy of it."""
+        found = self._lanes.get(id(s))
+        if found is None:
+            able = _vectorizable(s.body, s.var)
+            found = self._lanes[id(s)] = min(self.target.lanes(d) for d in _dtypes(s.body)) if able else 0
+        return found
+
+    def run(self) -> KernelCode:
+        names = [f"%b{n}" for n in range(len(self.lowered.parameters))]
+        size_names = [f"%s{n}" for n in range(len(self.sizes))]
+        scalars = [
+            *(f"i64 {s}" for s in size_names),
+            "ptr %shared",
+            "ptr %private",
+            "i64 %stride",
+            "ptr %pool",
+            "i64 %threads",
+        ]
+        main = Function("main", [*(f"ptr noalias nonnull {n}" for n in names), *scalars], self.module)
+        places = {
+            b.name: BufferPlace(b, n, BYTES[b.dtype]) for b, n in zip(self.lowered.parameters, names, strict=True)
+        }
+        for v, n in zip(self.sizes, size_names, strict=True):
+            main.env[v] = Linear(0, ((n, 1),))
+        _Body(self, main, places, inside=False).statement(self.lowered.body)
+        self.module.functions.append(main.text())
+        self.module.functions.append(self._entry(names, size_names))
+        return KernelCode(
+            self.module.text(), "kernel", self.shared.used, self.private.used, tuple(v.name for v in self.sizes)
+        )
+
+    def _entry(self, names: list[str], size_names: list[str]) -> str:
+        parameters = "ptr %args, ptr %sizes, ptr %shared, ptr %private, i64 %stride, ptr %pool, i64 %threads"
+        lines = [f"define void @kernel({parameters}) #0 {{"]
+        for n, name in enumerate(names):
+            lines += [f"  %p{n} = getelementptr ptr, ptr %args, i64 {n}", f"  {name} = load ptr, ptr %p{n}"]
+        for n, name in enumerate(size_names):
+            lines += [f"  %q{n} = getelementptr i64, ptr %sizes, i64 {n}", f"  {name} = load i64, ptr %q{n}"]
+        passed = [*(f"ptr {n}" for n in names), *(f"i64 {n}" for n in size_names)]
+        rest = ["ptr %shared", "ptr %private", "i64 %stride", "ptr %pool", "i64 %threads"]
+        lines += [f"  call void @main({', '.join([*passed, *rest])})", "  ret void", "}"]
+        return "\n".join(lines)
+
+
+class _Body:
+    """Writes statements into one function."""
+
+    def __init__(
+        self, generator: _Generator, function: Function, places: dict[str, BufferPlace], *, inside: bool
+    ) -> None:
+        self.g = generator
+        self.f = function
+        self.inside = inside  # of a parallel loop
+        self.w = ValueWriter(function, dict(places))
+
+    def statement(self, s: Stmt) -> None:
+        if isinstance(s, Store):
+            self.w.store(s.buffer, s.indices, s.value)
+        elif isinstance(s, Prefetch):
+            self.w.prefetch(s.buffer, s.indices)
+        elif isinstance(s, Seq):
+            for p in s.body:
+                self.statement(p)
+        elif isinstance(s, If):
+            self.f.branch(self.w.condition(s.condition).text, lambda: self.statement(s.body))
+        elif isinstance(s, Alloc):
+            self.alloc(s)
+        elif isinstance(s, Loop):
+            self.loop(s)
+        else:
+            raise BuildError(f"cannot generate code for a {type(s).__name__}")
+
+    # --- loops --------------------------------------------------------------------------------------------------------
+
+    def loop(self, s: Loop) -> None:
+        if s.kind == "parallel" and self.g.target.threads > 1 and not self.inside and self.w.lanes is None:
+            self.parallel(s)
+        elif s.kind == "vectorized" and self.w.lanes is None and self.g.lanes(s):
+            self.vector(s)
+        elif s.kind in ("unrolled", "vectorized") and 0 <= (value_of(s.extent) or -1) <= self._most_copies(s):
+            self.unrolled(s)
+        else:
+            self.serial(s)
+
+    def _most_copies(self, s: Loop) -> int:
+        """What cannot run in lanes is no better for being written out, unless a register tile demands it."""
+        lanes = s.kind == "vectorized" and not _uses_registers(s.body, s.var, self.w.places)
+        return SINGLE_LANES if lanes else UNROLL
+
+    def serial(self, s: Loop) -> None:
+        def body(i: str) -> None:
+            self.f.env[s.var] = Linear(0, ((i, 1),))
+            self.statement(s.body)
+
+        self.f.loop(self.f.linear(s.extent), body)
+
+    def unrolled(self, s: Loop) -> None:
+        for n in range(value_of(s.extent) or 0):
+            self.f.env[s.var] = Linear(n)
+            self.statement(s.body)
+
+    # --- vectors ------------------------------------------------------------------------------------------------------
+
+    def vector(self, s: Loop) -> None:
+        """Full registers first, then ever smaller powers of two; a run-time extent ends in single iterations."""
+        width = self.g.lanes(s)
+        extent = value_of(s.extent)
+        if extent is None:
+            self._vector_of_any_length(s, width)
+            return
+        full = extent // width
+        if full > 1 and self._joined(s, width, full):
+            pass
+        elif full > CHUNKS and not _uses_registers(s.body, s.var, self.w.places):
+            self._chunk_loop(s, Linear(full), width)
+        else:
+            for n in range(full):
+                self._chunk(s, Linear(n * width), width)
+        done = full * width
+        while done < extent:
+            piece = 1 << ((extent - done).bit_length() - 1)
+            self._chunk(s, Linear(done), piece)
+            done += piece
+
+    def _joined(self, s: Loop, width: int, full: int) -> bool:
+        """x = x <op> term over several registers: these are combined first, and their lanes joined once."""
+        *others, store = s.body.body if isinstance(s.body, Seq) else (s.body,)
+        if not all(isinstance(x, Prefetch) for x in others):
+            return False
+        if not isinstance(store, Store) or full > MOST_JOINED or any(s.var in variables(i) for i in store.indices):
+            return False
+        found = as_sum(store, (store,))
+        assert found is not None
+        dtype, self.w.lanes = store.value.dtype, Lanes(s.var, width)
+        terms = []
+        for n in range(full):
+            self.f.env[s.var] = Linear(n * width)
+            for x in others:
+                self.statement(x)
+            terms.append(self.w.spread(self.w.write(found.term), dtype, width))
+        type_ = self.w.type(dtype, width)
+        while len(terms) > 1:
+            pairs = [
+                self.w.operate(found.op, a, b, dtype, type_) for a, b in zip(terms[::2], terms[1::2], strict=False)
+            ]
+            terms = pairs + terms[len(pairs) * 2 :]
+        self.w.join(store.buffer, store.indices, found.op, terms[0])
+        self.w.lanes = None
+        return True
+
+    def _chunk_loop(self, s: Loop, count: Linear, width: int) -> None:
+        self.f.loop(count, lambda i: self._chunk(s, Linear(0, ((i, width),)), width))
+
+    def _vector_of_any_length(self, s: Loop, width: int) -> None:
+        full = self.f.linear(s.extent // width)
+        self._chunk_loop(s, full, width)
+        start = self.f.value(self.f.linear((s.extent // width) * width))
+
+        def single(i: str) -> None:
+            self.f.env[s.var] = Linear(0, ((i, 1),))
+            self.statement(s.body)
+
+        self.f.loop(self.f.linear(s.extent), single, start)
+
+    def _chunk(self, s: Loop, base: Linear, width: int) -> None:
+        self.f.env[s.var] = base
+        self.w.lanes = Lanes(s.var, width) if width > 1 else None
+        self.statement(s.body)
+        self.w.lanes = None
+
+    # --- threads ------------------------------------------------------------------------------------------------------
+
+    def parallel(self, s: Loop) -> None:
+        """The loop's body becomes a function of its own, called by the pool with a range of iterations."""
+        name = f"body{self.g.bodies}"
+        self.g.bodies += 1
+        places = [p for p in self.w.places.values() if touches(s.body, p.buffer.name)]
+        used = {v for e in expressions(s.body) for v in variables(e)} - {s.var}
+        live = {v: form for v, form in self.f.env.items() if form.terms and (v in used or v.role == "size")}
+        ints = [*(self.f.value(form) for form in live.values()), "%stride"]
+        self._call_pool(name, s, [p.pointer for p in places], ints)
+        pointers = [f"%b{n}" for n in range(len(places))]
+        numbers = [f"%v{n}" for n in range(len(live))]
+        inner = Function(
+            name,
+            [
+                *(f"ptr noalias nonnull align {p.align} {n}" for p, n in zip(places, pointers, strict=True)),
+                *(f"i64 {n}" for n in numbers),
+                "i64 %stride",
+                "ptr %private",
+                "i64 %begin",
+                "i64 %end",
+                "i64 %slot",
+            ],
+            self.g.module,
+        )
+        inner.env = {v: form for v, form in self.f.env.items() if not form.terms}
+        inner.env.update({v: Linear(0, ((n, 1),)) for v, n in zip(live, numbers, strict=True)})
+        body = _Body(
+            self.g,
+            inner,
+            {p.buffer.name: BufferPlace(p.buffer, n, p.align) for p, n in zip(places, pointers, strict=True)},
+            inside=True,
+        )
+
+        def iterate(i: str) -> None:
+            inner.env[s.var] = Linear(0, ((i, 1),))
+            body.statement(s.body)
+
+        inner.loop(Linear(0, (("%end", 1),)), iterate, "%begin")
+        self.g.module.functions.append(inner.text())
+        self.g.module.functions.append(_trampoline(name, len(places), len(numbers)))
+
+    def _call_pool(self, name: str, s: Loop, pointers: list[str], ints: list[str]) -> None:
+        """Everything the body needs goes into a record on the stack."""
+        record = self.f.alloca(f"[{len(pointers) + len(ints) + 1} x i64]", 8)
+        items = [("ptr", p) for p in (*pointers, "%private")] + [("i64", i) for i in ints]
+        for n, (type_, item) in enumerate(items):
+            slot = self.f.let(f"getelementptr i64, ptr {record}, i64 {n}")
+            self.f.line(f"store {type_} {item}, ptr {slot}")
+        extent = self.f.value(self.f.linear(s.extent))
+        self.f.line(f"call void %pool(ptr @{name}.run, ptr {record}, i64 {extent}, i64 %threads)")
+        self.f.loaded = {}
+
+    # --- memory -------------------------------------------------------------------------------------------------------
+
+    def alloc(self, s: Alloc) -> None:
+        buffer = s.buffer
+        count = 1
+        for extent in buffer.shape:
+            count *= value_of(extent) or 0
+        if buffer.scope == REGISTER or 0 < count * BYTES[buffer.dtype] <= STACK:
+            pointer = self.f.alloca(f"[{count} x {TYPES[buffer.dtype]}]")
+        else:
+            pointer = self._scratch(buffer)
+        outer = self.w.places.get(buffer.name)
+        self.w.put(BufferPlace(buffer, pointer, 64))
+        self.statement(s.body)
+        if outer is not None:
+            self.w.put(outer)
+
+    def _scratch(self, buffer: Buffer) -> str:
+        offset = (self.g.private if self.inside else self.g.shared).place(buffer)
+        base = "%shared"
+        if self.inside:
+            mine = self.f.hoist("mul nsw i64 %slot, %stride", "%slot")
+            base = self.f.hoist(f"getelementptr inbounds i8, ptr %private, i64 {mine}", mine)
+        at = self.f.value(self.f.linear(offset))
+        return self.f.hoist(f"getelementptr inbounds i8, ptr {base}, i64 {at}", base, at)
+
+
+def _trampoline(name: str, pointers: int, numbers: int) -> str:
+    """Unpacks the record, so that the body itself gets its buffers as arguments that do not alias."""
+    lines = [f"define internal void @{name}.run(i64 %begin, i64 %end, i64 %slot, ptr %record) #0 {{"]
+    passed = []
+    kinds = ["ptr"] * (pointers + 1) + ["i64"] * (numbers + 1)
+    for n, type_ in enumerate(kinds):
+        lines += [f"  %a{n} = getelementptr i64, ptr %record, i64 {n}", f"  %x{n} = load {type_}, ptr %a{n}"]
+        passed.append(f"{type_} %x{n}")
+    order = [*passed[:pointers], *passed[pointers + 1 :], passed[pointers]]
+    lines += [f"  call void @{name}({', '.join([*order, 'i64 %begin', 'i64 %end', 'i64 %slot'])})", "  ret void", "}"]
+    return "\n".join(lines)
+
+
+def _vectorizable(s: Stmt, v: Var) -> bool:
+    """Whether a body can run in lanes: no control flow that differs between them, no store that all of them share."""
+    if isinstance(s, Store):
+        if any(
+            isinstance(x, Select) and _index_condition(x.condition) and v in variables(x.condition)
+            for x in walk(s.value)
+        ):
+            return False
+        if any(v in variables(i) for i in s.indices):
+            # what is added to an element must not come from several lanes at once
+            apart = all((v,) in poly(i) for i in s.indices if v in variables(i))
+            return apart or all(ld.buffer != s.buffer for ld in loads(s.value))
+        found = as_sum(s, (s,))
+        return found is not None and all(ld.buffer != s.buffer for ld in loads(found.term))
+    if isinstance(s, If) and v in variables(s.condition):
+        return False
+    if isinstance(s, Loop) and (s.kind == "parallel" or v in variables(s.extent)):
+        return False
+    return all(_vectorizable(c, v) for c in children(s))
+
+
+def _index_condition(e: Expr) -> bool:
+    return any(isinstance(c, Compare) and c.a.dtype == INDEX for c in walk(e))
+
+
+def _dtypes(s: Stmt) -> set[str]:
+    found = {e.dtype for x in expressions(s) for e in walk(x)} & set(BYTES)
+    return found or {"float32"}
+
+
+def _uses_registers(s: Stmt, v: Var, places: dict[str, BufferPlace]) -> bool:
+    """Whether a body moves through a register tile, which only constant indices can do."""
+    if isinstance(s, Alloc) and s.buffer.scope == REGISTER:
+        return True
+    if isinstance(s, Store):
+        names = {s.buffer} if any(v in variables(i) for i in s.indices) else set()
+        names |= {ld.buffer for ld in loads(s.value) if any(v in variables(i) for i in ld.indices)}
+        return any(n in places and places[n].buffer.scope == REGISTER for n in names)
+    return any(_uses_registers(c, v, places) for c in children(s))

@@ -1,0 +1,469 @@
+"""Expressions of tensor values as LLVM IR: scalar, or in the lanes of the vectorised loop that is being written."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from searchlab.errors import BuildError
+from searchlab.ir.expr import (
+    BOOL,
+    FLOATS,
+    INDEX,
+    And,
+    Binary,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Poly,
+    Select,
+    Var,
+    loads,
+    poly,
+    variables,
+)
+from searchlab.ir.program import Buffer
+from searchlab.llvm import vecmath
+from searchlab.llvm.ssa import BYTES, TYPES, Function, Linear
+from searchlab.lower.storage import flat_index
+
+FLAGS = "contract nsz"
+LINE = 64  # bytes of a cache line
+_FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
+_FLOAT_TESTS = {"lt": "olt", "le": "ole", "eq": "oeq", "ne": "une"}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An operand and how many lanes it has (1: the same in all)."""
+
+    text: str
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BufferPlace:
+    """Where a buffer lives: pointer, alignment, and row-major strides."""
+
+    buffer: Buffer
+    pointer: str
+    align: int
+
+    def offset(self, indices: tuple[Expr, ...]) -> Expr:
+        return flat_index(indices, self.buffer.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """The vectorised loop variable and how many of its iterations are handled at once."""
+
+    var: Var
+    count: int
+
+
+class ValueWriter:
+    """Writes expressions into a function."""
+
+    def __init__(self, function: Function, places: dict[str, BufferPlace]) -> None:
+        self.f = function
+        self.places = places
+        self.lanes: Lanes | None = None
+        self._offsets: dict[tuple[str, tuple[Expr, ...]], Expr] = {}
+        self._strides: dict[tuple[Expr, Var], int | None] = {}
+
+    def put(self, place: BufferPlace) -> None:
+        """Says where a buffer lives from now on."""
+        self.places[place.buffer.name] = place
+        self._offsets.clear()
+
+    # --- types and constants ------------------------------------------------------------------------------------------
+
+    def type(self, dtype: str, lanes: int) -> str:
+        return TYPES[dtype] if lanes == 1 else f"<{lanes} x {TYPES[dtype]}>"
+
+    def constant(self, value: int | float, dtype: str, lanes: int) -> str:
+        if dtype in FLOATS:
+            rounded = struct.unpack("<f", struct.pack("<f", value))[0] if dtype == "float32" else value
+            text = f"0x{struct.unpack('<Q', struct.pack('<d', rounded))[0]:016X}"
+        else:
+            text = str(int(value))
+        return text if lanes == 1 else f"splat ({TYPES[dtype]} {text})"
+
+    def spread(self, v: Value, dtype: str, lanes: int) -> str:
+        """The operand in that many lanes."""
+        if v.lanes == lanes:
+            return v.text
+        assert v.lanes == 1
+        if not v.text.startswith("%"):
+            return v.text if lanes == 1 else f"splat ({TYPES[dtype]} {v.text})"
+        key = (v.text, lanes)
+        spreads = self.f.loaded.setdefault(" spread", {})
+        known = spreads.get(key)
+        if known is None:
+            type_ = self.type(dtype, lanes)
+            one = self.f.let(f"insertelement {type_} poison, {TYPES[dtype]} {v.text}, i64 0")
+            known = self.f.let(f"shufflevector {type_} {one}, {type_} poison, <{lanes} x i32> zeroinitializer")
+            spreads[key] = known
+        return known
+
+    # --- expressions --------------------------------------------------------------------------------------------------
+
+    def write(self, e: Expr) -> Value:
+        if isinstance(e, Const):
+            return Value(self.constant(e.value, e.type, 1), 1)
+        if isinstance(e, Load):
+            return self.load(e)
+        if isinstance(e, Binary):
+            return self.index(e) if e.dtype == INDEX else self.binary(e)
+        if isinstance(e, (Var, Poly)):
+            return self.index(e)
+        if isinstance(e, Call):
+            return self.call(e)
+        if isinstance(e, Cast):
+            return self.cast(e)
+        if isinstance(e, Select):
+            return self.select(e)
+        if isinstance(e, (Compare, And)):
+            return self.condition(e)
+        raise BuildError(f"cannot generate code for '{e}'")
+
+    def index(self, e: Expr) -> Value:
+        """An index as a value: in lanes, if it moves with the vectorised loop."""
+        base = self.f.value(self.f.linear(e))
+        stride = self.stride(e)
+        if stride == 0 or self.lanes is None:
+            return Value(base, 1)
+        n = self.lanes.count
+        if stride is None:
+            return self.lane_by_lane(INDEX, lambda: self.f.value(self.f.linear(e)))
+        steps = ", ".join(f"i64 {lane * stride}" for lane in range(n))
+        return Value(self.f.let(f"add <{n} x i64> {self.spread(Value(base, 1), INDEX, n)}, <{steps}>"), n)
+
+    def binary(self, e: Binary) -> Value:
+        a, b = self.write(e.a), self.write(e.b)
+        n = max(a.lanes, b.lanes)
+        op = e.op
+        if op == "div" and b.lanes < n and e.dtype in FLOATS:
+            # one division for all lanes: a vector division takes as long as a dozen multiplications
+            one = self.constant(1.0, e.dtype, 1)
+            op, b = "mul", Value(self.operate("div", one, b.text, e.dtype, TYPES[e.dtype]), 1)
+        x, y, type_ = self.spread(a, e.dtype, n), self.spread(b, e.dtype, n), self.type(e.dtype, n)
+        return Value(self.operate(op, x, y, e.dtype, type_), n)
+
+    def operate(self, op: str, x: str, y: str, dtype: str, type_: str) -> str:
+        if op in ("min", "max"):
+            if dtype in FLOATS:
+                # this form is one instruction on x86 (a NaN on the right wins)
+                test = self.f.let(f"fcmp {FLAGS} {'olt' if op == 'min' else 'ogt'} {type_} {x}, {y}")
+                mask = type_.replace(TYPES[dtype], "i1")
+                return self.f.let(f"select {FLAGS} {mask} {test}, {type_} {x}, {type_} {y}")
+            name = f"{'u' if dtype == 'uint8' else 's'}{op}"
+            suffix = _suffix(dtype, type_)
+            self.f.declare(f"declare {type_} @llvm.{name}.{suffix}({type_}, {type_})")
+            return self.f.let(f"call {type_} @llvm.{name}.{suffix}({type_} {x}, {type_} {y})")
+        if dtype in FLOATS:
+            return self.f.let(f"{_FLOAT_OPS[op]} {FLAGS} {type_} {x}, {y}")
+        if op == "div":
+            raise BuildError(f"division of {dtype} values is not supported; cast to a floating-point dtype first")
+        return self.f.let(f"{op} {type_} {x}, {y}")
+
+    def call(self, e: Call) -> Value:
+        args = [self.write(a) for a in e.args]
+        n = max(a.lanes for a in args)
+        return Value(vecmath.expand(e.function, self.f, e.dtype, n, [self.spread(a, e.dtype, n) for a in args]), n)
+
+    def cast(self, e: Cast) -> Value:
+        a = self.write(e.a)
+        source, target = self.type(e.a.dtype, a.lanes), self.type(e.type, a.lanes)
+        op = _conversion(e.a.dtype, e.type)
+        return a if op is None else Value(self.f.let(f"{op} {source} {a.text} to {target}"), a.lanes)
+
+    def condition(self, e: Expr) -> Value:
+        if isinstance(e, Const):
+            return Value("true" if e.value else "false", 1)
+        if isinstance(e, And):
+            parts = [self.condition(c) for c in e.args]
+            n = max(p.lanes for p in parts)
+            text = self.spread(parts[0], BOOL, n)
+            for p in parts[1:]:
+                text = self.f.let(f"and {self.type(BOOL, n)} {text}, {self.spread(p, BOOL, n)}")
+            return Value(text, n)
+        assert isinstance(e, Compare)
+        a, b = self.write(e.a), self.write(e.b)
+        n, dtype = max(a.lanes, b.lanes), e.a.dtype
+        x, y, type_ = self.spread(a, dtype, n), self.spread(b, dtype, n), self.type(dtype, n)
+        if dtype in FLOATS:
+            return Value(self.f.let(f"fcmp {_FLOAT_TESTS[e.op]} {type_} {x}, {y}"), n)
+        test = e.op if e.op in ("eq", "ne") else ("u" if dtype == "uint8" else "s") + e.op
+        return Value(self.f.let(f"icmp {test} {type_} {x}, {y}"), n)
+
+    def select(self, e: Select) -> Value:
+        if (
+            self._moves_with_lanes(e.condition)
+            and any(True for _ in loads(e.a))
+            and e.condition.dtype == BOOL
+            and self._on_index(e.condition)
+        ):
+            return self.lane_by_lane(e.dtype, lambda: self.write(e).text)
+        condition = self.condition(e.condition)
+        if condition.lanes > 1 or not self._on_index(e.condition):
+            return self._choose(e, condition)
+        return self._branch(e, condition.text)
+
+    def _choose(self, e: Select, condition: Value) -> Value:
+        a, b = self.write(e.a), self.write(e.b)
+        n = max(condition.lanes, a.lanes, b.lanes)
+        x, y, type_ = self.spread(a, e.dtype, n), self.spread(b, e.dtype, n), self.type(e.dtype, n)
+        mask = self.type(BOOL, condition.lanes)
+        return Value(self.f.let(f"select {mask} {condition.text}, {type_} {x}, {type_} {y}"), n)
+
+    def _branch(self, e: Select, condition: str) -> Value:
+        """A condition on indices may guard an access, so only the chosen side is evaluated."""
+        n = self.lanes.count if self.lanes is not None else 1
+        type_, name = self.type(e.dtype, n), self.f.fresh("S")[1:]
+        self.f.line(f"br i1 {condition}, label %{name}.a, label %{name}.b")
+        sides = []
+        for side, x in (("a", e.a), ("b", e.b)):
+            self.f.start(f"{name}.{side}")
+            text = self.spread(self.write(x), e.dtype, n)
+            sides.append(f"[{text}, %{self.f.label}]")
+            self.f.line(f"br label %{name}.end")
+        self.f.start(f"{name}.end")
+        return Value(self.f.let(f"phi {type_} {', '.join(sides)}"), n)
+
+    def _on_index(self, e: Expr) -> bool:
+        return all(isinstance(c, Compare) and c.a.dtype == INDEX for c in (e.args if isinstance(e, And) else (e,)))
+
+    def _moves_with_lanes(self, e: Expr) -> bool:
+        return self.lanes is not None and self.lanes.var in variables(e)
+
+    # --- memory -------------------------------------------------------------------------------------------------------
+
+    def offset(self, buffer: str, indices: tuple[Expr, ...]) -> Expr:
+        key = (buffer, indices)
+        known = self._offsets.get(key)
+        if known is None:
+            known = self._offsets[key] = self.places[buffer].offset(indices)
+        return known
+
+    def stride(self, e: Expr) -> int | None:
+        """How far an index moves from lane to lane; None if not by a constant."""
+        if self.lanes is None:
+            return 0
+        key = (e, self.lanes.var)
+        if key not in self._strides:
+            self._strides[key] = _stride(*key)
+        return self._strides[key]
+
+    def load(self, e: Load) -> Value:
+        place = self.places[e.buffer]
+        offset = self.offset(e.buffer, e.indices)
+        stride = self.stride(offset)
+        if stride is None or stride not in (0, 1):
+            return self._load_strided(e, stride)
+        n = self.lanes.count if stride and self.lanes is not None else 1
+        form = self.f.linear(offset)
+        key = (form, n)
+        loaded = self.f.loaded.setdefault(e.buffer, {})
+        known = loaded.get(key)
+        if known is None:
+            address = self.f.pointer(place.pointer, e.type, form)
+            known = self.f.let(f"load {self.type(e.type, n)}, ptr {address}, align {self.align(place, form, n)}")
+            loaded[key] = known
+        return Value(known, n)
+
+    def _load_strided(self, e: Load, stride: int | None) -> Value:
+        assert self.lanes is not None
+        n = self.lanes.count
+        offset = self.offset(e.buffer, e.indices)
+        form = self.f.linear(offset)
+        # where the lanes go is told by the first one's place only if the stride is known
+        where = stride if stride is not None else (offset, *((v, self.f.env[v]) for v in variables(offset)))
+        key = (form, n, where)
+        loaded = self.f.loaded.setdefault(e.buffer, {})
+        known = loaded.get(key)
+        if known is None:
+            known = (
+                self._load_pairs(e, form, n)
+                if stride == 2 and n > 1
+                else self.lane_by_lane(e.type, lambda: self.load(e).text).text
+            )
+            loaded[key] = known
+        return Value(known, n)
+
+    def _load_pairs(self, e: Load, form: Linear, n: int) -> str:
+        """Every second element: two overlapping loads that stay inside the touched range, and one shuffle."""
+        place, type_ = self.places[e.buffer], self.type(e.type, n)
+        size = BYTES[e.type]
+        first = self.f.let(f"load {type_}, ptr {self.f.pointer(place.pointer, e.type, form)}, align {size}")
+        later = Linear(form.const + n - 1, form.terms)
+        second = self.f.let(f"load {type_}, ptr {self.f.pointer(place.pointer, e.type, later)}, align {size}")
+        half = n // 2
+        picks = [2 * lane for lane in range(half)] + [n + 1 + 2 * lane for lane in range(half)]
+        mask = ", ".join(f"i32 {p}" for p in picks)
+        return self.f.let(f"shufflevector {type_} {first}, {type_} {second}, <{n} x i32> <{mask}>")
+
+    def lane_by_lane(self, dtype: str, write: Callable[[], str]) -> Value:
+        """A vector put together from scalars, for what has no vector form."""
+        assert self.lanes is not None
+        lanes, at = self.lanes, self.f.env[self.lanes.var]
+        texts = []
+        for lane in range(lanes.count):
+            self.lanes = None
+            self.f.env[lanes.var] = Linear(at.const + lane, at.terms)
+            texts.append(write())
+        self.f.env[lanes.var], self.lanes = at, lanes
+        type_, vector = self.type(dtype, lanes.count), "poison"
+        for lane, text in enumerate(texts):
+            vector = self.f.let(f"insertelement {type_} {vector}, {TYPES[dtype]} {text}, i64 {lane}")
+        return Value(vector, lanes.count)
+
+    def align(self, place: BufferPlace, form: Linear, lanes: int) -> int:
+        """What is known of an address: buffers of our own begin on cache lines, everything else on elements."""
+        size = BYTES[place.buffer.dtype]
+        best = size * lanes if lanes & (lanes - 1) == 0 else size
+        while best > size and (
+            place.align % best or (form.const * size) % best or any(c * size % best for _, c in form.terms)
+        ):
+            best //= 2
+        return best
+
+    def store(self, buffer: str, indices: tuple[Expr, ...], value: Expr) -> None:
+        place = self.places[buffer]
+        dtype = place.buffer.dtype
+        offset = self.offset(buffer, indices)
+        stride = self.stride(offset)
+        if self.lanes is not None and stride == 0:
+            self._join_lanes(buffer, indices, value)
+            return
+        if self.lanes is not None and stride != 1:
+            self._scatter(buffer, indices, value)
+            return
+        n = self.lanes.count if self.lanes is not None else 1
+        text = self.spread(self.write(value), dtype, n)
+        form = self.f.linear(offset)
+        address = self.f.pointer(place.pointer, dtype, form)
+        self.f.line(f"store {self.type(dtype, n)} {text}, ptr {address}, align {self.align(place, form, n)}")
+        self._forget(buffer)
+
+    def prefetch(self, buffer: str, indices: tuple[Expr, ...]) -> None:
+        """Asks for the cache lines of an element, or of those in all lanes, each once in straight-line code."""
+        place = self.places.get(buffer)
+        if place is None:
+            return  # the buffer is made anew inside the loops that follow
+        offset, lanes = self.offset(buffer, indices), self.lanes
+        if lanes is None or lanes.var not in variables(offset):
+            self._prefetch_line(place, self.f.linear(offset))
+            return
+        stride, at = self.stride(offset), self.f.env[lanes.var]
+        step = 1 if stride is None else max(1, LINE // (abs(stride) * BYTES[place.buffer.dtype]))
+        for lane in range(0, lanes.count, step):
+            self.f.env[lanes.var] = Linear(at.const + lane, at.terms)
+            self._prefetch_line(place, self.f.linear(offset))
+        self.f.env[lanes.var] = at
+
+    def _prefetch_line(self, place: BufferPlace, form: Linear) -> None:
+        dtype = place.buffer.dtype
+        key = (place.pointer, form.terms, form.const * BYTES[dtype] // LINE)
+        prefetched = self.f.loaded.setdefault(" prefetch", {})
+        if key not in prefetched:
+            address = prefetched[key] = self.f.pointer(place.pointer, dtype, form, inside=False)
+            self.f.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+            self.f.line(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 3, i32 1)")  # to read, and to keep
+
+    def _forget(self, buffer: str) -> None:
+        self.f.loaded.pop(buffer, None)
+
+    def _scatter(self, buffer: str, indices: tuple[Expr, ...], value: Expr) -> None:
+        assert self.lanes is not None
+        lanes, at = self.lanes, self.f.env[self.lanes.var]
+        place = self.places[buffer]
+        dtype, offset = place.buffer.dtype, self.offset(buffer, indices)
+        vector = self.spread(self.write(value), dtype, lanes.count)
+        for lane in range(lanes.count):
+            text = self.f.let(f"extractelement {self.type(dtype, lanes.count)} {vector}, i64 {lane}")
+            self.f.env[lanes.var] = Linear(at.const + lane, at.terms)
+            address = self.f.pointer(place.pointer, dtype, self.f.linear(offset))
+            self.f.line(f"store {TYPES[dtype]} {text}, ptr {address}, align {BYTES[dtype]}")
+        self.f.env[lanes.var] = at
+        self._forget(buffer)
+
+    def _join_lanes(self, buffer: str, indices: tuple[Expr, ...], value: Expr) -> None:
+        """x = x <op> term for all lanes: the lanes are joined first."""
+        own = Load(buffer, indices, value.dtype)
+        assert isinstance(value, Binary) and own in (value.a, value.b) and self.lanes is not None
+        term = self.write(value.b if value.a == own else value.a)
+        self.join(buffer, indices, value.op, self.spread(term, value.dtype, self.lanes.count))
+
+    def join(self, buffer: str, indices: tuple[Expr, ...], op: str, vector: str) -> None:
+        """Adds all lanes of a vector to one element."""
+        assert self.lanes is not None
+        lanes, self.lanes = self.lanes, None
+        place = self.places[buffer]
+        dtype = place.buffer.dtype
+        joined = self._reduce(op, vector, dtype, lanes.count)
+        old = self.write(Load(buffer, indices, dtype)).text
+        total = self.operate(op, old, joined, dtype, TYPES[dtype])
+        form = self.f.linear(self.offset(buffer, indices))
+        address = self.f.pointer(place.pointer, dtype, form)
+        self.f.line(f"store {TYPES[dtype]} {total}, ptr {address}, align {BYTES[dtype]}")
+        self.lanes = lanes
+        self._forget(buffer)
+
+    def _reduce(self, op: str, vector: str, dtype: str, lanes: int) -> str:
+        """Halves are combined until one lane is left: the shortest chain there is."""
+        if dtype not in FLOATS and lanes > 1:
+            return self._reduce_integers(op, vector, dtype, lanes)
+        while lanes > 1:
+            type_, half = self.type(dtype, lanes), lanes // 2
+            low, high = (", ".join(f"i32 {start + n}" for n in range(half)) for start in (0, half))
+            a, b = (
+                self.f.let(f"shufflevector {type_} {vector}, {type_} poison, <{half} x i32> <{m}>") for m in (low, high)
+            )
+            narrow = f"<{half} x {TYPES[dtype]}>"
+            vector, lanes = self.operate(op, a, b, dtype, narrow), half
+            if half == 1:
+                vector = self.f.let(f"extractelement {narrow} {vector}, i64 0")
+        return vector
+
+    def _reduce_integers(self, op: str, vector: str, dtype: str, lanes: int) -> str:
+        """By LLVM's own reduction: of halves of byte products, LLVM 22 makes a dot product of the first four only."""
+        type_, element = self.type(dtype, lanes), TYPES[dtype]
+        name = op if op in ("add", "mul") else f"{'u' if dtype == 'uint8' else 's'}{op}"
+        function = f"@llvm.vector.reduce.{name}.{_suffix(dtype, type_)}"
+        self.f.declare(f"declare {element} {function}({type_})")
+        return self.f.let(f"call {element} {function}({type_} {vector})")
+
+
+def _stride(e: Expr, v: Var) -> int | None:
+    """How far an index moves while `v` grows by one; None if not by a constant."""
+    total = 0
+    for monomial, c in poly(e).items():
+        if monomial == (v,):
+            total += c
+        elif any(a == v or (not isinstance(a, Var) and v in variables(a)) for a in monomial):
+            return None
+    return total
+
+
+def _suffix(dtype: str, type_: str) -> str:
+    element = {"float": "f32", "double": "f64"}.get(TYPES[dtype], TYPES[dtype])
+    return element if not type_.startswith("<") else f"v{type_[1:].split(' ')[0]}{element}"
+
+
+def _conversion(source: str, target: str) -> str | None:
+    unsigned = source in ("uint8", BOOL)
+    if source in FLOATS and target in FLOATS:
+        return "fpext" if target == "float64" else "fptrunc"
+    if source in FLOATS:
+        return "fptoui" if target == "uint8" else "fptosi"
+    if target in FLOATS:
+        return "uitofp" if unsigned else "sitofp"
+    widths = {**{k: 8 * v for k, v in BYTES.items()}, INDEX: 64, BOOL: 1}
+    if widths[source] == widths[target]:
+        return None
+    return "trunc" if widths[source] > widths[target] else "zext" if unsigned else "sext"

@@ -1,0 +1,396 @@
+"""Cuts loops so that their main part is free of conditions.
+
+A rounded-up split leaves `i_0*f + i_1 < n`, padding leaves `0 <= h - 1 < height`.  Each such condition holds for all
+inner iterations on some interval of an outer loop: that interval becomes the main loop, without the condition, and the
+few iterations at its ends become loops (or single iterations) of their own, where inner loops are cut in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from searchlab.ir.bounds import Facts
+from searchlab.ir.expr import (
+    FALSE,
+    ONE,
+    TRUE,
+    ZERO,
+    And,
+    Compare,
+    Const,
+    Expr,
+    Select,
+    Substitution,
+    Var,
+    all_of,
+    conditions,
+    floordiv,
+    maximum,
+    minimum,
+    poly,
+    transform,
+    value_of,
+    variables,
+    walk,
+)
+from searchlab.ir.program import Alloc, If, Loop, Prefetch, Seq, Stmt, Store, children, seq
+from searchlab.lower.plain import map_plain, own_expressions
+
+# the most copies of innermost statements a cut may lead to; beyond it conditions stay, and compile time stays bounded
+LIMIT = 3000
+# the longest expression a cut may be at: bounds cut at other bounds grow without end, and cost more than conditions
+LONGEST = 24
+# a loop is not cut at more places than this that outer loops move: their order would be worked out at length
+MOST_MOVING = 4
+# how many parts all cuts together may make, and statements these may hold when loops are written out
+MOST_PARTS = 256
+MOST_STATEMENTS = 16384
+
+
+def partition(body: Stmt) -> Stmt:
+    """The body with its loops cut."""
+    result = _Partition(body).visit(body, _Here(Facts()))
+    return result if result is not None else Seq(())
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """Iterations [low, high) of a loop, in which some conditions are known."""
+
+    low: Expr
+    high: Expr
+    known: dict[Expr, Expr]
+
+
+@dataclass(frozen=True)
+class _Here:
+    """What holds where a statement is visited; statements stay as they came in until their place is known.
+
+    `put` gives loop variables their values in terms of the loops that are written, `known` the conditions (as they came
+    in) that are settled.
+    """
+
+    facts: Facts
+    put: Substitution = field(default_factory=lambda: Substitution({}))
+    known: Mapping[Expr, Expr] = field(default_factory=dict)
+    refuted: frozenset[Expr] = frozenset()
+
+    def at(self, var: Var, value: Expr) -> _Here:
+        return _Here(self.facts, Substitution({**self.put.mapping, var: value}), self.known, self.refuted)
+
+    def inside(self, var: Var, extent: Expr) -> _Here:
+        return _Here(self.facts.having({var: extent}), self.put, self.known, self.refuted)
+
+    def knowing(self, known: Mapping[Expr, Expr]) -> _Here:
+        if not known:
+            return self
+        refuted = self.refuted.union(c for c, value in known.items() if value == FALSE)
+        return _Here(self.facts, self.put, {**self.known, **known}, refuted)
+
+    def condition(self, e: Expr) -> Expr:
+        """A condition with what is known of it."""
+        return all_of(self.known[c] if c in self.known else self.facts.simplify(self.put(c)) for c in conditions(e))
+
+    def value(self, e: Expr) -> Expr:
+        """An expression with conditions inside it decided."""
+        if not self.known or not any(isinstance(x, Compare) for x in walk(e)):
+            return self.put(e)
+        return self.put(transform(e, lambda x: self.known.get(x) if isinstance(x, Compare) else None))
+
+
+@dataclass(frozen=True)
+class _Guard:
+    """Conditions asked together, and those under which they are asked."""
+
+    own: tuple[Expr, ...]
+    around: tuple[Expr, ...] = ()
+
+
+class _Partition:
+    """Cuts the loops of one body, remembering what it found about statements."""
+
+    def __init__(self, body: Stmt) -> None:
+        self._guards: dict[int, tuple[_Guard, ...]] = {}
+        self._gates: dict[int, frozenset[frozenset[Expr]]] = {}
+        self._loops: dict[int, tuple[Loop, ...]] = {}
+        self._weights: dict[int, int] = {}
+        self.left = min(MOST_PARTS, MOST_STATEMENTS // max(1, self.weight(body)))  # parts that may still be made
+
+    def visit(self, s: Stmt, here: _Here) -> Stmt | None:
+        if isinstance(s, Seq):
+            parts = [p for p in (self.visit(x, here) for x in s.body) if p is not None]
+            return seq(*parts) if parts else None
+        if isinstance(s, If):
+            condition = here.condition(s.condition)
+            if condition == FALSE:
+                return None
+            body = self.visit(s.body, here)
+            return body if condition == TRUE or body is None else If(condition, body)
+        if isinstance(s, Alloc):
+            body = self.visit(s.body, here)
+            shape = tuple(map(here.put, s.buffer.shape))
+            return None if body is None else Alloc(replace(s.buffer, shape=shape), body)
+        if isinstance(s, Loop):
+            return self.loop(s, here)
+        assert isinstance(s, (Store, Prefetch))
+        if not self.guards(s):
+            return map_plain(s, here.put)
+        return map_plain(s, lambda e: here.facts.simplify(here.value(e)))
+
+    def loop(self, loop: Loop, here: _Here) -> Stmt | None:
+        extent = here.put(loop.extent)
+        if extent == ZERO or (here.refuted and not any(map(here.refuted.isdisjoint, self.gates(loop)))):
+            return None
+        if extent == ONE and loop.kind != "parallel":
+            return self.visit(loop.body, self.at(loop, ZERO, here))
+        segments = self.segments(loop, extent, here)
+        if segments is None:
+            return self.keep(loop, extent, here)
+        if loop.kind == "parallel":
+            return self.cut_parallel(loop, extent, segments, here)
+        made = [
+            p for p in (self.part(loop, segment, here.knowing(segment.known)) for segment in segments) if p is not None
+        ]
+        return seq(*made) if made else None
+
+    def keep(self, loop: Loop, extent: Expr, here: _Here) -> Stmt | None:
+        body = self.visit(loop.body, here.inside(loop.var, extent))
+        return None if body is None else replace(loop, extent=extent, body=body)
+
+    def part(self, loop: Loop, segment: _Segment, here: _Here) -> Stmt | None:
+        """One segment as a loop of its own, or without a loop if it is a single iteration."""
+        count = here.facts.simplify(segment.high - segment.low)
+        if count == ONE:
+            return self.visit(loop.body, self.at(loop, segment.low, here))
+        if segment.low != ZERO:
+            here = self.at(loop, loop.var + segment.low, here)
+        return self.keep(loop, count, here)
+
+    def cut_parallel(self, loop: Loop, extent: Expr, segments: list[_Segment], here: _Here) -> Stmt | None:
+        """All iterations stay in one parallel loop, so that the threads share the ends too."""
+        v, inside = loop.var, here.inside(loop.var, extent)
+        parts: list[Stmt] = []
+        for segment in segments:
+            inner = inside.knowing(segment.known)
+            if here.facts.simplify(segment.high - segment.low) == ONE:
+                inner = self.at(loop, segment.low, inner)
+            done = self.visit(loop.body, inner)
+            if done is not None:
+                condition = inside.facts.simplify(all_of((segment.low <= v, v < segment.high)))
+                parts.append(done if condition == TRUE else If(condition, done))
+        return replace(loop, extent=extent, body=seq(*parts)) if parts else None
+
+    def at(self, loop: Loop, value: Expr, here: _Here) -> _Here:
+        """With a value for the loop's variable, and the conditions that it settles."""
+        here = here.at(loop.var, value)
+        found = {c: here.put(c) for c in self.asked(loop, here)}
+        return here.knowing({c: now for c, now in found.items() if isinstance(now, Const)})
+
+    # --- where to cut -------------------------------------------------------------------------------------------------
+
+    def segments(self, loop: Loop, extent: Expr, here: _Here) -> list[_Segment] | None:
+        """The loop's range cut where its conditions change, or None if cutting does not help."""
+        asked = self.asked(loop, here)
+        # a vectorised loop with a condition left in it would run element by element
+        if not asked or (self.left <= 0 and loop.kind != "vectorized"):
+            return None
+        inner = {lp.var: here.put(lp.extent) for lp in self.loops(loop.body)}
+        everything = here.facts.having({loop.var: extent, **inner})
+        bounds = []
+        for c in asked:
+            now = here.put(c)
+            if not everything.proves(now):
+                bound = _bound(c, now, loop.var, inner, everything)
+                if bound is not None:
+                    bounds.append(bound)
+        if not bounds or _moving(bounds) > MOST_MOVING:
+            return None
+        left = [x for x in _cuts(bounds, extent, here.facts) if not _is_empty(x, here.facts)]
+        if not self.worthwhile(loop, extent, left):
+            return None
+        self.left -= len(left) - 1
+        return left
+
+    def worthwhile(self, loop: Loop, extent: Expr, segments: list[_Segment]) -> bool:
+        constant = all(value_of(x.low) is not None and value_of(x.high) is not None for x in segments)
+        if loop.kind == "unrolled" and not constant:
+            return False
+        if len(segments) == 1 and not segments[0].known:
+            return False
+        if any(sum(1 for _ in walk(e)) > LONGEST for x in segments for e in (x.low, x.high)):
+            return False
+        copies = len(segments) if loop.kind != "unrolled" else value_of(extent) or 1
+        return self.weight(loop.body) * copies <= LIMIT
+
+    # --- what statements hold, as they came in ------------------------------------------------------------------------
+
+    def asked(self, loop: Loop, here: _Here) -> list[Expr]:
+        """The open conditions inside a loop that its variable changes, without those that nothing asks any more."""
+        no = here.refuted
+        live = (g for g in self.guards(loop.body) if no.isdisjoint(g.around) and no.isdisjoint(g.own))
+        found = dict.fromkeys(c for g in live for c in g.own)
+        return [c for c in found if loop.var in variables(c) and c not in here.known]
+
+    def guards(self, s: Stmt) -> tuple[_Guard, ...]:
+        found = self._guards.get(id(s))
+        if found is None:
+            inside = [g for child in children(s) for g in self.guards(child)]
+            if isinstance(s, If):
+                own = tuple(_atoms(s.condition))
+                inside = [_Guard(own), *(_Guard(g.own, (*own, *g.around)) for g in inside)]
+            found = self._guards[id(s)] = tuple(dict.fromkeys((*_own_guards(s), *inside)))
+        return found
+
+    def gates(self, s: Stmt) -> frozenset[frozenset[Expr]]:
+        """For every store inside, the conditions inside that it runs under."""
+        found = self._gates.get(id(s))
+        if found is None:
+            found = frozenset(g for child in children(s) for g in self.gates(child))
+            if isinstance(s, If):
+                own = frozenset(_atoms(s.condition))
+                found = frozenset(g | own for g in found)
+            elif isinstance(s, (Store, Prefetch)):
+                found = frozenset((frozenset(),))
+            self._gates[id(s)] = found
+        return found
+
+    def loops(self, s: Stmt) -> tuple[Loop, ...]:
+        found = self._loops.get(id(s))
+        if found is None:
+            inside = (lp for child in children(s) for lp in self.loops(child))
+            found = self._loops[id(s)] = ((s,) if isinstance(s, Loop) else ()) + tuple(inside)
+        return found
+
+    def weight(self, s: Stmt) -> int:
+        """How many innermost statements the code will hold once loops are written out."""
+        found = self._weights.get(id(s))
+        if found is None:
+            found = self._weights[id(s)] = _weight(s, sum(self.weight(c) for c in children(s)))
+        return found
+
+
+# --- where to cut -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """A condition as a bound on a loop variable: above (below) `sure` it holds always, below (above) `maybe` never."""
+
+    condition: Expr
+    from_below: bool
+    sure: Expr
+    maybe: Expr
+
+
+def _cuts(bounds: list[_Bound], extent: Expr, facts: Facts) -> list[_Segment]:
+    """The range of a loop: never, sometimes, always, sometimes, never."""
+    below, above = [b for b in bounds if b.from_below], [b for b in bounds if not b.from_below]
+    clamp = _Clamp(facts, extent)
+    never_low, low = clamp.maximum(b.maybe for b in below), clamp.maximum(b.sure for b in below)
+    never_high, high = clamp.minimum(b.maybe for b in above), clamp.minimum(b.sure for b in above)
+    if (value_of(high - low) if value_of(high - low) is not None else 1) <= 0:  # type: ignore[operator]
+        low = high = never_high  # never all at once: inner loops will have to be cut
+    else:
+        high = facts.simplify(maximum(low, high))
+    never_low, never_high = facts.simplify(minimum(never_low, low)), facts.simplify(maximum(never_high, high))
+    return [
+        _Segment(ZERO, never_low, _all_false(below)),
+        _Segment(never_low, low, {}),
+        _Segment(low, high, {b.condition: TRUE for b in bounds}),
+        _Segment(high, never_high, {}),
+        _Segment(never_high, extent, _all_false(above)),
+    ]
+
+
+@dataclass(frozen=True)
+class _Clamp:
+    """Largest and smallest of several bounds, kept inside a loop's range."""
+
+    facts: Facts
+    extent: Expr
+
+    def maximum(self, bounds: Iterable[Expr]) -> Expr:
+        result: Expr = ZERO
+        for b in bounds:
+            result = maximum(result, b)
+        return self.facts.simplify(minimum(result, self.extent))
+
+    def minimum(self, bounds: Iterable[Expr]) -> Expr:
+        result = self.extent
+        for b in bounds:
+            result = minimum(result, b)
+        return self.facts.simplify(maximum(result, ZERO))
+
+
+def _moving(bounds: list[_Bound]) -> int:
+    """At how many places that other loops move the conditions change."""
+    return len({e for b in bounds for e in (b.sure, b.maybe) if any(v.role == "iter" for v in variables(e))})
+
+
+def _all_false(bounds: list[_Bound]) -> dict[Expr, Expr]:
+    """Beyond the last place where a condition may hold it is false; with several bounds one cannot tell which."""
+    return {b.condition: FALSE for b in bounds} if len({b.maybe for b in bounds}) == 1 else {}
+
+
+def _is_empty(segment: _Segment, facts: Facts) -> bool:
+    count = value_of(facts.simplify(segment.high - segment.low))
+    return count is not None and count <= 0
+
+
+def _bound(came: Expr, c: Expr, v: Var, inner: dict[Var, Expr], facts: Facts) -> _Bound | None:
+    """The condition that came in as `came` and is `c` by now, as a bound on `v`."""
+    if not isinstance(c, Compare) or c.op not in ("lt", "le"):
+        return None
+    gap = c.b - c.a if c.op == "le" else c.b - c.a - 1  # c holds where gap >= 0
+    scale = poly(gap).get((v,), 0)
+    rest = gap - v * scale
+    if scale == 0 or v in variables(rest):
+        return None
+    worst, best = facts.lower(rest, inner), facts.upper(rest, inner)
+    if scale > 0:
+        return _Bound(
+            came, True, floordiv(-worst + (scale - 1), _const(scale)), floordiv(-best + (scale - 1), _const(scale))
+        )
+    return _Bound(came, False, floordiv(worst, _const(-scale)) + 1, floordiv(best, _const(-scale)) + 1)
+
+
+def _const(n: int) -> Expr:
+    return ONE * n
+
+
+def _own_guards(s: Stmt) -> Iterator[_Guard]:
+    """What the values of a store ask."""
+    if isinstance(s, Store):
+        for e in own_expressions(s)[: len(s.indices) + 1]:
+            yield from _asked_in(e, ())
+
+
+def _asked_in(e: Expr, around: tuple[Expr, ...]) -> Iterator[_Guard]:
+    if isinstance(e, Select):
+        own = tuple(_atoms(e.condition))
+        if own:
+            yield _Guard(own, around)
+        yield from _asked_in(e.a, (*around, *own))
+        yield from _asked_in(e.b, around)
+        return
+    for child in e.children():
+        yield from _asked_in(child, around)
+
+
+def _atoms(e: Expr) -> Iterator[Expr]:
+    for part in e.args if isinstance(e, And) else (e,):
+        if isinstance(part, Compare) and part.a.dtype == "index":
+            yield part
+
+
+def _weight(s: Stmt, inside: int) -> int:
+    if isinstance(s, Store):
+        return 1
+    if isinstance(s, Loop):
+        extent = value_of(s.extent)
+        if s.kind == "unrolled" and extent is not None:
+            return inside * extent
+        if s.kind == "vectorized" and extent is not None:
+            return inside * min(8, extent // 8 + 1)
+    return inside

@@ -1,0 +1,58 @@
+"""From a scheduled Program to plain loops: blocks dissolved, buffers placed, tails peeled, accumulators in registers.
+
+`lower` runs the passes in order; each lives in a module of its own:
+    flatten     blocks become stores under conditions; a reduction becomes a store that knows how it begins
+    storage     intermediate buffers shrink to what one iteration needs, where it is needed
+    partition   loops are cut so that their main part is free of conditions
+    registers   reduction tiles stay in registers while the reduction runs; other reductions get their init
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from searchlab.errors import BuildError
+from searchlab.ir.program import Buffer, Program, Stmt
+from searchlab.lower.flatten import flatten
+from searchlab.lower.partition import partition
+from searchlab.lower.registers import place_reductions
+from searchlab.lower.storage import place_buffers
+from searchlab.targets import Target
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """Plain loops over parameters; what code is made from."""
+
+    name: str
+    parameters: tuple[Buffer, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    body: Stmt
+
+    def __str__(self) -> str:
+        from searchlab.ir.printer import buffer_text, stmt_lines
+
+        head = f"lowered {self.name}({', '.join(map(buffer_text, self.parameters))}):"
+        return "\n".join([head, *stmt_lines(self.body, "  ")]) + "\n"
+
+
+def lower(program: Program, target: Target) -> Lowered:
+    """The program as plain loops for a target; its knobs must have become numbers."""
+    if program.knobs:
+        raise BuildError(
+            f"{program.name} still has knobs: {', '.join(program.knobs)}; give them values with substitute()"
+        )
+    if program.assumptions:
+        raise BuildError(f"{program.name} assumes {', '.join(f'{a!r}' for a in program.assumptions)} of run-time sizes")
+    for lp in program.loops.values():
+        if "." in lp.kind:
+            raise BuildError(
+                f"{program.name}: loop '{lp.name}' is bound to {lp.kind}, which target {target.cpu} does not have"
+            )
+    body = flatten(program)
+    body = place_buffers(program, body)
+    body = partition(body)
+    body = place_reductions(body, target)
+    parameters = tuple(program.buffers[n] for n in (*program.inputs, *program.outputs))
+    return Lowered(program.name, parameters, program.inputs, program.outputs, body)

@@ -1,0 +1,329 @@
+"""Decides where reductions begin and where they are kept while they run.
+
+A reduction tile whose elements are told apart by unrolled and vectorised loops only is kept in registers during the
+serial loops that add to it: loaded (or set) before, stored after.  A vectorised reduction loop gets one partial result
+per lane, joined at the end.  All other reductions are set before the outermost loop that carries them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from searchlab.ir.apart import told_apart
+from searchlab.ir.bounds import Facts
+from searchlab.ir.expr import (
+    FALSE,
+    FLOATS,
+    TRUE,
+    ZERO,
+    Binary,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Substitution,
+    Var,
+    all_of,
+    conditions,
+    index,
+    value_of,
+    variables,
+)
+from searchlab.ir.program import Alloc, Buffer, If, Loop, Prefetch, Seq, Stmt, Store, children, seq
+from searchlab.lower.flatten import Update
+from searchlab.lower.plain import own_accesses, touches
+from searchlab.targets import Target
+
+REGISTER = "register"
+# above this many vectors a tile would live in memory anyway, and only cost compile time
+MOST_VECTORS = 96
+
+
+def place_reductions(body: Stmt, target: Target) -> Stmt:
+    """The body without Updates: accumulators in registers where they fit, inits before the loops elsewhere."""
+    return _Placer(target).visit(_lift(body), (), Facts())
+
+
+def _lift(s: Stmt) -> Stmt:
+    """Conditions that a loop does not change are asked once, around it."""
+    if isinstance(s, (Store, Prefetch)):
+        return s
+    if isinstance(s, Seq):
+        return Seq(tuple(map(_lift, s.body)))
+    body = _lift(s.body)
+    if isinstance(s, If) and isinstance(body, If):
+        return If(all_of((s.condition, body.condition)), body.body)
+    if isinstance(s, Loop) and isinstance(body, If):
+        parts = conditions(body.condition)
+        changing = all_of(c for c in parts if s.var in variables(c))
+        fixed = all_of(c for c in parts if s.var not in variables(c))
+        return _guarded(fixed, replace(s, body=_guarded(changing, body.body)))
+    return replace(s, body=body)
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """A store `x = x <op> term`, with or without a beginning."""
+
+    store: Store
+    op: str
+    term: Expr
+    first: Expr
+    init: Expr | None
+    path: tuple[Stmt, ...]  # from the promoted loop down to the store
+
+    @cached_property
+    def space(self) -> frozenset[Var]:
+        return frozenset(v for i in self.store.indices for v in variables(i))
+
+    @cached_property
+    def loops(self) -> list[Loop]:
+        return [s for s in self.path if isinstance(s, Loop)]
+
+
+class _Placer:
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.tiles: set[str] = set()
+
+    def visit(self, s: Stmt, path: tuple[Stmt, ...], facts: Facts) -> Stmt:
+        if isinstance(s, Loop):
+            promoted = self.promote(s, facts) if s.kind in ("serial", "unrolled") else None
+            if promoted is not None:
+                return promoted
+            decomposed = self.decompose(s, facts)
+            if decomposed is not None:
+                return self.visit(decomposed, path, facts)
+            return replace(s, body=self.visit(s.body, (*path, s), facts.having({s.var: s.extent})))
+        if isinstance(s, Seq):
+            return seq(*(self.visit(p, path, facts) for p in s.body))
+        if isinstance(s, Update):
+            return in_place(s, facts)
+        if isinstance(s, (Store, Prefetch)):
+            return s
+        return replace(s, body=self.visit(s.body, (*path, s), facts))
+
+    # --- accumulators in registers ------------------------------------------------------------------------------------
+
+    def promote(self, loop: Loop, facts: Facts) -> Stmt | None:
+        """The loop with the sums it carries in registers, or None if there are none."""
+        found = [x for x in _sums(loop, ()) if self.fits(x, loop)]
+        if not found:
+            return None
+        before: list[Stmt] = []
+        after: list[Stmt] = []
+        allocs: list[Buffer] = []
+        body: Stmt = loop
+        for x in found:
+            new, pre, post, buffer = self.accumulate(x, loop, facts)
+            body = _replace_store(body, x.store, new)
+            before.append(pre)
+            after.append(post)
+            allocs.append(buffer)
+        assert isinstance(body, Loop)
+        inner = replace(body, body=self.visit(body.body, (), facts.having({loop.var: loop.extent})))
+        result: Stmt = seq(*before, inner, *after)
+        for buffer in allocs:
+            result = Alloc(buffer, result)
+        return result
+
+    def fits(self, x: _Sum, loop: Loop) -> bool:
+        if x.store.buffer in self.tiles or loop.var in x.space:
+            return False
+        carried = variables(x.first)
+        width = 1
+        vectors = 1
+        for lp in x.loops:
+            if lp.var in x.space or lp.kind == "vectorized":
+                extent = value_of(lp.extent)
+                if lp.kind not in ("unrolled", "vectorized") or extent is None:
+                    return False
+                width *= extent
+                lanes = self.target.lanes(x.store.value.dtype)
+                vectors *= -(-extent // lanes) if lp.kind == "vectorized" else extent
+            if lp.kind == "parallel":
+                return False
+            if x.init is not None and lp.var not in x.space and lp.var not in carried:
+                return False
+        if any(isinstance(s, If) and variables(s.condition) & x.space for s in x.path) or _may_skip(x):
+            return False  # elements that a condition excludes must not be stored
+        lanewise = any(lp.kind == "vectorized" and lp.var not in x.space for lp in x.loops)
+        if lanewise and (identity(x.op, x.store.value.dtype) is None):
+            return False
+        return vectors <= MOST_VECTORS and _injective(x) and _only_touched_by(loop, x.store)
+
+    def accumulate(self, x: _Sum, loop: Loop, facts: Facts) -> tuple[Store, Stmt, Stmt, Buffer]:
+        """The store on the register tile, what comes before the loop, what after, and the tile."""
+        dtype = x.store.value.dtype
+        tile = [lp for lp in x.loops if lp.var in x.space]
+        lanes = [lp for lp in x.loops if lp.kind == "vectorized" and lp.var not in x.space]
+        name = f"{x.store.buffer}.r{len(self.tiles)}"
+        self.tiles.add(name)
+        # neighbouring lanes must be neighbours in the tile, whatever the order of the loops
+        dims = sorted((*tile, *lanes), key=lambda lp: lp.kind == "vectorized")
+        at = tuple(lp.var for lp in dims)
+        buffer = Buffer(name, tuple(lp.extent for lp in dims) or (index(1),), dtype, REGISTER)
+        cell = at or (ZERO,)
+        held, own = Load(name, cell, dtype), Load(x.store.buffer, x.store.indices, dtype)
+        inner = Substitution({lp.var: ZERO for lp in x.loops if lp.var not in x.space})
+        first = facts.simplify(inner(x.first)) if x.init is not None else FALSE
+        start: Stmt
+        if lanes:
+            nothing = identity(x.op, dtype)
+            assert nothing is not None
+            start = _nest([*tile, *lanes], Store(name, cell, nothing))
+            if x.init is not None and first != FALSE:
+                start = seq(start, _guarded(first, _nest(tile, Store(x.store.buffer, x.store.indices, x.init))))
+            end = _nest([*tile, *lanes], Store(x.store.buffer, x.store.indices, Binary(x.op, own, held)))
+        else:
+            fetch = _nest(tile, Store(name, cell, own))
+            if x.init is None or first == FALSE:
+                start = fetch
+            else:
+                fresh = _nest(tile, Store(name, cell, x.init))
+                # set in any case: otherwise the registers would seem to live on from one tile to the next
+                start = fresh if first == TRUE else seq(fresh, If(_negation(first), fetch))
+            end = _nest(tile, Store(x.store.buffer, x.store.indices, held))
+        return Store(name, cell, Binary(x.op, held, x.term)), start, end, buffer
+
+    # --- inits before loops -------------------------------------------------------------------------------------------
+
+    def decompose(self, loop: Loop, facts: Facts) -> Stmt | None:
+        """The loop after the inits of the reductions that it is the outermost to carry, or None if there are none."""
+        before: list[Stmt] = []
+        body: Stmt = loop
+        for x in _sums(loop, ()):
+            if x.init is None or loop.var not in variables(x.first) or self.later(x, facts):
+                continue
+            init = _init_nest(x, facts)
+            if init is None:
+                continue
+            before.append(init)
+            body = _replace_store(body, x.store, Store(x.store.buffer, x.store.indices, x.store.value))
+        return seq(*before, body) if before else None
+
+    def later(self, x: _Sum, facts: Facts) -> bool:
+        """Whether a loop further inside will keep this reduction in registers, and set it there."""
+        return any(
+            lp.kind in ("serial", "unrolled")
+            and self.fits(replace(x, path=x.path[x.path.index(lp) :]), lp)
+            and lp.var in variables(x.first)
+            for lp in x.loops
+        )
+
+
+def identity(op: str, dtype: str) -> Const | None:
+    """The value that leaves the other operand unchanged."""
+    if op in ("add", "mul"):
+        return Const((0.0 if op == "add" else 1.0) if dtype in FLOATS else (0 if op == "add" else 1), dtype)
+    if dtype in FLOATS:
+        return Const(float("inf") if op == "min" else float("-inf"), dtype)
+    return None
+
+
+def in_place(u: Update, facts: Facts) -> Stmt:
+    """An update that tests for itself whether it is the first."""
+    first = facts.simplify(u.first)
+    store = Store(u.buffer, u.indices, u.value)
+    if first == FALSE:
+        return store
+    init = Store(u.buffer, u.indices, u.init)
+    return seq(init if first == TRUE else If(first, init), store)
+
+
+def as_sum(s: Store, path: tuple[Stmt, ...]) -> _Sum | None:
+    """The store as a sum, if it is one."""
+    own = Load(s.buffer, s.indices, s.value.dtype)
+    value = s.value
+    if not isinstance(value, Binary) or value.op not in ("add", "mul", "min", "max"):
+        return None
+    term = value.b if value.a == own else value.a if value.b == own else None
+    if term is None:
+        return None
+    first, init = (s.first, s.init) if isinstance(s, Update) and s.first != FALSE else (FALSE, None)
+    return _Sum(s, value.op, term, first, init, path)
+
+
+def _sums(s: Stmt, path: tuple[Stmt, ...]) -> list[_Sum]:
+    here = (*path, s)
+    if isinstance(s, Store):
+        found = as_sum(s, here)
+        return [found] if found is not None else []
+    return [x for child in children(s) for x in _sums(child, here)]
+
+
+def _only_touched_by(loop: Loop, store: Store) -> bool:
+    """Whether nothing else in the loop touches the store's buffer, and the store only its own element."""
+
+    def visit(s: Stmt) -> bool:
+        if s is store:
+            return all(i == store.indices for i in own_accesses(s, store.buffer))
+        return not any(True for _ in own_accesses(s, store.buffer)) and all(visit(c) for c in children(s))
+
+    return visit(loop) and touches(loop, store.buffer)
+
+
+def _may_skip(x: _Sum) -> bool:
+    """Whether the loops of a sum may be empty for some elements, which it then has nothing to do with."""
+    moving = {v for v in x.space if v.role == "iter"}
+    return any(variables(lp.extent) & moving for lp in x.loops if lp.var not in x.space)
+
+
+def _injective(x: _Sum) -> bool:
+    """Whether different iterations of the tile loops mean different elements."""
+    return told_apart(x.store.indices, {lp.var: lp.extent for lp in x.loops if lp.var in x.space}, TRUE, Facts())
+
+
+def _nest(loops: list[Loop], body: Stmt) -> Stmt:
+    for lp in reversed(loops):
+        body = Loop(lp.var, lp.extent, body, lp.kind)
+    return body
+
+
+def _guarded(condition: Expr, body: Stmt) -> Stmt:
+    return body if condition == TRUE else If(condition, body)
+
+
+def _negation(first: Expr) -> Expr:
+    """Not (a == 0 and b == 0), for a and b that are never negative."""
+    total: Expr = ZERO
+    for c in conditions(first):
+        assert isinstance(c, Compare) and c.op == "eq"
+        total = total + (c.a - c.b)
+    return total > ZERO
+
+
+def _replace_store(s: Stmt, old: Store, new: Store) -> Stmt:
+    if s is old:
+        return new
+    if isinstance(s, Seq):
+        return Seq(tuple(_replace_store(p, old, new) for p in s.body))
+    if isinstance(s, (Store, Prefetch)):
+        return s
+    return replace(s, body=_replace_store(s.body, old, new))
+
+
+def _init_nest(x: _Sum, facts: Facts) -> Stmt | None:
+    """The init of a reduction before the outermost loop of its path, or None where it cannot be told apart."""
+    assert x.init is not None
+    carried = variables(x.first)
+    if carried & x.space or _may_skip(x):
+        return None
+    guards = []
+    inside = {lp.var for lp in x.loops}
+    for lp in x.loops:
+        if (lp.var not in x.space and lp.var not in carried) or (lp.var in x.space and variables(lp.extent) & carried):
+            return None
+    for s in x.path:
+        for c in conditions(s.condition) if isinstance(s, If) else ():
+            reduces = variables(c) & carried & inside
+            if reduces and variables(c) & x.space:
+                return None
+            if not reduces:
+                guards.append(c)
+        if isinstance(s, Alloc) and s.buffer.name == x.store.buffer:
+            return None
+    first = facts.simplify(Substitution({v: ZERO for v in carried & inside})(x.first))
+    body: Stmt = _guarded(all_of([*guards]), Store(x.store.buffer, x.store.indices, x.init))
+    return _guarded(first, _nest([lp for lp in x.loops if lp.var in x.space], body)) if first != FALSE else Seq(())

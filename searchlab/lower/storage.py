@@ -1,0 +1,222 @@
+"""Places intermediate buffers: each is allocated in the innermost loop that holds all its accesses, as large as needed.
+
+Accesses that a fused loop has left with divisions (`a[i // n, i % n]`) become one flat index where that is simpler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from searchlab.ir.apart import told_apart
+from searchlab.ir.bounds import Facts
+from searchlab.ir.expr import TRUE, ZERO, Binary, Expr, Load, Var, compare, loads, transform, value_of, variables, walk
+from searchlab.ir.program import (
+    Alloc,
+    Buffer,
+    If,
+    Loop,
+    Prefetch,
+    Program,
+    Seq,
+    Stmt,
+    Store,
+    children,
+    map_children,
+    statements,
+)
+from searchlab.lower.flatten import Update
+from searchlab.lower.plain import map_access, map_plain, own_accesses, own_expressions
+
+Path = tuple[Stmt, ...]
+
+
+def place_buffers(program: Program, body: Stmt) -> Stmt:
+    """The body with an Alloc for every buffer that is no parameter, and without those that nothing reads."""
+    inner = {n: b for n, b in program.buffers.items() if n not in program.inputs and n not in program.outputs}
+    body = _without_collisions(_without_unread(body, set(inner)), set(inner))
+    for buffer in inner.values():
+        body = _place(body, buffer)
+    return _join(body, dict(program.buffers), Facts())
+
+
+def _without_unread(body: Stmt, inner: set[str]) -> Stmt:
+    """The body without the stages that no output needs: conditions known by now may have cut off their only readers."""
+    unread = inner.intersection(_written(body)) - set(_read(body))
+    if not unread:
+        return body
+
+    def live(s: Stmt) -> Stmt | None:
+        return None if isinstance(s, Store) and s.buffer in unread else map_children(s, live)
+
+    left = live(body)
+    assert left is not None  # outputs are written
+    return _without_unread(left, inner)
+
+
+def _written(s: Stmt) -> Iterator[str]:
+    return (x.buffer for x in statements(s) if isinstance(x, Store))
+
+
+def _read(s: Stmt) -> Iterator[str]:
+    """The buffers that statements read, those left out that a statement reads only to add to them."""
+    for x in statements(s):
+        own = x.buffer if isinstance(x, Store) else None
+        yield from (ld.buffer for e in own_expressions(x) for ld in loads(e) if ld.buffer != own)
+
+
+def _without_collisions(s: Stmt, inner: set[str]) -> Stmt:
+    """The statement with the loops run in order whose lanes may add to the same element of a shared buffer."""
+    new = map_children(s, lambda child: _without_collisions(child, inner))
+    assert new is not None
+    if isinstance(new, Loop) and new.kind == "vectorized":
+        if any(_collide(new, path) for path in _sums(new.body, (), inner)):
+            return replace(new, kind="serial")
+    return new
+
+
+def _sums(s: Stmt, path: Path, buffers: set[str]) -> Iterator[Path]:
+    """The ways to stores that add to their element of one of the buffers."""
+    here = (*path, s)
+    if isinstance(s, Store) and s.buffer in buffers and any(ld.buffer == s.buffer for ld in loads(s.value)):
+        yield here
+    for child in children(s):
+        yield from _sums(child, here, buffers)
+
+
+def _collide(lanes: Loop, path: Path) -> bool:
+    """Whether two lanes may add to one element while the sum goes on; one that belongs to all of them they join."""
+    store, inside = path[-1], [s for s in path if isinstance(s, Loop)]
+    assert isinstance(store, Store)
+    space = {v for i in store.indices for v in variables(i)}
+    # loops outside those that carry the sum begin it anew each time, if it begins there at all
+    carrying = (n for n, lp in enumerate(inside) if lp.var not in space)
+    first = next(carrying, len(inside)) if isinstance(store, Update) else 0
+    moving = {lp.var: lp.extent for lp in (lanes, *inside[first:]) if lp.var in space}
+    return lanes.var in space and not told_apart(store.indices, moving, TRUE, Facts())
+
+
+def _join(s: Stmt, buffers: dict[str, Buffer], facts: Facts) -> Stmt:
+    """Accesses through one flat index, where the divisions of a fused loop cancel so."""
+    if isinstance(s, Store):
+
+        def load(e: Expr) -> Expr | None:
+            return replace(e, indices=_flat(buffers[e.buffer], e.indices, facts)) if isinstance(e, Load) else None
+
+        if any(_divides(e) for e in own_expressions(s)):
+            s = map_plain(s, lambda e: transform(e, load))
+            assert isinstance(s, Store)
+            return replace(s, indices=_flat(buffers[s.buffer], s.indices, facts))
+        return s
+    if isinstance(s, Prefetch):
+        return replace(s, indices=_flat(buffers[s.buffer], s.indices, facts))
+    if isinstance(s, Seq):
+        return Seq(tuple(_join(p, buffers, facts) for p in s.body))
+    if isinstance(s, Alloc):
+        buffers = {**buffers, s.buffer.name: s.buffer}
+    if isinstance(s, Loop):
+        facts = facts.having({s.var: s.extent})
+    return replace(s, body=_join(s.body, buffers, facts))
+
+
+def _flat(buffer: Buffer, indices: tuple[Expr, ...], facts: Facts) -> tuple[Expr, ...]:
+    if len(indices) == 1 or not any(_divides(i) for i in indices):
+        return indices
+    flat = facts.simplify(flat_index(indices, buffer.shape))
+    return indices if _divides(flat) else (flat,)
+
+
+def _divides(e: Expr) -> bool:
+    return any(isinstance(x, Binary) and x.op in ("floordiv", "mod") for x in walk(e))
+
+
+def flat_index(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr:
+    """The row-major position of an element; a single index of a larger buffer is one already."""
+    if len(indices) == 1:
+        return indices[0]
+    total: Expr = ZERO
+    for i, extent in zip(indices, shape, strict=True):
+        total = total * extent + i
+    return total
+
+
+def _place(body: Stmt, buffer: Buffer) -> Stmt:
+    found = list(_accesses(body, buffer.name, ()))
+    if not found:
+        return body
+    home = _common([path for path, _ in found])
+    outside = {lp.var: lp.extent for lp in found[0][0][: _depth(found[0][0], home)] if isinstance(lp, Loop)}
+    intervals = [_interval(buffer, d, found, home, outside) for d in range(len(buffer.shape))]
+    lows = tuple(low for low, _ in intervals)
+    facts = Facts({lp.var: lp.extent for path, _ in found for lp in path if isinstance(lp, Loop)})
+
+    def shift(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(facts.simplify(i - low) for i, low in zip(indices, lows, strict=True))
+
+    inner = map_access(body if home is None else home.body, buffer.name, shift)
+    small = Alloc(replace(buffer, shape=tuple(extent for _, extent in intervals)), inner)
+    return small if home is None else _swap(body, home, replace(home, body=small))
+
+
+def _accesses(s: Stmt, name: str, path: Path) -> Iterator[tuple[Path, tuple[Expr, ...]]]:
+    here = (*path, s)
+    for indices in own_accesses(s, name):
+        yield here, indices
+    for child in children(s):
+        yield from _accesses(child, name, here)
+
+
+def _common(paths: list[Path]) -> Loop | None:
+    """The innermost loop around all accesses, if there is one; lanes of a vectorised loop share one buffer."""
+    home = None
+    for level in zip(*paths, strict=False):
+        if any(s is not level[0] for s in level) or (isinstance(level[0], Loop) and level[0].kind == "vectorized"):
+            break
+        if isinstance(level[0], Loop):
+            home = level[0]
+    return home
+
+
+def _depth(path: Path, home: Loop | None) -> int:
+    """How many statements of a path are outside the body of its home."""
+    return 0 if home is None else next(n for n, s in enumerate(path) if s is home) + 1
+
+
+def _interval(
+    buffer: Buffer, d: int, found: list[tuple[Path, tuple[Expr, ...]]], home: Loop | None, outside: dict[Var, Expr]
+) -> tuple[Expr, Expr]:
+    """The part of one dimension that is touched in one iteration of `home`: lowest index and extent."""
+    whole = buffer.shape[d]
+    low: Expr | None = None
+    high: Expr | None = None
+    for path, indices in found:
+        inside = {lp.var: lp.extent for lp in path[_depth(path, home) :] if isinstance(lp, Loop)}
+        facts = Facts({**outside, **inside})
+        a, b = facts.simplify(facts.lower(indices[d], inside)), facts.simplify(facts.upper(indices[d], inside))
+        if low is None or high is None:
+            low, high = a, b
+            continue
+        outer = Facts(outside)
+        low = a if outer.proves(compare("le", a, low)) else low if outer.proves(compare("le", low, a)) else None
+        high = b if outer.proves(compare("le", high, b)) else high if outer.proves(compare("le", b, high)) else None
+        if low is None or high is None:
+            return ZERO, whole
+    assert low is not None and high is not None
+    extent = Facts(outside).simplify(high - low + 1)
+    # an extent that changes from iteration to iteration is no better than the whole dimension
+    if any(v.role == "iter" for v in variables(extent)) or (value_of(extent) or 1) < 1:
+        return ZERO, whole
+    # tiles that reach beyond the buffer do so under conditions that keep them inside
+    if (value_of(extent - whole) or 0) > 0:
+        return ZERO, whole
+    return low, extent
+
+
+def _swap(root: Stmt, old: Stmt, new: Stmt) -> Stmt:
+    if root is old:
+        return new
+    if isinstance(root, Seq):
+        return replace(root, body=tuple(_swap(p, old, new) for p in root.body))
+    if isinstance(root, (Loop, If, Alloc)):
+        return replace(root, body=_swap(root.body, old, new))
+    return root

@@ -1,0 +1,1 @@
+"""What compiled programs run on: artifacts, kernels, the thread pool, memory."""

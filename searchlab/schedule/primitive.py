@@ -1,0 +1,242 @@
+"""What all primitives share: the `primitive` decorator with its trace, and finding one's way in a program.
+
+A primitive is a pure function Program -> Program.  The decorator binds its arguments, records the step in the program's
+trace, verifies the result, and turns every refusal into one kind of error that begins with the primitive's name.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec
+
+from searchlab.errors import IRError, ScheduleError, TraceError
+from searchlab.ir.bounds import Facts
+from searchlab.ir.expr import Expr, Substitution, Var, variables
+from searchlab.ir.program import (
+    Block,
+    Loop,
+    Program,
+    Seq,
+    Stmt,
+    children,
+    holds,
+    map_children,
+    map_expressions,
+    statements,
+)
+from searchlab.ir.rewrite import decode, encode
+from searchlab.ir.verify import verify
+
+P = ParamSpec("P")
+PRIMITIVES: dict[str, Callable[..., Program]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One primitive with its arguments, and the names of what it made."""
+
+    name: str
+    arguments: tuple[tuple[str, Any], ...]
+    made: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MadeNames:
+    """What the body of a primitive returns: the new program and the names of the loops, block or buffer it made.
+
+    `recorded` replaces arguments in the trace that cannot be written down as they were given, such as a function.
+    """
+
+    program: Program
+    names: tuple[str, ...] = ()
+    recorded: tuple[tuple[str, Any], ...] = ()
+
+
+def check(condition: bool, message: str | Callable[[], str]) -> None:
+    """Refuses an illegal use of a primitive; a message that takes long to make is given as a function."""
+    if not condition:
+        raise ScheduleError(message if isinstance(message, str) else message())
+
+
+def primitive(function: Callable[Concatenate[Program, P], MadeNames]) -> Callable[Concatenate[Program, P], Program]:
+    """Makes a schedule primitive: recorded, verified, and refusing with an error that names it."""
+    signature = inspect.signature(function)
+    name = function.__name__
+
+    @wraps(function)
+    def run(program: Program, *args: P.args, **kwargs: P.kwargs) -> Program:
+        try:
+            bound = signature.bind(program, *args, **kwargs)
+        except TypeError as e:
+            raise ScheduleError(f"{name}: {e}; it takes {signature}") from None
+        try:
+            made = function(program, *args, **kwargs)
+            verify(made.program)
+        except (ScheduleError, IRError) as e:
+            raise ScheduleError(f"{name}: {e}") from e
+        given = dict(list(bound.arguments.items())[1:]) | dict(made.recorded)
+        arguments = tuple((k, _freeze(v)) for k, v in given.items())
+        return replace(made.program, trace=(*program.trace, Step(name, arguments, made.names)))
+
+    PRIMITIVES[name] = run
+    run.__signature__ = signature.replace(return_annotation="Program")  # type: ignore[attr-defined]
+    return run  # type: ignore[return-value]
+
+
+def _freeze(value: Any) -> Any:
+    return tuple(_freeze(v) for v in value) if isinstance(value, (list, tuple)) else value
+
+
+# --- traces -----------------------------------------------------------------------------------------------------------
+
+
+def trace_json(program: Program) -> str:
+    """The steps that made the program, as JSON."""
+    return json.dumps([[s.name, {k: encode(v) for k, v in s.arguments}] for s in program.trace])
+
+
+def replay(program: Program, trace: str) -> Program:
+    """Applies the steps of `trace_json` to a program."""
+    try:
+        steps = [(name, {k: decode(v) for k, v in arguments.items()}) for name, arguments in json.loads(trace)]
+    except (ValueError, AttributeError, TypeError, IRError) as e:
+        raise TraceError(f"not a trace: {e}") from e
+    for number, (name, arguments) in enumerate(steps):
+        if not isinstance(name, str) or name not in PRIMITIVES:
+            raise TraceError(f"step {number}: unknown primitive '{name}'; known: {', '.join(sorted(PRIMITIVES))}")
+        parameters = inspect.signature(PRIMITIVES[name]).parameters.values()
+        rest = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
+        try:
+            many = [x for n in rest for x in arguments.pop(n, ())]
+            program = PRIMITIVES[name](program, *many, **arguments)
+        except TypeError as e:  # a trace may come from anywhere, and hold anything
+            raise TraceError(f"step {number}: {name} does not take such arguments: {e}") from e
+    return program
+
+
+# --- finding things ---------------------------------------------------------------------------------------------------
+
+
+def unknown(kind: str, name: object, known: Iterable[str]) -> str:
+    """The message for a name that does not exist, with the nearest that does."""
+    names = list(known)
+    near = difflib.get_close_matches(str(name), names, 1)
+    return (
+        f"there is no {kind} '{name}'" + (f" (nearest: '{near[0]}')" if near else "") + f"; known: {', '.join(names)}"
+    )
+
+
+def find_loop(program: Program, name: str) -> Loop:
+    """The loop of that name."""
+    check(name in program.loops, lambda: unknown("loop", name, program.loops))
+    return program.loops[name]
+
+
+def find_block(program: Program, name: str) -> Block:
+    """The block of that name."""
+    check(name in program.blocks, lambda: unknown("block", name, program.blocks))
+    return program.blocks[name]
+
+
+def path_to(root: Stmt, target: Stmt) -> list[Stmt]:
+    """The statements from the root down to the target, both included."""
+    if root is not target and not holds(root, target):
+        return []
+    path, s = [root], root
+    while s is not target:
+        inside = children(s)
+        s = inside[0] if len(inside) == 1 else next(c for c in inside if c is target or holds(c, target))
+        path.append(s)
+    return path
+
+
+def loops_around(program: Program, block: str) -> list[Loop]:
+    """The loops around a block, outermost first."""
+    return [s for s in path_to(program.body, find_block(program, block)) if isinstance(s, Loop)]
+
+
+def blocks_in(s: Stmt) -> Iterator[Block]:
+    """All blocks of a statement."""
+    return (x for x in statements(s) if isinstance(x, Block))
+
+
+def leaves_in(s: Stmt) -> Iterator[Block]:
+    """The blocks that hold no further blocks."""
+    return (b for b in blocks_in(s) if not any(isinstance(x, Block) for x in statements(b.body)))
+
+
+def is_leaf(block: Block) -> bool:
+    """Whether a block holds one store."""
+    return not any(isinstance(x, Block) for x in statements(block.body))
+
+
+def swap(root: Stmt, old: Stmt, new: Stmt | None) -> Stmt | None:
+    """The tree with one statement (found by identity) replaced or, with None, removed with what it leaves empty."""
+    path = path_to(root, old)
+    if not path:
+        return root
+    for parent in reversed(path[:-1]):
+        new = _with_child(parent, old, new)
+        old = parent
+    return new
+
+
+def _with_child(parent: Stmt, old: Stmt, new: Stmt | None) -> Stmt | None:
+    return map_children(parent, lambda child: new if child is old else child)
+
+
+def replaced(program: Program, old: Stmt, new: Stmt) -> Stmt:
+    """The program's body with one statement replaced."""
+    body = swap(program.body, old, new)
+    assert body is not None
+    return body
+
+
+def rewrite_nest(s: Stmt, mapping: dict[Var, Expr], facts: Facts) -> Stmt:
+    """The statement with loop variables replaced in bindings, predicates and extents, then simplified."""
+    put = Substitution(mapping)
+
+    def change(e: Expr) -> Expr:
+        return facts.simplify(put(e)) if variables(e) & mapping.keys() else e
+
+    return map_expressions(s, change)
+
+
+def fresh(program: Program, wanted: str, taken: Iterable[str] = ()) -> str:
+    """A name like the wanted one that no loop, block or buffer has."""
+    used = {*program.loops, *program.blocks, *program.buffers, *taken}
+    name, number = wanted, 1
+    while name in used:
+        number += 1
+        name = f"{wanted}{number}"
+    return name
+
+
+def top_statement(program: Program, s: Stmt) -> Stmt:
+    """The statement of the program's outermost sequence that holds `s`."""
+    path = path_to(program.body, s)
+    return path[1] if isinstance(path[0], Seq) else path[0]
+
+
+def consumers(program: Program, buffer: str) -> list[Block]:
+    """The leaf blocks that read a buffer which they do not write themselves."""
+    from searchlab.ir.program import read, written
+
+    return [b for b in leaves_in(program.body) if buffer in read(b) and buffer not in written(b)]
+
+
+def producers(program: Program, buffer: str) -> list[Block]:
+    """The leaf blocks that write a buffer."""
+    from searchlab.ir.program import written
+
+    return [b for b in leaves_in(program.body) if buffer in written(b)]
+
+
+def names_of(items: Sequence[Any]) -> str:
+    """Names for a message."""
+    return ", ".join(f"'{getattr(x, 'name', x)}'" for x in items)

@@ -1,0 +1,146 @@
+"""Stages that several operators are made of: loops named at run time, zero padding, epilogues, integer accumulation."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from searchlab.errors import WorkloadError
+from searchlab.ir.compute import Builder, Tensor
+from searchlab.ir.expr import FLOATS, Expr, Var, all_of, cast, select
+from searchlab.workloads.definition import Array
+from searchlab.workloads.parameters import Extent
+from searchlab.workloads.pointwise import UNARY, steps
+
+SPACE = {1: ("w",), 2: ("h", "w"), 3: ("d", "h", "w")}  # spatial axes by their number
+
+
+def named(names: Sequence[str], body: Callable[..., Any]) -> Callable[..., Any]:
+    """`body` with parameters of these names: a Builder names loops after the parameters it sees."""
+
+    def call(*indices: Var) -> Any:
+        return body(*indices)
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    call.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])  # type: ignore[attr-defined]
+    return call
+
+
+def require(condition: bool, message: str) -> None:
+    """Refuses parameters that make no sense together."""
+    if not condition:
+        raise WorkloadError(message)
+
+
+def per_axis(name: str, value: int | tuple[int, ...], axes: int) -> tuple[int, ...]:
+    """One number per spatial axis."""
+    if isinstance(value, int):
+        return (value,) * axes
+    require(len(value) == axes, f"{name} = {'x'.join(map(str, value))} has {len(value)} numbers for {axes} axes")
+    return value
+
+
+def weight_type(dtype: str) -> str:
+    """Unsigned data meets signed weights, as in quantised networks and in the instructions made for them."""
+    return "int8" if dtype == "uint8" else dtype
+
+
+def wide(value: Expr) -> Expr:
+    """Small integers are multiplied and added up as int32."""
+    return value if value.dtype in FLOATS else cast(value, "int32")
+
+
+def pad(b: Builder, x: Tensor, names: Sequence[str], padding: Sequence[tuple[int, int]], fill: float = 0) -> Tensor:
+    """Stage P: `x` with (before, after) elements of `fill` around each axis; `x` itself if there are none."""
+    if not any(map(any, padding)):
+        return x
+
+    def body(*indices: Var) -> Expr:
+        source = [i - before for i, (before, _) in zip(indices, padding, strict=True)]
+        inside = [
+            c
+            for s, extent, (before, after) in zip(source, x.shape, padding, strict=True)
+            for c in ([s >= 0] if before else []) + ([s < extent] if after else [])
+        ]
+        return select(all_of(inside), x[tuple(source)], fill)
+
+    shape = [extent + sum(p) for extent, p in zip(x.shape, padding, strict=True)]
+    return b.compute("P", shape, named(names, body))
+
+
+_FURTHER = {"bias": ("bias",), "bn": ("scale", "shift"), "add": ("R",)}  # inputs that a step of an epilogue brings
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """What follows a product, element by element, in one stage: any of `bias`, `bn`, `add` and unary functions.
+
+    bn is batch normalisation with its statistics folded into a scale and a shift per channel; add is a residual.
+    """
+
+    steps: tuple[str, ...]
+
+    @staticmethod
+    def of(text: str, dtype: str) -> Epilogue:
+        found = Epilogue(steps(text, (*_FURTHER, *UNARY)))
+        needy = [s for s in found.steps if s != "bias" and dtype not in FLOATS]
+        require(not needy, f"{', '.join(needy)} after the sum needs a floating-point dtype, not {dtype}")
+        return found
+
+    @property
+    def stage(self) -> str:
+        """The name of the stage before it."""
+        return "C" if self.steps else "Y"
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        """The inputs it brings that are constants of a model."""
+        return tuple(name for step in self.steps if step != "add" for name in _FURTHER.get(step, ()))
+
+    def apply(self, b: Builder, c: Tensor, names: Sequence[str], channel: int = 1) -> Tensor:
+        """Stage Y: the epilogue of stage C (or C itself if there is none)."""
+        if not self.steps:
+            return c
+        width = (c.shape[channel],)
+        given: dict[str, Tensor] = {}
+        for step in self.steps:
+            for name in _FURTHER.get(step, ()):
+                given[name] = b.input(name, c.shape if name == "R" else width, c.dtype)
+
+        def body(*indices: Var) -> Expr:
+            x, at = c[indices], indices[channel]
+            for step in self.steps:
+                if step == "bn":
+                    x = x * given["scale"][at] + given["shift"][at]
+                elif step == "bias":
+                    x = x + given["bias"][at]
+                else:
+                    x = x + given["R"][indices] if step == "add" else UNARY[step].expr(x)
+            return x
+
+        return b.compute("Y", c.shape, named(names, body))
+
+    def array(self, y: Array, *given: Array, channel: int = 1) -> Array:
+        """The same on arrays; `given` are the further inputs in order."""
+        rest = list(given)
+        column = [1] * y.ndim
+        column[channel] = -1
+        for step in self.steps:
+            if step == "bn":
+                y = y * rest.pop(0).reshape(column) + rest.pop(0).reshape(column)
+            elif step == "bias":
+                y = y + rest.pop(0).reshape(column)
+            else:
+                y = y + rest.pop(0) if step == "add" else UNARY[step].array(y)
+        return y
+
+
+def window_count(axis: str, extent: Extent, kernel: int, stride: int, padding: int, dilation: int = 1) -> Extent:
+    """How many windows of a kernel fit along an axis."""
+    span = dilation * (kernel - 1) + 1
+    room = extent + 2 * padding
+    fits = not isinstance(room, int) or room >= span
+    require(fits, f"the kernel spans {span} along {axis}, the input with its padding only {room}")
+    return (room - span) // stride + 1
