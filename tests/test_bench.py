@@ -94,7 +94,7 @@ def test_convolutions_also_run_with_channels_last() -> None:
 
 
 def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("searchlab.bench.contest.find_spec", lambda name: None)
+    monkeypatch.setattr("searchlab.bench.contests.find_spec", lambda name: None)
     w = parse("matmul:m=4,n=4,k=4")
     assert set(libraries(w, w.inputs())) == {"numpy"}
 
@@ -194,7 +194,7 @@ def test_what_is_wrong_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     def zeros(*_: object) -> tuple[bench.Contender, tuple[np.ndarray, ...]]:
         return (lambda: None), (np.zeros((8, 8), np.float32),)
 
-    monkeypatch.setattr("searchlab.bench.contest.prepare", zeros)
+    monkeypatch.setattr("searchlab.bench.contests.prepare", zeros)
     row = measure(parse("matmul:m=8,n=8,k=8"), detect(1), seconds=0.0, min_rounds=1)
     assert OURS not in row.times
     assert "differs from the reference" in row.wrong[OURS]
@@ -205,7 +205,7 @@ def test_what_cannot_be_built_is_reported(monkeypatch: pytest.MonkeyPatch) -> No
     def refuse(*_: object) -> None:
         raise BuildError("no such instruction")
 
-    monkeypatch.setattr("searchlab.bench.contest.prepare", refuse)
+    monkeypatch.setattr("searchlab.bench.contests.prepare", refuse)
     row = measure(parse("matmul:m=8,n=8,k=8"), detect(1), seconds=0.0, min_rounds=1)
     assert row.wrong == {OURS: "BuildError: no such instruction"}
     assert row.ratio is None

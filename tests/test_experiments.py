@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from searchlab.cli import app
 from searchlab.lab.cells import cells
 from searchlab.lab.config import Experiment, load
-from searchlab.lab.report import ReportPage
+from searchlab.lab.report import Report
 from searchlab.lab.run import load as load_run
 from searchlab.lab.run import run
 from searchlab.lab.run.execute.equipment import Final, Measurers, TaskBench
@@ -142,7 +142,7 @@ def test_it_runs_with_next_to_no_budget(file: Path, needs: Needs, tmp_path: Path
     summary = run(experiment, tmp_path / "run", jobs=0)
     assert summary.exit_code == 0
     assert all(c.best is not None for c in load_run(tmp_path / "run").cells)
-    ReportPage.of([load_run(tmp_path / "run")]).write(tmp_path / "report.html")
+    Report.of([load_run(tmp_path / "run")]).write(tmp_path / "report.html")
 
 
 @pytest.mark.parametrize("file", REPLAYED, ids=lambda f: f.stem)
@@ -152,7 +152,7 @@ def test_tables_are_searched(file: Path, tmp_path: Path) -> None:
     assert run(experiment, tmp_path / "run", jobs=0).exit_code == 0
     found = load_run(tmp_path / "run")
     assert {c.state for c in found.cells} == {"done"}
-    ReportPage.of([found]).write(tmp_path / "report.html")
+    Report.of([found]).write(tmp_path / "report.html")
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from searchlab.lab.leaderboard import board_sheets
 from searchlab.lab.leaderboard.sheet import markdown
-from searchlab.lab.report import ReportPage
+from searchlab.lab.report import Report
 from searchlab.lab.report.claims import HELD, OPEN, REFUTED, JudgedClaim, check
 from searchlab.lab.results import CellResult, Run
 from searchlab.lab.run import load
@@ -29,7 +29,7 @@ MARK = {HELD: "**held**", REFUTED: "not held", OPEN: "not decided"}
 def keep(folder: Path, to: Path) -> list[str]:
     """Writes the folder of a run; gives the lines of its statements for the page above."""
     run = load(folder)
-    report = ReportPage.of([run])
+    report = Report.of([run])
     place = to / run.name
     place.mkdir(parents=True, exist_ok=True)
     (place / "experiment.yaml").write_text(run.source, encoding="utf-8")
@@ -42,7 +42,7 @@ def keep(folder: Path, to: Path) -> list[str]:
     return [f"| [{run.name}]({run.name}/README.md) | {_row(c)} |" for c in claims]
 
 
-def _page(run: Run, report: ReportPage, claims: tuple[JudgedClaim, ...], figures: list[str]) -> str:
+def _page(run: Run, report: Report, claims: tuple[JudgedClaim, ...], figures: list[str]) -> str:
     sheets = markdown(board_sheets(report.material.board))
     said = report.headline
     lines = [

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from searchlab.lab.report import ReportPage
+from searchlab.lab.report import Report
 from searchlab.lab.run import load
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -45,7 +45,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        page = ReportPage.of([load(run) for run in given.runs]).write(folder / "report.html")
+        page = Report.of([load(run) for run in given.runs]).write(folder / "report.html")
         take(page, folder / "report.png", folder)
         size = (folder / "report.png").stat().st_size
         if size > MOST:

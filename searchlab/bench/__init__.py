@@ -1,6 +1,6 @@
 """Timing workloads beside numpy and torch: contenders for every operator, an interleaved race, rows of results."""
 
-from searchlab.bench.contest import (
+from searchlab.bench.contests import (
     LIBRARIES,
     OURS,
     ContestRow,

@@ -29,12 +29,12 @@ def report_command(
 
     The page needs no network: data, settings and figures are inside. Runs of one page are compared with each other.
     """
-    from searchlab.lab.report import ReportPage
+    from searchlab.lab.report import Report
     from searchlab.lab.report.raster import available
     from searchlab.lab.run import load
 
     wanted = form(as_json, as_csv)
-    report = ReportPage.of([load(folder) for folder in folders])
+    report = Report.of([load(folder) for folder in folders])
     page = report.write(output or folders[0] / "report.html")
     drawn = report.write_figures(figures, png=available()) if figures else ()
     if wanted:

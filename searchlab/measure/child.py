@@ -39,7 +39,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ParentAnswer:
     """What the parent thinks of it: go on, with a value, or not, for a reason."""
 
     value: Any = None
@@ -137,7 +137,7 @@ class Child:
         theirs.close()
         self._channel = Channel(ours)
 
-    def call(self, task: Any, limit_s: float, review: Callable[[Any], Answer] | None = None) -> ChildEnded:
+    def call(self, task: Any, limit_s: float, review: Callable[[Any], ParentAnswer] | None = None) -> ChildEnded:
         """What becomes of a task that has `limit_s` seconds; after anything but a value or exception the child is gone.
 
         `review` answers what the child asks; the time that takes is not the child's.
@@ -257,7 +257,7 @@ class _Dialogue:
     """What the parent of a child knows while it listens to it."""
 
     channel: Channel
-    review: Callable[[Any], Answer] | None
+    review: Callable[[Any], ParentAnswer] | None
     deadline: float
 
     def hear(self) -> tuple[How, Any] | None:
@@ -265,7 +265,7 @@ class _Dialogue:
         message = self.channel.receive()
         if isinstance(message, Question):
             begin = time.monotonic()
-            answer = self.review(message.value) if self.review is not None else Answer()
+            answer = self.review(message.value) if self.review is not None else ParentAnswer()
             if answer.refused is not None:
                 return "refused", answer.refused
             self.channel.send(answer.value)

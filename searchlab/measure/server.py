@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 from searchlab.measure.candidate import BuildBench, Checked, RunBench, RunTask
-from searchlab.measure.child import Answer, Child, ChildEnded, Host, HostGone, Work
+from searchlab.measure.child import Child, ChildEnded, Host, HostGone, ParentAnswer, Work
 from searchlab.measure.fault import FaultPage
 from searchlab.measure.guard import oom_kills, resident_bytes
 from searchlab.measure.inputs import DataKey, JobData, Kept, make_data
@@ -210,7 +210,7 @@ class _Lane:
         about: object,
         task: Callable[[], Any],
         limit_s: float,
-        review: Callable[[Any], Answer] | None = None,
+        review: Callable[[Any], ParentAnswer] | None = None,
     ) -> ChildEnded:
         """What becomes of a task; `about` is what the child was made for, known by identity."""
         if self._child is not None and self._worn_out(self._child, about):
@@ -228,7 +228,7 @@ class _Lane:
         about: object,
         task: Callable[[], Any],
         limit_s: float,
-        review: Callable[[Any], Answer] | None,
+        review: Callable[[Any], ParentAnswer] | None,
     ) -> ChildEnded:
         if self._child is None:
             self._child, self._about = self._fork(make), about
@@ -250,13 +250,13 @@ class _Review:
         self.seconds = 0.0
         self._data = data
 
-    def __call__(self, checked: Checked) -> Answer:
+    def __call__(self, checked: Checked) -> ParentAnswer:
         begin = time.monotonic()
         wrong = checked.wrong or self._data.damage()
         wrong = wrong or self._data.compare({n: g.array for n, g in self._data.outputs.items()})
         spent = time.monotonic() - begin
         self.seconds += checked.seconds + spent
-        return Answer(spent, refused=wrong)
+        return ParentAnswer(spent, refused=wrong)
 
 
 def _doubtful(ended: ChildEnded) -> bool:

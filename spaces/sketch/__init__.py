@@ -1,7 +1,7 @@
 """The sketch space: structures are derived by rules from the program itself, without templates."""
 
-from spaces.sketch.rules import DEFAULT_RULES, Rule, RuleAnswer
+from spaces.sketch.rules import DEFAULT_RULES, Answer, Rule
 from spaces.sketch.space import SketchSpace
 from spaces.sketch.state import DerivationSettings, State
 
-__all__ = ["DEFAULT_RULES", "RuleAnswer", "Rule", "DerivationSettings", "SketchSpace", "State"]
+__all__ = ["DEFAULT_RULES", "Answer", "Rule", "DerivationSettings", "SketchSpace", "State"]

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from searchlab.errors import ScheduleError, SpaceError
-from spaces.sketch.rules import Rule, RuleAnswer
+from spaces.sketch.rules import Answer, Rule
 from spaces.sketch.state import State
 
 MOST_STATES = 1000
@@ -38,12 +38,12 @@ def _step(state: State, rules: Sequence[Rule]) -> list[State]:
     after: list[State] = []
     for rule in rules:
         answer = rule.applies(state, block)
-        if answer is RuleAnswer.SKIP:
+        if answer is Answer.SKIP:
             continue
         try:
             after += rule.apply(state, block)
         except ScheduleError as e:
             raise SpaceError(f"rule {type(rule).__name__} on stage '{block}': {e}") from e
-        if answer is RuleAnswer.APPLY_AND_SKIP_REST:
+        if answer is Answer.APPLY_AND_SKIP_REST:
             break
     return after

@@ -29,7 +29,7 @@ from spaces.common import (
 from spaces.sketch.state import Fused, State
 
 
-class RuleAnswer(Enum):
+class Answer(Enum):
     """Whether a rule is used on a stage, and whether the rules after it still are."""
 
     SKIP = "skip"
@@ -41,7 +41,7 @@ class Rule(ABC):
     """One way to deal with a stage."""
 
     @abstractmethod
-    def applies(self, state: State, block: str) -> RuleAnswer:
+    def applies(self, state: State, block: str) -> Answer:
         """Whether the rule is used on the stage `block`, the next one to be visited."""
 
     @abstractmethod
@@ -52,8 +52,8 @@ class Rule(ABC):
 class Inline(Rule):
     """A cheap elementwise stage becomes part of what reads it."""
 
-    def applies(self, state: State, block: str) -> RuleAnswer:
-        return RuleAnswer.APPLY_AND_SKIP_REST if strictly_inlinable(state.program, block) else RuleAnswer.SKIP
+    def applies(self, state: State, block: str) -> Answer:
+        return Answer.APPLY_AND_SKIP_REST if strictly_inlinable(state.program, block) else Answer.SKIP
 
     def apply(self, state: State, block: str) -> Iterator[State]:
         s = Schedule(state.program)
@@ -64,9 +64,9 @@ class Inline(Rule):
 class Rfactor(Rule):
     """A reduction with little space keeps partial results, for its outer iterations or its inner ones."""
 
-    def applies(self, state: State, block: str) -> RuleAnswer:
+    def applies(self, state: State, block: str) -> Answer:
         wanted = wants_rfactor(state.program, block, state.task.target.threads)
-        return RuleAnswer.APPLY if wanted and not _is_cached(state, block) else RuleAnswer.SKIP
+        return Answer.APPLY if wanted and not _is_cached(state, block) else Answer.SKIP
 
     def apply(self, state: State, block: str) -> Iterator[State]:
         parts: tuple[Literal["outer", "inner"], ...] = ("outer", "inner")
@@ -79,9 +79,9 @@ class Rfactor(Rule):
 class CacheWrite(Rule):
     """A stage without a reader to fuse with writes to a copy first; the stage is then visited again, with a reader."""
 
-    def applies(self, state: State, block: str) -> RuleAnswer:
+    def applies(self, state: State, block: str) -> Answer:
         wanted = needs_tiling(state.program, block) and fusible_consumer(state.program, block) is None
-        return RuleAnswer.APPLY if wanted and not _is_cached(state, block) else RuleAnswer.SKIP
+        return Answer.APPLY if wanted and not _is_cached(state, block) else Answer.SKIP
 
     def apply(self, state: State, block: str) -> Iterator[State]:
         s = Schedule(state.program)
@@ -92,10 +92,10 @@ class CacheWrite(Rule):
 class TileAndFuse(Rule):
     """Multi-level tiling, with the elementwise reader at the end of the first or the second level of space loops."""
 
-    def applies(self, state: State, block: str) -> RuleAnswer:
+    def applies(self, state: State, block: str) -> Answer:
         if not needs_tiling(state.program, block) or fusible_consumer(state.program, block) is None:
-            return RuleAnswer.SKIP
-        return RuleAnswer.APPLY_AND_SKIP_REST if _is_cached(state, block) else RuleAnswer.APPLY
+            return Answer.SKIP
+        return Answer.APPLY_AND_SKIP_REST if _is_cached(state, block) else Answer.APPLY
 
     def apply(self, state: State, block: str) -> Iterator[State]:
         for number in (1, 2):
@@ -105,8 +105,8 @@ class TileAndFuse(Rule):
 class Tile(Rule):
     """Multi-level tiling alone."""
 
-    def applies(self, state: State, block: str) -> RuleAnswer:
-        return RuleAnswer.APPLY_AND_SKIP_REST if needs_tiling(state.program, block) else RuleAnswer.SKIP
+    def applies(self, state: State, block: str) -> Answer:
+        return Answer.APPLY_AND_SKIP_REST if needs_tiling(state.program, block) else Answer.SKIP
 
     def apply(self, state: State, block: str) -> Iterator[State]:
         s, factors = Schedule(state.program), state.factors()
@@ -119,11 +119,11 @@ class PackWeights(Rule):
 
     ahead = True
 
-    def applies(self, state: State, block: str) -> RuleAnswer:
+    def applies(self, state: State, block: str) -> Answer:
         if not needs_tiling(state.program, block) or _is_cached(state, block):
-            return RuleAnswer.SKIP
+            return Answer.SKIP
         found = panel(state.program, block)
-        return RuleAnswer.APPLY if found is not None and self.accepts(state, found) else RuleAnswer.SKIP
+        return Answer.APPLY if found is not None and self.accepts(state, found) else Answer.SKIP
 
     def accepts(self, state: State, found: Panel) -> bool:
         return found.buffer in state.task.weights
@@ -172,10 +172,10 @@ class PackOperand(PackWeights):
 class CollapseAndPack(Rule):
     """Tiling with trailing axes in one and their operand in panels: a 1x1 convolution becomes a matmul of pixels."""
 
-    def applies(self, state: State, block: str) -> RuleAnswer:
+    def applies(self, state: State, block: str) -> Answer:
         alone = fusible_consumer(state.program, block) is None and not _is_cached(state, block)
         wanted = alone and needs_tiling(state.program, block) and trailing(state.program, block) is not None
-        return RuleAnswer.APPLY if wanted else RuleAnswer.SKIP
+        return Answer.APPLY if wanted else Answer.SKIP
 
     def apply(self, state: State, block: str) -> Iterator[State]:
         s, factors = Schedule(state.program), state.factors()
@@ -191,8 +191,8 @@ class CollapseAndPack(Rule):
 class Skip(Rule):
     """A stage that is left as it is."""
 
-    def applies(self, state: State, block: str) -> RuleAnswer:
-        return RuleAnswer.APPLY
+    def applies(self, state: State, block: str) -> Answer:
+        return Answer.APPLY
 
     def apply(self, state: State, block: str) -> Iterator[State]:
         yield state.advance(Schedule(state.program))

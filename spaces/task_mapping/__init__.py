@@ -2,6 +2,6 @@
 
 from spaces.task_mapping.mapping import TaskMapping, auto_map, custom, projection, repeat, spatial
 from spaces.task_mapping.space import TaskMappingSpace
-from spaces.task_mapping.write import MappingWriter
+from spaces.task_mapping.write import Writer
 
-__all__ = ["TaskMapping", "TaskMappingSpace", "MappingWriter", "auto_map", "custom", "projection", "repeat", "spatial"]
+__all__ = ["TaskMapping", "TaskMappingSpace", "Writer", "auto_map", "custom", "projection", "repeat", "spatial"]

@@ -39,14 +39,14 @@ from searchlab.ir.verify import verify
 from spaces.task_mapping.expand import Expansion
 from spaces.task_mapping.mapping import Index, TaskMapping, origin
 
-_writing: list[MappingWriter] = []
+_writing: list[Writer] = []
 
 
 @dataclass(frozen=True)
 class Array:
     """A buffer of the program that is being written: reading gives an expression, assigning makes a statement."""
 
-    writer: MappingWriter
+    writer: Writer
     buffer: Buffer
     init: Const | None = None
 
@@ -85,7 +85,7 @@ class _Scope:
     body: list[Stmt] = field(default_factory=list)
 
 
-class MappingWriter:
+class Writer:
     """Collects one program; `with Writer(name) as p` makes it the one that mappings write to."""
 
     def __init__(self, name: str) -> None:
@@ -97,7 +97,7 @@ class MappingWriter:
         self._names: set[str] = set()
         self._stored: set[str] = set()
 
-    def __enter__(self) -> MappingWriter:
+    def __enter__(self) -> Writer:
         _writing.append(self)
         return self
 

@@ -292,8 +292,8 @@ def test_threads_append_to_one_store(path: Path) -> None:
 
 WRITER = """
 import sys
-from searchlab.lab.records import Record, Store
-store = Store(sys.argv[1])
+from searchlab.lab.records import Record, RecordStore
+store = RecordStore(sys.argv[1])
 for n in range(int(sys.argv[2]), 10**9):
     store.append(Record("t", "ok", times=(1.0,), job=str(n), error="x" * (n % 5) * 2000))
     print(n, flush=True)

@@ -83,7 +83,7 @@ class Ablate(Model):
     leave_one_out: bool = Field(default=True, description="false: only the path and the replacements")
 
 
-class Report(Model):
+class ReportSettings(Model):
     """What the report says and how."""
 
     title: str | None = Field(default=None, min_length=1, description="the headline; null: the experiment's name")
@@ -166,7 +166,7 @@ class Experiment(Model):
         default=Sweep(), description="settings that take several values"
     )
     ablate: Ablate | None = Field(default=None, description="what the parts of a search are worth")
-    report: Report = Field(default=Report(), description="what the report says and how")
+    report: ReportSettings = Field(default=ReportSettings(), description="what the report says and how")
     expect: tuple[Claim, ...] = Field(default=(), description="statements that the report checks")
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 
 from searchlab import jsonfile
 from searchlab.errors import ConfigError
-from searchlab.lab.config.experiment import Claim, Report
+from searchlab.lab.config.experiment import Claim, ReportSettings
 from searchlab.lab.config.text.including import read_file
 from searchlab.lab.config.text.tree import plain
 from searchlab.lab.folder.file_forms import FileForm
@@ -70,5 +70,5 @@ class ExperimentForm(FileForm):
 
     name: str
     workloads: list[str | _Workload]
-    report: Report = Report()
+    report: ReportSettings = ReportSettings()
     expect: tuple[Claim, ...] = ()

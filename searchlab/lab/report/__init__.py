@@ -5,6 +5,6 @@ report.write("report.html")
 report.write_figures("figures")
 """
 
-from searchlab.lab.report.report import ReportPage
+from searchlab.lab.report.report import Report
 
-__all__ = ["ReportPage"]
+__all__ = ["Report"]

@@ -36,15 +36,15 @@ _PARTS = (
 
 
 @dataclass(frozen=True, eq=False)
-class ReportPage:
+class Report:
     """What runs say, as a page and as figures; computed once."""
 
     material: Material
 
     @staticmethod
-    def of(runs: Sequence[Run]) -> ReportPage:
+    def of(runs: Sequence[Run]) -> Report:
         """The report of runs whose times can be compared."""
-        return ReportPage(Material.of(runs))
+        return Report(Material.of(runs))
 
     @cached_property
     def headline(self) -> Headline:

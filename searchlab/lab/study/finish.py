@@ -11,7 +11,7 @@ from searchlab.lab.study.subject import TaskSubject
 from searchlab.search import Points
 
 if TYPE_CHECKING:
-    from searchlab.bench.contest import Maker
+    from searchlab.bench.contests import Maker
 
 DEFAULT = "default"
 LIBRARIES = ("numpy", "torch")  # in their usual layouts

@@ -12,7 +12,7 @@ from lab.made import failed_cell, made_run
 from searchlab.errors import ResultError
 from searchlab.lab.leaderboard import FORMS, board_sheets, boards, cards, comparison_sheets, pools, recorded_tables
 from searchlab.lab.leaderboard.sheets import seconds
-from searchlab.lab.report import ReportPage
+from searchlab.lab.report import Report
 from searchlab.lab.results import Run
 from searchlab.lab.statistics import ComparedBy, ComparisonSettings, Verdict, compare
 from searchlab.measure.recorded.tables import load
@@ -54,7 +54,7 @@ def test_who_is_beaten_by_anyone_does_not_lead():
     assert set(ranking.cliques) == {("sure", "bold"), ("bold", "slow")}
     assert {(s.entry, s.rank) for s in board.standings} == {("bold", 1), ("sure", 1), ("slow", 2)}
     said = "No entry is better than sure or bold, which cannot be told apart; the other one is beaten by some entry."
-    assert board.answer == ReportPage.of([run]).headline.text == said
+    assert board.answer == Report.of([run]).headline.text == said
 
 
 @pytest.mark.parametrize(

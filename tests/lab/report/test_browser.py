@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from lab.made import made_run
 
-from searchlab.lab.report import ReportPage
+from searchlab.lab.report import Report
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 BROWSER = next((path for name in NAMES if (path := shutil.which(name))), None)
@@ -79,12 +79,12 @@ def visit(page: str, folder: Path, *options: str) -> tuple[dict[str, Any], list[
 
 
 @pytest.fixture(scope="module")
-def report() -> ReportPage:
-    return ReportPage.of([made_run({"random": 1.4, "evolutionary": 1.0, "local": 1.1}, seeds=3, trials=24)])
+def report() -> Report:
+    return Report.of([made_run({"random": 1.4, "evolutionary": 1.0, "local": 1.1}, seeds=3, trials=24)])
 
 
 @pytest.mark.parametrize("width", [1280, 500])
-def test_the_page_works(report: ReportPage, tmp_path: Path, width: int) -> None:
+def test_the_page_works(report: Report, tmp_path: Path, width: int) -> None:
     seen, log = visit(report.html, tmp_path, f"--window-size={width},900")
     assert log == []
     assert set(seen["figures"]) == {f.id for f in report.figures}
@@ -99,7 +99,7 @@ def test_the_page_works(report: ReportPage, tmp_path: Path, width: int) -> None:
     assert seen["wide"] <= 0  # nothing makes the page scroll sideways
 
 
-def test_an_error_would_be_seen(report: ReportPage, tmp_path: Path) -> None:
+def test_an_error_would_be_seen(report: Report, tmp_path: Path) -> None:
     page = report.html.replace("<body>", "<body><script>console.error('oops')</script>", 1)
     _, log = visit(page, tmp_path)
     assert len(log) == 1 and "oops" in log[0]

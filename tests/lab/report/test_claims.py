@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from lab.made import failed_cell, made_run
 
-from searchlab.lab.report import ReportPage
+from searchlab.lab.report import Report
 from searchlab.lab.report.claims import HELD, OPEN, REFUTED, JudgedClaim, check
 from searchlab.lab.report.material import Material
 from searchlab.lab.results import Run
@@ -77,7 +77,7 @@ def test_factors_pair_like_with_like() -> None:
 
 
 def test_the_report_lists_claims() -> None:
-    report = ReportPage.of([run_with({"better": "sketch/gbt", "than": "sketch/none", "note": "a paper, figure 7"})])
+    report = Report.of([run_with({"better": "sketch/gbt", "than": "sketch/none", "note": "a paper, figure 7"})])
     assert "1 of 1 statements of the experiment held" in report.html and "a paper, figure 7" in report.html
 
 

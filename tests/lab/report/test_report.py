@@ -12,7 +12,7 @@ import pytest
 from lab.made import failed_cell, made_run
 
 from searchlab.errors import ResultError
-from searchlab.lab.report import ReportPage
+from searchlab.lab.report import Report
 from searchlab.lab.report.raster import available
 from searchlab.lab.results import Run
 
@@ -49,11 +49,11 @@ class Page(HTMLParser):
         return [a[name] or "" for _, a in self.tags if name in a]
 
 
-def drawings(report: ReportPage) -> list[str]:
+def drawings(report: Report) -> list[str]:
     return [text for f in report.figures for text in (f.file, *(svg for _, svg in f.inline))]
 
 
-def check(report: ReportPage) -> Page:
+def check(report: Report) -> Page:
     """What holds for every report."""
     page = Page(report.html)
     ids = page.values("id")
@@ -73,11 +73,11 @@ def check(report: ReportPage) -> Page:
 
 
 @pytest.fixture(scope="module")
-def report() -> ReportPage:
-    return ReportPage.of([made_run({"random": 1.4, "evolutionary": 1.0, "local": 1.1}, baselines={"numpy": 2.0})])
+def report() -> Report:
+    return Report.of([made_run({"random": 1.4, "evolutionary": 1.0, "local": 1.1}, baselines={"numpy": 2.0})])
 
 
-def test_every_figure_and_table_is_there(report: ReportPage) -> None:
+def test_every_figure_and_table_is_there(report: Report) -> None:
     check(report)
     assert {f.id for f in report.figures} == FIGURES
     for table in ("leaderboard-table", "times-table", "pairs-table", "model-table", "ledger-table", "failure-table"):
@@ -86,18 +86,18 @@ def test_every_figure_and_table_is_there(report: ReportPage) -> None:
         assert figure.title and figure.caption.endswith(".")
 
 
-def test_the_headline_names_the_winner(report: ReportPage) -> None:
+def test_the_headline_names_the_winner(report: Report) -> None:
     text = report.headline.text
     assert text.startswith("evolutionary is better than all others: ") and " % faster than local" in text
     assert "Wilcoxon" in report.headline.support
     assert "3 entries, 2 tasks, 10 seeds: 60 searches" in report.headline.extent
 
 
-def test_the_leaderboard_has_the_speed_up_over_libraries(report: ReportPage) -> None:
+def test_the_leaderboard_has_the_speed_up_over_libraries(report: Report) -> None:
     assert "× numpy" in report.html
 
 
-def test_the_data_can_be_taken_out(report: ReportPage) -> None:
+def test_the_data_can_be_taken_out(report: Report) -> None:
     (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', report.html, re.DOTALL)
     (run,) = json.loads(text)["runs"]
     assert len(run["cells"]) == 60 and len(run["cells"][0]["seconds"]) == 40
@@ -105,14 +105,14 @@ def test_the_data_can_be_taken_out(report: ReportPage) -> None:
 
 
 def test_the_same_runs_give_the_same_page() -> None:
-    pages = [ReportPage.of([made_run(seeds=3, trials=16)]).html for _ in range(2)]
+    pages = [Report.of([made_run(seeds=3, trials=16)]).html for _ in range(2)]
     assert pages[0] == pages[1]
 
 
 def test_names_are_escaped() -> None:
     evil = "<script>alert('x')</script> & \"y\" \x00\ud800"
     run = made_run([evil, "b"], [f"{evil} task"], 2, 8, name="n</title><b>")
-    report = ReportPage.of([replace(run, source=evil, command=evil, machine={"cpu": evil})])
+    report = Report.of([replace(run, source=evil, command=evil, machine={"cpu": evil})])
     check(report)
     assert "<script>alert" not in report.html.replace("\\u003c", "<", 0) and "<b>" not in report.html
 
@@ -167,7 +167,7 @@ def few(name: str) -> Run:
     ],
 )
 def test_odd_runs(name: str, said: str, absent: set[str]) -> None:
-    report = ReportPage.of([few(name)])
+    report = Report.of([few(name)])
     check(report)
     assert said in report.headline.text
     assert not absent & {f.id for f in report.figures}
@@ -176,32 +176,32 @@ def test_odd_runs(name: str, said: str, absent: set[str]) -> None:
 def test_entries_that_did_the_same_are_named() -> None:
     run = made_run(["a"], seeds=2, trials=8)
     twins = tuple(replace(c, entry="b", id=f"{c.id}-b") for c in run.cells)
-    report = ReportPage.of([replace(run, cells=run.cells + twins)])
+    report = Report.of([replace(run, cells=run.cells + twins)])
     assert "a and b measured the same in every search: they differ in name only" in report.headline.limits
 
 
 def test_the_chosen_baseline_gets_a_column() -> None:
     run = made_run({"a": 1.0, "b": 2.0}, seeds=2, trials=8)
-    report = ReportPage.of([replace(run, config={"report": {"baseline": "b"}})])
+    report = Report.of([replace(run, config={"report": {"baseline": "b"}})])
     assert "× b</button>" in report.html
 
 
 def test_errors_of_cells_are_listed() -> None:
-    assert "no &lt;b&gt;compiler&lt;/b&gt;" in ReportPage.of([few("all failed")]).html
+    assert "no &lt;b&gt;compiler&lt;/b&gt;" in Report.of([few("all failed")]).html
 
 
 def test_few_seeds_are_called_a_hint() -> None:
-    assert any("hint, not a claim" in line for line in ReportPage.of([few("one seed")]).headline.limits)
+    assert any("hint, not a claim" in line for line in Report.of([few("one seed")]).headline.limits)
 
 
 def test_of_many_entries_the_leading_ones_stand_out() -> None:
-    report = ReportPage.of([made_run({f"entry-{n}": 1 + n / 20 for n in range(12)}, seeds=2, trials=8)])
+    report = Report.of([made_run({f"entry-{n}": 1 + n / 20 for n in range(12)}, seeds=2, trials=8)])
     looks = report.material.looks.values()
     assert sum(not look.muted for look in looks) == 8
     assert "4 others" in next(f for f in report.figures if f.id == "progress-trials").file
 
 
-def test_an_entry_has_one_colour_everywhere(report: ReportPage) -> None:
+def test_an_entry_has_one_colour_everywhere(report: Report) -> None:
     kinds: dict[str, set[str]] = {}
     for svg in drawings(report):
         for g in ElementTree.fromstring(svg).iter():
@@ -212,9 +212,7 @@ def test_an_entry_has_one_colour_everywhere(report: ReportPage) -> None:
 
 
 def test_two_runs_on_one_page() -> None:
-    report = ReportPage.of(
-        [made_run(["a"], name="one", seeds=2, trials=8), made_run(["b"], name="two", seeds=2, trials=8)]
-    )
+    report = Report.of([made_run(["a"], name="one", seeds=2, trials=8), made_run(["b"], name="two", seeds=2, trials=8)])
     check(report)
     assert report.material.entries == ("a", "b") and "one.yaml" in report.html and "two.yaml" in report.html
 
@@ -222,15 +220,15 @@ def test_two_runs_on_one_page() -> None:
 def test_runs_of_different_machines_are_not_compared() -> None:
     runs = [made_run(machine="m1", seeds=1, trials=4), made_run(machine="m2", seeds=1, trials=4, name="other")]
     with pytest.raises(ResultError, match="made on m1; other on m2"):
-        ReportPage.of(runs)
+        Report.of(runs)
 
 
 def test_no_cells_are_refused() -> None:
     with pytest.raises(ResultError, match="hold no cells"):
-        ReportPage.of([Run("empty", ())])
+        Report.of([Run("empty", ())])
 
 
-def test_figures_as_files(report: ReportPage, tmp_path: Path) -> None:
+def test_figures_as_files(report: Report, tmp_path: Path) -> None:
     files = report.write_figures(tmp_path / "figures", png=False)
     assert {p.stem for p in files} == FIGURES
     for path in files:
@@ -242,13 +240,13 @@ def test_figures_as_files(report: ReportPage, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not available(), reason="resvg-py is not installed")
 def test_figures_as_png(tmp_path: Path) -> None:
-    report = ReportPage.of([made_run(["only"], ["t"], seeds=1, trials=4)])
+    report = Report.of([made_run(["only"], ["t"], seeds=1, trials=4)])
     files = report.write_figures(tmp_path)
     pictures = [p.read_bytes() for p in files if p.suffix == ".png"]
     assert pictures and all(b.startswith(b"\x89PNG") for b in pictures)
 
 
-def test_a_page_that_cannot_be_written_is_said(report: ReportPage, tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_written_is_said(report: Report, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ResultError, match="cannot write the report"):
         report.write(tmp_path / "file" / "report.html")

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from searchlab.cli import app
 from searchlab.lab.config import load as load_experiment
 from searchlab.lab.records import Record, RecordStore
-from searchlab.lab.report import ReportPage
+from searchlab.lab.report import Report
 from searchlab.lab.report.blocks import ProgramText
 from searchlab.lab.report.material import Material
 from searchlab.lab.report.steadiness import final_times, spreads
@@ -39,7 +39,7 @@ seeds: 0
 def test_ablation_bars_are_ordered_by_what_is_lost() -> None:
     worth = {"full": 1.0, "without crossover": 1.05, "without model": 1.4}
     factors = {e: {"space": "sketch", "ablation": e} for e in worth}
-    report = ReportPage.of([made_run(worth, seeds=10, trials=8, noise=0.01, factors=factors)])
+    report = Report.of([made_run(worth, seeds=10, trials=8, noise=0.01, factors=factors)])
     (figure,) = [f for f in report.figures if f.id == "ablation"]
     assert figure.title == "What is lost without each part of full"
     assert figure.file.index(">without model<") < figure.file.index(">without crossover<")
@@ -49,7 +49,7 @@ def test_ablation_bars_are_ordered_by_what_is_lost() -> None:
 def test_ablation_compares_within_what_is_swept() -> None:
     worth = {"a/full": 1.0, "a/without x": 1.2, "b/full": 3.0, "b/without x": 3.6}
     factors = {e: {"space": e[0], "ablation": e[2:]} for e in worth}
-    report = ReportPage.of([made_run(worth, seeds=5, trials=8, noise=0.001, factors=factors)])
+    report = Report.of([made_run(worth, seeds=5, trials=8, noise=0.001, factors=factors)])
     (figure,) = [f for f in report.figures if f.id == "ablation"]
     assert "1.20 ×" in figure.file
 
@@ -62,14 +62,14 @@ def test_noise_comes_from_the_repeats(tmp_path: Path) -> None:
     store.append(Record(task="t", status="run", cell=cell.id))
     material = Material.of([replace(made, folder=str(tmp_path))])
     assert np.allclose(spreads(material)["t"], [0.1])
-    assert "noise-table" in ReportPage(material).html
+    assert "noise-table" in Report(material).html
 
 
 def test_the_page_says_how_final_times_were_taken() -> None:
     own, raced = made_run(["a", "b"], seeds=2, trials=4), made_run(["c"], seeds=2, trials=4, name="raced")
     raced = replace(raced, noise=0.034)
     assert "each cell's own" in final_times(Material.of([own]))
-    report = ReportPage.of([raced])
+    report = Report.of([raced])
     assert "side by side in one process" in report.html and "up to 3.4 %" in report.html
     assert "run-offs in 1 of 2 runs:" in final_times(Material.of([own, raced]))
     assert final_times(Material.of([made_run(seeds=2, trials=4, recorded=True)])) == ""
@@ -84,7 +84,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_recorded_run(recorded: Path) -> None:
-    report = ReportPage.of([load(recorded)])
+    report = Report.of([load(recorded)])
     assert "simulated time" in report.html and "optimum of the table" in report.html
     assert "looked up in recorded tables" in report.headline.extent
 
@@ -110,7 +110,7 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
 def test_programs_of_a_real_run(tmp_path: Path) -> None:
     (tmp_path / "e.yaml").write_text(REAL)
     run(load_experiment(tmp_path / "e.yaml"), tmp_path / "run", jobs=0, source=REAL)
-    report = ReportPage.of([load(tmp_path / "run")])
+    report = Report.of([load(tmp_path / "run")])
     (program,) = [b for s in report.sections for b in s.blocks if isinstance(b, ProgramText)]
     texts = {t.title: t.text for t in program.texts}
     assert "for " in texts["loops"] and "define " in texts["LLVM IR"] and "ret" in texts["assembly"]

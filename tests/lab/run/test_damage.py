@@ -16,7 +16,7 @@ from typer.main import get_command
 
 from searchlab.cli import app
 from searchlab.lab.folder.folder import Folder
-from searchlab.lab.run.runoff.runoff import runoff
+from searchlab.lab.run.runoff import runoff
 
 COMMAND = get_command(app)  # once: making it takes longer than most commands
 DEEP = 100_000

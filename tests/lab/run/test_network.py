@@ -20,12 +20,13 @@ from searchlab.lab.history.trials import past
 from searchlab.lab.leaderboard import boards, recorded_tables
 from searchlab.lab.leaderboard.validation import validate
 from searchlab.lab.replay import replay as replayed
-from searchlab.lab.report import ReportPage
+from searchlab.lab.report import Report
 from searchlab.lab.report.blocks import ProgramText
 from searchlab.lab.results import CellResult, Run
 from searchlab.lab.run import Folder, run
 from searchlab.lab.run import load as load_run
-from searchlab.lab.run.runoff.runoff import RunOff, groups, holder
+from searchlab.lab.run.runoff import holder
+from searchlab.lab.run.runoff.runoff import RunOff, groups
 from searchlab.lab.run.runoff.runoff import write as write_run_off
 from searchlab.lab.study import Study
 from searchlab.measure.recorded.tables import load as table
@@ -138,7 +139,7 @@ def test_boards_and_reports(recorded: Path) -> None:
     assert recorded_tables([run_]) == ({}, ())
     (board,) = boards([run_])
     assert board.tasks == ("three",) and len(board.standings) == 2
-    html = ReportPage.of([run_]).html
+    html = Report.of([run_]).html
     assert "Networks, task by task" in html and "three: trials that each task got" in html
 
 
@@ -168,7 +169,7 @@ def test_the_programs_of_its_tasks(measured: Path) -> None:
 
 
 def test_the_report_shows_them(measured: Path) -> None:
-    (section,) = [s for s in ReportPage.of([load_run(measured)]).sections if s.id == "programs"]
+    (section,) = [s for s in Report.of([load_run(measured)]).sections if s.id == "programs"]
     shown = [b for b in section.blocks if isinstance(b, ProgramText)]
     assert [b.task for b in shown] == list(best_programs(measured))
     assert all([c.title for c in b.texts] == ["loops", "LLVM IR", "assembly"] for b in shown)

@@ -23,12 +23,11 @@ from searchlab.lab.folder.folder import ManifestCell
 from searchlab.lab.folder.folder_lock import owner
 from searchlab.lab.records import Record
 from searchlab.lab.run import Folder, Observer, RunSummary, load, run
+from searchlab.lab.run.runoff import holder, holding
 from searchlab.lab.run.runoff.runoff import (
     RunOff,
     RunoffGroup,
     groups,
-    holder,
-    holding,
     pending,
     read,
     results,

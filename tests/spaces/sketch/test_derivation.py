@@ -10,7 +10,7 @@ from searchlab.schedule import Schedule
 from searchlab.search import SPACES, Task
 from searchlab.targets import parse as target
 from searchlab.workloads import operators
-from spaces.sketch import DEFAULT_RULES, Rule, RuleAnswer, SketchSpace, State
+from spaces.sketch import DEFAULT_RULES, Answer, Rule, SketchSpace, State
 from spaces.sketch.rules import CacheWrite, Inline, PackOperand, PackWeights, Rfactor, Skip, Tile, TileAndFuse
 
 TARGET = target("x86-64-v3:threads=2")
@@ -59,8 +59,8 @@ def test_a_cache_node_leaves_the_stage_to_be_visited_again() -> None:
     before = State.start(start.settings)
     (after,) = CacheWrite().apply(before, "C")
     assert after.todo == before.todo == ("C",)
-    assert CacheWrite().applies(after, "C") is RuleAnswer.SKIP
-    assert TileAndFuse().applies(after, "C") is RuleAnswer.APPLY_AND_SKIP_REST
+    assert CacheWrite().applies(after, "C") is Answer.SKIP
+    assert TileAndFuse().applies(after, "C") is Answer.APPLY_AND_SKIP_REST
 
 
 def test_weights_and_data_are_packed() -> None:
@@ -95,8 +95,8 @@ def test_stages_are_named_by_their_place() -> None:
 class WholeRows(Rule):
     """Tiles with two levels."""
 
-    def applies(self, state: State, block: str) -> RuleAnswer:
-        return RuleAnswer.APPLY_AND_SKIP_REST if state.program.blocks[block].reduces else RuleAnswer.SKIP
+    def applies(self, state: State, block: str) -> Answer:
+        return Answer.APPLY_AND_SKIP_REST if state.program.blocks[block].reduces else Answer.SKIP
 
     def apply(self, state: State, block: str) -> Iterator[State]:
         s, factors = Schedule(state.program), state.factors()

@@ -11,7 +11,7 @@ from searchlab.ir import Program
 from searchlab.ir.expr import Like, ceildiv, knob, maximum
 from searchlab.ir.interpret import interpret
 from searchlab.ir.verify import verify
-from spaces.task_mapping import MappingWriter, auto_map, custom, projection, repeat, spatial
+from spaces.task_mapping import Writer, auto_map, custom, projection, repeat, spatial
 
 M, N, K = 13, 37, 11
 
@@ -19,7 +19,7 @@ M, N, K = 13, 37, 11
 def matmul(rows: Like, vectors: Like, lanes: int = 8) -> Program:
     """Panels of B per core, register tiles of rows x vectors, both cut off at the edges."""
     columns = vectors * lanes
-    with MappingWriter("matmul") as p:
+    with Writer("matmul") as p:
         A, B, C = p.input("A", (M, K)), p.input("B", (K, N)), p.output("C", (M, N))
         blocks = ceildiv(N, columns)
         panel, tile = p.local("panel", (blocks, K, columns)), p.local("tile", (M, N), init=0)
@@ -69,7 +69,7 @@ def test_register_tile_is_kept_in_registers() -> None:
 
 
 def test_one_mapping_for_cores_and_lanes() -> None:
-    with MappingWriter("scale") as p:
+    with Writer("scale") as p:
         X, Y = p.input("X", (6, 32)), p.output("Y", (6, 32))
         with p.cores(2) as core, p.lanes(8) as lane:
             for i, j in (spatial(2, 1) * repeat(3, 4) * spatial(1, 8)).on(core * 8 + lane):
@@ -80,7 +80,7 @@ def test_one_mapping_for_cores_and_lanes() -> None:
 
 
 def test_auto_map_projection_and_custom() -> None:
-    with MappingWriter("copy") as p:
+    with Writer("copy") as p:
         X, Y, Z = p.input("X", (8, 12)), p.output("Y", (8, 12)), p.output("Z", (1, 12))
         with p.cores(8) as core:
             for i, j in auto_map((8, 12), 8).on(core):
@@ -101,7 +101,7 @@ def test_auto_map_projection_and_custom() -> None:
 
 
 def test_predicated_stores_and_default_values() -> None:
-    with MappingWriter("blur") as p:
+    with Writer("blur") as p:
         X, Y = p.input("X", (10,)), p.output("Y", (10,))
         for (i,) in repeat(10).on():
             Y[i] = X.get(i - 1, default=1.0) + X[i] + X.get(i + 1)
@@ -117,7 +117,7 @@ def _blur(x: np.ndarray) -> np.ndarray:
 
 
 def test_a_task_may_move_in_space_and_in_the_sum() -> None:
-    with MappingWriter("windows") as p:
+    with Writer("windows") as p:
         X, Y = p.input("X", (11,)), p.output("Y", (4,), init=0)
         for (i,) in repeat(4).on():
             for (at,) in repeat(3).on(inside=(i,), bound=(11,)):
@@ -138,12 +138,12 @@ def test_a_task_may_move_in_space_and_in_the_sum() -> None:
     ],
 )
 def test_refusals(write: Callable[..., object], message: str) -> None:
-    with MappingWriter("bad") as p, pytest.raises(SpaceError, match=message):
+    with Writer("bad") as p, pytest.raises(SpaceError, match=message):
         write(p, p.input("X", (4, 4)), p.output("Y", (4, 4)))
 
 
 def test_a_sum_is_not_shared_by_cores() -> None:
-    with MappingWriter("sum") as p:
+    with Writer("sum") as p:
         X, Y = p.input("X", (8,)), p.output("Y", (1,), init=0)
         with p.cores(8) as core:
             for (k,) in spatial(8).on(core):
@@ -153,7 +153,7 @@ def test_a_sum_is_not_shared_by_cores() -> None:
 
 
 def test_a_sum_without_init_is_not_shared_by_cores_either() -> None:
-    with MappingWriter("sum") as p:
+    with Writer("sum") as p:
         X, Y = p.input("X", (8,)), p.output("Y", (1,))
         Y[0] = 0.0
         with p.cores(8) as core:
@@ -164,7 +164,7 @@ def test_a_sum_without_init_is_not_shared_by_cores_either() -> None:
 
 
 def test_several_terms() -> None:
-    with MappingWriter("terms") as p:
+    with Writer("terms") as p:
         X, Y = p.input("X", (4, 6)), p.output("Y", (4,))
         for (i,) in repeat(4).on():
             Y[i] = 1.0
@@ -172,7 +172,7 @@ def test_several_terms() -> None:
                 Y[i] += X[i, k]
                 Y[i] = maximum(Y[i], X[i, k])
     check(p.program(), _terms)
-    with MappingWriter("twice") as p, pytest.raises(SpaceError, match="stored to a second time"):
+    with Writer("twice") as p, pytest.raises(SpaceError, match="stored to a second time"):
         Z = p.output("Z", (4,), init=0)
         for (i,) in repeat(4).on():
             Z[i] += 1.0

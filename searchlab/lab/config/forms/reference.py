@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from searchlab.lab.config.checks.effort import EFFORTS
-from searchlab.lab.config.experiment import Ablate, Budget, Claim, Experiment, Report, Source, Sweep
+from searchlab.lab.config.experiment import Ablate, Budget, Claim, Experiment, ReportSettings, Source, Sweep
 from searchlab.lab.config.measuring import LocalMeasure, Ray, Replay, Timing
 
 _TOP = """\
@@ -250,7 +250,7 @@ def page() -> str:
             _SWEEP_MORE,
             _table(Ablate),
             _ABLATE,
-            _table(Report),
+            _table(ReportSettings),
             _EXPECT,
             _table(Claim),
             _REST,
@@ -260,7 +260,8 @@ def page() -> str:
 
 def _kind(model: type[BaseModel]) -> str:
     inherited = Timing.model_fields if issubclass(model, Timing) else {}
-    return f"`{model.__name__.lower()}`: {_sentence(model)}\n\n{_table(model, inherited)}"
+    name = model.__name__.removesuffix("Measure").lower()
+    return f"`{name}`: {_sentence(model)}\n\n{_table(model, inherited)}"
 
 
 def _table(model: type[BaseModel], without: Any = ()) -> str:

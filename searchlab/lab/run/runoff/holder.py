@@ -17,7 +17,7 @@ from searchlab.lab.folder.folder import LOG_FORMAT, Folder
 from searchlab.lab.run.runoff.runoff import RunOff, RunoffGroup, pending, write
 
 if TYPE_CHECKING:
-    from searchlab.bench.contest import ContestRow, Maker
+    from searchlab.bench.contests import ContestRow, Maker
     from searchlab.lab.export.finding import Found
 
 _EACH_S, _MOST_S, _ROUNDS = 0.15, 1.0, 8  # for every program
