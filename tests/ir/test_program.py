@@ -134,6 +134,19 @@ def test_json_and_pickle_give_the_program_back(make: Callable[[], Program]) -> N
     assert pickle.loads(pickle.dumps(p)).trace == p.trace
 
 
+@pytest.mark.parametrize(
+    ("name", "make"),
+    {
+        "scheduled": scheduled,
+        "sized": lambda: matmul(m=size("m")),
+        "softmax": lambda: parse("softmax:rows=3,cols=5").program,
+    }.items(),
+)
+def test_json_is_stable(name: str, make: Callable[[], Program], golden: Callable[[str, str], None]) -> None:
+    """Programs that were sent or written by one version are read by the next."""
+    golden(f"ir/{name}.json", to_json(make()) + "\n")
+
+
 def test_json_is_read_in_another_process() -> None:
     p = scheduled()
     assert run(f"from searchlab.ir import from_json; print(from_json({to_json(p)!r}).hash)") == p.hash

@@ -94,6 +94,11 @@ def test_replay_gives_the_identical_program(name: str) -> None:
     assert again == done and trace_json(again) == text  # and the trace of a replay is the trace
 
 
+def test_json_of_traces_is_stable(golden: Callable[[str, str], None]) -> None:
+    """Traces that were written by one version are replayed by the next."""
+    golden("schedule/traces.jsonl", "".join(f"{trace_json(scheduled(name)[1])}\n" for name in CASES))
+
+
 def test_the_cases_use_every_primitive() -> None:
     assert {step.name for name in CASES for step in scheduled(name)[1].trace} == set(PRIMITIVES)
 

@@ -2,7 +2,9 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -53,6 +55,23 @@ def test_mistakes_do_not_fit_the_schema(data: dict[str, object]) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     jsonschema.Draft7Validator.check_schema(SCHEMA)
     assert list(jsonschema.Draft7Validator(SCHEMA).iter_errors(data))
+
+
+def test_the_schema_asks_for_what_it_asked(golden: Callable[[str, str], None]) -> None:
+    """Keys, types and defaults of what comes with searchlab; names of classes and sentences are not part of it."""
+    golden("schema.json", json.dumps(shape(SCHEMA), indent=1) + "\n")
+
+
+def shape(part: Any, names: bool = False) -> Any:
+    """A schema with its references resolved, without titles and descriptions; below `properties` keys are names."""
+    if isinstance(part, list):
+        return [shape(p) for p in part]
+    if not isinstance(part, dict):
+        return part
+    if not names and (reference := part.get("$ref")):
+        part = {**SCHEMA["definitions"][reference.removeprefix("#/definitions/")], **part}
+    left_out = () if names else ("$ref", "title", "description", "definitions")
+    return {k: v if k == "default" else shape(v, k == "properties") for k, v in part.items() if k not in left_out}
 
 
 def test_there_are_examples() -> None:
