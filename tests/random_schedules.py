@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,8 @@ from searchlab.schedule.primitive import consumers, is_leaf, producers
 
 # Copies of a block that unrolling and vectorising may make; above it compile time would be all that is tested.
 COPIES = 120
+# Elements of a buffer: layouts and sums factored out add dimensions without end, and checked runs visit every element.
+ELEMENTS = 1 << 16
 # Shapes with primes, odd sizes and ones, small enough that thousands of schedules compile in minutes.
 WORKLOADS = """
 matmul:m=7,n=13,k=5
@@ -85,7 +88,7 @@ def random_schedule(
         except ScheduleError:
             figures["refused"] += 1
             continue
-        if copies(new.body) > COPIES:
+        if copies(new.body) > COPIES or elements(new) > ELEMENTS:
             continue
         figures["accepted"] += 1
         program, done = new, done + 1
@@ -103,6 +106,11 @@ def copies(s: Stmt, factor: int = 1) -> int:
         note = dict(s.annotations).get("unroll_up_to", 1)
         return factor * max(1, int(note))
     return sum(copies(c, factor) for c in children(s))
+
+
+def elements(program: Program) -> int:
+    """Those of its largest buffer; what is known only at run time counts as one."""
+    return max(math.prod(value_of(e) or 1 for e in b.shape) for b in program.buffers.values())
 
 
 Proposal = tuple[tuple[Any, ...], dict[str, Any]] | None

@@ -15,6 +15,14 @@ def test_random_programs(first):
     assert figures["programs"] == PIECE and figures["accepted"] > 4 * PIECE
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("seed", [2319, 39325])
+def test_buffers_do_not_grow_without_end(seed):
+    """These would have 63 and 23 dimensions, with more elements than can be visited."""
+    faults, _ = run(range(seed, seed + 1))
+    assert not faults, "\n\n".join(faults)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 def test_many_random_programs():

@@ -122,31 +122,21 @@ def test_a_sum_in_the_loops_of_what_it_adds_up_begins_with_its_first_term(turned
         assert_same(plain, s.program)
 
 
-def test_lanes_that_come_to_the_same_element_do_not_add_up():
-    """Lane j adds to S[j], S[j + 1] and S[j + 2] in turn, while its neighbours do."""
+@pytest.mark.parametrize(("columns", "far", "begun"), [(16, 2, False), (15, 3, True)])
+def test_lanes_that_come_to_the_same_element_do_not_add_up(columns, far, begun):
+    """Lane j adds to S[j .. j + far] while its neighbours do, or after all lanes have set these elements."""
     b = Builder("lanes")
     I = b.input("I", (18, 3))
     r = b.axis("r", 3)
     S = b.compute("S", (18,), lambda i: total(I[i, r], r))
-    plain = b.program(b.compute("Y", (2, 16), lambda i, j: S[j] + S[j + 2]))
+    plain = b.program(b.compute("Y", (2, columns), lambda i, j: S[j] + S[j + far]))
     s = Schedule(plain)
     s.compute_at("S", "j")
-    s.reorder("S_r", "S_i")
-    s.vectorize("j")
-    assert_same(plain, s.program)
-
-
-def test_lanes_do_not_add_up_what_was_begun_before_their_loops():
-    """All lanes have set S[j .. j + 3] before the first of them adds to it."""
-    b = Builder("begun")
-    I = b.input("I", (18, 3))
-    r = b.axis("r", 3)
-    S = b.compute("S", (18,), lambda i: total(I[i, r], r))
-    plain = b.program(b.compute("Y", (2, 15), lambda i, j: S[j] + S[j + 3]))
-    s = Schedule(plain)
-    s.compute_at("S", "j")
-    s.decompose_reduction("S", "S_i")
-    s.vectorize("S_r")
+    if begun:
+        s.decompose_reduction("S", "S_i")
+        s.vectorize("S_r")
+    else:
+        s.reorder("S_r", "S_i")
     s.vectorize("j")
     assert_same(plain, s.program)
 

@@ -51,8 +51,6 @@ def conformance(folder: Path) -> ModuleType:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_conformance_test_passes(kind: str, tmp_path: Path) -> None:
-    if kind == "model" and not hasattr(testing, "check_model"):
-        pytest.skip("no conformance suite of cost models yet")
     module = conformance(made(kind, tmp_path))
     tests = [f for name, f in vars(module).items() if name.startswith("test_")]
     assert len(tests) == 1
