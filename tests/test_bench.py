@@ -1,9 +1,13 @@
 """The libraries' versions of all operators are right, and the race is fair."""
 
 import math
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -167,10 +171,47 @@ def test_rows_compare_with_the_better_library() -> None:
     assert ContestRow("case", w, 1, {OURS: Times(1e-3, 2e-3, 5)}).ratio is None
 
 
-def test_the_load_of_others_is_a_share() -> None:
+class Clock(NamedTuple):
+    """What a machine's cores have done so far, in seconds; guests are counted in `user`, too."""
+
+    user: float
+    idle: float
+    iowait: float
+    guest: float
+
+
+@pytest.mark.parametrize(
+    ("after", "own", "share"),
+    [
+        (Clock(100.0, 58.0, 1.0, 9.0), 0.0, 0.0),  # eight seconds of cores, all idle
+        (Clock(102.0, 56.0, 1.0, 9.0), 2.0, 0.0),  # its own work
+        (Clock(106.0, 52.0, 1.0, 9.0), 2.0, 0.5),
+        (Clock(106.0, 50.0, 3.0, 9.0), 2.0, 0.5),  # who waits for a disk is idle
+        (Clock(106.0, 52.0, 1.0, 12.0), 2.0, 0.5),  # guests are not counted twice
+        (Clock(108.0, 50.0, 1.0, 9.0), 0.0, 1.0),
+        (Clock(101.0, 57.0, 1.0, 9.0), 2.0, 0.0),  # clocks tick: never less than nothing
+        (Clock(100.0, 50.0, 1.0, 9.0), 0.0, 0.0),  # no time has passed
+    ],
+)
+def test_the_load_of_others_is_a_share(after: Clock, own: float, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    cores, process = iter([Clock(100.0, 50.0, 1.0, 9.0), after]), iter([7.0, 7.0 + own])
+    monkeypatch.setattr("psutil.cpu_times", lambda: next(cores))
+    monkeypatch.setattr("searchlab.bench.timing.process_time", lambda: next(process))
     with OtherLoad() as load:
-        time.sleep(0.05)
-    assert 0.0 <= load.share <= 1.0
+        pass
+    assert load.share == share
+
+
+def test_another_process_is_noticed() -> None:
+    busy = subprocess.Popen([sys.executable, "-c", "print(flush=True)\nwhile True: pass"], stdout=subprocess.PIPE)
+    try:
+        assert busy.stdout is not None and busy.stdout.readline()
+        with OtherLoad() as load:
+            time.sleep(0.4)
+    finally:
+        busy.kill()
+        busy.communicate()
+    assert 0.3 / (os.cpu_count() or 1) < load.share <= 1.0
 
 
 def test_measure_checks_then_times() -> None:

@@ -440,11 +440,13 @@ def test_nothing_survives_a_driver_that_is_killed_at_work(tmp_path: Path) -> Non
     until(lambda: not marked(mark))
 
 
-def test_nothing_survives_a_driver_that_is_killed_at_some_moment(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", [0, 1])
+def test_nothing_survives_a_driver_that_is_killed_at_some_moment(tmp_path: Path, seed: int) -> None:
+    """While it starts, while its servers do, and at work: a moment in every second of the first four."""
     jobs = [Job(f"b{i}", RELU, TARGET, program=RELU.program, protocol=QUICK) for i in range(4)]
-    rng = random.Random(os.getpid())
+    rng = random.Random(seed)
     begin = time.monotonic()
-    drivers = [(begin + rng.uniform(0.2, 4.0), *drive(tmp_path, jobs)) for _ in range(4)]
+    drivers = [(begin + second + rng.uniform(0.2, 1.0), *drive(tmp_path, jobs)) for second in range(4)]
     for moment, process, _ in sorted(drivers, key=lambda d: d[0]):
         time.sleep(max(0.0, moment - time.monotonic()))
         process.kill()

@@ -74,11 +74,6 @@ def test_a_walk_ends_when_the_list_rests() -> None:
     assert len(model.calls) < 60
 
 
-def test_annealing_without_a_model_learns_from_measurements() -> None:
-    space = landscape()
-    assert found_after(Annealing(space, rng(1)), 80) < found_after(Random(space, rng(1)), 80)
-
-
 # --- evolution --------------------------------------------------------------------------------------------------------
 
 
@@ -185,9 +180,13 @@ def found_after(strategy: Strategy, trials: int) -> float:
     return float(strategy.seconds.min())
 
 
-@pytest.mark.parametrize("cls", [Bayesian, Genetic, Local, Bandit])
-def test_measurements_lead_to_the_best(cls: type[Bayesian]) -> None:
-    assert found_after(cls(landscape(), rng(2)), 100) < found_after(Random(landscape(), rng(2)), 100)
+@pytest.mark.parametrize(
+    ("cls", "trials"), [(Annealing, 80), (Bandit, 32), (Bayesian, 24), (Genetic, 100), (Local, 40)]
+)
+def test_strategies_learn_from_measurements(cls: type[Strategy], trials: int) -> None:
+    """No better than chance, it would win 7 of 8 times or more with a probability of 9 / 256."""
+    pairs = [[found_after(c(landscape(), rng(seed)), trials) for c in (cls, Random)] for seed in range(8)]
+    assert sum(own < chance for own, chance in pairs) >= 7
 
 
 @pytest.mark.parametrize("options", [{}, {"surrogate": "forest"}, {"everything": 0}])
