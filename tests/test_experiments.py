@@ -2,6 +2,7 @@
 
 import csv
 import hashlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -143,6 +144,23 @@ def test_it_runs_with_next_to_no_budget(file: Path, needs: Needs, tmp_path: Path
     assert summary.exit_code == 0
     assert all(c.best is not None for c in load_run(tmp_path / "run").cells)
     Report.of([load_run(tmp_path / "run")]).write(tmp_path / "report.html")
+
+
+def test_quickstart_runs_with_races_and_a_run_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As users run it: every cell races its best at its end, and all of a task race once more."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))  # times do not matter: no waiting for cores
+    file, folder = FOLDER / "quickstart.yaml", tmp_path / "run"
+    overrides = ["effort=smoke", "seeds=[0]", "budget.trials=3", "budget.batch=3"]
+    assert run(load(file, [*overrides, *first_task_only(load(file))]), folder, jobs=0).exit_code == 0
+    found = load_run(folder).cells
+    assert len(found) == 4 and {c.state for c in found} == {"done"} and {len(c.seconds) for c in found} == {3}
+    (race,) = (json.loads(f.read_text()) for f in (folder / "runoffs").iterdir())
+    assert race["wrong"] == {} and race["seconds"] == {c.id: c.final_s for c in found}
+    for cell in found:
+        own = json.loads((folder / "cells" / f"{cell.id}.json").read_text())
+        assert own["best"]["seconds"] > 0 and own["best"]["point"] == cell.best["point"]
+        assert {"default", "numpy"} <= own["baselines"].keys() == cell.baselines.keys()
+        assert cell.baselines == race["baselines"]
 
 
 @pytest.mark.parametrize("file", REPLAYED, ids=lambda f: f.stem)
