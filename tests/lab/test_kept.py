@@ -4,6 +4,8 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,10 @@ from typer.testing import CliRunner
 
 import searchlab as sl
 from searchlab.cli import app
-from searchlab.lab.records import decode, encode
+from searchlab.ir import Program
+from searchlab.lab.records import Record, decode, encode
+from searchlab.measure import Job, Limits, Protocol
+from searchlab.search import Space, Task, space
 from searchlab.targets import parse as target
 from searchlab.workloads import parse as workload
 
@@ -20,6 +25,7 @@ KEPT = Path(__file__).parent / "kept"
 ANSWERS = KEPT / "answers"
 RUNS = ("tasks", "network", "table", "stopped")
 RECORDS = sorted(KEPT.glob("*/records/*.jsonl"))
+TARGET = target("x86-64-v3")
 PROSE = {"title", "answer", "headline", "notes", "method"}  # may be worded anew; numbers and names may not
 
 Call = Callable[..., str]
@@ -193,20 +199,47 @@ def test_records_of_all_kinds_are_kept() -> None:
     assert {r.space for r in found} == {"template", "sketch", "task-mapping", "probabilistic", "softmax-128x1024"}
 
 
-def test_spaces_give_the_programs_that_were_measured() -> None:
-    from searchlab.search import Task, space
+def program_of(record: Record) -> Program:
+    """What the space of a record gives for its knobs today."""
+    found = made_space(record.space, record.workload)
+    return found.program(found.chosen(record.knobs))
 
-    seen: dict[tuple[str, str], Any] = {}
-    checked = 0
-    for file in RECORDS:
-        for record in map(decode, file.read_bytes().splitlines()):
-            if record.workload:
-                key = record.space, record.workload
-                if key not in seen:
-                    seen[key] = space(record.space, Task(workload(record.workload), target("x86-64-v3")))
-                assert seen[key].program(seen[key].chosen(record.knobs)).hash == record.program
-                checked += 1
-    assert checked == 169
+
+@cache
+def made_space(name: str, spec: str) -> Space:
+    return space(name, Task(workload(spec), TARGET))
+
+
+def test_spaces_give_the_programs_that_were_measured() -> None:
+    found = [decode(line) for file in RECORDS for line in file.read_bytes().splitlines()]
+    measured = [r for r in found if r.workload]
+    assert len(measured) == 169
+    for record in measured:
+        assert program_of(record).hash == record.program
+
+
+@pytest.mark.parametrize(
+    ("status", "early"), [("ok", False), ("ok", True), ("timeout", False)], ids=["ok", "stopped early", "timeout"]
+)
+def test_a_measurement_becomes_the_line_that_it_became(status: str, early: bool) -> None:
+    lines = [line for file in RECORDS for line in file.read_bytes().splitlines(keepends=True)]
+    line, record = next(
+        (line, r) for line in lines if (r := decode(line)).workload and (r.status, r.stopped_early) == (status, early)
+    )
+    job = Job(
+        record.job,
+        workload(record.workload),
+        TARGET,
+        program=program_of(record),
+        protocol=Protocol(**record.protocol),
+        limits=Limits(**record.limits),
+        seed=record.seed,
+    )
+    outcome = replace(record.outcome(), notes=record.notes)
+    names = ("space", "space_version", "knobs", "cell", "timestamp")
+    made = Record.from_outcome(job, outcome, **{n: getattr(record, n) for n in names})
+    assert encode(replace(made, toolchain=record.toolchain, id="")) == line
+    assert made.toolchain.keys() == record.toolchain.keys()
 
 
 def test_nothing_of_the_machine_is_kept() -> None:
