@@ -196,7 +196,7 @@ class Clock(NamedTuple):
 def test_the_load_of_others_is_a_share(after: Clock, own: float, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
     cores, process = iter([Clock(100.0, 50.0, 1.0, 9.0), after]), iter([7.0, 7.0 + own])
     monkeypatch.setattr("psutil.cpu_times", lambda: next(cores))
-    monkeypatch.setattr("searchlab.bench.timing.process_time", lambda: next(process))
+    monkeypatch.setattr(f"{OtherLoad.__module__}.process_time", lambda: next(process))
     with OtherLoad() as load:
         pass
     assert load.share == share
