@@ -15,6 +15,7 @@ CPU = (
     "llvm/",
     "runtime/",
     "lab/export/test_kernels.py",
+    "lab/test_kept.py",
     "schedule/test_legality.py",
     "schedule/test_symbols.py",
     "spaces/common/",
