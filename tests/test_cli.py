@@ -284,6 +284,15 @@ def test_numbers() -> None:
 SMALL = "matmul:m=16,n=32,k=8"
 
 
+def test_defaults_that_are_objects_go_by_the_names_of_their_classes(run: Run) -> None:
+    options = {
+        row["name"]: row["options"] for row in map(json.loads, run("list", "spaces", "--json").output.splitlines())
+    }
+    assert options["sketch"]["rules"].startswith("[Inline, Rfactor, PackWeights,")
+    assert options["sketch"]["places"] == "True" and options["template"]["template"] == "None"
+    assert "0x" not in str(options)
+
+
 def test_list_spaces(run: Run) -> None:
     found = run("list", "spaces")
     assert found.exit_code == 0

@@ -99,7 +99,14 @@ def _options(cls: type) -> Mapping[str, str | None]:
     from searchlab.registry import accepted_options
 
     found = {k: v for k, v in accepted_options(cls).items() if k not in ("space", "rng")}  # given by the study
-    return {k: None if v is Parameter.empty else str(v) for k, v in found.items()}
+    return {k: None if v is Parameter.empty else _shown(v) for k, v in found.items()}
+
+
+def _shown(value: object) -> str:
+    """A default as a person reads it: objects that do not say what they are go by the name of their class."""
+    if isinstance(value, (tuple, list)):
+        return f"[{', '.join(map(_shown, value))}]"
+    return type(value).__name__ if type(value).__repr__ is object.__repr__ else str(value)
 
 
 _ROWS: dict[ListedKind, Callable[[], Iterator[Row]]] = {
