@@ -15,7 +15,7 @@ _BYTES = {"all_traffic_l1": 96.0, "all_traffic_l2": 48.0, "all_traffic_l3": 16.0
 
 
 class RooflineModel(CostModel):
-    """The cycles to compute, and those to move data through each cache, shared by the threads.
+    """An analytical estimate: cycles to compute and to move data through each cache, shared by the threads.
 
     Knows programs from the first trial on; known weakness: it sees no latencies, conflicts or instruction mixes.
     """

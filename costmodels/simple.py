@@ -11,7 +11,7 @@ from searchlab.search.knob import Floats
 
 
 class RandomModel(CostModel):
-    """Every candidate gets a random score: a search with it is a random one with the same machinery."""
+    """Random scores: the search is random, with the same machinery as a learned one."""
 
     name = "random"
     view = "none"

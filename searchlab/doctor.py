@@ -57,7 +57,7 @@ def _guarded(check: Callable[[Path], Found], root: Path) -> Found:
     try:
         return check(root)
     except Exception as error:
-        return "warning", "unknown", f"This could not be found out: {type(error).__name__}: {error}."
+        return "warning", "unknown", f"This could not be determined: {type(error).__name__}: {error}."
 
 
 def _text(path: Path) -> str | None:
@@ -100,17 +100,17 @@ def _caches(root: Path) -> Found:
     target = detect()
     value = ", ".join(f"L{n} {size >> 10} KiB" for n, size in enumerate((target.l1, target.l2, target.l3), 1))
     if not any((root / "sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        return "note", value, "The system hides its caches; cautious sizes are assumed."
+        return "note", value, "The system hides its caches; conservative sizes are assumed."
     return "ok", f"{value} per core", ""
 
 
 def _governor(root: Path) -> Found:
     found = {_text(path) for path in (root / "sys/devices/system/cpu").glob("cpu*/cpufreq/scaling_governor")} - {None}
     if not found:
-        return "note", "not visible", "The clock speed is up to the host; `searchlab noise` shows how steady it is."
+        return "note", "not visible", "The host controls the clock frequency; `searchlab noise` shows how steady it is."
     value = ", ".join(sorted(str(name) for name in found))
     if found != {"performance"}:
-        advice = "Clock speeds follow the load; set it with `cpupower frequency-set -g performance`."
+        advice = "The clock frequency follows the load; fix it with `cpupower frequency-set -g performance`."
         return "warning", value, advice
     return "ok", value, ""
 
@@ -118,9 +118,9 @@ def _governor(root: Path) -> Found:
 def _turbo(root: Path) -> Found:
     switch, boost = (_text(root / "sys/devices/system/cpu" / p) for p in ("intel_pstate/no_turbo", "cpufreq/boost"))
     if switch is None and boost is None:
-        return "note", "not visible", "Whether the clock may rise above its nominal speed cannot be seen from here."
+        return "note", "not visible", "Whether the clock may exceed its nominal frequency is unknown here."
     if switch == "0" or boost == "1":
-        return "note", "on", "The speed depends on heat and on how many cores work; switch it off for steady figures."
+        return "note", "on", "The frequency depends on heat and busy cores; switch it off for steady times."
     return "ok", "off", ""
 
 
@@ -137,7 +137,7 @@ def _virtual(root: Path) -> Found:
     if not kinds:
         return "ok", product or "none seen", ""
     value = ", ".join(kinds) + (f" ({product})" if product else "")
-    return "note", value, "Neighbours that cannot be seen from here may share its cores and caches."
+    return "note", value, "Other virtual machines, invisible from here, may share its cores and caches."
 
 
 def _clock(root: Path) -> Found:
@@ -145,9 +145,9 @@ def _clock(root: Path) -> Found:
     tick = _tick()
     value = f"{tick * 1e9:.0f} ns between readings, source {source}"
     if tick > _SLOW_CLOCK_S:
-        return "warning", value, "Reading the clock is slow; take longer samples (min_repeat_ms)."
+        return "warning", value, "Reading the clock is slow; use longer samples (min_repeat_ms)."
     if source != "unknown" and source not in _GOOD_CLOCKS:
-        return "note", value, "This clock source is unusual; the processor's own counter is quicker to read."
+        return "note", value, "This clock source is unusual; the CPU's own counter is faster to read."
     return "ok", value, ""
 
 
@@ -178,7 +178,7 @@ def _load(root: Path) -> Found:
     if steal > 0.01:
         return "warning", f"{value}, {steal:.0%} stolen", "The host gives your cores to others; measure elsewhere."
     if busy > _BUSY:
-        advice = "Other programs are at work: times will be noisy, most of all those of kernels with several threads."
+        advice = "Other programs are running: times will be noisy, especially those of kernels with several threads."
         return "warning", value, advice
     return "ok", value, ""
 
@@ -187,7 +187,7 @@ def _lock(root: Path) -> Found:
     held = lock_holders()
     if held:
         return "warning", "; ".join(held), "Another searchlab process is timing; yours will wait for its turn."
-    return "ok", "nobody is measuring", ""
+    return "ok", "no other process is measuring", ""
 
 
 def lock_holders() -> list[str]:
@@ -217,7 +217,7 @@ def _memory(root: Path) -> Found:
     if limit is not None:
         value += f", limited to {limit / _GIB:.1f} GiB by the container"
     if min(memory.available, limit or memory.available) < 2 * _GIB:
-        return "warning", value, "Large workloads and their references may not fit; close something."
+        return "warning", value, "Large workloads and their references may not fit; free some memory."
     return "ok", value, ""
 
 
@@ -238,7 +238,7 @@ def _disk(root: Path) -> Found:
     free = shutil.disk_usage(Path.cwd()).free
     value = f"{free / _GIB:.1f} GiB free in {Path.cwd()}"
     if free < _GIB:
-        return "warning", value, "Records and logs are written here; make room."
+        return "warning", value, "Records and logs are written here; free some disk space."
     return "ok", value, ""
 
 
@@ -261,7 +261,7 @@ def _llvm(root: Path) -> Found:
         version = ".".join(map(str, llvm.llvm_version_info))
     except Exception as error:
         return "problem", f"llvmlite {_version('llvmlite')} is broken", f"{error}; install it again."
-    return "ok", f"LLVM {version} by llvmlite {_version('llvmlite')}", ""
+    return "ok", f"LLVM {version} through llvmlite {_version('llvmlite')}", ""
 
 
 def _vectors(root: Path) -> Found:
@@ -272,10 +272,10 @@ def _vectors(root: Path) -> Found:
     shown = [f for f in ("avx2", "fma", "avx512f", "avx512vl", "avx512_bf16", "amx-tile", "neon") if f in features]
     value = f"{target.vector_registers} x {target.vector_bits} bits on {target.cpu} ({', '.join(shown) or 'basic'})"
     if cap():
-        advice = f"Code is made for less than this machine has; unset {CAP} to use all of it."
+        advice = f"Code is generated for less than this machine supports; unset {CAP} to use all of it."
         return "note", f"{value}, capped by {CAP}", advice
     if target.arch == "x86_64" and target.vector_bits < 256:
-        return "warning", value, "Without AVX, results say little about other machines; a container may hide it."
+        return "warning", value, "Without AVX, results say little about other machines; a container may be hiding it."
     return "ok", value, ""
 
 
@@ -290,10 +290,10 @@ def _kernel(root: Path) -> Found:
         inputs = small.inputs(seed=0)
         wrong = small.check(compile(small.program)(*inputs.values()), inputs)
     except Exception as error:
-        return "problem", "failed", f"{type(error).__name__}: {error}; nothing can be measured before this works."
+        return "problem", "failed", f"{type(error).__name__}: {error}; nothing can be measured until this works."
     if wrong is not None:
         return "problem", "wrong result", f"{wrong}; code for this processor cannot be trusted."
-    return "ok", f"compiled, ran and was right in {(time.perf_counter() - start) * 1e3:.0f} ms", ""
+    return "ok", f"compiled, ran and gave the right result in {(time.perf_counter() - start) * 1e3:.0f} ms", ""
 
 
 def _package(module: str, packages: tuple[str, ...], extra: str, purpose: str) -> Callable[[Path], Found]:
@@ -310,7 +310,7 @@ def _cuda(root: Path) -> Found:
     driver = _text(root / "proc/driver/nvidia/version")
     library, tool = ctypes.util.find_library("cuda"), shutil.which("nvidia-smi")
     value = "no driver found" if driver is None and library is None and tool is None else "driver found, not used"
-    return "note", value, "Kernels are made for the processor only; recorded tables of GPUs can be searched."
+    return "note", value, "Kernels are generated for the CPU only; recorded tables of GPUs can be searched."
 
 
 _CHECKS: dict[str, dict[str, Callable[[Path], Found]]] = {

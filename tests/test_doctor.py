@@ -94,7 +94,7 @@ def test_what_makes_measuring_impossible_shows_in_the_exit_code(monkeypatch: pyt
     monkeypatch.setattr(doctor, "find_spec", missing)
     result = CliRunner().invoke(app, ["doctor"])
     assert result.exit_code == 1
-    assert "Nothing can be measured here" in result.stdout
+    assert "Measuring is impossible here" in result.stdout
     assert "pip install llvmlite" in " ".join(result.stdout.split())  # wherever the table breaks its lines
 
 
@@ -175,4 +175,4 @@ def test_ranges_of_cores() -> None:
 def test_nothing_is_promised_of_gpus(machine: Callable[..., Path]) -> None:
     check = found(machine({"proc/driver/nvidia/version": "NVRM version: made up"}), "cuda")
     assert (check.state, check.value) == ("note", "driver found, not used")
-    assert check.advice.startswith("Kernels are made for the processor only")
+    assert check.advice.startswith("Kernels are generated for the CPU only")

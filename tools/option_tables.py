@@ -56,7 +56,7 @@ def default(value: Any) -> str:
 
 def table(found: dict[str, Any], meanings: dict[str, str]) -> str:
     rows = [f"| `{name}` | {default(value)} | {meanings.get(name, '')} |\n" for name, value in found.items()]
-    return "".join(["| option | default | what it is |\n|---|---|---|\n", *rows])
+    return "".join(["| option | default | meaning |\n|---|---|---|\n", *rows])
 
 
 def filled(text: str, known: dict[tuple[str, str], type]) -> str:

@@ -62,7 +62,7 @@ class Ranges:
             return low, high
         if isinstance(e, Binary):
             return self._binary(e, running)
-        raise IRError(f"'{e}' is no index expression")
+        raise IRError(f"'{e}' is not an index expression")
 
     def _inside_out(self, e: Poly) -> list[tuple[Monomial, int]]:
         """The terms, those of inner loops first: so ranges share their sums when one more loop runs."""

@@ -83,11 +83,11 @@ app = typer.Typer(
 @app.callback()
 def _main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of errors.")] = False,
 ) -> None:
-    """Tensor programs, the schedules that make them fast, and how fast they are.
+    """A laboratory for search algorithms on tensor programs: run experiments, compare strategies, export kernels.
 
     A WORKLOAD is an operator with parameters, such as matmul or conv2d:ci=64,co=64,h=56,w=56,k=3,padding=1.
     """

@@ -1,4 +1,4 @@
-"""`searchlab bench`: the default schedule beside numpy and torch."""
+"""`searchlab bench`: races the default schedule against numpy and torch."""
 
 from __future__ import annotations
 
@@ -48,23 +48,23 @@ def bench_command(
         list[str] | None, typer.Argument(metavar="WORKLOAD", help="Workloads, networks or suites.")
     ] = None,
     threads: Annotated[int | None, typer.Option(help="Threads for all contenders; all cores if not given.")] = None,
-    seconds: Annotated[float, typer.Option(min=0.0, help="Time for the race of one workload.")] = 1.0,
+    seconds: Annotated[float, typer.Option(min=0.0, help="Seconds to time each workload.")] = 1.0,
     pack_weights: Annotated[
-        bool, typer.Option("--pack-weights", help="Store constant weights in another layout ahead of time.")
+        bool, typer.Option("--pack-weights", help="Pack constant weights into another layout ahead of time.")
     ] = False,
     quickstart: Annotated[bool, typer.Option("--quickstart", help="Run a small fixed set that takes seconds.")] = False,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Compile workloads with the default schedule and time them beside numpy and torch.
+    """Compile workloads with the default schedule and race them against numpy and torch.
 
-    Results are checked before anything is timed. Exit code 1 if one was wrong.
+    Results are checked before anything is timed. Exit code 1 if a result is wrong.
     """
     from searchlab.targets import detect
 
     wanted = form(as_json, as_csv)
     if quickstart == bool(names):
-        raise WorkloadError("name the workloads to time (`searchlab list` shows what there is), or give --quickstart")
+        raise WorkloadError("name the workloads to time (`searchlab list` shows all), or give --quickstart")
     entries = _quickstart() if quickstart else _entries(names or [])
     target = detect(threads)
     rows: list[ContestRow] = []
@@ -146,12 +146,12 @@ def _print_rows(rows: list[ContestRow], target: Target, quickstart: bool) -> Non
         for name, problem in row.wrong.items():
             err.print(f"[bold red]wrong:[/] {escape(row.case)}: {name}: {escape(problem)}", soft_wrap=True)
     if find_spec("torch") is None:
-        out.print("torch is not installed, so its column is empty; `pip install torch` would fill it.")
+        out.print("torch is not installed, so its column is empty; install it with `pip install torch`.")
     load, mean = max(row.other_load for row in rows), geometric_mean([row.ratio for row in rows if row.ratio])
     if load > _BUSY:
         out.print(
-            f"[bold yellow]The machine was busy[/]: other programs took up to {load:.0%} of it. These times say little,"
-            " least of all the libraries', whose threads wait for each other. Try again when it is quiet."
+            f"[bold yellow]The machine was busy[/]: other programs took up to {load:.0%} of it. These times mean"
+            " little, least of all for the libraries, whose threads wait for each other. Try again on an idle machine."
         )
     elif mean is not None and len(rows) > 1:
         out.print(f"On average [bold]{mean:.2f}x[/] the speed of the better library (geometric mean).")
@@ -162,15 +162,15 @@ def _explain(quickstart: bool) -> None:
     if quickstart:
         out.print(
             "Each program was scheduled by fixed rules (no search yet), compiled with LLVM, checked against a"
-            " reference in double precision, and timed in turns with the libraries. Times are the best of all rounds.\n"
+            " reference in double precision, and raced against the libraries. Times are the best of all rounds.\n"
         )
         hint(
-            "searchlab list workloads                              [dim]what else there is[/]",
+            "searchlab list workloads                              [dim]all workloads[/]",
             "searchlab bench conv2d:ci=256,co=256,h=14,w=14,k=3    [dim]a shape of your own[/]",
             "python -m benchmarks.codegen                          [dim]the whole benchmark[/]",
         )
     else:
-        out.print("[dim]All results were checked first. Speed and comparison are by the best times.[/]")
+        out.print("[dim]All results were checked first. Speeds and ratios use the best times.[/]")
 
 
 def _table(rows: list[ContestRow], brief: bool) -> Table:

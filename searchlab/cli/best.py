@@ -1,4 +1,4 @@
-"""`searchlab best`: the best programs of a run, to be looked at or taken along."""
+"""`searchlab best`: shows or exports the best programs of a run."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def best_command(
     run: RunArgument,
     task: TaskOption = None,
     entry: EntryOption = None,
-    top: Annotated[int, typer.Option(min=1, help="How many programs of each task.")] = 1,
+    top: Annotated[int, typer.Option(min=1, help="Number of programs per task.")] = 1,
     export: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write the best of each task to DIR/<task> as a library.")
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Check and time the exported best once more, outside the search.")
+        bool, typer.Option("--verify", help="Check and time the exported programs again, outside the search.")
     ] = False,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Show the best programs of a run, and take them along as libraries for C and Python.
+    """Show the best programs of a run, and export them as libraries for C and Python.
 
-    Exit code 1 if a verified kernel gave a wrong result.
+    Exit code 1 if a verified kernel gives a wrong result.
     """
     from searchlab.lab.export import best_programs
 
@@ -112,7 +112,7 @@ def _print_task(name: str, programs: list[Found]) -> None:
     else:
         print_table(_standings(programs))
         out.print(
-            "[dim]yes: it won its search and was timed again after it; no: one measurement, perhaps a lucky one[/]\n"
+            "[dim]confirmed: it won its search and was re-measured; others may be a single, lucky measurement[/]\n"
         )
     if not first.cell.recorded:
         print_program(str(first.program))
@@ -154,16 +154,16 @@ def _print_verified(seen: Verified | None) -> None:
     if seen.wrong is not None:
         out.print(f"\n[bold red]wrong:[/] {escape(seen.wrong)}", soft_wrap=True)
     else:
-        out.print("\n[bold green]right:[/] the exported kernel gives what numpy does")
+        out.print("\n[bold green]right:[/] the exported kernel agrees with numpy")
     made = table("", "time", "to recorded", right=("time", "to recorded"))
     rows = (("recorded", seen.recorded_s), ("exported, now", seen.exported_s), ("as searched, now", seen.built_s))
     for name, seconds in rows:
         made.add_row(name, duration(seconds), f"{100 * (seconds / seen.recorded_s - 1):+.1f} %")
     print_table(made)
     interval = f"{seen.low:.3f} to {seen.high:.3f}"
-    out.print(f"exported : as searched = {seen.ratio:.3f} [dim]({interval} at 90 %, in turns)[/]")
+    out.print(f"exported : as searched = {seen.ratio:.3f} [dim]({interval} at 90 %, interleaved)[/]")
     if abs(seen.built_s / seen.recorded_s - 1) > _NOTABLE:
-        out.print("[yellow]The search's own kernel differs from its record too: the machine is not as it was then.[/]")
+        out.print("[yellow]The search's own kernel differs from its record, too: the machine has changed since.[/]")
 
 
 def _print_notes(run: Path) -> None:
@@ -183,7 +183,7 @@ def _next(run: Path, found: list[Found], exported: bool) -> None:
     out.print()
     tasks = [f.task for f in found if not f.cell.recorded]
     if exported:
-        hint("read README.md in the folder of a task   [dim]how it is called from Python and C[/]")
+        hint("read README.md in the folder of a task   [dim]how to call it from Python and C[/]")
         return
     if not tasks:
         hint(f"searchlab report {escape(shlex.quote(str(run)))}   [dim]how the searches compare[/]")
@@ -193,6 +193,6 @@ def _next(run: Path, found: list[Found], exported: bool) -> None:
     python = f"{str(run)!r}, task={tasks[0]!r}" if several else repr(str(run))
     command = f"searchlab best {shlex.quote(str(run))}{shell} --export kernels --verify"
     hint(
-        f"{escape(command)}   [dim]take it along as a library[/]",
+        f"{escape(command)}   [dim]export it as a library[/]",
         f"{escape(f'kernel = searchlab.load({python})')}   [dim]or call it from Python[/]",
     )

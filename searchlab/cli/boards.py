@@ -48,7 +48,7 @@ def print_checks(checks: Sequence[Validation], band: float) -> None:
     spread = max((c.high / c.low - 1 for c in checks if c.low and c.high), default=0.0)
     if spread > _CALM * band:
         out.print(
-            f"[yellow]note:[/] rounds differ by up to {100 * spread:.0f} %: the machine is busy, and this says little",
+            f"[yellow]note:[/] rounds differ by up to {100 * spread:.0f} %: the machine is busy; do not trust this",
             soft_wrap=True,
         )
     good = sum(c.good for c in checks)

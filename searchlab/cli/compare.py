@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 def compare_command(
     dirs: Dirs,
-    by: Annotated[str, typer.Option("--by", help="What to compare: entry, or a factor such as space.")] = "entry",
+    by: Annotated[str, typer.Option("--by", help="The factor to compare: entry, or a factor such as space.")] = "entry",
     form: FormOption = SheetForm.text,
     output: OutOption = None,
     to: ToOption = "best",
@@ -42,7 +42,7 @@ def compare_command(
     tie: TieOption = None,
     blocks: BlocksOption = "seed",
     control: ControlOption = None,
-    together: Annotated[bool, typer.Option(help="Compare runs of different machines all the same.")] = False,
+    together: Annotated[bool, typer.Option(help="Compare even runs of different machines.")] = False,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
     as_csv: CsvOption = False,

@@ -1,4 +1,4 @@
-"""`searchlab doctor`: what this machine is like for measuring."""
+"""`searchlab doctor`: whether this machine is suited to measuring."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MARKS = {
 
 
 def doctor_command(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
-    """Look over this machine: cores, clock, memory, libraries, and what would disturb measurements.
+    """Examine this machine: cores, clock, memory, libraries, and sources of measurement noise.
 
     Exit code 1 if something makes measuring impossible.
     """
@@ -57,9 +57,9 @@ def _print(checks: list[MachineCheck]) -> None:
 def _print_verdict(checks: list[MachineCheck]) -> None:
     names = {state: [c.name for c in checks if c.state == state] for state in ("warning", "problem")}
     if names["problem"]:
-        out.print(f"[bold red]Nothing can be measured here[/] before this is solved: {', '.join(names['problem'])}.")
+        out.print(f"[bold red]Measuring is impossible here[/] until this is fixed: {', '.join(names['problem'])}.")
     elif names["warning"]:
-        out.print(f"Measuring works, but look at: [bold yellow]{', '.join(names['warning'])}[/].")
+        out.print(f"Measuring works, but check: [bold yellow]{', '.join(names['warning'])}[/].")
     else:
         out.print("[green]Ready to measure.[/]")
     hint("searchlab noise   [dim]how far two measurements of the same kernel differ here[/]")

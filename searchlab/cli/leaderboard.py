@@ -48,7 +48,7 @@ class _Board(TyperGroup):
 app = typer.Typer(
     cls=_Board,
     no_args_is_help=True,
-    help="Rank the entries of runs, show what one of them is, and take a second look.\n\n"
+    help="Rank the entries of runs, describe one of them, and re-measure results.\n\n"
     "searchlab leaderboard DIR... is short for searchlab leaderboard show DIR...",
 )
 
@@ -56,7 +56,10 @@ app = typer.Typer(
 @app.command("show")
 def leaderboard_command(
     dirs: Dirs,
-    card: Annotated[str | None, typer.Option(metavar="ENTRY", help="Show all that is known of this entry.")] = None,
+    card: Annotated[
+        str | None,
+        typer.Option(metavar="ENTRY", help="Show the card of this entry: its settings, results and command."),
+    ] = None,
     form: FormOption = SheetForm.text,
     output: OutOption = None,
     to: ToOption = "best",
@@ -64,14 +67,14 @@ def leaderboard_command(
     alpha: AlphaOption = None,
     tie: TieOption = None,
     blocks: BlocksOption = "seed",
-    together: Annotated[bool, typer.Option(help="Rank runs of different machines together all the same.")] = False,
+    together: Annotated[bool, typer.Option(help="Rank even runs of different machines together.")] = False,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
 ) -> None:
-    """Rank the entries of runs with intervals, and say which cannot be told apart.
+    """Rank the entries of runs, with intervals, and show which cannot be told apart.
 
-    Runs of different machines get a table each; replays of the same recorded tables are ranked together.
+    Runs of different machines get separate tables; replays of the same recorded tables are ranked together.
     """
     from searchlab.lab.leaderboard import board_sheets, boards, cards, recorded_tables
 
@@ -91,22 +94,24 @@ def leaderboard_command(
     write_sheets(sheets, form, output)
     if form is SheetForm.text and output is None:
         for name in missing:
-            err.print(f"table {name} is not here: no score against random search", style="dim", soft_wrap=True)
+            err.print(
+                f"table {name} was not found: there is no score against random search", style="dim", soft_wrap=True
+            )
         _hint(dirs, runs, found[0].standings[0].entry)
 
 
 @app.command("validate")
 def validate_command(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")],
-    sample: Annotated[int, typer.Option(min=1, help="How many cells to check.")] = 5,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The run folder.")],
+    sample: Annotated[int, typer.Option(min=1, help="Number of cells to check.")] = 5,
     entry: Annotated[str | None, typer.Option(help="Only cells of this entry.")] = None,
     tie: TieOption = None,
-    rounds: Annotated[int, typer.Option(min=1, help="How often each candidate is measured.")] = 5,
-    seed: Annotated[int, typer.Option(help="Of the sample.")] = 0,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of measurements per candidate.")] = 5,
+    seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Measure a sample of a run's best candidates again, and say whether their times hold.
+    """Re-measure a sample of a run's best candidates, and tell whether their times hold.
 
     Candidates of recorded tables are looked up again. Exit code 1 if a time does not hold.
     """
@@ -135,9 +140,9 @@ def _hint(dirs: Sequence[Path], runs: Sequence[Run], entry: str) -> None:
     folders = escape(shlex.join(map(str, dirs)))
     varied = [f for f in _factors(runs) if len({c.factors.get(f) for r in runs for c in r.cells}) > 1]
     hint(
-        f"searchlab leaderboard {folders} --card {escape(shlex.quote(entry))}   [dim]what it is, how to repeat it[/]",
-        *(f"searchlab compare {folders} --by {escape(f)}   [dim]everything else equal[/]" for f in varied[:1]),
-        f"searchlab leaderboard validate {escape(shlex.quote(str(dirs[0])))}   [dim]a second look at what was found[/]",
+        f"searchlab leaderboard {folders} --card {escape(shlex.quote(entry))}   [dim]how to repeat it[/]",
+        *(f"searchlab compare {folders} --by {escape(f)}   [dim]all else equal[/]" for f in varied[:1]),
+        f"searchlab leaderboard validate {escape(shlex.quote(str(dirs[0])))}   [dim]re-measures the best programs[/]",
     )
 
 

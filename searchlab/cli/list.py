@@ -1,4 +1,4 @@
-"""`searchlab list`: what there is."""
+"""`searchlab list`: the available components."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 
 class ListedKind(StrEnum):
-    """What can be listed."""
+    """The kinds of components that can be listed."""
 
     workloads = "workloads"
     networks = "networks"
@@ -29,11 +29,11 @@ class ListedKind(StrEnum):
 
 
 def list_command(
-    kind: Annotated[ListedKind | None, typer.Argument(help="What to list; everything if not given.")] = None,
+    kind: Annotated[ListedKind | None, typer.Argument(help="The kind to list; all kinds if not given.")] = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """List the workloads, networks, suites, targets, search spaces, cost models and strategies there are."""
+    """List the workloads, networks, suites, targets, search spaces, cost models and strategies that are available."""
     wanted = form(as_json, as_csv)
     kinds = [kind] if kind else list(ListedKind)
     if wanted:
@@ -44,7 +44,7 @@ def list_command(
     hint(
         "searchlab show conv2d:ci=64,co=64,h=56,w=56,k=3,padding=1   [dim]the program of a workload[/]",
         "searchlab show matmul --space sketch                        [dim]the search space of a workload[/]",
-        "searchlab bench softmax:rows=128,cols=4096                  [dim]its speed beside numpy and torch[/]",
+        "searchlab bench softmax:rows=128,cols=4096                  [dim]its speed against numpy and torch[/]",
     )
 
 
@@ -131,7 +131,7 @@ def _print(kind: ListedKind, rows: list[Row]) -> None:
     from rich.markup import escape
 
     more = [name for name in (rows[0] if rows else {}) if name not in ("name", "summary", "options")]
-    what = "what it is; [dim]options with their defaults[/]" if rows and "options" in rows[0] else "what it is"
+    what = "description; [dim]options with their defaults[/]" if rows and "options" in rows[0] else "description"
     first = _FIRST.get(kind, kind.value.removesuffix("s"))
     made = table(first, what, *more, right=_NUMBERS, title=_TITLES.get(kind, kind.value.capitalize()))
     for row in rows:
@@ -140,7 +140,9 @@ def _print(kind: ListedKind, rows: list[Row]) -> None:
         made.add_row(row["name"], text, *(_cell(name, row[name]) for name in more))
     print_table(made)
     if kind is ListedKind.networks:
-        out.print("[dim]tasks: different operators; weight: how many of them one run of the network takes[/]\n")
+        out.print(
+            "[dim]tasks: distinct operators; weight: operators in one run of the network, repetitions included[/]\n"
+        )
 
 
 def _cell(name: str, value: Any) -> str:

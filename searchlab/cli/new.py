@@ -1,4 +1,4 @@
-"""`searchlab new`: a space, cost model, strategy or workload of your own, to begin with."""
+"""`searchlab new`: creates the skeleton of a space, cost model, strategy or workload."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from searchlab.cli.output import AsCsv, AsJson, form, hint, out, print_rows
 
 
 class PluginKind(StrEnum):
-    """What can be made."""
+    """The kinds of plug-ins that can be created."""
 
     space = "space"
     model = "model"
@@ -21,15 +21,15 @@ class PluginKind(StrEnum):
 
 
 def new_command(
-    kind: Annotated[PluginKind, typer.Argument(help="What it is to be.", show_default=False)],
-    name: Annotated[str, typer.Argument(help="Its name: small letters and digits, with hyphens.", show_default=False)],
-    directory: Annotated[Path, typer.Option("--dir", help="Where its folder goes.")] = Path("."),
+    kind: Annotated[PluginKind, typer.Argument(help="The kind of plug-in.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Its name: lower-case letters, digits and hyphens.", show_default=False)],
+    directory: Annotated[Path, typer.Option("--dir", help="The parent of its folder.")] = Path("."),
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Make a plug-in of your own: a module that works, its test, a package and an experiment.
+    """Create a plug-in: a working module, its test, a package and an experiment.
 
-    Nothing that exists is overwritten.
+    Existing files are never overwritten.
     """
     from rich.markup import escape
 
@@ -41,12 +41,12 @@ def new_command(
         fields = {"folder": str(made.folder), "files": list(made.files), "component": made.component}
         print_rows([fields], wanted)
         return
-    out.print(f"[bold green]made[/] {escape(str(made.folder))}/  [dim]{', '.join(made.files)}[/]", soft_wrap=True)
+    out.print(f"[bold green]created[/] {escape(str(made.folder))}/  [dim]{', '.join(made.files)}[/]", soft_wrap=True)
     out.print(f"In experiments it is [bold]{escape(made.component)}[/], and after pip install -e . just {name}.\n")
     width = len("searchlab run experiment.yaml")
     hint(
-        f"{f'cd {escape(str(made.folder))}'.ljust(width)}   [dim]{made.files[0]} is the one to change[/]",
-        f"{'python -m pytest'.ljust(width)}   [dim]does it hold to what every {kind.value} must?[/]",
-        f"{'searchlab run experiment.yaml'.ljust(width)}   [dim]what is it worth?[/]",
-        f"{f'searchlab list {KINDS[kind.value][1]}'.ljust(width)}   [dim]what else there is[/]",
+        f"{f'cd {escape(str(made.folder))}'.ljust(width)}   [dim]edit {made.files[0]}[/]",
+        f"{'python -m pytest'.ljust(width)}   [dim]does it conform to the contract of a {kind.value}?[/]",
+        f"{'searchlab run experiment.yaml'.ljust(width)}   [dim]how does it compare with others?[/]",
+        f"{f'searchlab list {KINDS[kind.value][1]}'.ljust(width)}   [dim]all that are installed[/]",
     )

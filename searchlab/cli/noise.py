@@ -31,13 +31,13 @@ _BUSY = 0.1  # the share of slices that may be slow before the figures are calle
 
 def noise_command(
     name: Annotated[str, typer.Argument(metavar="[WORKLOAD]", help="The workload to measure repeatedly.")] = _DEFAULT,
-    seconds: Annotated[float, typer.Option(min=0.0, help="About how long to measure.")] = 30.0,
+    seconds: Annotated[float, typer.Option(min=0.0, help="Approximate duration in seconds.")] = 30.0,
     threads: Annotated[int, typer.Option(min=1, help="Threads of the kernel.")] = 1,
-    goal: Annotated[float, typer.Option(min=0.0, help="The difference to be told apart, in percent.")] = 2.0,
+    goal: Annotated[float, typer.Option(min=0.0, help="The difference to resolve, in percent.")] = 2.0,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Measure the same kernel as if it were two candidates, and say which protocol is good enough here.
+    """Measure the same kernel as if it were two candidates, and find out which protocol is good enough here.
 
     Also ranks a few real candidates again and again: how often is the best one the best?
     """
@@ -142,23 +142,23 @@ def _print(
     out.print(f"[dim]{escape(str(target))}[/]\n")
     print_table(_table(noise, choice))
     out.print(
-        "[dim]Each cell: typical difference / exceeded by one pair in twenty, in percent, between two measurements of"
-        " the same kernel.\nin turns: repeats alternate; in sequence: one after the other; apart: another job at"
-        " another moment, as in a search.\nsteady: samples from slow moments of the core are taken again.[/]\n"
+        "[dim]Each cell: median / 95th percentile of the difference, in percent, between two measurements of"
+        " the same kernel.\nin turns: interleaved repeats; in sequence: one after the other; apart: another job at"
+        " another moment, as in a search.\nsteady: samples from slow phases of the core are retaken.[/]\n"
     )
     out.print(
         f"drift over the run [bold]{_percent(noise.drift)}[/]   preempted slices [bold]{_percent(noise.preempted)}[/]"
         f"\nslices 10 % slower than fast ones [bold]{_percent(noise.disturbed)}[/]"
-        f"   slices beside a slow pulse [bold]{_percent(noise.slow)}[/]\n"
+        f"   slices with a slow clock probe [bold]{_percent(noise.slow)}[/]\n"
     )
     _print_choice(noise, choice, goal)
     _print_ranking(ranking)
     if max(noise.preempted, noise.disturbed) > _BUSY:
         out.print(
-            "[bold yellow]The machine was busy.[/] Stop other programs, or measure at another time: no protocol makes"
-            " up for a core that is shared.\n"
+            "[bold yellow]The machine was busy.[/] Stop other programs, or measure at another time: no protocol can"
+            " compensate for a shared core.\n"
         )
-    hint("searchlab doctor   [dim]what may be the reason[/]")
+    hint("searchlab doctor   [dim]possible reasons[/]")
 
 
 def _table(noise: Noise, choice: ProtocolChoice) -> Table:
@@ -194,12 +194,12 @@ def _print_choice(noise: Noise, choice: ProtocolChoice, goal: float) -> None:
     text = f"repeats={p.repeats}, min_repeat_ms={p.min_repeat_ms:g}, steady={p.steady}"
     cost = f"{duration(p.timing_s)} of timing, {duration(p.timing_s + noise.overhead_s)} with building and starting"
     if choice.reached:
-        reached = f"tells {_percent(goal)} apart here (p95 {_percent(p.apart.p95)})"
+        reached = f"resolves {_percent(goal)} here (p95 {_percent(p.apart.p95)})"
         out.print(f"[bold]{text}[/] {reached}; a trial takes {cost}.")
     else:
         out.print(
-            f"[bold yellow]No protocol tells {_percent(goal)} apart here.[/] The best for its cost is [bold]{text}[/]"
-            f" with a p95 of {_percent(p.apart.p95)}; a trial takes {cost}. Compare finalists in turns, in many rounds."
+            f"[bold yellow]No protocol resolves {_percent(goal)} here.[/] The best value is [bold]{text}[/]"
+            f" with a p95 of {_percent(p.apart.p95)}; a trial takes {cost}. Interleave finalists, in many rounds."
         )
 
 

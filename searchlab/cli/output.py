@@ -26,7 +26,7 @@ out = Console(highlight=False, width=None if sys.stdout.isatty() else _UNLIMITED
 err = Console(highlight=False, stderr=True, width=None if sys.stderr.isatty() else _UNLIMITED)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead, one object per line.")]
-AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV instead; nested values get a column each, as in a.b.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV instead; nested values get columns such as a.b.")]
 
 
 class OutputForm(StrEnum):
@@ -39,7 +39,7 @@ class OutputForm(StrEnum):
 def form(as_json: bool, as_csv: bool) -> OutputForm | None:
     """What the options of a command ask for; None is text for people."""
     if as_json and as_csv:
-        raise SearchLabError("--json and --csv exclude each other: give one of them")
+        raise SearchLabError("--json and --csv exclude each other: give only one of them")
     return OutputForm.json if as_json else OutputForm.csv if as_csv else None
 
 

@@ -1,4 +1,4 @@
-"""`searchlab records`: what is in files of measurements, and other formats into and out of them."""
+"""`searchlab records`: inspects, converts and merges files of measurements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from searchlab.errors import RecordError
 if TYPE_CHECKING:
     from searchlab.lab.records import Record, RecordStore
 
-app = typer.Typer(no_args_is_help=True, help="Look into, convert and merge files of measurements.")
+app = typer.Typer(no_args_is_help=True, help="Inspect, convert and merge files of measurements.")
 
 
 class Format(StrEnum):
@@ -45,7 +45,7 @@ def stats_command(
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Count the records of each task, by what became of them, with the best time."""
+    """Count the records of each task by outcome, with the best time."""
     wanted = form(as_json, as_csv)
     stores = [_existing(path) for path in paths]
     found = [task for store in stores for task in _tasks(store)]
@@ -71,7 +71,11 @@ def export_command(
     store = _existing(path)
     keys = _keys(store, task)
     if to is Format.t4 and len(keys) > 1:
-        err.print(f"{path} holds {len(keys)} tasks, T4 files one; --task chooses", markup=False, soft_wrap=True)
+        err.print(
+            f"{path} holds {len(keys)} tasks, but a T4 file holds one; choose it with --task",
+            markup=False,
+            soft_wrap=True,
+        )
     count = _export(store, keys[0] if task else None, to, output)
     _report(wanted, count, f"{count} records written to {output}", case=str(output), metric="records")
 
@@ -81,7 +85,9 @@ def import_command(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="A file in the other format.")],
     source: Annotated[Format, typer.Option("--from", help="The format to read.")],
     output: _Out,
-    task: Annotated[str, typer.Option(help="What was tuned, where a T4 file does not say; its name by default.")] = "",
+    task: Annotated[
+        str, typer.Option(help="Name of the task if a T4 file does not give one; the file's name by default.")
+    ] = "",
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
@@ -116,7 +122,7 @@ def _existing(path: Path) -> RecordStore:
     from searchlab.lab.records import RecordStore
 
     if not path.is_file():
-        raise RecordError(f"{path}: there is no such file")
+        raise RecordError(f"{path}: file not found")
     return RecordStore(path)
 
 
@@ -142,7 +148,7 @@ def _export(store: RecordStore, key: str | None, to: Format, output: Path) -> in
     from searchlab.lab.records import csv_export, t4_export
 
     if output.exists() and output.samefile(store.path):
-        raise RecordError(f"{output}: this is the file to be read")
+        raise RecordError(f"{output}: this is the input file")
     # Whoever reads the output while it is written sees the old one, or none.
     partial = output.with_name(f"{output.name}.partial")
     try:
@@ -195,7 +201,7 @@ def _print_tasks(found: list[TaskRecords], several: bool) -> None:
 
 
 def _report_merged(form: OutputForm | None, added: int, known: int, output: Path) -> None:
-    text = f"{added} records added to {output}" + (f", {known} were there already" if known else "")
+    text = f"{added} records added to {output}" + (f", {known} were already there" if known else "")
     _report(form, added, text, case=str(output), metric="records_added", known=known)
 
 

@@ -1,4 +1,4 @@
-"""`searchlab replay`: whether the cells of a run take the same way again with the times they recorded."""
+"""`searchlab replay`: whether the searches of a run are reproducible with the times they recorded."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def replay_command(
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Search a run's cells again with the times it recorded: do they take the same way?
+    """Repeat the searches of a run with the times it recorded, and check that they propose the same candidates.
 
-    Nothing is measured and nothing is written. Exit code 1 if a cell departs from what it did.
+    Nothing is measured and nothing is written. Exit code 1 if a cell departs from its records.
     """
     from searchlab.lab.replay import replay
 
@@ -34,7 +34,7 @@ def replay_command(
     else:
         for r in cells:
             _print_replayed(r)
-        out.print(f"\n{sum(r.ok for r in found)} of {len(found)} cells take the same way again")
+        out.print(f"\n{sum(r.ok for r in found)} of {len(found)} cells are reproducible")
     if not all(r.ok for r in found):
         raise typer.Exit(1)
 

@@ -11,9 +11,7 @@ from searchlab.cli.output import AsCsv, AsJson, err, form, hint, out, print_rows
 
 
 def report_command(
-    folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR", help="Folders of runs, as `searchlab run` makes them.")
-    ],
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="Run folders, as made by `searchlab run`.")],
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="The page. [default: report.html in the run's folder]"),
@@ -25,9 +23,9 @@ def report_command(
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Make one HTML page about one or more runs: who wins, by how much, how sure, and why.
+    """Write one HTML page about one or more runs: who wins, by how much, with what certainty, and why.
 
-    The page needs no network: data, settings and figures are inside. Runs of one page are compared with each other.
+    The page is self-contained: data, settings and figures are inside. Runs on one page are compared with each other.
     """
     from searchlab.lab.report import Report
     from searchlab.lab.report.raster import available
@@ -43,11 +41,13 @@ def report_command(
     else:
         _print(report.headline.text, page, figures, len(drawn))
         if figures and not available():
-            err.print("no PNG files: they need resvg-py, pip install 'searchlab\\[figures]'", soft_wrap=True)
+            err.print(
+                "no PNG files were written: they need resvg-py, pip install 'searchlab\\[figures]'", soft_wrap=True
+            )
         if not show:
             hint(
                 f"searchlab report {' '.join(map(str, folders))} --open",
-                f"searchlab best {folders[0]} takes the programs away",
+                f"searchlab best {folders[0]} exports the programs",
             )
     if show:
         import webbrowser

@@ -1,4 +1,4 @@
-"""`searchlab run`: runs an experiment, or goes on with one."""
+"""`searchlab run`: runs or resumes an experiment."""
 
 from __future__ import annotations
 
@@ -23,36 +23,42 @@ _MOST_ERRORS = 10
 
 
 def run_command(
-    what: Annotated[Path, typer.Argument(metavar="EXPERIMENT", help="A YAML file, or a run's folder to go on with.")],
+    what: Annotated[Path, typer.Argument(metavar="EXPERIMENT", help="A YAML file, or a run folder to resume.")],
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings to change: budget.trials=64 seeds=0..4.")
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option("-o", "--output", help="The run's folder; runs/NAME if not given.")
+        Path | None, typer.Option("-o", "--output", help="The run folder; runs/NAME if not given.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be run, and stop.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be run, and exit.")] = False,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Start anew, or only those cells whose code has changed; the old is kept.")
+        bool,
+        typer.Option(
+            "--fresh", help="Start over, or rerun only the cells whose code has changed; old results are kept."
+        ),
     ] = False,
     allow_drift: Annotated[
-        bool, typer.Option("--allow-drift", help="Go on in a folder of another experiment or of earlier code.")
+        bool, typer.Option("--allow-drift", help="Accept a folder of another experiment or of earlier code.")
     ] = False,
-    on_error: Annotated[str, typer.Option(help="After a failed cell: continue, stop or retry:N.")] = "continue",
+    on_error: Annotated[
+        str, typer.Option(help="What to do after a failed cell: continue, stop or retry:N.")
+    ] = "continue",
     jobs: Annotated[
         int | None,
-        typer.Option("-j", "--jobs", min=0, help="Cells side by side; as many as cores are idle if not given."),
+        typer.Option("-j", "--jobs", min=0, help="Number of parallel cells; chosen by idle cores if not given."),
     ] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")] = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Print lines instead of a live view.")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the outcome as one JSON object, of a dry run the cells.")
+        bool, typer.Option("--json", help="Print the outcome as one JSON object; with --dry-run, the cells.")
     ] = False,
     as_csv: AsCsv = False,
 ) -> None:
     """Run an experiment: every combination on every workload with every seed.
 
-    What is done is skipped and what was interrupted goes on, so the same command may be given again at any time.
-    Ctrl-C finishes what is in flight; a second one stops at once. Exit code 1 if a cell failed, 130 if interrupted.
+    Finished cells are skipped and interrupted ones resumed, so the same command may be given again at any time.
+    Ctrl-C finishes the measurement in flight; a second one stops at once. Exit code 1 if a cell failed, 130 if
+    interrupted.
     """
     from searchlab.lab.cells import cells
     from searchlab.lab.run import OnError, run
@@ -73,7 +79,7 @@ def run_command(
         err.print(f"[bold red]stopped:[/] {e}", markup=True, soft_wrap=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
-        err.print(f"stopped at once; `searchlab run {shlex.quote(str(place))}` goes on from the last measurement")
+        err.print(f"stopped at once; `searchlab run {shlex.quote(str(place))}` resumes after the last measurement")
         raise typer.Exit(130) from None
     _report(summary, quiet, wanted)
     raise typer.Exit(summary.exit_code)
@@ -126,8 +132,8 @@ def _dry_run(cells: Sequence[Cell], place: Path, jobs: int | None, form: OutputF
     if common := shared(c.factors for c in cells):
         out.print(f"all with {escape(made_of(common))}")
     before = f" ({len(done)} done before)" if done else ""
-    basis = "a guess: no cell is done yet" if expected.guessed else "by the cells that are done"
-    out.print(f"{len(cells)} cells{before}, {expected.trials} trials to come, in [bold]{place}[/]")
+    basis = "a guess: no cell is done yet" if expected.guessed else "estimated from finished cells"
+    out.print(f"{len(cells)} cells{before}, {expected.trials} trials to go, in [bold]{place}[/]")
     out.print(f"expected time: about {span(expected.seconds)} [dim]({basis})[/]")
     for text in old.said:
         out.print(f"[yellow]changed since:[/] {escape(text)}", soft_wrap=True)
@@ -198,8 +204,8 @@ def _errors(summary: RunSummary) -> None:
 
 def _left(summary: RunSummary) -> str:
     if summary.left:
-        return f"{summary.left} cells are left"
-    return "failed cells are tried again" if summary.failed else "the run-off is left"
+        return f"runs the {summary.left} cells that are left"
+    return "retries the failed cells" if summary.failed else "runs the final run-off"
 
 
 def _next(summary: RunSummary) -> None:
@@ -210,10 +216,10 @@ def _next(summary: RunSummary) -> None:
         out.print(f"[bold]{done} cells done[/] in {folder}")
         hint(f"searchlab run {folder}           [dim]{again}[/]", f"searchlab status {folder}")
         return
-    now = "" if summary.done else ", all of them before"
+    now = "" if summary.done else ", all of them earlier"
     out.print(f"[bold]all {done} cells done[/]{now}, in {folder}")
     hint(
-        f"searchlab report {folder}        [dim]one page with everything[/]",
-        f"searchlab leaderboard {folder}   [dim]who is best, and how sure that is[/]",
+        f"searchlab report {folder}        [dim]one page with all results[/]",
+        f"searchlab leaderboard {folder}   [dim]the ranking, with its uncertainty[/]",
         f"searchlab best {folder}          [dim]the fastest programs[/]",
     )

@@ -13,11 +13,11 @@ from searchlab.cli.output import hint, out
 
 def schema_command(
     to: Annotated[Path | None, typer.Option("--out", "-o", help="Write it to a file instead.")] = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="The reference as a page to read.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the reference page in Markdown.")] = False,
 ) -> None:
-    """Print the JSON schema of experiments, with which editors complete and check YAML files.
+    """Print the JSON schema of experiments, with which editors complete and validate YAML files.
 
-    It holds the spaces, cost models and strategies that are installed here, with their options.
+    It includes the spaces, cost models and strategies that are installed here, with their options.
     """
     text = _text(markdown)
     if to is None:

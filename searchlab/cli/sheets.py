@@ -31,25 +31,25 @@ class SheetForm(StrEnum):
     html = "html"
 
 
-Dirs = Annotated[list[Path], typer.Argument(metavar="DIR", help="Folders of runs.")]
-FormOption = Annotated[SheetForm, typer.Option("--format", "-f", help="How to write the tables.")]
+Dirs = Annotated[list[Path], typer.Argument(metavar="DIR", help="Run folders.")]
+FormOption = Annotated[SheetForm, typer.Option("--format", "-f", help="The format of the tables.")]
 OutOption = Annotated[Path | None, typer.Option("--out", "-o", help="The file to write to.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
 CsvOption = Annotated[bool, typer.Option("--csv", help="The same as --format csv.")]
-ToOption = Annotated[str, typer.Option("--to", help="What scores are relative to: best, a baseline or an entry.")]
+ToOption = Annotated[str, typer.Option("--to", help="The reference of scores: best, a baseline or an entry.")]
 MetricOption = Annotated[
     str, typer.Option(help="final: the best found; trials, time, log-time: area under the best so far.")
 ]
 AlphaOption = Annotated[
-    float | None, typer.Option(help="The level of the tests; the experiment's, 0.05, if not given.")
+    float | None, typer.Option(help="Significance level of the tests; the experiment's (0.05) if not given.")
 ]
 TieOption = Annotated[
     float | None,
-    typer.Option(help="Differences up to this are ties, in percent; the measured noise if not given.", min=0.0),
+    typer.Option(help="Differences up to this, in percent, are ties; the measured noise if not given.", min=0.0),
 ]
 BlocksOption = Annotated[str, typer.Option(help="Blocks of the tests: seed (of a task) or task.")]
-ControlOption = Annotated[str | None, typer.Option(help="Compare all others with this one only.")]
-SeedOption = Annotated[int, typer.Option(help="Of the resampling.")]
+ControlOption = Annotated[str | None, typer.Option(help="Compare all others only with this one.")]
+SeedOption = Annotated[int, typer.Option(help="Seed of the resampling.")]
 
 
 def chosen_form(form: SheetForm, as_json: bool, as_csv: bool) -> SheetForm:
@@ -63,7 +63,7 @@ def read_runs(dirs: Sequence[Path]) -> list[Run]:
 
     runs = [load(folder) for folder in dirs]
     if not any(c.state in ("done", "failed") for r in runs for c in r.cells):
-        raise ResultError(f"no cell of {', '.join(map(str, dirs))} is finished; `searchlab run` goes on with a run")
+        raise ResultError(f"no cell of {', '.join(map(str, dirs))} is finished; `searchlab run` resumes a run")
     return runs
 
 

@@ -35,7 +35,7 @@ def show_command(
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Show a workload's program and cost, the code made of it, or its search space.
+    """Show a workload's program and cost, its generated code, or its search space.
 
     For a network or a suite: its tasks, with weights and costs.
     """
@@ -127,7 +127,7 @@ def _print_workload(group: NamedGroup) -> None:
     out.print()
     print_table(facts)
     name = escape(shlex.quote(group.name))
-    speed = f"searchlab bench {name}              [dim]its speed beside numpy and torch[/]"
+    speed = f"searchlab bench {name}              [dim]its speed against numpy and torch[/]"
     hint(
         f"searchlab show {name} --scheduled   [dim]the program after the default schedule[/]",
         f"searchlab show {name} --asm         [dim]its machine code[/]",
@@ -161,5 +161,5 @@ def _print_tasks(group: NamedGroup) -> None:
     if is_network:
         flops = sum(e.workload.flops * e.weight for e in group.entries)
         runs = sum(e.weight for e in group.entries)
-        out.print(f"{len(group.entries)} tasks, {runs} operators in one run, {amount(flops, 'flop')} in all\n")
-    hint(f"searchlab bench {group.name}   [dim]all of them beside numpy and torch[/]")
+        out.print(f"{len(group.entries)} tasks, {runs} operators in one run, {amount(flops, 'flop')} in total\n")
+    hint(f"searchlab bench {group.name}   [dim]all of them against numpy and torch[/]")

@@ -1,4 +1,4 @@
-"""`searchlab status`: how far a run is, from its folder alone."""
+"""`searchlab status`: the progress of a run, from its folder alone."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _MARKS = {"done": "green", "failed": "red", "interrupted": "yellow", "running": 
 
 
 def status_command(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")],
-    watch: Annotated[bool, typer.Option("--watch", help="Go on showing it until the run is over or Ctrl-C.")] = False,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The run folder.")],
+    watch: Annotated[bool, typer.Option("--watch", help="Keep showing it until the run is over or Ctrl-C.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object (per second with --watch).")] = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Show how far a run is: cells done, the best of each combination, what failed and why."""
+    """Show the progress of a run: cells done, the best of each combination, failures and their reasons."""
     from searchlab.lab.run.status import status
 
     wanted = form(as_json, as_csv)
@@ -64,7 +64,7 @@ def _print(found: Status, form: OutputForm | None) -> None:
         return
     print_table(_drawing(found))
     if found.owner is None and not found.complete:
-        hint(f"searchlab run {found.folder}      [dim]goes on with it[/]")
+        hint(f"searchlab run {found.folder}      [dim]resumes it[/]")
     elif found.complete:
         hint(f"searchlab report {found.folder}", f"searchlab leaderboard {found.folder}")
     else:

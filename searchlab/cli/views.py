@@ -57,7 +57,7 @@ class Errors(Observer):
             err.print(f"[yellow]note:[/] {escape(_line(text))}", soft_wrap=True)
 
     def retried(self, row: CellRow, attempt: int, board: RunState) -> None:
-        err.print(f"[yellow]again:[/] {_name(row)}: {escape(_line(row.error))}", soft_wrap=True)
+        err.print(f"[yellow]retrying:[/] {_name(row)}: {escape(_line(row.error))}", soft_wrap=True)
 
     def stopping(self) -> None:
         err.print("stopping after the measurements in flight; Ctrl-C again stops at once")
@@ -152,7 +152,7 @@ def _found(row: CellRow, board: RunState) -> str:
         network = len(row.cell.parts) > 1
         if row.state == "running":
             return "not every task has a program yet" if network else "nothing worked yet"
-        return "a task has no program that works" if network else f"none of {row.trials} candidates worked"
+        return "a task has no working program" if network else f"none of {row.trials} candidates worked"
     against = board.against(row)
     return f"{duration(row.best_s)}{f' [green]{escape(against)}[/]' if against else ''}"
 

@@ -11,14 +11,14 @@ from rich.markup import escape
 
 from searchlab.cli.output import err
 
-_PLACE = "choose another place, or change who may write there"
+_PLACE = "choose another path, or change its permissions"
 _ADVICE = {
-    errno.ENOSPC: "make room on the disk; what was written before is kept",
-    errno.EDQUOT: "make room in the quota; what was written before is kept",
+    errno.ENOSPC: "free some disk space; files written so far are kept",
+    errno.EDQUOT: "free some of the quota; files written so far are kept",
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _PLACE),
-    errno.EISDIR: "a folder is where a file should be: move it away",
-    errno.ENOTDIR: "a file is where a folder should be: move it away",
-    errno.EEXIST: "a file is where a folder should be: move it away",
+    errno.EISDIR: "there is a folder where a file should be: move it away",
+    errno.ENOTDIR: "there is a file where a folder should be: move it away",
+    errno.EEXIST: "there is a file where a folder should be: move it away",
 }
 
 

@@ -144,7 +144,7 @@ class Builder:
         names = tuple(t.name for t in outputs)
         for n in names:
             if n not in self._stages:
-                raise IRError(f"{self.name}: output '{n}' is no stage; stages: {', '.join(self._stages)}")
+                raise IRError(f"{self.name}: output '{n}' is not a stage; stages: {', '.join(self._stages)}")
         read = {ld.buffer for _, b in self._stages.values() for ld in loads(b.store.value)}
         for n in self._stages:
             if n not in read and n not in names:
@@ -171,7 +171,7 @@ class Builder:
 
     def _extent_of(self, stage: str, axis: Var) -> Expr:
         if axis not in self._axes:
-            raise IRError(f"{self.name}: stage '{stage}' reduces over '{axis}', which is no axis of this builder")
+            raise IRError(f"{self.name}: stage '{stage}' reduces over '{axis}', which is not an axis of this builder")
         return self._axes[axis]
 
     def _check(self, block: Block, value: Expr) -> None:
@@ -188,7 +188,7 @@ class Builder:
         for ld in loads(value):
             if ld.buffer not in self._inputs and ld.buffer not in self._stages:
                 raise IRError(
-                    f"{self.name}: stage '{block.name}' reads '{ld.buffer}', which is no tensor of this builder"
+                    f"{self.name}: stage '{block.name}' reads '{ld.buffer}', which is not a tensor of this builder"
                 )
 
 

@@ -39,4 +39,4 @@ def evaluate(e: Expr, env: Mapping[str, Any]) -> Any:
         for c in e.args:
             result = result & evaluate(c, env)
         return result
-    raise IRError(f"'{e}' is no index expression")
+    raise IRError(f"'{e}' is not an index expression")

@@ -279,7 +279,7 @@ class _Verifier:
         if len(ld.indices) != len(buffer.shape) or ld.type != buffer.dtype:
             self.fail(f"'{ld}' does not fit '{ld.buffer}' ({len(buffer.shape)} dimensions of {buffer.dtype})")
         if any(i.dtype not in (INDEX, BOOL) for i in ld.indices):
-            self.fail(f"'{ld}' is indexed with a value that is no index")
+            self.fail(f"'{ld}' is indexed with a value that is not an index")
         if ld.buffer not in self.ready and ld.buffer not in own:
             self.fail(f"'{ld.buffer}' is read in {_where(s)} before anything writes it")
 

@@ -47,7 +47,7 @@ def replay(folder: str | os.PathLike[str], task: str | None = None, entry: str |
     found = chosen(cells(load(place.experiment)), task, entry)
     begun = [c for c in found if place.records_path(c.id).exists()]
     if not begun:
-        raise ExportError(f"{place.path}: none of its {len(found)} cells has measurements; `searchlab run` makes some")
+        raise ExportError(f"{place.path}: none of its {len(found)} cells has measurements yet; see `searchlab run`")
     for cell in begun:
         yield replay_cell(cell, place)
 

@@ -36,7 +36,7 @@ def blockize(program: Program, loop: str, name: str | None = None) -> MadeNames:
     check(all(isinstance(s, Loop) for s in path_to(lp, b)[:-1]), f"loop '{loop}' holds a block of blocks")
     inner = {x.var: x.extent for x in path_to(lp, b) if isinstance(x, Loop)}
     made = fresh(program, f"{b.name}_outer") if name is None else name
-    check(made not in program.blocks and made.isidentifier(), f"'{made}' is no free block name")
+    check(made not in program.blocks and made.isidentifier(), f"'{made}' is not a free block name")
     taken = {it.var.name for s in path_to(program.body, b) if isinstance(s, Block) for it in s.iters}
     iters, outer_bindings, bindings, guards = [], [], [], []
     for it, binding in zip(b.iters, b.bindings, strict=True):
@@ -69,5 +69,5 @@ def _take_apart(binding: Expr, inner: dict[Var, Expr], facts: Facts, block: str)
     if around == ZERO:
         return ZERO, ONE, rest
     outer, left = divide(around, tile)
-    check(left == ZERO, f"'{binding}' of block '{block}' is no multiple of the tile {tile} plus the loops inside")
+    check(left == ZERO, f"'{binding}' of block '{block}' is not a multiple of the tile {tile} plus the loops inside")
     return outer, tile, rest

@@ -121,7 +121,7 @@ def _digit(e: Expr, sizes: dict[Var, Expr], buffer: str) -> _LayoutDigit:
     for v in source:
         fused = fused * sizes[v] + v
     accepted = "x, x // c, x % c, (x // c) % d, with x an index or neighbouring ones fused"
-    check(bool(source) and inner == fused, f"'{e}' is no digit of an index of '{buffer}'; accepted: {accepted}")
+    check(bool(source) and inner == fused, f"'{e}' is not a digit of an index of '{buffer}'; accepted: {accepted}")
     return _LayoutDigit(source, low, extent)
 
 
@@ -287,7 +287,7 @@ def _check_padded_sum(b: Block, grown: set[Var]) -> None:
     op, term = combiner(b)
     factors = list(_factors(term))
     ok = op == "add" and all(any(isinstance(f, Load) and v in f.indices for f in factors) for v in reduce)
-    check(ok, f"'{b.name}' is no sum of products that padding with zeros leaves unchanged: '{b.store.value}'")
+    check(ok, f"'{b.name}' is not a sum of products that padding with zeros leaves unchanged: '{b.store.value}'")
 
 
 def _check_guards(b: Block, grown: set[Var]) -> None:

@@ -85,7 +85,7 @@ def _names(program: Program, loop: str, count: int, names: Sequence[str] | None)
         return [fresh(program, f"{loop}_{n}") for n in range(count)]
     check(len(names) == count, f"{count} factors but {len(names)} names {list(names)}")
     for n in names:
-        check(n.isidentifier() and n not in program.loops, f"'{n}' is no free loop name")
+        check(n.isidentifier() and n not in program.loops, f"'{n}' is not a free loop name")
     check(len(set(names)) == len(names), f"a name occurs twice in {list(names)}")
     return list(names)
 
@@ -385,7 +385,7 @@ def annotate(program: Program, target: str, key: str, value: Any) -> MadeNames:
         lambda: unknown("loop or block", target, [*program.loops, *program.blocks]),
     )
     check(target not in program.loops or key not in ("kind", "kinds"), f"'{key}' of a loop is set with choose_kind")
-    check(key != "prefetch", "'prefetch' is a primitive of its own")
+    check(key != "prefetch", "'prefetch' is a separate primitive")
     old: Loop | Block = find_loop(program, target) if target in program.loops else find_block(program, target)
     notes = (*((k, v) for k, v in old.annotations if k != key), (key, value))
     return MadeNames(program.with_body(replaced(program, old, replace(old, annotations=notes))))

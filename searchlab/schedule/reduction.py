@@ -80,7 +80,7 @@ def rfactor(program: Program, loop: str, axis: int = 0, name: str | None = None)
     check(0 <= axis <= len(store.indices), f"axis {axis} is not in 0..{len(store.indices)}")
     made = fresh(program, f"{store.buffer}_rf") if name is None else name
     taken = made in program.buffers or made in program.blocks
-    check(made.isidentifier() and not taken, f"'{made}' is no free name for a buffer and its block")
+    check(made.isidentifier() and not taken, f"'{made}' is not a free name for a buffer and its block")
     buffer = program.buffers[store.buffer]
     shape = (*buffer.shape[:axis], lp.extent, *buffer.shape[axis:])
     partial = _partial_block(block, nest, lp, made, axis, op, term)

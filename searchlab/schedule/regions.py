@@ -115,9 +115,7 @@ def check_tile(root: Loop, maker: Block, reader: str) -> None:
     inner = {lp.var: lp.extent for lp in statements(root.body) if isinstance(lp, Loop)}
     put = bindings_within(root, maker)
     for i in map(put, maker.store.indices):
-        message = (
-            f"one iteration of loop '{root.name}' does not write a tile of its own: '{maker.store.buffer}' at '{i}'"
-        )
+        message = f"one iteration of loop '{root.name}' does not write a separate tile: '{maker.store.buffer}' at '{i}'"
         check(_is_tile(i, inner), f"{message}; '{reader}' is accepted where the inner loops of splits are all inside")
 
 

@@ -147,7 +147,7 @@ def _check_scope(scope: str) -> None:
 
 def _check_free(program: Program, name: str) -> None:
     taken = name in program.buffers or name in program.blocks
-    check(name.isidentifier() and not taken, f"'{name}' is no free name for a buffer and its block")
+    check(name.isidentifier() and not taken, f"'{name}' is not a free name for a buffer and its block")
 
 
 def _copy_nest(program: Program, source: str, target: str, block: str, shape_of: Buffer | None = None) -> Stmt:

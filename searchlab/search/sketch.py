@@ -53,7 +53,7 @@ class Sketch:
             raise SpaceError(f"sketch '{self.name}' has no knobs")
         for c in self.constraints:
             if c.dtype != BOOL:
-                raise SpaceError(f"sketch '{self.name}': '{c}' is no condition")
+                raise SpaceError(f"sketch '{self.name}': '{c}' is not a condition")
             for v in variables(c):
                 if v.name not in self.symbols:
                     known = ", ".join(self.symbols)

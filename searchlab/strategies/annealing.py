@@ -13,7 +13,7 @@ from searchlab.strategies.shortlist import Shortlist
 
 
 class Annealing(Guided):
-    """Chains that walk on the model, from hot to cold; the batch is the best they met, not where they ended.
+    """Simulated annealing on the model; the batch is the best points that the chains visited, not where they ended.
 
     `temperature` goes to zero in a straight line over `steps`, in units of the spread of the model's predictions.  A
     walk ends early after `early_stop` steps in which the list of the best did not change.  Chains go on where they were

@@ -17,7 +17,7 @@ from searchlab.strategies.local_search import Local
 
 
 class Bandit(Strategy):
-    """Each point comes from the member whose last points were the best, or that has had the fewest tries.
+    """Several strategies as arms: each point comes from the one with the best recent points, or the fewest tries.
 
     A point earns its member what share of all points told before it was slower, to the power `sharpness`, so that only
     points near the best count much.  The member with the highest mean of its last `window` rewards plus `exploration` *

@@ -22,7 +22,7 @@ Lie = Literal["mean", "best", "worst"]
 
 
 class Bayesian(Strategy):
-    """Measures where a surrogate, fitted to logarithms of time, expects the most improvement.
+    """Measures where a surrogate, fitted to logarithms of time, has the largest expected improvement.
 
     It begins with `start` random points.  A space of at most `everything` points is looked at as a whole each time;
     of a larger one, `pool` points: random ones, and ones near the best measured and the most promising.  A point that

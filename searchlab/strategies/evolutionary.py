@@ -24,7 +24,7 @@ MIX: dict[Kind, float] = {"split": 0.9, "menu": 0.05, "category": 0.05}
 
 
 class Evolutionary(Guided):
-    """Generations that grow from what the model likes; the batch is the best new points of all generations.
+    """Evolves a population on the model; the batch is the best new points of all generations.
 
     A population starts with the best measured points (at most a share `measured`) and new random ones (at least
     `fresh_points`).  A child is a mutant of a parent (probability `mutation`), a mixture of two (`crossover`), or a

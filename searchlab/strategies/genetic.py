@@ -10,7 +10,7 @@ from searchlab.search.knob import Ints
 
 
 class Genetic(Strategy):
-    """Children of the best points measured: parents win tournaments, children mix their knobs and may mutate.
+    """Genetic algorithm on measurements: tournaments choose parents, children mix their knobs and may mutate.
 
     The parents are the best `population` of all points told; a tournament is held among `tournament` of them.  Before
     there are that many, points are random.

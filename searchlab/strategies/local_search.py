@@ -11,7 +11,7 @@ from searchlab.search import Points, Scorer, Space, Strategy
 
 
 class Local(Strategy):
-    """Moves to the first better neighbour; where there is none, looks at all that differs in one knob, then jumps.
+    """Hill climbing to the first better neighbour; at a local optimum, tries every option of each knob, then jumps.
 
     It begins at the best of `start` random points.  Neighbours are tried in random order, or, with a model, best first.
     A jump changes `kick` knobs of the best point; a share `restart` of jumps begins at a new random point instead.

@@ -19,7 +19,7 @@ SAMPLERS: dict[Sampler, str] = {
 
 
 class Optuna(Strategy):
-    """A sampler of Optuna, by ask and tell; it knows trials that are being measured as running.
+    """A sampler of Optuna through ask and tell; trials that are being measured count as running.
 
     Sketches and categories are categories to it, everything else integers.  What it suggests leads to the nearest new
     valid point (of `pool` random ones, where a space cannot be listed), and it is told the point that was measured.

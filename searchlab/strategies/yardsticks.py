@@ -12,7 +12,7 @@ from searchlab.search import Points, Scorer, Space, Strategy
 
 
 class Random(Strategy):
-    """New points at random, each set of them equally likely."""
+    """Random search: new points, every set equally likely."""
 
     name = "random"
 
@@ -21,7 +21,7 @@ class Random(Strategy):
 
 
 class Grid(Strategy):
-    """All points in the order of their index, or in strides that cover the space evenly from the start."""
+    """Exhaustive search: all points in index order, or in strides that cover the space evenly from the start."""
 
     name = "grid"
     LISTED = 1 << 20

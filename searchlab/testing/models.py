@@ -44,7 +44,7 @@ def check_model(make: Maker, least: float | None = None, **options: Any) -> None
     test = tiled_space().sample_new(_UNSEEN, np.random.default_rng(2)).points
     found = model.predict(tiled_space(), test)
     _check_numbers(found, len(test), what)
-    assert (fitted().predict(tiled_space(), test) == found).all(), f"{what}: the same seed gave other numbers"
+    assert (fitted().predict(tiled_space(), test) == found).all(), f"{what}: the same seed gave different numbers"
     _check_ranking(found, test, least, what)
     _check_file(model, made(9), test, what)
     _check_many(made(), what)
@@ -120,7 +120,7 @@ def _check_file(model: CostModel, other: CostModel, test: Points, what: str) -> 
         model.save(Path(folder) / "model")
         other.load(Path(folder) / "model")
     assert other.ready, f"{what}: a loaded model is not ready"
-    assert (other.predict(tiled_space(), test) == before).all(), f"{what}: a loaded model predicts other numbers"
+    assert (other.predict(tiled_space(), test) == before).all(), f"{what}: a loaded model predicts different numbers"
 
 
 def _check_many(model: CostModel, what: str) -> None:

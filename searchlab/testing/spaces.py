@@ -41,7 +41,9 @@ def check_moves(space: Space, seed: int = 0, count: int = 64) -> None:
     rng = np.random.default_rng(seed)
     sample = space.sample(count, rng)
     _inside(space, sample, "sample")
-    assert sample == space.sample(count, np.random.default_rng(seed)), f"{space.name}: the same seed, another sample"
+    assert sample == space.sample(count, np.random.default_rng(seed)), (
+        f"{space.name}: the same seed gave a different sample"
+    )
     _inside(space, space.mutate(sample, rng), "mutate")
     _inside(space, space.crossover(sample, space.sample(count, rng), rng), "crossover")
     near = space.neighbours(sample[0])

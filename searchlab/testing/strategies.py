@@ -33,7 +33,7 @@ def check_strategy(make: Maker, space: Space | None = None, **options: Any) -> N
         _check_told(made(), space, score, what)
         _check_failures(made(), space, score, what)
         first, again = (_trace(made(7), space, score) for _ in range(2))
-        assert first == again, f"{what}: the same seed gave other points"
+        assert first == again, f"{what}: the same seed gave different points"
 
 
 def small_space() -> Space:

@@ -156,7 +156,9 @@ class Workload:
         inputs = made.program.inputs
         for weight in made.weights:
             if weight not in inputs:
-                raise WorkloadError(f"{self.label}: weight '{weight}' is no input{nearest(weight, inputs, 'inputs')}")
+                raise WorkloadError(
+                    f"{self.label}: weight '{weight}' is not an input{nearest(weight, inputs, 'inputs')}"
+                )
         return made
 
     @property

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class ProbabilisticSpace(SpaceGenerator):
-    """The space is a program that draws: schedule rules by default, or one of the user's.
+    """A program that draws random variables: schedule rules by default, or your own.
 
     `rules`, `mutators` and `postprocessors` are objects or "module:Class" names; `program` is a function of a
     ProbabilisticSchedule, or its "module:function" name, that takes the place of the rules.  `most` is a limit on the
@@ -89,5 +89,5 @@ def _made(given: Sequence[T | str], base: type[T]) -> tuple[T, ...]:
     made = [Named(g, f"{what} '{g}'", SpaceError).instance(base) if isinstance(g, str) else g for g in given]
     for m in made:
         if not isinstance(m, base):
-            raise SpaceError(f"{m!r} is no {base.__name__}; accepted: {base.__name__} objects and 'module:Class'")
+            raise SpaceError(f"{m!r} is not a {base.__name__}; accepted: {base.__name__} objects and 'module:Class'")
     return tuple(made)

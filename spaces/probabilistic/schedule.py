@@ -214,7 +214,7 @@ class ProbabilisticSchedule(Schedule):
     def require(self, condition: Expr) -> None:
         """Rejects values of symbols for which a condition does not hold."""
         if condition.dtype != BOOL:
-            raise SpaceError(f"require: '{condition}' is no condition")
+            raise SpaceError(f"require: '{condition}' is not a condition")
         self._record(REQUIRE, (("condition", condition),), ())
         self.constraints.append(condition)
 

@@ -16,7 +16,7 @@ from spaces.sketch.state import DerivationSettings, State
 
 
 class SketchSpace(SpaceGenerator):
-    """Structures from derivation rules; tile sizes, unrolling and places of stages are left to the search.
+    """Structures from derivation rules; the search chooses tile sizes, unrolling and compute locations.
 
     `rules` are objects or "module:Class" names, tried in order on every stage; `more_rules` go before the default ones.
     Without `places` the search does not place stages: what no rule has placed is computed by itself.

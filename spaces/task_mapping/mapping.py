@@ -292,7 +292,7 @@ def _shape(what: str, shape: Sequence[Like]) -> Index:
 def _ranks(what: str, ranks: Sequence[int] | None, rank: int) -> tuple[int, ...]:
     found = tuple(range(rank)) if ranks is None else tuple(ranks)
     if sorted(found) != list(range(rank)):
-        raise SpaceError(f"{what}: ranks {found} are no order of the {rank} dimensions: 0 to {rank - 1}, each once")
+        raise SpaceError(f"{what}: ranks {found} are not an order of the {rank} dimensions: 0 to {rank - 1}, each once")
     return found
 
 

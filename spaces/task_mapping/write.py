@@ -122,7 +122,7 @@ class Writer:
 
     def _array(self, name: str, shape: Sequence[Like], dtype: str, scope: str, init: float | None) -> Array:
         if name in self._buffers or not name.isidentifier():
-            raise SpaceError(f"{self.name}: '{name}' is no free name for an array")
+            raise SpaceError(f"{self.name}: '{name}' is not a free name for an array")
         self._buffers[name] = Buffer(name, tuple(index(e) for e in shape), dtype, scope)
         return Array(self, self._buffers[name], None if init is None else const(init, dtype))
 

@@ -101,7 +101,7 @@ def orders(
     if policy == "candidate" and candidates:
         wrong = [list(c) for c in candidates if sorted(c) != sorted(loops)]
         if wrong:
-            raise SpaceError(f"{wrong[0]} is no order of {list(loops)}")
+            raise SpaceError(f"{wrong[0]} is not an order of {list(loops)}")
         return [tuple(c) for c in candidates]
     if policy in ("interleave", "interleave_inner") and space:
         outer = merged([c[:-1] for c in space])

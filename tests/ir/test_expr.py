@@ -323,7 +323,7 @@ def test_evaluate_takes_whole_arrays() -> None:
         (lambda: call("exp", X, Y), ["exp takes one value"]),
         (lambda: call("exp"), ["exp takes one value"]),
         (lambda: evaluate(I + T, {"i": 3}), ["'t' has no value", "known: i"]),
-        (lambda: evaluate(X, {"i": 3}), ["X[i]", "no index expression"]),
+        (lambda: evaluate(X, {"i": 3}), ["X[i]", "not an index expression"]),
     ],
 )
 def test_nonsense_is_refused_with_words(wrong: Callable[[], object], words: list[str]) -> None:

@@ -321,7 +321,7 @@ MALFORMED: dict[str, tuple[Make, list[str]]] = {
     "load of another dtype": (lambda: with_value(P, Load("A", (V[0], V[2]), "float64")), ["'A'", "float32"]),
     "load at a value": (
         lambda: with_value(P, Load("A", (V[0], Load("A", (V[0], V[2]), "float32")), "float32")),
-        ["no index"],
+        ["not an index"],
     ),
     "read before write": (
         lambda: replace(two_stages(), body=Seq(tuple(reversed(two_stages().body.body)))),  # type: ignore[union-attr]
@@ -462,7 +462,7 @@ REFUSED: dict[str, tuple[Make, list[str]]] = {
     ),
     "rank": (build(lambda b, X: b.compute("Y", (4,), lambda i: X[i])), ["X has 2 dimensions", "indexed with 1"]),
     "no expression": (build(lambda b, X: b.compute("Y", (4,), lambda i: 1.0)), ["stage 'Y'", "1.0", "expression"]),
-    "foreign axis": (build(_foreign_axis), ["stage 'Y'", "'q'", "no axis"]),
+    "foreign axis": (build(_foreign_axis), ["stage 'Y'", "'q'", "not an axis"]),
     "axis that is not reduced": (
         build(lambda b, X: b.compute("Y", (4,), lambda i: X[i, b.axis("r", 3)])),
         ["stage 'Y'", "'r'", "neither iterates nor reduces"],
@@ -473,9 +473,9 @@ REFUSED: dict[str, tuple[Make, list[str]]] = {
     ),
     "foreign tensor": (
         build(lambda b, X: b.compute("Y", (4,), lambda i: Builder("o").input("W", (4,))[i])),
-        ["stage 'Y'", "reads 'W'", "no tensor"],
+        ["stage 'Y'", "reads 'W'", "not a tensor"],
     ),
-    "output that is an input": (build(lambda b, X: b.program(X)), ["output 'X' is no stage"]),
+    "output that is an input": (build(lambda b, X: b.program(X)), ["output 'X' is not a stage"]),
     "output named twice": (build(_same_output_twice), ["'Y' is named twice"]),
     "stage that nobody reads": (build(_unread), ["stage 'T'", "neither an output nor read"]),
     "condition as index": (

@@ -59,7 +59,7 @@ def test_an_outcome_becomes_a_record_and_an_outcome_again() -> None:
     assert record.timestamp.endswith("+00:00")
     again = decode(encode(record)).outcome("other")
     assert again == dataclasses.replace(outcome, id="other", notes={"why": "not", "record": record.id})
-    with pytest.raises(RecordError, match="'8' is no outcome of job '7'"):
+    with pytest.raises(RecordError, match="'8' does not belong to job '7'"):
         Record.from_outcome(job, dataclasses.replace(outcome, id="8"))
 
 
@@ -154,7 +154,7 @@ def test_values_of_numpy_are_taken() -> None:
         ({"knobs": [1]}, "knobs: expected names with values"),
         ({"knobs": {1: 2}}, "knobs: names must be text, not 1"),
         ({"knobs": {"a": math.nan}}, "knobs: nan cannot be written as JSON"),
-        ({"knobs": {"a": [object()]}}, "knobs: object is no JSON value"),
+        ({"knobs": {"a": [object()]}}, "knobs: object is not a JSON value"),
         ({"extra": {"times": 1}}, "extra: 'times' is the name of a field"),
     ],
 )
@@ -173,7 +173,7 @@ def test_what_cannot_be_written_is_refused(changes: dict[str, Any], message: str
         (b"[1]", "no schema version"),
         (b"{}", "no schema version"),
         (b'{"schema":1,"task":"t"}', "task or status is missing"),
-        (b'{"schema":1,"task":"t","status":"ok","build_s":NaN}', "NaN is no standard JSON"),
+        (b'{"schema":1,"task":"t","status":"ok","build_s":NaN}', "NaN is not standard JSON"),
         (b'{"schema":1,"task":"t","status":"ok","times":1}', "times: expected a list"),
         (b'{"schema":-1,"task":"t","status":"ok"}', "schema -1 is too old"),
     ],

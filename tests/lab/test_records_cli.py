@@ -52,7 +52,7 @@ def test_stats(run: Run, store: RecordStore, tmp_path: Path) -> None:
     assert (softmax["task"], softmax["value"], softmax["best"]) == ("sm-2", None, None)
     assert (skipped["metric"], skipped["value"]) == ("skipped_lines", 1)
     assert "records.jsonl: line 5 cannot be read and is left out: not JSON" in run("stats", store.path).stderr
-    assert "no such file" in refused(run("stats", tmp_path / "none"))
+    assert "file not found" in refused(run("stats", tmp_path / "none"))
 
 
 @pytest.mark.parametrize("kind", ["t4", "csv"])
@@ -76,7 +76,7 @@ def test_export_and_import(run: Run, store: RecordStore, tmp_path: Path, kind: s
 
 def test_what_cannot_be_exported_or_imported(run: Run, store: RecordStore, tmp_path: Path) -> None:
     before = store.path.read_bytes()
-    assert "the file to be read" in refused(run("export", store.path, "--to", "csv", "-o", store.path))
+    assert "the input file" in refused(run("export", store.path, "--to", "csv", "-o", store.path))
     assert "not JSON" in refused(run("import", store.path, "--from", "t4", "-o", tmp_path / "x"))
     assert "cannot write" in refused(run("export", store.path, "--to", "csv", "-o", "/dev/null/x"))
     assert store.path.read_bytes() == before and not (tmp_path / "x").exists()
@@ -101,7 +101,7 @@ def test_merge(run: Run, store: RecordStore, tmp_path: Path) -> None:
     (row,) = rows(run("merge", store.path, other.path, "-o", out, "--json"))
     assert (row["metric"], row["value"], row["known"]) == ("records_added", 5, 0) and len(RecordStore(out)) == 5
     assert "0 records added" in run("merge", store.path, "-o", out).stdout
-    assert "no such file" in refused(run("merge", tmp_path / "none", "-o", out))
+    assert "file not found" in refused(run("merge", tmp_path / "none", "-o", out))
     other.path.write_bytes(encode(Record("t", "ok")).replace(b'"schema":1', b'"schema":9'))
     assert "schema 9 is newer" in refused(run("merge", other.path, "-o", out))
 

@@ -413,7 +413,7 @@ def test_merging_keeps_every_record_once_with_its_origin(tmp_path: Path, caplog:
 def test_nothing_is_merged_when_something_cannot_be_read(tmp_path: Path) -> None:
     a, b, out = (RecordStore(tmp_path / f"{name}.jsonl") for name in ("a", "b", "out"))
     a.append(make(1, error="x" * 2_000_000))  # more than is written at once
-    with pytest.raises(RecordError, match=r"b\.jsonl: there is no such file"):
+    with pytest.raises(RecordError, match=r"b\.jsonl: file not found"):
         merge(out, [a, b])
     b.path.write_bytes(encode(make(2)).replace(b'"schema":1', b'"schema":2'))
     with pytest.raises(SchemaError, match=r"b\.jsonl:1: schema 2"):

@@ -263,7 +263,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_the_command_names_a_protocol(run: Any) -> None:
     found = run(Fake(within=0.001))
     assert found.exit_code == 0, found.output
-    for text in ("matmul(m=256", "in turns", "apart", "tells 2.0 % apart", "repeats=3", "Kendall's tau", "next:"):
+    for text in ("matmul(m=256", "in turns", "apart", "resolves 2.0 %", "repeats=3", "Kendall's tau", "next:"):
         assert text in found.stdout
     assert "No protocol" not in found.stdout
 
@@ -271,7 +271,7 @@ def test_the_command_names_a_protocol(run: Any) -> None:
 def test_the_command_admits_defeat(run: Any) -> None:
     found = run(Fake(within=0.5, between=0.5), "softmax:rows=4,cols=8")
     assert found.exit_code == 0, found.output
-    for text in ("softmax", "No protocol tells 2.0 % apart", "The machine was busy"):
+    for text in ("softmax", "No protocol resolves 2.0 %", "The machine was busy"):
         assert text in found.stdout
 
 

@@ -174,8 +174,8 @@ def partial_sums_under_a_taken_name() -> None:
         (beginning_of_space_and_reduction_at_once, r"^decompose_reduction: loop 'i0_r' carries space and reduction of"),
         (beginning_outside_a_loop_that_repeats_the_sum, r"^decompose_reduction: loop 'Y_j' repeats 'S' as a whole"),
         (beginning_inside_a_blockized_reduction, r"^decompose_reduction: loop 'k_0' outside 'k_1' carries the"),
-        (reader_of_tiles_that_interleave, r"^reverse_compute_at: one iteration of loop 'i_1' does not write a tile"),
-        (reader_of_tiles_that_overlap, r"^reverse_compute_at: one iteration of loop 'i_0' does not write a tile"),
+        (reader_of_tiles_that_interleave, r"^reverse_compute_at: one iteration of loop 'i_1' does not write a"),
+        (reader_of_tiles_that_overlap, r"^reverse_compute_at: one iteration of loop 'i_0' does not write a"),
         (reader_that_is_larger_than_what_it_reads, r"^reverse_compute_at: 'A_pad' runs over more than 'A_local' has"),
         (reader_of_a_part, r"^reverse_compute_inline: 'Y_crop' reads only a part of 'Y_pad'"),
         (reader_that_adds, r"^reverse_compute_inline: block 'Y_rf' is a reduction"),
@@ -184,7 +184,7 @@ def partial_sums_under_a_taken_name() -> None:
         (reader_of_something_half_made, r"^reverse_compute_at: 'S', which 'Y' reads too, is made by 'S' in the same"),
         (parallel_inside_lanes, r"^parallel: loop 'j' is inside the vectorized loop 'i'"),
         (parallel_moved_inside_lanes, r"^reorder: the parallel loop 'i' would be inside the vectorized loop 'j'"),
-        (partial_sums_under_a_taken_name, r"^rfactor: 'A' is no free name"),
+        (partial_sums_under_a_taken_name, r"^rfactor: 'A' is not a free name"),
     ],
 )
 def test_refused(attempt: Callable[[], None], message: str) -> None:

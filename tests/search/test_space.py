@@ -351,7 +351,7 @@ def test_outer_factors_may_be_left_to_the_schedule() -> None:
         (lambda: Sketch("s", (menu("a", [2]), menu("a", [3], "b"))), "two knobs 'a'"),
         (lambda: Sketch("s", (menu("a", [2]), menu("b", [3], "a"))), "two symbols 'a'"),
         (lambda: Sketch("s", (menu("a", [2]),), (knob("b") <= 2,)), "no knob gives 'b'"),
-        (lambda: Sketch("s", (menu("a", [2]),), (knob("a") + 2,)), "is no condition"),
+        (lambda: Sketch("s", (menu("a", [2]),), (knob("a") + 2,)), "is not a condition"),
         (lambda: Sketch("s", ()), "has no knobs"),
         (lambda: Space([]), "has no sketches"),
         (lambda: Space([Sketch("s", (menu("a", [2]),))] * 2), "two sketches have the same name"),

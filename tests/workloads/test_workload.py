@@ -293,7 +293,7 @@ def test_bad_definitions_are_refused():
     def wrong(x: int):
         return Definition(workload("matmul").program, lambda A, B: (A, B), weights=("Bee",))
 
-    with pytest.raises(WorkloadError, match="weight 'Bee' is no input"):
+    with pytest.raises(WorkloadError, match="weight 'Bee' is not an input"):
         Operator.of(wrong)(x=1)
     with pytest.raises(WorkloadError, match="parameter 'x' must be given"):
         Operator.of(wrong)()

@@ -34,18 +34,22 @@ Selector = Annotated[Any, AfterValidator(_selector), WithJsonSchema(alternatives
 
 
 class Budget(Model):
-    """When a search ends."""
+    """The limits of a search."""
 
     trials: int | None = Field(
         default=None,
         ge=1,
         le=10_000_000,
-        description="measurements per cell, or per task of a network; effort sets it if not given",
+        description="maximum number of measurements per cell, or per task of a network; set by effort if not given",
     )
-    seconds: float | None = Field(default=None, gt=0, le=1e9, description="wall time, counted likewise; null: no limit")
-    batch: int = Field(default=16, ge=1, le=100_000, description="candidates that are proposed and measured together")
+    seconds: float | None = Field(
+        default=None, gt=0, le=1e9, description="maximum wall time per cell, or per task of a network; null: no limit"
+    )
+    batch: int = Field(
+        default=16, ge=1, le=100_000, description="number of candidates that are proposed and measured together"
+    )
     scheduler: Literal["gradient", "round-robin"] | None = Field(
-        default=None, description="whose turn it is among the tasks of a network; gradient if not given"
+        default=None, description="how the tasks of a network take turns; gradient if not given"
     )
 
 
@@ -66,52 +70,59 @@ class Sweep(Model):
 
 
 class Ablate(Model):
-    """One factor at a time: the full thing, and what it is worth without each of its parts."""
+    """One factor at a time: the full configuration against itself without each of its parts."""
 
     base: Annotated[str | dict[str, Any], WithJsonSchema(alternatives.BASE)] = Field(
-        default="full", description="the name of the full thing, or settings that make it (then it is called full)"
+        default="full",
+        description="name of the full configuration, or the settings that make it (then it is called full)",
     )
     remove: dict[str, Changes] = Field(
-        default_factory=dict, description="factor: settings that take it away; each is left out by itself"
+        default_factory=dict, description="factor: settings that remove it; each factor is removed by itself"
     )
     replace: dict[str, Changes] = Field(
-        default_factory=dict, description="variant: settings that put something else in a factor's place"
+        default_factory=dict, description="variant: settings that replace a factor by something else"
     )
     path: tuple[str, ...] = Field(
-        default=(), description="factors of `remove` that are added one after the other to nothing"
+        default=(), description="factors of `remove` to add one after another, starting without any of them"
     )
-    leave_one_out: bool = Field(default=True, description="false: only the path and the replacements")
+    leave_one_out: bool = Field(
+        default=True, description="whether each factor is removed by itself; false: only the path and the replacements"
+    )
 
 
 class ReportSettings(Model):
-    """What the report says and how."""
+    """Settings of the report and its statistics."""
 
-    title: str | None = Field(default=None, min_length=1, description="the headline; null: the experiment's name")
+    title: str | None = Field(
+        default=None, min_length=1, description="title of the report; null: the experiment's name"
+    )
     baseline: Selector | None = Field(
-        default=None, description="what others are compared with: an entry, or default, numpy, torch"
+        default=None, description="the baseline of comparisons: an entry, or default, numpy, torch"
     )
     metrics: tuple[Metric, ...] = Field(
-        default=("final", "trials-to-target", "auc"), min_length=1, description="what is compared"
+        default=("final", "trials-to-target", "auc"), min_length=1, description="the metrics that are compared"
     )
     target: float = Field(
-        default=0.95, gt=0, le=1, description="the share of the best known speed that trials-to-target asks for"
+        default=0.95, gt=0, le=1, description="the fraction of the best known speed that trials-to-target asks for"
     )
-    alpha: float = Field(default=0.05, gt=0, lt=1, description="the level of significance tests")
-    tie: float = Field(default=0.02, ge=0, lt=1, description="relative differences up to this are ties")
+    alpha: float = Field(default=0.05, gt=0, lt=1, description="significance level of the tests")
+    tie: float = Field(default=0.02, ge=0, lt=1, description="tie band: relative differences up to this count as ties")
 
 
 class Claim(Model):
     """A statement that the report checks: {better: A, than: B} or {same: A, as: B}."""
 
-    better: Selector | None = Field(default=None, description="the entries that are said to be better")
-    than: Selector | None = Field(default=None, description="than these (those of `better` are left out)")
-    same: Selector | None = Field(default=None, description="the entries that are said to be as good")
-    as_: Selector | None = Field(default=None, alias="as", description="as these")
-    on: Metric = Field(default="final", description="by which measure")
-    by: float = Field(default=1.0, ge=1, description="for better: at least so many times")
-    within: float = Field(default=1.05, ge=1, description="for same: apart at most so many times")
-    tasks: str = Field(default="*", min_length=1, description="on which tasks: a label, with * for several")
-    note: str = Field(default="", description="where the statement comes from")
+    better: Selector | None = Field(default=None, description="the entries that are claimed to be better")
+    than: Selector | None = Field(
+        default=None, description="the entries they are compared with (those of `better` are left out)"
+    )
+    same: Selector | None = Field(default=None, description="the entries that are claimed to be equally good")
+    as_: Selector | None = Field(default=None, alias="as", description="the entries they are compared with")
+    on: Metric = Field(default="final", description="the metric: final, trials-to-target or auc")
+    by: float = Field(default=1.0, ge=1, description="for better: minimum speed-up factor")
+    within: float = Field(default=1.05, ge=1, description="for same: maximum ratio between the two")
+    tasks: str = Field(default="*", min_length=1, description="the tasks it is about: a label, with * as wildcard")
+    note: str = Field(default="", description="source of the statement")
 
     @property
     def sides(self) -> dict[str, Any]:
@@ -129,44 +140,44 @@ class Claim(Model):
 class Experiment(Model):
     """An experiment: what is searched, how, and what is compared."""
 
-    version: Literal[1] = Field(default=1, description="of this grammar")
+    version: Literal[1] = Field(default=1, description="schema version")
     name: str = Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$",
         max_length=100,
-        description="names the run's folder; the file's name if not given",
+        description="name of the run folder; the file's name if not given",
     )
     effort: Literal["smoke", "quick", "default", "full"] = Field(
-        default="default", description="presets of budget, seeds and repeats; what the file says itself wins"
+        default="default", description="preset of budget, seeds and repeats; settings in the file take precedence"
     )
     target: Annotated[Any, WithJsonSchema(alternatives.TARGET)] = Field(
-        default="native", description="the machine that code is made for"
+        default="native", description="the machine to generate code for"
     )
     workloads: Annotated[tuple[Workload, ...], WithJsonSchema(alternatives.WORKLOADS)] = Field(
-        min_length=1, description="what is to be made fast: workloads, suites and networks, or recorded tables"
+        min_length=1, description="the computations to optimise: workloads, suites and networks, or recorded tables"
     )
     space: Component | None = Field(
-        default=None, description="where candidates come from; sketch if not given, and nothing for recorded tables"
+        default=None, description="the search space; sketch if not given, none for recorded tables"
     )
-    model: Component = Field(default="auto", description="the cost model; auto: gbt, none for recorded tables")
+    model: Component = Field(default="auto", description="the cost model; auto: gbt, or none for recorded tables")
     strategy: Component = Field(
         default="auto",
-        description="which candidates are measured next; auto: evolutionary, or bayesian for tables without a model",
+        description="the search strategy; auto: evolutionary, or bayesian for tables without a model",
     )
     history: Annotated[tuple[str, ...], WithJsonSchema(alternatives.HISTORY)] = Field(
-        default=(), description="what earlier runs measured on other tasks, for the model to learn from"
+        default=(), description="measurements of earlier runs on other tasks, for the model to learn from"
     )
-    budget: Budget = Field(default=Budget(), description="when a search ends")
+    budget: Budget = Field(default=Budget(), description="limits of each search")
     measure: Annotated[Measure, WithJsonSchema(alternatives.measure())] = Field(
-        description="how candidates are measured; local if not given, replay for recorded tables"
+        description="the way to measure candidates; local if not given, replay for recorded tables"
     )
     seeds: Annotated[tuple[int, ...], WithJsonSchema(alternatives.SEEDS)] = Field(
-        min_length=1, description="every combination is searched once with each"
+        min_length=1, description="seeds; every combination is searched once with each"
     )
     sweep: Annotated[Sweep, WithJsonSchema(alternatives.SWEEP)] = Field(
         default=Sweep(), description="settings that take several values"
     )
-    ablate: Ablate | None = Field(default=None, description="what the parts of a search are worth")
-    report: ReportSettings = Field(default=ReportSettings(), description="what the report says and how")
+    ablate: Ablate | None = Field(default=None, description="an ablation: how much each part of a search contributes")
+    report: ReportSettings = Field(default=ReportSettings(), description="settings of the report and its statistics")
     expect: tuple[Claim, ...] = Field(default=(), description="statements that the report checks")
 
     @property
@@ -204,5 +215,5 @@ class Source(Experiment):
     """What a file may say: an experiment, or a part of one that others include."""
 
     include: Annotated[list[str], WithJsonSchema(alternatives.INCLUDE)] = Field(
-        default_factory=list, description="other files, relative to this one; what this file says wins"
+        default_factory=list, description="other files, relative to this one; settings in this file take precedence"
     )

@@ -20,33 +20,37 @@ class Model(BaseModel):
 
 
 class Timing(Model):
-    """How candidates are timed, on whatever machine."""
+    """The timing of candidates, on any machine."""
 
     repeats: int = Field(default=_PROTOCOL.repeats, ge=1, le=10_000, description="samples per candidate")
     min_repeat_ms: float = Field(
-        default=_PROTOCOL.min_repeat_ms, ge=0, le=60_000, description="how long a sample lasts at least"
+        default=_PROTOCOL.min_repeat_ms, ge=0, le=60_000, description="minimum duration of a sample"
     )
-    warmup: int = Field(default=_PROTOCOL.warmup, ge=0, le=10_000, description="runs before the first sample")
+    warmup: int = Field(default=_PROTOCOL.warmup, ge=0, le=10_000, description="untimed runs before the first sample")
     cache: Literal["warm", "cold"] = Field(
-        default=_PROTOCOL.cache, description="whether caches are emptied before every run"
+        default=_PROTOCOL.cache, description="cold: flush the caches before every run"
     )
-    steady: bool = Field(default=_PROTOCOL.steady, description="take samples again that met the core in a slow moment")
+    steady: bool = Field(default=_PROTOCOL.steady, description="retake samples during which the core was slow")
     check: bool = Field(default=_PROTOCOL.check, description="compare each candidate's result with the reference")
     early_stop: float | None = Field(
         default=_PROTOCOL.early_stop,
         gt=1,
-        description="do not repeat a candidate that is so many times slower than the best",
+        description="slow-down against the best beyond which a candidate is run only once",
     )
     beaten: float | None = Field(
         default=_PROTOCOL.beaten,
         gt=1,
-        description="take three samples only of a candidate that is so many times slower than the best",
+        description="slow-down against the best beyond which a candidate gets only three samples",
     )
-    confirm: bool = Field(default=True, description="measure a new best a second time, beside the old one")
-    build_s: float = Field(default=_LIMITS.build_s, gt=0, description="the longest a build may take")
-    run_s: float = Field(default=_LIMITS.run_s, gt=0, description="the longest that running may take")
-    queue_s: float | None = Field(default=_LIMITS.queue_s, gt=0, description="the longest that waiting may take")
-    memory_bytes: int | None = Field(default=_LIMITS.memory_bytes, ge=1 << 20, description="memory beyond the inputs")
+    confirm: bool = Field(default=True, description="re-measure a new best, interleaved with the old one")
+    build_s: float = Field(default=_LIMITS.build_s, gt=0, description="time limit of a build")
+    run_s: float = Field(default=_LIMITS.run_s, gt=0, description="time limit of running a candidate")
+    queue_s: float | None = Field(
+        default=_LIMITS.queue_s, gt=0, description="time limit of waiting for a worker; null: none"
+    )
+    memory_bytes: int | None = Field(
+        default=_LIMITS.memory_bytes, ge=1 << 20, description="memory limit of a candidate, beyond its inputs"
+    )
 
     @property
     def protocol(self) -> Protocol:
@@ -61,15 +65,15 @@ class Timing(Model):
 
 
 class LocalMeasure(Timing):
-    """On this machine, in processes of their own."""
+    """On this machine, in isolated processes."""
 
     workers: int = Field(
-        default=1, ge=1, le=1024, description="candidates timed at the same time, each on cores of its own"
+        default=1, ge=1, le=1024, description="number of candidates timed in parallel, each on its own cores"
     )
     builders: int | None = Field(
-        default=None, ge=0, le=1024, description="candidates built at the same time; null: as fits"
+        default=None, ge=0, le=1024, description="number of candidates built in parallel; null: chosen automatically"
     )
-    cores: tuple[int, ...] | None = Field(default=None, min_length=1, description="cores to use; null: all there are")
+    cores: tuple[int, ...] | None = Field(default=None, min_length=1, description="cores to use; null: all")
 
     @property
     def options(self) -> dict[str, Any]:
@@ -81,22 +85,24 @@ class Ray(Timing):
     """On the slots of a Ray cluster."""
 
     address: str | None = Field(
-        default=None, description="of a cluster to join: auto or host:port; null: start one here"
+        default=None, description="address of a cluster to join: auto or host:port; null: start one here"
     )
     slots: int | None = Field(
-        default=None, ge=1, description="devices that measure at the same time; null: as many as fit"
+        default=None, ge=1, description="number of workers that measure in parallel; null: as many as fit"
     )
-    cpus: float = Field(default=1.0, ge=0, description="what a slot takes of Ray's CPUs")
-    resources: dict[str, float] = Field(default_factory=dict, description="what a slot takes besides, by name")
+    cpus: float = Field(default=1.0, ge=0, description="number of Ray CPUs per slot")
+    resources: dict[str, float] = Field(default_factory=dict, description="further Ray resources per slot, by name")
     cores: int | None = Field(
-        default=None, ge=0, description="cores each slot is pinned to; null: as many as cpus; 0: none"
+        default=None, ge=0, description="number of cores each slot is pinned to; null: as many as cpus; 0: none"
     )
-    builders: int | None = Field(default=None, ge=0, description="tasks that build at the same time; null: as fits")
-    retries: int = Field(default=2, ge=0, description="how often a job is tried again that lost its slot")
-    per_actor: int = Field(default=1, ge=1, description="slots that share one actor")
-    start_s: float = Field(default=120.0, gt=0, description="how long to wait for the first slot")
+    builders: int | None = Field(
+        default=None, ge=0, description="number of tasks that build in parallel; null: chosen automatically"
+    )
+    retries: int = Field(default=2, ge=0, description="how often a job whose slot was lost is retried")
+    per_actor: int = Field(default=1, ge=1, description="number of slots that share one actor")
+    start_s: float = Field(default=120.0, gt=0, description="time limit of waiting for the first slot")
     patience_s: float | None = Field(
-        default=None, gt=0, description="how long to wait for an answer; null: as the limits say"
+        default=None, gt=0, description="time limit of waiting for an answer; null: derived from the other limits"
     )
 
     @property
@@ -107,12 +113,14 @@ class Ray(Timing):
 
 
 class Replay(Model):
-    """From recorded tables, on a clock that only counts."""
+    """From recorded tables, with a simulated clock."""
 
-    workers: int = Field(default=1, ge=1, le=100_000, description="simulated workers: they share the simulated time")
+    workers: int = Field(
+        default=1, ge=1, le=100_000, description="number of simulated workers, which divide the simulated time"
+    )
     noise: bool = Field(default=False, description="draw times from the recorded raw runs")
     repeats: int | None = Field(
-        default=None, ge=1, description="raw runs to draw per candidate; null: as many as recorded"
+        default=None, ge=1, description="number of raw runs to draw per candidate; null: as many as recorded"
     )
 
     @property

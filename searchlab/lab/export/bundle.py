@@ -67,7 +67,7 @@ def _prepared(folder: Path) -> Path:
     if folder.exists() and not folder.is_dir():
         raise ExportError(f"{folder}: is a file; exporting needs a folder")
     if folder.is_dir() and any(folder.iterdir()) and not (folder / loader.DESCRIPTION).exists():
-        raise ExportError(f"{folder}: holds files that are no export; choose an empty or a new folder")
+        raise ExportError(f"{folder}: contains files that are not an export; choose an empty or a new folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / loader.LIBRARY).unlink(missing_ok=True)  # a process may still have the old one loaded

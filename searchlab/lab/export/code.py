@@ -53,7 +53,7 @@ class ExportCode:
         if sizes := self.program.sizes:
             raise ExportError(f"{self.program.name} has sizes known only at run time ({', '.join(sizes)}): fix them")
         if not re.fullmatch(r"[A-Za-z_]\w*", self.name, re.ASCII):
-            raise ExportError(f"'{self.name}' is no name of C: letters, digits and underscores")
+            raise ExportError(f"'{self.name}' is not a C identifier: use letters, digits and underscores")
 
     @cached_property
     def inputs(self) -> tuple[Argument, ...]:

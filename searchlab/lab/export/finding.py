@@ -149,7 +149,7 @@ def best_programs(
     tasks = dict.fromkeys(cell.task for cell, _ in pairs)
     found = {t: _of_task([p for p in pairs if p[0].task == t], place, top) for t in tasks}
     if not any(found.values()):
-        raise ExportError(f"{place.path}: no search has found a program that works yet; `searchlab status` says more")
+        raise ExportError(f"{place.path}: no search has found a working program yet; see `searchlab status`")
     return {t: programs for t, programs in found.items() if programs}
 
 

@@ -23,8 +23,8 @@ def header(code: ExportCode, title: str) -> str:
         '#ifdef __cplusplus\nextern "C" {\n#endif',
         _about_arrays(code),
         f"int {code.name}({arrays});",
-        "/* The same with scratch memory of the caller: NAME_scratch(threads) bytes that begin at a multiple of 64.\n"
-        " * Calls that run at the same time need scratch memory of their own. */".replace("NAME", code.name),
+        "/* The same with scratch memory from the caller: NAME_scratch(threads) bytes, aligned to 64 bytes.\n"
+        " * Concurrent calls need separate scratch memory. */".replace("NAME", code.name),
         f"void {code.name}_with({arrays}, void *scratch, int64_t threads);",
         f"int64_t {code.name}_scratch(int64_t threads);",
         *(_packing(code.name, a) for a in code.inputs if a.packed is not None),
@@ -78,7 +78,7 @@ def _scratch(code: ExportCode) -> str:
     total = shared + stride * code.threads
     if not total:
         return "Needs no scratch memory. Returns 0."
-    return f"Allocates {total} bytes per call. Returns 0, or ENOMEM if there are not so many."
+    return f"Allocates {total} bytes per call. Returns 0, or ENOMEM if that much memory is not available."
 
 
 def _packing(name: str, a: Argument) -> str:

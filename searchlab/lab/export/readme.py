@@ -37,9 +37,9 @@ def _files(missing: str) -> str:
         ("kernel.py", "loader for Python: needs numpy only"),
         ("libkernel.so", "the kernel as a shared library"),
         ("kernel.o, kernel.h", "the kernel as an object file, and its C header"),
-        ("kernel.ll, kernel.s", "the same as LLVM IR and as assembly, to be read"),
+        ("kernel.ll, kernel.s", "the same as LLVM IR and as assembly, for reading"),
         ("program.txt", "the loops"),
-        ("kernel.json", "arguments, target, where it comes from"),
+        ("kernel.json", "arguments, target, origin"),
     ]
     kept = [row for row in rows if not (missing and row[0] == "libkernel.so")]
     return "\n".join(["| file | holds |", "|---|---|", *(f"| {name} | {text} |" for name, text in kept)])

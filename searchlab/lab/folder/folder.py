@@ -33,7 +33,7 @@ from searchlab.lab.records import RecordStore
 from searchlab.lab.results import CellResult
 
 _log = logging.getLogger(__name__)
-_NO_MANIFEST = "put back a copy of it, or give `searchlab run --fresh` the experiment's YAML file to start anew"
+_NO_MANIFEST = "put back a copy of it, or give `searchlab run --fresh` the experiment's YAML file to start over"
 _NO_CARD = "it says which machine took the times; delete it if that was this one, and `searchlab run` writes it again"
 LOG_FORMAT = "%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"
 
@@ -155,9 +155,9 @@ class Folder:
         path = self.path / "manifest.json"
         data = atomic.read_json(path, FileForm, _NO_MANIFEST)
         if data is None:
-            raise ConfigError(f"{self.path} is no run folder: it has no manifest.json; `searchlab run` makes one")
+            raise ConfigError(f"{self.path} is not a run folder: it has no manifest.json; `searchlab run` makes one")
         if (data.get("format"), data.get("version")) != (FORMAT, 1):
-            raise ConfigError(f"{path} is no manifest of version 1, which this version reads")
+            raise ConfigError(f"{path} is not a manifest of version 1, the version that is supported")
         atomic.read_json(path, ManifestForm, _NO_MANIFEST)
         return data
 

@@ -32,7 +32,7 @@ class FolderLock:
                 self._close()
                 folder = self.path.parent
                 raise ConfigError(
-                    f"{folder} is being run by process {pid}; `searchlab status {folder} --watch` shows how far it is"
+                    f"{folder} is being run by process {pid}; `searchlab status {folder} --watch` shows its progress"
                 )
             time.sleep(_POLL_S)
         with suppress(OSError):  # a full disk holds the lock as well; only who holds it is not said
@@ -56,9 +56,9 @@ def _opened(path: Path) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except FileExistsError:
-        raise ConfigError(f"{folder} is a file; a run needs a folder, and -o names one") from None
+        raise ConfigError(f"{folder} is a file, but a run needs a folder; choose one with -o") from None
     except OSError as e:
-        raise ConfigError(f"{folder} cannot be written: {e.strerror or e}; -o names another folder") from None
+        raise ConfigError(f"{folder} cannot be written: {e.strerror or e}; choose another folder with -o") from None
 
 
 def owner(path: Path) -> int | None:

@@ -27,9 +27,9 @@ def parts(path: str) -> tuple[RecordFile, ...]:
     if place.is_dir():
         return _of_run(place)
     if not place.is_file():
-        raise ConfigError(f"there is no run folder and no file of records {path}; `searchlab run` makes run folders")
+        raise ConfigError(f"{path}: no such run folder or file of records; `searchlab run` makes run folders")
     if place.suffix != ".jsonl":
-        raise ConfigError(f"{path} is no file of records; accepted: a run folder, or a file that ends in .jsonl")
+        raise ConfigError(f"{path} is not a file of records; accepted: a run folder, or a file that ends in .jsonl")
     return (RecordFile(place),)
 
 

@@ -81,7 +81,7 @@ class Leaderboard:
         """How the figures were made."""
         more = (
             ("vs random: the auto-tuning community's score over the first "
-             f"{self.budget} measurements; 0 is random search, 1 the optimum at once",)
+             f"{self.budget} measurements; 0 is random search, 1 is the optimum at the first one",)
             if any(s.versus_random is not None for s in self.standings)
             else ()
         )  # fmt: skip

@@ -85,7 +85,7 @@ def _costs(board: Leaderboard) -> Sheet:
                 if board.recorded
                 else "; device: running, checking and confirming candidates"
             )
-            + "; trials to it: trials of all searches over the number that arrived",
+            + "; trials to it: trials of all searches / number of searches that reached it",
         ),
     )
 
@@ -125,12 +125,12 @@ def _pairs(comparison: Comparison) -> Sheet:
     figures = ("speed-up" if final else "ratio", f"P(A {wording.shown(Verdict.FASTER, final)})", "win/tie/loss")
     what = "speed-up: time of B over that of A" if final else "ratio: area of A over that of B"
     return Sheet(
-        f"Every two of {comparison.by}" if comparison.settings.control is None else "Against the control",
+        f"Pairs by {comparison.by}" if comparison.settings.control is None else "Against the control",
         ("A", "B", "A is", *figures, "Cliff's delta", "p (Holm)"),
         tuple(_pair(p, final) for p in comparison.ranking.pairs),
         tuple(flat(p) for p in comparison.ranking.pairs),
         frozenset({"A", "B", "A is", "Cliff's delta"}),
-        method=(f"{what}, geometric mean where both worked; P: on a task, for any two seeds, ties halved",),
+        method=(f"{what}, geometric mean where both worked; P: on a task, over all pairs of seeds, ties count half",),
     )
 
 

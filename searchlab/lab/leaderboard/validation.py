@@ -63,7 +63,7 @@ def validate(
     place = Folder(Path(folder))
     claims = sampled(list(_claims(place, entry)), sample, rng)
     if not claims:
-        raise ResultError(f"{place.path}: no finished cell has found anything that could be checked")
+        raise ResultError(f"{place.path}: no finished cell has found a program that could be checked")
     recorded = {_key(f): _looked_up(f, band) for f in claims if f.cell.recorded}
     measured = _measured([f for f in claims if not f.cell.recorded], band, rounds, rng, measurer)
     return tuple((recorded | measured)[_key(f)] for f in claims)
@@ -112,7 +112,7 @@ def _looked_up(claim: Found, band: float) -> Validation:
     except (SearchLabError, OSError, LookupError) as e:
         return _check(claim, UNCHECKED, why=str(e))
     if not np.isfinite(seconds):
-        return _check(claim, FAILED, why="the table says that it fails")
+        return _check(claim, FAILED, why="it fails according to the table")
     return _judged(claim, [seconds], band)
 
 

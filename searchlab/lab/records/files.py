@@ -38,7 +38,7 @@ class Appender:
                 self._write(lines)
             except OSError as e:
                 reason = e.strerror or str(e)
-                raise RecordError(f"{self.path}: cannot write: {reason}; what was written before is kept") from e
+                raise RecordError(f"{self.path}: cannot write: {reason}; files written so far are kept") from e
 
     def _write(self, lines: bytes) -> None:
         fd = self._open()

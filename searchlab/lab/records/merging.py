@@ -24,7 +24,7 @@ def merge(out: RecordStore, sources: Iterable[RecordStore]) -> Merged:
     sources = [s for s in sources if not same_file(s, out)]
     for source in sources:
         if not source.path.exists():
-            raise RecordError(f"{source.path}: there is no such file")
+            raise RecordError(f"{source.path}: file not found")
         source.index  # noqa: B018  (what cannot be read is refused before anything is written)
     return _add(out, ((i, stamped(line, str(s.path))) for s in sources for i, line in s.lines()))
 

@@ -95,7 +95,7 @@ class Record:
     ) -> Record:
         """What measuring a job gave; the space and its knobs are known to the caller only."""
         if job.id != outcome.id:
-            raise RecordError(f"the outcome of job '{outcome.id}' is no outcome of job '{job.id}'")
+            raise RecordError(f"the outcome of job '{outcome.id}' does not belong to job '{job.id}'")
         shared = {name: getattr(outcome, name) for name in _OF_OUTCOME}
         shared["pulses"] = tuple(round(p, _CLOCK_DIGITS) for p in outcome.pulses)
         return cls(

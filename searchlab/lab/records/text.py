@@ -67,7 +67,7 @@ def plain(value: Any, where: str) -> Any:
         return plain(dict(value) if isinstance(value, Mapping) else tuple(value), where)
     if hasattr(value, "tolist"):  # numpy's arrays and scalars, without importing numpy
         return plain(value.tolist(), where)
-    raise RecordError(f"{where}: {type(value).__name__} is no JSON value")
+    raise RecordError(f"{where}: {type(value).__name__} is not a JSON value")
 
 
 def _name(key: Any, where: str) -> str:
@@ -77,7 +77,7 @@ def _name(key: Any, where: str) -> str:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no standard JSON")
+    raise ValueError(f"{name} is not standard JSON")
 
 
 _decoder = json.JSONDecoder(parse_constant=_no_constant)

@@ -46,7 +46,7 @@ def _checked(material: Material, claim: Mapping[str, Any]) -> JudgedClaim:
     found = _compared(material, cells, ours, theirs, str(claim.get("on", "final")))
     text, note = _text(claim, ours, theirs, better), str(claim.get("note", ""))
     if not found:
-        return JudgedClaim(text, OPEN, "there are no cells of both sides", note)
+        return JudgedClaim(text, OPEN, "no cells exist for both sides", note)
     limit = float(claim.get("by", 1.0)) if better else float(claim.get("within", 1.05))
     judged = [(_better if better else _same)(p, limit) for p in found]
     result = REFUTED if REFUTED in judged else OPEN if OPEN in judged else HELD
@@ -139,6 +139,6 @@ def _name(selector: Any) -> str:
 def _figures(pair: Pair, named: bool) -> str:
     s = pair.speedup
     ends = f" ({digits(s.low)}–{digits(s.high)})" if s and s.low is not None and s.high is not None else ""
-    factor = f"{digits(s.value)} times{ends}" if s else "no pair in which both worked"
+    factor = f"{digits(s.value)} times{ends}" if s else "no pair in which both succeeded"
     who = f"{pair.a} against {pair.b}: " if named else ""
     return f"{who}{factor}, {p_value(pair.p_holm)}, {pair.blocks} pairs: {wording.cell(pair)}"

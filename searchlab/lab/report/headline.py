@@ -34,9 +34,9 @@ def headline(material: Material) -> Headline:
 
 def _said(material: Material) -> tuple[tuple[Piece, ...], str]:
     if not material.ended:
-        return (("No search has come to its end yet.", None),), ""
+        return (("No search has finished yet.", None),), ""
     if not material.working:
-        return (("No search found a program that works.", None),), ""
+        return (("No search found a working program.", None),), ""
     if not material.ranked:
         return (("No entry has results on all tasks yet.", None),), ""
     leader = material.ranked[0].entry
@@ -91,7 +91,7 @@ def _twins(material: Material) -> list[str]:
         done = tuple((c.task, c.seed, c.seconds.tobytes()) for c in cells if len(c.seconds))
         groups.setdefault(done, []).append(entry)
     alike = [names for done, names in groups.items() if done and len(names) > 1]
-    return [f"{listed(names)} measured the same in every search: they differ in name only" for names in alike]
+    return [f"{listed(names)} gave identical measurements in every search: they differ in name only" for names in alike]
 
 
 def _extent(material: Material) -> str:

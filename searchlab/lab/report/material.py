@@ -31,12 +31,12 @@ class Material:
         """The material of runs whose times can be compared."""
         cells = pooled(runs)
         if not cells:
-            raise ResultError("there is nothing to report: the runs hold no cells")
+            raise ResultError("there is nothing to report: the runs have no cells")
         apart = pools(runs)
         if len(apart) > 1:
             places = "; ".join(f"{', '.join(r.name for r in p.runs)} on {p.where}" for p in apart)
             raise ResultError(
-                f"times of different machines or tables cannot be compared ({places}): report them one by one"
+                f"times of different machines or tables cannot be compared ({places}): write one report for each"
             )
         return Material(tuple(runs), cells)
 

@@ -32,11 +32,11 @@ def final_times(material: Material) -> str:
     if not timed:
         return ""
     if not raced:
-        return "Final times are each cell's own, taken at its end."
+        return "Final times were measured by each cell at its own end."
     where = "" if len(raced) == len(timed) else f" in {len(raced)} of {len(timed)} runs"
     return (
-        f"Final times come from run-offs{where}: what the cells of a task found, side by side in one process; the two"
-        f" halves of a race differ by up to {share(max(raced), 1)} for most programs."
+        f"Final times come from run-offs{where}: the programs that the cells of a task found, interleaved in one"
+        f" process; the two halves of a race differ by up to {share(max(raced), 1)} for most programs."
     )
 
 

@@ -41,7 +41,7 @@ def make(kind: str, name: str, directory: str | os.PathLike[str] = ".") -> MadeP
     words = _words(kind, name)
     folder = Path(directory) / name
     if folder.exists():
-        raise ComponentError(f"{folder} exists already, and nothing is overwritten; choose another name or --dir")
+        raise ComponentError(f"{folder} already exists and is not overwritten; choose another name or --dir")
     files = {
         f"{words['module']}.py": _plugin(kind, words),
         f"test_{words['module']}.py": texts.TESTS[kind].format(**words),
@@ -61,13 +61,13 @@ def make(kind: str, name: str, directory: str | os.PathLike[str] = ".") -> MadeP
 def _words(kind: str, name: str) -> dict[str, str]:
     if not re.fullmatch(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*", name):
         raise ComponentError(
-            f"'{name}' is no name of a {kind}: small letters and digits, with hyphens, such as my-{kind}"
+            f"'{name}' is not a valid name of a {kind}: use lower-case letters, digits and hyphens, such as my-{kind}"
         )
     module = name.replace("-", "_")
     if keyword.iskeyword(module) or module in sys.stdlib_module_names or importlib.util.find_spec(module) is not None:
         raise ComponentError(f"'{name}': Python has a word or module '{module}' already; try my-{name}")
     if name in _known(kind):
-        raise ComponentError(f"'{name}': there is a {kind} of this name already; try my-{name}")
+        raise ComponentError(f"'{name}': a {kind} of this name already exists; try my-{name}")
     camel = "".join(part.capitalize() for part in module.split("_"))
     group, listed = KINDS[kind]
     called = module if kind == "workload" else camel

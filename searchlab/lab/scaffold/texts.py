@@ -1,9 +1,9 @@
-"""What `searchlab new` writes beside the plug-in itself: test, package, experiment, and a page that says how."""
+"""The files that `searchlab new` writes beside the plug-in itself: test, package, experiment and README."""
 
 from __future__ import annotations
 
 TESTS = {
-    "strategy": '''"""{class} holds to what every strategy must: see searchlab.testing."""
+    "strategy": '''"""{class} conforms to the contract of a strategy: see searchlab.testing."""
 
 from {module} import {class}
 
@@ -13,7 +13,7 @@ from searchlab.testing import check_strategy
 def test_it_is_a_strategy() -> None:
     check_strategy({class})
 ''',
-    "model": '''"""{class} holds to what every cost model must: see searchlab.testing."""
+    "model": '''"""{class} conforms to the contract of a cost model: see searchlab.testing."""
 
 from {module} import {class}
 
@@ -23,7 +23,7 @@ from searchlab.testing import check_model
 def test_it_is_a_cost_model() -> None:
     check_model({class})
 ''',
-    "space": '''"""{class} holds to what every space must: see searchlab.testing."""
+    "space": '''"""{class} conforms to the contract of a space: see searchlab.testing."""
 
 from {module} import {class}
 
@@ -75,23 +75,23 @@ README = """# {name}
 
 A {kind} for searchlab, in `{module}.py`.
 
-    python -m pytest                 # does it hold to what every {kind} must?
-    searchlab run experiment.yaml    # what is it worth? Here `{module}:{class}` names it
-    pip install -e .                 # from now on `{name}` names it, everywhere
+    python -m pytest                 # does it conform to the contract of a {kind}?
+    searchlab run experiment.yaml    # how does it compare with others? Here it is called `{module}:{class}`
+    pip install -e .                 # makes it available as `{name}` everywhere
     searchlab list {listed}
 
-Change `{module}.py`; the test says when something is no longer as it must be.
+Edit `{module}.py`; the test fails when it no longer conforms.
 """
 
 EXPERIMENTS = {
-    "strategy": """# {name} beside two others, on recorded measurements: no hardware is needed.
+    "strategy": """# {name} against two others, on recorded measurements: no hardware is needed.
 name: {name}
 workloads: [{{table: matmul-256}}]
 budget: {{trials: 64, batch: 8}}
 seeds: 0..4
 sweep: {{strategy: [random, genetic, "{module}:{class}"]}}
 """,
-    "model": """# {name} beside another model and none, on recorded measurements: no hardware is needed.
+    "model": """# {name} against another model and none, on recorded measurements: no hardware is needed.
 name: {name}
 workloads: [{{table: matmul-256}}]
 strategy: evolutionary
@@ -99,7 +99,7 @@ budget: {{trials: 64, batch: 8}}
 seeds: 0..4
 sweep: {{model: [none, random, "{module}:{class}"]}}
 """,
-    "space": """# {name} beside another space, on this machine.
+    "space": """# {name} against another space, on this machine.
 name: {name}
 target: {{native: {{threads: 1}}}}
 workloads: [{{matmul: {{m: 128, n: 128, k: 128}}}}]

@@ -87,7 +87,7 @@ class Comparison:
     def method(self) -> tuple[str, ...]:
         """How the figures were made, for the foot of a table."""
         s, r = self.settings, self.ranking
-        what = {"final": "the best that was found", "trials": "the best so far, mean over trials"}
+        what = {"final": "the best found", "trials": "the best so far, mean over trials"}
         relative = "the best known" if s.to == BEST else s.to
         blocks = "pairs of task and seed" if s.unit == "seed" else "tasks (medians over seeds)"
         friedman = "" if r.friedman is None else f"Friedman p {shown_p(r.friedman.p_f)}, then "

@@ -47,14 +47,12 @@ def _sizes(rows: Sequence[Score]) -> list[str]:
         return ["no cell is finished: there is nothing to compare"]
     found = []
     if len(entries) == 1:
-        found.append(f"'{rows[0].entry}' is alone: there is nothing to compare it with")
+        found.append(f"'{rows[0].entry}' is the only entry: there is nothing to compare it with")
     if len(tasks) == 1:
-        found.append(f"one task only ({rows[0].task}): nothing is said about others")
+        found.append(f"only one task ({rows[0].task}): the results say nothing about others")
     fewest = min(_seeds(rows).values())
     if fewest < ENOUGH_SEEDS:
-        found.append(
-            f"{_count(fewest, 'seed')} for a task and entry: fewer than {ENOUGH_SEEDS} are a hint, not a claim"
-        )
+        found.append(f"{_count(fewest, 'seed')} per task and entry: fewer than {ENOUGH_SEEDS} give a hint, not a claim")
     return found
 
 
@@ -68,7 +66,7 @@ def _missing(rows: Sequence[Score]) -> str:
     full = sum(len(found) == len(entries) for found in have.values())
     if not lacking:
         return ""
-    return f"{_count(lacking, 'cell')} missing: {full} of {len(have)} pairs of task and seed are there for all of them"
+    return f"{_count(lacking, 'cell')} missing: {full} of {len(have)} pairs of task and seed exist for all entries"
 
 
 def _failed(rows: Sequence[Score]) -> str:
@@ -77,7 +75,7 @@ def _failed(rows: Sequence[Score]) -> str:
         return ""
     by_entry = {e: sum(r.entry == e for r in failed) for e in dict.fromkeys(r.entry for r in failed)}
     named = ", ".join(f"{e} {n}" for e, n in by_entry.items())
-    return f"{_count(len(failed), 'cell')} found nothing that works and score 0 ({named})"
+    return f"{_count(len(failed), 'cell')} found no working program and score 0 ({named})"
 
 
 def _ties(rows: Sequence[Score]) -> str:
@@ -86,7 +84,9 @@ def _ties(rows: Sequence[Score]) -> str:
     for r in rows:
         times.setdefault(r.stratum, set()).add(r.seconds)
     several = len({r.entry for r in rows}) > 1
-    return "all entries found the same times everywhere" if several and all(len(t) == 1 for t in times.values()) else ""
+    return (
+        "all entries found the same time on each task" if several and all(len(t) == 1 for t in times.values()) else ""
+    )
 
 
 def version_notes(cells: Sequence[CellResult]) -> list[str]:

@@ -48,7 +48,7 @@ def answer(ranking: Ranking) -> tuple[Piece, ...]:
         return (*_plain("No entry is better than "), *_listed(best, " or "), *_plain(alike))
     if not beaten[0]:
         return (*_plain("Every entry but "), *_listed(best), *_plain(" is beaten by another one"))
-    count = f" is better than {beaten[0]} of {rest} others and is not told apart from the rest"
+    count = f" is better than {beaten[0]} of {rest} others and cannot be told apart from the rest"
     return (*_listed(best), *_plain(count))
 
 

@@ -87,7 +87,7 @@ class ReplayMeasurer(Measurer[TableJob]):
         t = self.table
         if row < 0:
             why = "was not measured" if t.space.coverage == "pool" else "is illegal"
-            return Outcome(job.id, "constraints", error=f"{list(job.point)} {why}: it is no row of '{t.name}'")
+            return Outcome(job.id, "constraints", error=f"{list(job.point)} {why}: it is not a row of '{t.name}'")
         times: tuple[float, ...] = ()
         error = ""
         if t.status[row] != "ok":

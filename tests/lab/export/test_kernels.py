@@ -241,7 +241,7 @@ def test_code_for_another_machine_is_written_but_not_loaded(tmp_path: Path) -> N
 
 def test_folders_of_others_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(ExportError, match="holds files that are no export"):
+    with pytest.raises(ExportError, match="contains files that are not an export"):
         exported(packed(), tmp_path)
     with pytest.raises(ExportError, match="is a file"):
         exported(packed(), tmp_path / "notes.txt")

@@ -61,7 +61,7 @@ def test_tables_are_replayed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert [(r.cell.seed, r.same, r.ok) for r in replay(folder)] == [(0, 40, True), (1, 40, True)]
     shown = call("replay", folder)
     assert shown.exit_code == 0
-    assert "2 of 2 cells take the same way again" in shown.stdout
+    assert "2 of 2 cells are reproducible" in shown.stdout
 
 
 def test_a_run_that_was_stopped_within_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,7 +167,7 @@ def test_best_shows_time_entry_point_and_loops(folder: Path, call: Call) -> None
 def test_best_exports_and_verifies(folder: Path, call: Call, tmp_path: Path) -> None:
     shown = call("best", folder, "--export", tmp_path, "--verify")
     assert shown.exit_code == 0, shown.output
-    assert "gives what numpy does" in shown.stdout
+    assert "agrees with numpy" in shown.stdout
     assert "recorded" in shown.stdout
     place = tmp_path / "matmul_m64_n64_k64"
     assert (place / "kernel.h").exists()
@@ -196,4 +196,4 @@ def test_what_is_no_run_is_named(tmp_path: Path, call: Call) -> None:
     for command in ("best", "replay"):
         refused = call(command, tmp_path)
         assert refused.exit_code == 2
-        assert "is no run folder" in refused.stderr
+        assert "is not a run folder" in refused.stderr

@@ -63,7 +63,7 @@ def test_who_is_beaten_by_anyone_does_not_lead():
         ({("bold", "sure"), ("bold", "slow")}, "bold is better than all others."),
         (
             {("bold", "sure"), ("sure", "slow")},
-            "bold is better than 1 of 2 others and is not told apart from the rest.",
+            "bold is better than 1 of 2 others and cannot be told apart from the rest.",
         ),
         (
             {("bold", "slow")},

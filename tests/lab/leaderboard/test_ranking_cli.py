@@ -32,8 +32,8 @@ def test_leaderboard(run):
     found = run("leaderboard", "swept", "small")
     assert found.exit_code == 0, found.output
     assert "genetic-gbt is better than all others." in found.output
-    assert "Leaderboard: other" in found.output and "'x' is alone" in found.output
-    assert "fewer than 10 are a hint, not a claim" in found.output
+    assert "Leaderboard: other" in found.output and "'x' is the only entry" in found.output
+    assert "fewer than 10 give a hint, not a claim" in found.output
     assert "next: searchlab leaderboard swept small --card genetic-gbt" in found.output
 
 

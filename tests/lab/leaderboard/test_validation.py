@@ -149,5 +149,5 @@ def test_nothing_to_check(small):
     place = Folder(small)
     for result in list(place.results()):
         place.write_result(replace(result, state="interrupted"))
-    with pytest.raises(ResultError, match="no finished cell has found anything"):
+    with pytest.raises(ResultError, match="no finished cell has found a program"):
         validate(small, rng(), measurer=MadeUp)

@@ -157,12 +157,12 @@ def few(name: str) -> Run:
         ("one trial", "", {"model-quality"}),
         ("recorded", "", set()),
         ("thirty entries", "strategy-0/with-a-long-name", set()),
-        ("all failed", "No search found a program that works.", {"progress-trials"}),
+        ("all failed", "No search found a working program.", {"progress-trials"}),
         ("some failed", "", set()),
         ("no model", "", {"model-quality"}),
         ("no ledger", "", {"ledger"}),
-        ("nothing done", "No search has come to its end yet.", {"scores", "profile"}),
-        ("only failed trials", "No search found a program that works.", set()),
+        ("nothing done", "No search has finished yet.", {"scores", "profile"}),
+        ("only failed trials", "No search found a working program.", set()),
         ("a task is missing", "", {"profile"}),
     ],
 )
@@ -177,7 +177,7 @@ def test_entries_that_did_the_same_are_named() -> None:
     run = made_run(["a"], seeds=2, trials=8)
     twins = tuple(replace(c, entry="b", id=f"{c.id}-b") for c in run.cells)
     report = Report.of([replace(run, cells=run.cells + twins)])
-    assert "a and b measured the same in every search: they differ in name only" in report.headline.limits
+    assert "a and b gave identical measurements in every search: they differ in name only" in report.headline.limits
 
 
 def test_the_chosen_baseline_gets_a_column() -> None:
@@ -224,7 +224,7 @@ def test_runs_of_different_machines_are_not_compared() -> None:
 
 
 def test_no_cells_are_refused() -> None:
-    with pytest.raises(ResultError, match="hold no cells"):
+    with pytest.raises(ResultError, match="have no cells"):
         Report.of([Run("empty", ())])
 
 

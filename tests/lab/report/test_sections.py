@@ -41,7 +41,7 @@ def test_ablation_bars_are_ordered_by_what_is_lost() -> None:
     factors = {e: {"space": "sketch", "ablation": e} for e in worth}
     report = Report.of([made_run(worth, seeds=10, trials=8, noise=0.01, factors=factors)])
     (figure,) = [f for f in report.figures if f.id == "ablation"]
-    assert figure.title == "What is lost without each part of full"
+    assert figure.title == "The loss without each part of full"
     assert figure.file.index(">without model<") < figure.file.index(">without crossover<")
     assert "1.40 ×, p &lt; 0.001 ★" in figure.file
 
@@ -68,9 +68,9 @@ def test_noise_comes_from_the_repeats(tmp_path: Path) -> None:
 def test_the_page_says_how_final_times_were_taken() -> None:
     own, raced = made_run(["a", "b"], seeds=2, trials=4), made_run(["c"], seeds=2, trials=4, name="raced")
     raced = replace(raced, noise=0.034)
-    assert "each cell's own" in final_times(Material.of([own]))
+    assert "measured by each cell at its own end" in final_times(Material.of([own]))
     report = Report.of([raced])
-    assert "side by side in one process" in report.html and "up to 3.4 %" in report.html
+    assert "interleaved in one process" in report.html and "up to 3.4 %" in report.html
     assert "run-offs in 1 of 2 runs:" in final_times(Material.of([own, raced]))
     assert final_times(Material.of([made_run(seeds=2, trials=4, recorded=True)])) == ""
 
@@ -104,7 +104,7 @@ def test_the_page_is_beside_the_run_by_default(recorded: Path) -> None:
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["report", str(tmp_path)])
-    assert done.exit_code == 2 and "is no run folder" in " ".join(done.output.split())
+    assert done.exit_code == 2 and "is not a run folder" in " ".join(done.output.split())
 
 
 def test_programs_of_a_real_run(tmp_path: Path) -> None:

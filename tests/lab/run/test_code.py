@@ -298,7 +298,7 @@ def test_commands(mine: Module, go: Go) -> None:
     mine.edit("mine")
     done = call("run", "drifting.yaml", "-j", "0")
     assert done.exit_code == 2 and "--fresh" in done.output and "--allow-drift" in done.output
-    assert "all of them before" not in done.output
+    assert "all of them earlier" not in done.output
     planned = call("run", "drifting.yaml", "--dry-run")
     assert planned.exit_code == 0 and f"changed since: strategy {mine.component}" in planned.output
     assert json.loads(call("run", "drifting.yaml", "--dry-run", "--json").output)["changed"]

@@ -34,18 +34,18 @@ def test_a_run_and_the_same_again(here: Path) -> None:
     found = load("runs/small")
     assert found.command.startswith("searchlab") and "strategy" in found.source
     again = call("run", "runs/small", "-j", "0")
-    assert again.exit_code == 0 and "all of them before" in again.output
+    assert again.exit_code == 0 and "all of them earlier" in again.output
 
 
 def test_dry_run_writes_nothing(here: Path) -> None:
     found = call("run", "small.yaml", "budget.trials=20", "--dry-run")
-    assert found.exit_code == 0 and "4 cells, 80 trials to come" in found.output and "expected time" in found.output
+    assert found.exit_code == 0 and "4 cells, 80 trials to go" in found.output and "expected time" in found.output
     assert not (here / "runs").exists()
     data = json.loads(call("run", "small.yaml", "--dry-run", "--json").output)
     assert data["trials"] == 48 and len(data["cells"]) == 4 and data["folder"] == "runs/small"
     call("run", "small.yaml", "-j", "0", "-q")
     found = call("run", "small.yaml", "seeds=0..2", "--dry-run")
-    assert "6 cells (4 done before), 24 trials to come" in found.output
+    assert "6 cells (4 done before), 24 trials to go" in found.output
 
 
 def test_quiet_and_json(here: Path) -> None:
@@ -85,7 +85,7 @@ def test_failures_are_told_at_once_and_again_at_the_end(here: Path) -> None:
     [
         (["nothing.yaml"], "nothing.yaml"),
         (["small.yaml", "--on-error", "shrug"], "continue, stop, retry:n"),
-        (["."], "is no run folder"),
+        (["."], "is not a run folder"),
         (["small.yaml", "strategie=random"], "strategie"),
     ],
 )
@@ -121,6 +121,6 @@ def test_what_was_not_chosen_is_shown(here: Path) -> None:
 
 def test_a_search_that_is_random_for_want_of_a_model_says_so(here: Path) -> None:
     said = call("run", "small.yaml", "strategy=metropolis", "-j", "0", "-o", "blind").output
-    assert "strategy 'metropolis' has no cost model here, so that all candidates are random" in said
+    assert "strategy 'metropolis' has no cost model here, so all candidates are random" in said
     said = call("run", "small.yaml", "strategy=metropolis", "model={gbt: {view: knobs}}", "-j", "0", "-o", "led").output
     assert "no cost model" not in said

@@ -207,7 +207,7 @@ def test_fields_of_wrong_types_are_no_tracebacks(
         ("machine.json", "leaderboard", 2, "delete it if that was this one"),
         ("source.yaml", "report", 0, "delete it, and `searchlab run EXPERIMENT.yaml -o"),
         ("cells", "status", 0, "runs the cell again from its records"),
-        ("runoffs", "best", 0, "holds the run-off again"),
+        ("runoffs", "best", 0, "repeats the run-off"),
     ],
 )
 def test_the_message_has_the_file_and_what_to_do(
@@ -250,7 +250,7 @@ def test_a_folder_that_cannot_be_written_is_told(
     output = str(tmp_path / place)
     words = ("run", str(whole / "source.yaml"), "-o", output, "-j", "0")
     code, printed = call(capsys, words, whole, whole)
-    assert code == 2 and printed.startswith(f"error: {output} ") and "-o names" in printed, printed
+    assert code == 2 and printed.startswith(f"error: {output} ") and "with -o" in printed, printed
     assert len(printed.splitlines()) == 1
 
 
@@ -269,4 +269,4 @@ def test_a_disk_that_takes_nothing_is_told(
     words = ("run", str(whole / "source.yaml"), "-o", str(tmp_path / "new"), "-j", "0")
     code, printed = call(capsys, words, whole, whole)
     assert code == 2 and os.strerror(number) in printed and str(tmp_path / "new") in printed, printed
-    assert "make room" in printed if kind == "ENOSPC" else "another place" in printed
+    assert "free some disk space" in printed if kind == "ENOSPC" else "another path" in printed

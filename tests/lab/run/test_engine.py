@@ -140,7 +140,7 @@ def test_times_of_two_machines_do_not_mix(path: Path) -> None:
     (path / "manifest.json").write_text(json.dumps(manifest))
     from searchlab.lab.run.execute.prepare import _card
 
-    with pytest.raises(ConfigError, match="begun on another machine"):
+    with pytest.raises(ConfigError, match="started on another machine"):
         _card(Folder(path), "", anywhere=False)
 
 
@@ -282,7 +282,7 @@ def test_a_full_disk_ends_the_run_and_loses_nothing(path: Path, monkeypatch: pyt
     more = one("random", seeds=[0, 1, 2])
     with monkeypatch.context() as patch:
         patch.setattr("os.write", write)
-        with pytest.raises(RecordError, match="No space left on device; what was written before is kept"):
+        with pytest.raises(RecordError, match="No space left on device; files written so far are kept"):
             run(more, path, jobs=0, allow_drift=True)
     states = [c.state for c in load(path).cells]
     assert states[0] == "done" and "failed" not in states
@@ -318,10 +318,10 @@ def test_a_folder_has_one_run_at_a_time(path: Path) -> None:
 
 
 def test_what_is_no_run_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is no run folder: it has no manifest.json"):
+    with pytest.raises(ConfigError, match="is not a run folder: it has no manifest.json"):
         load(tmp_path)
     (tmp_path / "manifest.json").write_text('{"format": "other"}')
-    with pytest.raises(ConfigError, match="no manifest of version 1"):
+    with pytest.raises(ConfigError, match="not a manifest of version 1"):
         load(tmp_path)
 
 

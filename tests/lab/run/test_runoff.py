@@ -163,7 +163,7 @@ def test_a_program_that_two_cells_found_runs_once(tmp_path: Path, monkeypatch: p
     folder = made(tmp_path, a={"knobs": one}, b={"knobs": other}, c={"knobs": one})
     said: list[str] = []
     holder.hold(folder, said.append, threading.Event())
-    assert [s for s in said if "waiting" not in s] == ["run-off on t: the bests of 3 cells, side by side"]
+    assert [s for s in said if "waiting" not in s] == ["run-off on t: the best programs of 3 cells, interleaved"]
     (found,) = run_offs(folder)
     assert found.seconds["a"] == found.seconds["c"] > 0 and found.seconds["b"] > 0
     assert {"default", "numpy"} <= found.baselines.keys() and not found.wrong and 0 <= found.noise < np.inf
@@ -242,7 +242,7 @@ def test_a_finished_run_gets_its_run_off_once(path: Path) -> None:
     assert len(pending(Folder(path))) == 1
     summary = go_on(path, jobs=1, observer=heard)
     assert (summary.exit_code, summary.before, summary.done) == (0, 2, 0)
-    assert "run-off on matmul(m=64, n=64, k=64): the bests of 2 cells, side by side" in heard.notes
+    assert "run-off on matmul(m=64, n=64, k=64): the best programs of 2 cells, interleaved" in heard.notes
     assert heard.notes[0] in (path / "log.txt").read_text()
     found = load(path)
     assert found.noise is not None and all("torch" in c.baselines or "numpy" in c.baselines for c in found.cells)
@@ -274,7 +274,7 @@ def test_a_run_that_ends_during_the_run_off(
     made_race(monkeypatch, "slow")
     process = _fork.Process(target=lambda: sys.exit(go_on(path, jobs=1).exit_code))
     process.start()
-    until(lambda: "side by side" in (path / "log.txt").read_text())
+    until(lambda: "interleaved" in (path / "log.txt").read_text())
     assert process.pid is not None
     os.kill(process.pid, number)
     process.join(_PATIENCE_S)

@@ -109,14 +109,14 @@ def test_a_workload_is_searched_by_its_path(tmp_path: Path) -> None:
     ("kind", "name", "message"),
     [
         ("stratgy", "x", "did you mean 'strategy'"),
-        ("strategy", "My Search", "small letters and digits, with hyphens, such as my-strategy"),
-        ("strategy", "../up", "is no name of a strategy"),
-        ("strategy", "1st", "is no name"),
+        ("strategy", "My Search", "lower-case letters, digits and hyphens, such as my-strategy"),
+        ("strategy", "../up", "is not a valid name of a strategy"),
+        ("strategy", "1st", "is not a valid name"),
         ("strategy", "random", "Python has a word or module 'random' already; try my-random"),
         ("model", "lambda", "Python has a word or module 'lambda'"),
         ("space", "numpy", "Python has a word or module 'numpy'"),
-        ("strategy", "annealing", "there is a strategy of this name already"),
-        ("workload", "conv2d", "there is a workload of this name already"),
+        ("strategy", "annealing", "a strategy of this name already exists"),
+        ("workload", "conv2d", "a workload of this name already exists"),
     ],
 )
 def test_names_that_would_cause_trouble_are_refused(kind: str, name: str, message: str, tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_names_that_would_cause_trouble_are_refused(kind: str, name: str, messag
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     folder = make("strategy", "my-strategy", tmp_path).folder
     (folder / "my_strategy.py").write_text("mine")
-    with pytest.raises(ComponentError, match="exists already, and nothing is overwritten"):
+    with pytest.raises(ComponentError, match="already exists and is not overwritten"):
         make("strategy", "my-strategy", tmp_path)
     assert (folder / "my_strategy.py").read_text() == "mine"
 

@@ -93,7 +93,7 @@ def claimed(sentence: str, ranking: Ranking) -> tuple[set[Order], set[str]]:
         return _all(m[1], m[2], every)
     if m := re.fullmatch(r"No entry is better than (.*), which .*; .* beaten by some entry", sentence):
         return set(), set(names(m[1]))
-    if m := re.fullmatch(r"(e\d) is better than (\d) of \d others and is not told apart from the rest", sentence):
+    if m := re.fullmatch(r"(e\d) is better than (\d) of \d others and cannot be told apart from the rest", sentence):
         beaten = [other for other in every if ranking.better(m[1], other)]
         assert len(beaten) == int(m[2])
         return {(m[1], other) for other in beaten}, {m[1]}

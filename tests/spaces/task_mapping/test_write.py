@@ -132,7 +132,7 @@ def test_a_task_may_move_in_space_and_in_the_sum() -> None:
         (lambda p, x, y: y.__setitem__((0, 0), y[0, 0] + 1.0), "added to before it is set"),
         (lambda p, x, y: next(repeat(3).on(0, inside=(0,))), "needs the bound"),
         (lambda p, x, y: next(repeat(3).on(0, bound=(3, 4))), "2 numbers for a mapping of rank 1"),
-        (lambda p, x, y: p.local("X", (3,)), "no free name"),
+        (lambda p, x, y: p.local("X", (3,)), "not a free name"),
         (lambda p, x, y: p.program(), "nothing was stored"),
         (lambda p, x, y: repeat(3).on(1), "goes up to 1, but the mapping has 1 workers"),
     ],

@@ -61,7 +61,7 @@ def test_orders() -> None:
     assert len(policies.orders("abcd", "all")) == 24
     assert policies.orders("abcd", "interval", interval=(1, 3)) == [tuple("abcd"), tuple("acbd")]
     assert policies.orders("ab", "candidate", candidates=["ba"]) == [("b", "a")]
-    with pytest.raises(SpaceError, match="is no order of"):
+    with pytest.raises(SpaceError, match="is not an order of"):
         policies.orders("ab", "candidate", candidates=["ac"])
     with pytest.raises(SpaceError, match="needs `interval`"):
         policies.orders("ab", "interval")

@@ -81,7 +81,7 @@ def _settings(settings: Map, recorded: bool, problems: Problems) -> None:
 def _scheduler(settings: Map, networks: bool, problems: Problems) -> None:
     budget = settings["budget"]
     if not networks and isinstance(budget, Map) and budget.get("scheduler") is not None:
-        message = "a scheduler gives turns to the tasks of a network, and there is none; write {network: resnet18}"
+        message = "a scheduler needs the tasks of a network, but there is none; write {network: resnet18}"
         problems.add(find(settings, ("budget", "scheduler"), settings.place), message)
 
 
@@ -110,7 +110,7 @@ def _measured(settings: Map) -> Iterator[tuple[Path, str]]:
         known = ", ".join(SPACES.names())
         yield ("space",), f"workloads need a space; accepted: {known}"
     if kind == "replay":
-        yield ("measure",), "replay answers from recorded tables, and these are workloads; measure is local or ray"
+        yield ("measure",), "replay needs recorded tables, but these are workloads; use measure: local or ray"
     model = plain(settings["model"])
     if settings["history"] and components.view(json.dumps(model)) == "knobs":
         name, _ = split("model", model)

@@ -65,7 +65,7 @@ def _budget(value: Any) -> Iterator[Fault]:
         yield from ((path[1:], message) for path, message in translated(e, Budget, ("budget",)))
         return
     if made.trials is None and made.seconds is None:
-        yield (), "budget has no end; accepted: trials, seconds or both"
+        yield (), "budget has no limit; accepted: trials, seconds or both"
 
 
 def _measure(value: Any) -> Iterator[Fault]:

@@ -19,10 +19,10 @@ class Effort:
 
 
 EFFORTS = {
-    "smoke": Effort(8, 4, 1, 3, "does it run at all"),
+    "smoke": Effort(8, 4, 1, 3, "check that it runs"),
     "quick": Effort(64, 16, 3, 7, "a first look"),
     "default": Effort(256, 16, 5, 15, "a result"),
-    "full": Effort(1024, 32, 10, 15, "a claim"),
+    "full": Effort(1024, 32, 10, 15, "a publishable claim"),
 }
 
 

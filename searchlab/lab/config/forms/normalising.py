@@ -212,7 +212,7 @@ def check_key(key: str, place: Place, where: str, problems: Problems) -> bool:
     if head in SETTINGS and all(rest):
         return True
     if head in _NOT_SWEPT:
-        problems.add(place, f"{where}: '{key}' is no setting; {_NOT_SWEPT[head]}")
+        problems.add(place, f"{where}: '{key}' is not a setting; {_NOT_SWEPT[head]}")
     else:
         known = nearest(head, SETTINGS, "accepted")
         problems.add(place, f"{where}: unknown setting '{key}'{known}, and their options, as in strategy.population")

@@ -70,7 +70,7 @@ def _text(path: Path, said: str) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as e:
         line = raw.count(b"\n", 0, e.start) + 1
-        raise ConfigError(f"{path}:{line}: byte {raw[e.start]:#04x} is no UTF-8; save the file as UTF-8") from None
+        raise ConfigError(f"{path}:{line}: byte {raw[e.start]:#04x} is not UTF-8; save the file as UTF-8") from None
 
 
 def _files_in(folder: Path) -> str:

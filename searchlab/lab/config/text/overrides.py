@@ -50,7 +50,7 @@ def parse(texts: Sequence[str], problems: Problems) -> list[Override]:
             hint = "; a sweep is written strategy=random,local" if head == "sweep" else ""
             problems.add(place, f"'{head}' has no parts that can be overridden by '{key}'{hint}")
         elif not value:
-            problems.add(place, "there is no value; write null for nothing")
+            problems.add(place, "the value is missing; write null for none")
         else:
             found += _read(key, head, value, place, problems)
     return found

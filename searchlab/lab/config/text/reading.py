@@ -28,7 +28,7 @@ def read(text: str, file: str, place: Place | None = None) -> Any:
             events.dispose()
     except yaml.YAMLError as e:
         line, what = _syntax(e, text)
-        raise ConfigError(f"{place or Place(file, line)}: no valid YAML: {what}") from None
+        raise ConfigError(f"{place or Place(file, line)}: invalid YAML: {what}") from None
     except _TooDeep as e:
         where = place or Place(file, e.line)
         raise ConfigError(f"{where}: nested too deeply; at most {_MOST_DEPTH} levels") from None
@@ -71,7 +71,7 @@ class _Builder:
     def build(self, node: Node, above: tuple[int, ...]) -> Any:
         self.left -= 1
         if self.left < 0:
-            raise ConfigError(f"{self.place(node)}: aliases blow the file up to more than {_MOST_NODES} values")
+            raise ConfigError(f"{self.place(node)}: aliases expand the file to more than {_MOST_NODES} values")
         if id(node) in above:
             raise ConfigError(f"{self.place(node)}: an anchor contains itself")
         if len(above) > _MOST_DEPTH:

@@ -36,9 +36,7 @@ def meaning(word: str) -> Scalar:
     if word in _BOOL:
         return _BOOL[word]
     if word.lower() in _TRAPS:
-        raise Trap(
-            f"'{word}' is a boolean to some readers of YAML and text to others; write true or false, or \"{word}\""
-        )
+        raise Trap(f"'{word}' is a boolean to some YAML parsers and text to others; write true or false, or \"{word}\"")
     if _INT.fullmatch(word):
         return _whole(word)
     if _HEX.fullmatch(word):
@@ -52,15 +50,15 @@ def meaning(word: str) -> Scalar:
 def _refuse_numbers(word: str) -> None:
     quoted = f'or "{word}" if text is meant'
     if _OCTAL.fullmatch(word):
-        raise Trap(f"'{word}' is an octal number to some readers of YAML; write it without the leading 0, {quoted}")
+        raise Trap(f"'{word}' is an octal number to some YAML parsers; write it without the leading 0, {quoted}")
     if _BINARY.fullmatch(word):
-        raise Trap(f"'{word}' is a binary number to some readers of YAML; write a decimal number, {quoted}")
+        raise Trap(f"'{word}' is a binary number to some YAML parsers; write a decimal number, {quoted}")
     if _GROUPED.fullmatch(word):
-        raise Trap(f"'{word}' is a number only to some readers of YAML; write {word.replace('_', '')}, {quoted}")
+        raise Trap(f"'{word}' is a number only to some YAML parsers; write {word.replace('_', '')}, {quoted}")
     if _SIXTIES.fullmatch(word):
-        raise Trap(f"'{word}' is a number with base 60 to some readers of YAML; write a decimal number, {quoted}")
+        raise Trap(f"'{word}' is a number with base 60 to some YAML parsers; write a decimal number, {quoted}")
     if _SPECIAL.fullmatch(word):
-        raise Trap(f"'{word}' is no finite number; nothing here may be infinite or not a number")
+        raise Trap(f"'{word}' is not a finite number; infinities and NaN are not accepted")
 
 
 def _whole(word: str, base: int = 10) -> int:

@@ -32,9 +32,9 @@ def section(material: Material) -> Section | None:
     axis = Axis(f"time relative to {full} (1 = as fast, more = slower)")
     figure = Figure(
         "ablation",
-        f"What is lost without each part of {full}",
+        f"The loss without each part of {full}",
         f"Geometric mean over tasks and seeds of a variant's time divided by that of {full}, paired by seed, where "
-        f"both found something. Whiskers: {METHOD}. A star marks variants that are slower or faster "
+        f"both found a program. Whiskers: {METHOD}. A star marks variants that are slower or faster "
         f"by Wilcoxon's test with Holm's correction at {material.alpha:g} and by more than the tie band, "
         f"{share(material.tie, 1)}.",
         lambda width: interval_chart(bars, axis, width, reference=1.0),

@@ -15,7 +15,7 @@ from searchlab.lab.statistics import METHOD, progress
 from searchlab.lab.statistics.anytime import heights, trial_bests
 
 _POINTS = 80
-_TASK_CAPTION = "The best time so far, before the last look at the best. Line: median over seeds, band: quartiles."
+_TASK_CAPTION = "The best time so far, before the final re-measurement. Line: median over seeds; band: quartiles."
 
 
 def section(material: Material) -> Section | None:
@@ -25,7 +25,7 @@ def section(material: Material) -> Section | None:
         return None
     blocks: list[Block] = [_overall(material, "trials"), _overall(material, "time")]
     looks = tuple(k for k in material.looks.values() if not k.muted)
-    blocks.append(Words("Each task by itself; lower is better."))
+    blocks.append(Words("Each task separately; lower is better."))
     blocks.append(FigureGrid(_tasks(material, cells, "trials"), looks, _TASK_CAPTION))
     blocks.append(FigureGrid(_tasks(material, cells, "time"), looks, _TASK_CAPTION, open=0, more="the same over time"))
     return Section("progress", "Progress of the search", tuple(blocks))
@@ -42,7 +42,7 @@ def _overall(material: Material, axis: Literal["trials", "time"]) -> Figure:
         series.append(Series(material.looks[entry], x / scale, y, low, high))
     x_axis = Axis(clock, low=0.0)
     y_axis = Axis("best known / best so far (higher is better)", high=1.0, percent=True)
-    known = "optimum of the table" if material.recorded else "fastest that any search here found"
+    known = "optimum of the table" if material.recorded else "fastest program that any search here found"
     return Figure(
         f"progress-{axis}",
         f"How close searches come to the best known, over {axis}",

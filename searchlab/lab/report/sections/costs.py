@@ -26,8 +26,8 @@ def section(material: Material) -> Section | None:
     bars = [(e, {p: v / scale for p, v in m.items()}, seconds(sum(m.values()))) for e, m in means.items()]
     figure = Figure(
         "ledger",
-        "Where the time of a search went",
-        "Wall time of a cell by phase, mean over tasks and seeds; the phases add up to the whole. Thinking (propose, "
+        "The time of a search, by phase",
+        "Wall time of a cell by phase, mean over tasks and seeds; the phases add up to the whole. Deciding (propose, "
         "predict, fit, programs) in one colour, measuring (build, check, run, confirm) in another.",
         lambda width: stacked_chart(bars, phases, Axis(f"{name} per cell", low=0.0), width),
     )
@@ -41,7 +41,7 @@ def _means(cells: list[CellResult]) -> dict[str, float]:
 
 def _table(material: Material, means: dict[str, dict[str, float]], phases: list[str]) -> TableBlock:
     used = [p for p in phases if any(m.get(p, 0.0) > 0 for m in means.values())]
-    columns = (Column("entry"), Column("trials", True), Column("in all, s", True), *(Column(p, True) for p in used))
+    columns = (Column("entry"), Column("trials", True), Column("total, s", True), *(Column(p, True) for p in used))
     rows = []
     for entry, m in means.items():
         trials = float(np.mean([len(c.seconds) for c in material.of_entry(entry)]))

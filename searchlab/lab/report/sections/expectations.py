@@ -18,7 +18,9 @@ def section(material: Material) -> Section | None:
         Column("statement"),
         Column("result"),
         Column(
-            "figures", False, "how many times better, with its 95 % interval; Wilcoxon's test; pairs of task and seed"
+            "figures",
+            False,
+            "factor by which it is better, with its 95 % interval; Wilcoxon's test; pairs of task and seed",
         ),
         Column("source"),
     )
@@ -28,7 +30,7 @@ def section(material: Material) -> Section | None:
     )
     held = sum(c.result == claims.HELD for c in checked)
     note = (
-        "A statement is held if the figures say so beyond chance; where they point the same way but chance could do "
+        "A statement held if the figures support it beyond chance; where they point the same way but chance could do "
         "it, it is not decided."
     )
     return Section(

@@ -12,9 +12,13 @@ from searchlab.lab.results import CellResult
 
 _MEASURES = (
     Column(
-        "pairs in order", True, "share of pairs of candidates that the model put in the right order; 50 % is guessing"
+        "pairs in order",
+        True,
+        "fraction of pairs of candidates that the model put in the right order; 50 % is guessing",
     ),
-    Column("top quarter found", True, "share of the fastest quarter that is in the model's own fastest quarter"),
+    Column(
+        "top quarter found", True, "fraction of the fastest quarter that is in the model's predicted fastest quarter"
+    ),
     Column("regret", True, "how much slower the model's favourite of a batch was than the batch's best"),
     Column("rank correlation", True, "Spearman's correlation of predicted and measured order"),
 )
@@ -30,9 +34,9 @@ def section(material: Material) -> Section | None:
     x, y = Axis("trials", low=0.0), Axis("pairs in the right order, higher is better", percent=True, high=1.0)
     figure = Figure(
         "model-quality",
-        "How well the cost model knew what was then measured",
-        "Share of pairs of candidates in a batch that the model put in the right order before they were measured; the "
-        "dashed line is guessing. Line: mean over tasks and seeds, band: quartiles.",
+        "How well predictions agreed with the measurements that followed",
+        "Fraction of pairs of candidates in a batch that the model put in the right order before they were measured; "
+        "the dashed line is guessing. Line: mean over tasks and seeds, band: quartiles.",
         lambda width: line_chart(series, x, y, width, level=0.5),
     )
     return Section("models", "Cost models", (figure, _table(material, judged)))

@@ -23,7 +23,7 @@ def section(material: Material) -> Section | None:
             blocks += [_times(min(cells, key=lambda c: c.final_s), number), _turns(material, cells, number)]
     if not blocks:
         return None
-    lead = "The time of a network is that of all its tasks, each as often as it occurs. They share one budget."
+    lead = "The time of a network is the sum over its tasks, each as often as it occurs. The tasks share one budget."
     return Section("networks", "Networks, task by task", (Words(lead), *blocks))
 
 
@@ -37,14 +37,14 @@ def _times(cell: CellResult, number: int) -> TableBlock:
     names = tuple(dict.fromkeys(name for p in parts for name in p["baselines"]))
     columns = (
         Column("task"),
-        Column("occurs", True, "how often in one run of the network"),
+        Column("occurs", True, "how often it occurs in one run of the network"),
         Column("each", True),
-        Column("share", True, "of the time of the network"),
-        *(Column(f"× {name}", True, f"how many times as fast as {name}") for name in names),
+        Column("share", True, "fraction of the network's time"),
+        *(Column(f"× {name}", True, f"speed-up over {name}") for name in names),
     )
     rows = tuple(_row(p, cell.final_s, names) for p in parts)
-    note = f"Found by {cell.entry}, seed {cell.seed}; the whole takes {seconds(cell.final_s)}."
-    return TableBlock(f"network-{number}", f"{cell.task}: where the time of the fastest goes", columns, rows, note)
+    note = f"Found by {cell.entry}, seed {cell.seed}; the whole network takes {seconds(cell.final_s)}."
+    return TableBlock(f"network-{number}", f"{cell.task}: the time of the fastest, by task", columns, rows, note)
 
 
 def _row(part: Mapping[str, Any], whole_s: float, names: Sequence[str]) -> tuple[TableCell, ...]:

@@ -37,13 +37,13 @@ def _profile(material: Material) -> Figure:
         if len(v := ratios[e])
     ]
     x, y = (
-        Axis("times slower than the best known, at most", log=True),
-        Axis("share of searches", low=0.0, high=1.0, percent=True),
+        Axis("slow-down against the best known, at most", log=True),
+        Axis("fraction of searches", low=0.0, high=1.0, percent=True),
     )
     return Figure(
         "profile",
         "Performance profile",
-        "For every factor, the share of all searches that found something at most so many times slower than "
+        "For every factor, the fraction of searches that found a program slower by at most this factor than "
         "the best known. A line further up and left is better.",
         lambda width: line_chart(series, x, y, width, step=True),
     )
@@ -75,7 +75,7 @@ def _matrix(material: Material) -> Figure:
     looks = [material.looks[e] for e in order]
     return Figure(
         "win-matrix",
-        "Who beats whom",
+        "Probability of winning",
         f"Probability in per cent that the entry of the row finds a faster program than that of the column, on a task "
         f"of the experiment with any seed; ties (within {share(material.tie)}) count half.",
         lambda width: share_matrix(looks, chances, width, "faster", "than the entry with this number"),
@@ -89,7 +89,7 @@ def _pairs(material: Material) -> TableBlock:
     note = ""
     if len(found) > _MOST_PAIRS:
         found = [p for p in found if p.a == material.ranked[0].entry]
-        note = "Only pairs with the first entry; the data has all."
+        note = "Only pairs with the first entry; the data section has all pairs."
     columns = (
         Column("entry"),
         Column("against"),
@@ -117,4 +117,4 @@ def _pairs(material: Material) -> TableBlock:
                 TableCell(wording.cell(p), tone=tone),
             )
         )
-    return TableBlock("pairs-table", "Every two entries", columns, tuple(rows), note)
+    return TableBlock("pairs-table", "Every pair of entries", columns, tuple(rows), note)

@@ -87,7 +87,7 @@ def _texts(found: Found, code: bool) -> tuple[CodeBlock, ...]:
             kernel = compile(found.program, found.target)
             texts += [CodeBlock("LLVM IR", _cut(kernel.llvm_ir)), CodeBlock("assembly", _cut(kernel.assembly))]
     except SearchLabError as e:
-        return (CodeBlock("why there is no program", str(e)),)
+        return (CodeBlock("reason why there is no program", str(e)),)
     return tuple(texts)
 
 

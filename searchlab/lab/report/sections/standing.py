@@ -25,8 +25,8 @@ def section(material: Material) -> Section | None:
     figure = Figure(
         "scores",
         "Scores",
-        f"Interquartile mean over tasks and seeds of the best known time divided by the time of what a search found; "
-        f"100 % is the best known. Whiskers: {METHOD}.",
+        "Interquartile mean over tasks and seeds of the best known time divided by the time of the program that a "
+        f"search found; 100 % is the best known. Whiskers: {METHOD}.",
         lambda width: interval_chart(bars, axis, width),
     )
     return Section("leaderboard", "Leaderboard", (figure, leaderboard(material), by_task(material)))
@@ -41,10 +41,10 @@ def leaderboard(material: Material) -> TableBlock:
         Column("score", True, "interquartile mean of best known time / time found, with its 95 % interval"),
         Column("geo. mean", True, "geometric mean of the same scores; 0 if a search found nothing"),
         Column("alike", False, "entries that share a letter cannot be told apart"),
-        Column("near best", True, f"share of searches that came within {share(NEAR)} of the best known speed"),
+        Column("near best", True, f"fraction of searches that reached {share(NEAR)} of the best known speed"),
         Column(
             "trials to it", True,
-            "trials expected to be needed for that: all trials spent, over the number of searches that got there",
+            "expected number of trials to reach it: all trials spent / number of searches that reached it",
         ),
         *(Column(f"× {n}", True, f"speed-up over {n}, geometric mean over tasks and seeds") for n in baselines),
         *_versus_random(material),
@@ -106,7 +106,7 @@ def _chosen(material: Material) -> list[str]:
 
 def _versus_random(material: Material) -> list[Column]:
     known = any(s.versus_random is not None for s in material.board.standings)
-    hint = f"over the first {material.board.budget} trials: 0 is random search, 1 the optimum at once"
+    hint = f"over the first {material.board.budget} trials: 0 is random search, 1 is the optimum at the first one"
     return [Column("against random", True, hint)] if known else []
 
 

@@ -33,9 +33,9 @@ def _failures(material: Material) -> list[Block]:
     figure = Figure(
         "failures",
         "Trials that failed, by class",
-        "Share of all trials of an entry, over tasks and seeds. A failed trial counts in the budget and is taken as "
-        "infinitely slow.",
-        lambda width: stacked_chart(bars, classes, Axis("share of trials", low=0.0, percent=True), width),
+        "Fraction of all trials of an entry, over tasks and seeds. A failed trial counts towards the budget and "
+        "is taken as infinitely slow.",
+        lambda width: stacked_chart(bars, classes, Axis("fraction of trials", low=0.0, percent=True), width),
     )
     columns = (Column("entry"), Column("trials", True), *(Column(k, True) for k in classes))
     rows = [
@@ -54,9 +54,7 @@ def _errors(material: Material) -> list[Block]:
     open_ = [c for c in material.cells if c.state in ("interrupted", "waiting")]
     blocks: list[Block] = []
     if open_:
-        blocks.append(
-            Words(f"{count(len(open_), 'cell')} did not come to an end and are left out of all figures.", "warning")
-        )
+        blocks.append(Words(f"{count(len(open_), 'cell')} did not finish and are left out of all figures.", "warning"))
     if failed:
         rows = tuple(
             (

@@ -97,7 +97,7 @@ def _no_disk(error: BaseException) -> RecordError | None:
         return None
     if isinstance(error, RecordError):
         return error
-    return RecordError(f"cannot write: {cause.strerror}; what was written before is kept")
+    return RecordError(f"cannot write: {cause.strerror}; files written so far are kept")
 
 
 def _ended(found: CellResult, measured: int, trace: str) -> CellEnded:
@@ -139,7 +139,7 @@ class _Search:
         """Says that a strategy has nothing to search by."""
         study = self.study.turn if isinstance(self.study, JointStudy) else self.study
         if study.strategy.needs_model and study.model is None:
-            text = f"strategy '{study.strategy.name}' has no cost model here, so that all candidates are random"
+            text = f"strategy '{study.strategy.name}' has no cost model here, so all candidates are random"
             self._tell(Noted(self.cell.id, text))
 
     def _begin(self) -> CellResult | None:

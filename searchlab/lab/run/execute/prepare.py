@@ -59,7 +59,7 @@ def renew(folder: Folder, experiment: Experiment, allow_drift: bool) -> str:
         folder.move_aside()
         return ""
     aside = folder.set_aside(old.cells)
-    return f"cells that ran an earlier version are run again: {old}; what they gave is in {aside}"
+    return f"cells that ran an earlier version are run again: {old}; their earlier results are in {aside}"
 
 
 def code_drift(folder: Folder, cells: Sequence[Cell]) -> Outdated:
@@ -92,11 +92,11 @@ def _refuse(folder: Folder, difference: Drift, old: Outdated) -> None:
         also = f"; it also has results of {other_code}" if old else ""
         raise ConfigError(
             f"{folder.path} holds another experiment: {difference}{also}; --allow-drift adds the new cells and keeps"
-            " the old ones, --fresh starts anew, -o names another folder"
+            " the old ones, --fresh starts over, -o chooses another folder"
         )
     if old:
         raise ConfigError(
-            f"{folder.path} has results of {other_code}; --fresh runs these cells again and moves what they gave to"
+            f"{folder.path} has results of {other_code}; --fresh runs these cells again and moves their results to"
             f" {folder.path}/earlier, --allow-drift keeps their results, and every table and report then says so"
         )
 
@@ -129,7 +129,7 @@ def _card(folder: Folder, command: str, anywhere: bool) -> None:
         atomic.replace_json(folder.machine, card)
     elif not anywhere and card["machine"]["fingerprint"] != (here := machine())["fingerprint"]:
         raise ConfigError(
-            f"{folder.path} was begun on another machine ({card['machine']['processor']}, this one is"
-            f" {here['processor']}), and times of two machines cannot be compared; -o names another folder,"
+            f"{folder.path} was started on another machine ({card['machine']['processor']}, this one is"
+            f" {here['processor']}), and times of two machines cannot be compared; -o chooses another folder,"
             " --allow-drift mixes them"
         )

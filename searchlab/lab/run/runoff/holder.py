@@ -36,7 +36,7 @@ def hold(folder: Folder, say: Say, stop: threading.Event) -> None:
     for group in pending(folder):
         if stop.is_set():
             return
-        say(f"run-off on {group.task}: the bests of {len(group.found)} cells, side by side")
+        say(f"run-off on {group.task}: the best programs of {len(group.found)} cells, interleaved")
         try:
             found = race(folder, group, say)
             write(folder, group, found)

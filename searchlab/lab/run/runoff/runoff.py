@@ -92,7 +92,7 @@ def pending(folder: Folder) -> list[RunoffGroup]:
 
 def read(folder: Folder, group: RunoffGroup) -> RunOff | None:
     """The run-off of a group, if there is one of what its cells have found."""
-    remedy = f"`searchlab run {folder.path}` holds the run-off again"
+    remedy = f"`searchlab run {folder.path}` repeats the run-off"
     data = atomic.known_json(group.path(folder), RunOffForm, remedy)
     if data is None or data["points"] != group.points:
         return None

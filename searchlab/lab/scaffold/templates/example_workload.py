@@ -1,4 +1,4 @@
-"""example, a workload for searchlab: what is to be made fast."""
+"""example, a workload for searchlab: a computation to optimise."""
 
 from __future__ import annotations
 
