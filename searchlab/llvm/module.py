@@ -1,11 +1,4 @@
-"""Plain loops as an LLVM module: loops, vector chunks, parallel bodies, buffers, and one entry point.
-
-    void NAME(ptr arguments, ptr sizes, ptr shared, ptr private, i64 stride, ptr parallel_for, i64 threads)
-
-`arguments` holds the buffers' addresses, `sizes` the run-time sizes in order of name; `shared` and `private` are
-scratch memory, the latter `stride` bytes per thread; `parallel_for` is the pool's function.  Nothing else is needed
-from outside, so object code can be sent anywhere.
-"""
+"""Plain loops as an LLVM module: loops, vector chunks, parallel bodies, buffers, and one entry point (see `abi`)."""
 
 from __future__ import annotations
 
@@ -19,7 +12,6 @@ from searchlab.ir.expr import (
     Expr,
     Select,
     Var,
-    ceildiv,
     index,
     loads,
     poly,
@@ -28,6 +20,7 @@ from searchlab.ir.expr import (
     walk,
 )
 from searchlab.ir.program import Alloc, Buffer, If, Loop, Prefetch, Seq, Stmt, Store, children
+from searchlab.llvm import abi
 from searchlab.llvm.ssa import BYTES, TYPES, Function, Linear, Module
 from searchlab.llvm.values import BufferPlace, Lanes, ValueWriter
 from searchlab.lower.passes import Lowered
@@ -56,7 +49,7 @@ class Scratch:
             for extent in buffer.shape:
                 count = count * extent
             self.offsets[buffer] = self.used
-            self.used = self.used + ceildiv(count, 64) * 64
+            self.used = self.used + abi.padded(count)
         return self.offsets[buffer]
 
 
@@ -99,15 +92,8 @@ class _Generator:
     def run(self) -> KernelCode:
         names = [f"%b{n}" for n in range(len(self.lowered.parameters))]
         size_names = [f"%s{n}" for n in range(len(self.sizes))]
-        scalars = [
-            *(f"i64 {s}" for s in size_names),
-            "ptr %shared",
-            "ptr %private",
-            "i64 %stride",
-            "ptr %pool",
-            "i64 %threads",
-        ]
-        main = Function("main", [*(f"ptr noalias nonnull {n}" for n in names), *scalars], self.module)
+        buffers = [f"ptr noalias nonnull {n}" for n in names]
+        main = Function("main", [*buffers, *(f"i64 {s}" for s in size_names), *abi.CONTEXT], self.module)
         places = {
             b.name: BufferPlace(b, n, BYTES[b.dtype]) for b, n in zip(self.lowered.parameters, names, strict=True)
         }
@@ -117,19 +103,17 @@ class _Generator:
         self.module.functions.append(main.text())
         self.module.functions.append(self._entry(names, size_names))
         return KernelCode(
-            self.module.text(), "kernel", self.shared.used, self.private.used, tuple(v.name for v in self.sizes)
+            self.module.text(), abi.ENTRY, self.shared.used, self.private.used, tuple(v.name for v in self.sizes)
         )
 
     def _entry(self, names: list[str], size_names: list[str]) -> str:
-        parameters = "ptr %args, ptr %sizes, ptr %shared, ptr %private, i64 %stride, ptr %pool, i64 %threads"
-        lines = [f"define void @kernel({parameters}) #0 {{"]
+        lines = [f"define void @{abi.ENTRY}({', '.join(abi.PARAMETERS)}) #0 {{"]
         for n, name in enumerate(names):
             lines += [f"  %p{n} = getelementptr ptr, ptr %args, i64 {n}", f"  {name} = load ptr, ptr %p{n}"]
         for n, name in enumerate(size_names):
             lines += [f"  %q{n} = getelementptr i64, ptr %sizes, i64 {n}", f"  {name} = load i64, ptr %q{n}"]
         passed = [*(f"ptr {n}" for n in names), *(f"i64 {n}" for n in size_names)]
-        rest = ["ptr %shared", "ptr %private", "i64 %stride", "ptr %pool", "i64 %threads"]
-        lines += [f"  call void @main({', '.join([*passed, *rest])})", "  ret void", "}"]
+        lines += [f"  call void @main({', '.join([*passed, *abi.CONTEXT])})", "  ret void", "}"]
         return "\n".join(lines)
 
 
@@ -325,7 +309,7 @@ class _Body:
         else:
             pointer = self._scratch(buffer)
         outer = self.w.places.get(buffer.name)
-        self.w.put(BufferPlace(buffer, pointer, 64))
+        self.w.put(BufferPlace(buffer, pointer, abi.LINE))
         self.statement(s.body)
         if outer is not None:
             self.w.put(outer)

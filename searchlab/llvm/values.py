@@ -28,11 +28,11 @@ from searchlab.ir.expr import (
 )
 from searchlab.ir.program import Buffer
 from searchlab.llvm import vecmath
+from searchlab.llvm.abi import LINE
 from searchlab.llvm.ssa import BYTES, TYPES, Function, Linear
 from searchlab.lower.storage import flat_index
 
 FLAGS = "contract nsz"
-LINE = 64  # bytes of a cache line
 _FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _FLOAT_TESTS = {"lt": "olt", "le": "ole", "eq": "oeq", "ne": "une"}
 

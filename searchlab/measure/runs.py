@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from searchlab.ir.evaluate import evaluate
+from searchlab.llvm import abi
 from searchlab.llvm.jit import LoadedObject, compile_ir
 from searchlab.measure.guard import Array
 from searchlab.runtime.kernel import Kernel
@@ -21,24 +21,22 @@ from searchlab.targets import detect
 # from a number of bytes to an address and the object that keeps them alive
 Allocate = Callable[[int], tuple[int, object]]
 
-_REPEAT = """
-define void @repeat(ptr %kernel, ptr %arguments, ptr %sizes, ptr %shared, ptr %private, i64 %stride, ptr %pool,
-                    i64 %threads, i64 %count) nounwind {
+_REPEAT = f"""
+define void @repeat(ptr %kernel, {", ".join(abi.PARAMETERS)}, i64 %count) nounwind {{
 entry:
   %any = icmp sgt i64 %count, 0
   br i1 %any, label %loop, label %out
 loop:
   %i = phi i64 [ 0, %entry ], [ %next, %loop ]
-  call void %kernel(ptr %arguments, ptr %sizes, ptr %shared, ptr %private, i64 %stride, ptr %pool, i64 %threads)
+  call void %kernel({", ".join(abi.PARAMETERS)})
   %next = add i64 %i, 1
   %more = icmp slt i64 %next, %count
   br i1 %more, label %loop, label %out
 out:
   ret void
-}
+}}
 """
-_WORD = ctypes.c_int64
-_SIGNATURE = ctypes.CFUNCTYPE(None, *[_WORD] * 9)
+_SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *abi.WORDS, ctypes.c_int64)
 
 
 class KernelRuns:
@@ -71,14 +69,11 @@ class MeasuredKernel(Kernel):
     def _runner(self, pointers: Any, numbers: Any, sizes: Mapping[str, int], keep: Any) -> KernelRuns:
         a = self.artifact
         threads = a.target.threads
-        shared, private = int(evaluate(a.shared, sizes)), int(evaluate(a.private, sizes))
-        stride = private + 64 if private else 0  # neighbours must not share a cache line
-        base, scratch = self._allocate(shared + stride * threads)
-        words = (
-            self._object.address(a.entry), ctypes.addressof(pointers), ctypes.addressof(numbers), base, base + shared,
-            stride, parallel_for_address(threads) if a.parallel else 0, threads,
-        )  # fmt: skip
-        return KernelRuns(words, (self, pointers, numbers, keep, scratch))
+        layout = abi.ScratchLayout.of(a.shared, a.private, sizes)
+        base, scratch = self._allocate(layout.total(threads))
+        pool = parallel_for_address(threads) if a.parallel else 0
+        words = layout.words(ctypes.addressof(pointers), ctypes.addressof(numbers), base, pool, threads)
+        return KernelRuns((self._object.address(a.entry), *words), (self, pointers, numbers, keep, scratch))
 
 
 @cache

@@ -21,23 +21,13 @@ from searchlab.errors import KernelError
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import Const, Expr, Var, variables
 from searchlab.ir.program import Buffer, Layout, Program
-from searchlab.llvm import jit
+from searchlab.llvm import abi, jit
 from searchlab.llvm.module import generate
 from searchlab.lower.passes import Lowered, lower
 from searchlab.runtime.memory import aligned
 from searchlab.targets import Target, detect
 
 Array = npt.NDArray[Any]
-_SIGNATURE = ctypes.CFUNCTYPE(
-    None,
-    ctypes.c_void_p,
-    ctypes.c_void_p,
-    ctypes.c_void_p,
-    ctypes.c_void_p,
-    ctypes.c_int64,
-    ctypes.c_void_p,
-    ctypes.c_int64,
-)
 
 
 @dataclass(frozen=True)
@@ -91,11 +81,11 @@ class Kernel:
     ) -> None:
         self.artifact = artifact
         self._object = jit.LoadedObject(artifact.code, artifact.target)
-        self._call = _SIGNATURE(self._object.address(artifact.entry))
+        self._call = abi.SIGNATURE(self._object.address(artifact.entry))
         self._layouts = {la.buffer: la for la in artifact.layouts}
         self._constants = dict(constants or {})
         self._sizes = dict(sizes or {})  # run-time sizes that the constants have settled
-        self._scratch: list[tuple[tuple[int, int], Array]] = []
+        self._scratch: list[Array] = []
 
     def __repr__(self) -> str:
         a = self.artifact
@@ -166,23 +156,20 @@ class Kernel:
 
     def _runner(self, pointers: Any, numbers: Any, sizes: Mapping[str, int], keep: Any) -> Callable[[], None]:
         a, call = self.artifact, self._call
-        shared, private = int(evaluate(a.shared, sizes)), int(evaluate(a.private, sizes))
-        stride = private + 64 if private else 0  # neighbours must not share a cache line
-        pool = _pool_address(a.target.threads) if a.parallel else None
-        need, at, here = (shared, stride * a.target.threads), ctypes.addressof(pointers), ctypes.addressof(numbers)
-        threads, scratch = a.target.threads, self._scratch
+        layout, threads, scratch = abi.ScratchLayout.of(a.shared, a.private, sizes), a.target.threads, self._scratch
+        pool = _pool_address(threads) if a.parallel else 0
+        need, at, here = layout.total(threads), ctypes.addressof(pointers), ctypes.addressof(numbers)
 
         def run() -> None:
             # a call takes a piece of scratch memory of its own, so that several threads may use one kernel
             try:
-                have, memory = scratch.pop()
+                memory = scratch.pop()
             except IndexError:
-                have, memory = (-1, -1), None
-            if memory is None or have != need:
-                memory = aligned((sum(need) + 64,), np.uint8)
-            base = memory.ctypes.data
-            call(at, here, base, base + need[0], stride, pool, threads)
-            scratch.append((need, memory))
+                memory = None
+            if memory is None or memory.nbytes != need:
+                memory = aligned((need,), np.uint8)
+            call(*layout.words(at, here, memory.ctypes.data, pool, threads))
+            scratch.append(memory)
 
         run.keep = (self, pointers, numbers, keep)  # type: ignore[attr-defined]
         return run

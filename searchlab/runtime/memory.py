@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from searchlab.llvm.abi import LINE
 
-_LINE = 64
+Array = npt.NDArray[Any]
 
 
 def aligned(shape: Sequence[int], dtype: Any) -> Array:
     """An array that begins on a cache line; what it holds is not defined."""
     kind: np.dtype[Any] = np.dtype(dtype)
     size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
-    raw = np.empty(size + _LINE, np.uint8)
-    start = -raw.ctypes.data % _LINE
+    raw = np.empty(size + LINE, np.uint8)
+    start = -raw.ctypes.data % LINE
     return raw[start : start + size].view(kind).reshape(tuple(shape))
 
 

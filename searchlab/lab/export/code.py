@@ -13,7 +13,7 @@ from searchlab.ir.program import Buffer, Layout, Program
 from searchlab.lab.export.entries import KERNEL, PACK, POOL, entry_points, packing_entry, pool_setup
 from searchlab.lab.export.modules import joined, owned
 from searchlab.lab.export.packing import packing
-from searchlab.llvm import jit
+from searchlab.llvm import abi, jit
 from searchlab.llvm.module import KernelCode as Generated
 from searchlab.llvm.module import generate
 from searchlab.lower.passes import lower
@@ -85,9 +85,8 @@ class ExportCode:
     @cached_property
     def scratch(self) -> tuple[int, int]:
         """Bytes of scratch memory: what all threads share, and what each of them has."""
-        private = int(evaluate(self._kernel.private, {}))
-        # neighbours must not share a cache line
-        return int(evaluate(self._kernel.shared, {})), private + 64 if private else 0
+        layout = abi.ScratchLayout.of(self._kernel.shared, self._kernel.private)
+        return layout.shared, layout.stride
 
     @cached_property
     def ir(self) -> str:

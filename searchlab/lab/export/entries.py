@@ -8,7 +8,10 @@ void     NAME_pack_X(const T *X, T *packed)                    the layout in whi
 
 from __future__ import annotations
 
+from searchlab.llvm import abi
+
 KERNEL, POOL, PACK = "kernel", "pool", "pack"  # what the renamed symbols of each module begin with
+_KERNEL = f"@{KERNEL}.{abi.ENTRY}"
 
 
 def entry_points(name: str, buffers: int, shared: int, stride: int, threads: int, parallel: bool) -> str:
@@ -37,8 +40,7 @@ def _with(name: str, buffers: int, passed: str, shared: int, stride: int, parall
     pool = f"@{POOL}.parallel_for" if parallel else "null"
     lines += [
         f"  %private = getelementptr i8, ptr %scratch, i64 {shared}",
-        f"  call void @{KERNEL}.kernel(ptr %arguments, ptr null, ptr %scratch, ptr %private, i64 {stride}, "
-        f"ptr {pool}, i64 %threads)",
+        f"  {abi.call(_KERNEL, '%arguments', 'null', '%scratch', '%private', str(stride), pool, '%threads')}",
         "  ret void",
         "}",
     ]
@@ -64,7 +66,7 @@ def _allocating(name: str, passed: str, total: int, threads: int) -> str:
             f"define i32 @{name}({passed}) nounwind {{",
             "entry:",
             "  %place = alloca ptr, align 8",
-            f"  %failed = call i32 @posix_memalign(ptr %place, i64 64, i64 {total})",
+            f"  %failed = call i32 @posix_memalign(ptr %place, i64 {abi.LINE}, i64 {total})",
             "  %ok = icmp eq i32 %failed, 0",
             "  br i1 %ok, label %run, label %out",
             "run:",
@@ -81,7 +83,8 @@ def _allocating(name: str, passed: str, total: int, threads: int) -> str:
 
 def packing_entry(name: str, buffer: str) -> str:
     """The function that packs one input."""
-    nothing = "ptr null, ptr null, ptr null, i64 0"  # sizes and scratch memory
+    # No sizes, no scratch memory, one thread.
+    pack = abi.call(f"@{PACK}.{buffer}.{abi.ENTRY}", "%arguments", "null", "null", "null", "0", "null", "1")
     return "\n".join(
         [
             f"define void @{name}_pack_{buffer}(ptr %source, ptr %packed) nounwind {{",
@@ -89,7 +92,7 @@ def packing_entry(name: str, buffer: str) -> str:
             "  %second = getelementptr ptr, ptr %arguments, i64 1",
             "  store ptr %source, ptr %arguments",
             "  store ptr %packed, ptr %second",
-            f"  call void @{PACK}.{buffer}.kernel(ptr %arguments, {nothing}, ptr null, i64 1)",
+            f"  {pack}",
             "  ret void",
             "}",
         ]
