@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from searchlab.lab.records import identity
 from searchlab.llvm.jit import LoadedObject, assembly, compile_ir
 from searchlab.runtime.threadpool import parallel_for_address, pool_ir
 from searchlab.targets import detect, parse
@@ -345,6 +347,16 @@ def test_exit_does_not_hang(threads: int, pause: float) -> None:
     script = SCRIPT.replace("THREADS", str(threads)).replace("PAUSE", str(pause))
     run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_its_source_is_installed_and_counts_as_source_of_the_toolchain(tmp_path: Path) -> None:
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["searchlab"]
+    files = [path.relative_to(ROOT / "searchlab") for path in (ROOT / "searchlab").rglob("*.ll")]
+    assert files and all(any(path.match(pattern) for pattern in patterns) for path in files)
+    (tmp_path / "pool.ll").write_text("; one")
+    one = identity._sources(tmp_path)
+    (tmp_path / "pool.ll").write_text("; two")
+    assert identity._sources(tmp_path) != one
 
 
 def test_compiles_for_other_systems() -> None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from searchlab.measure.job import Job
     from searchlab.targets import Target
 
+SOURCES = (".py", ".ll")  # the suffixes of files that machine code is made from
+
 
 def reuse_key(
     program: str, task: str, seed: int, target: str, toolchain: Mapping[str, Any], protocol: Mapping[str, Any]
@@ -71,6 +73,6 @@ def version(package: str) -> str:
 
 def _sources(*packages: Path) -> str:
     found = hashlib.sha256()
-    for path in sorted(path for package in packages for path in package.rglob("*.py")):
+    for path in sorted(path for package in packages for path in package.rglob("*.*") if path.suffix in SOURCES):
         found.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return found.hexdigest()[:12]
