@@ -21,7 +21,7 @@ from searchlab.ir.expr import (
 )
 from searchlab.ir.program import Alloc, Buffer, If, Loop, Prefetch, Seq, Stmt, Store, children
 from searchlab.llvm import abi
-from searchlab.llvm.ssa import BYTES, TYPES, Function, Linear, Module
+from searchlab.llvm.ssa import BYTES, TYPES, Function, Known, Linear, Module
 from searchlab.llvm.values import BufferPlace, Lanes, ValueWriter
 from searchlab.lower.passes import Lowered
 from searchlab.lower.plain import expressions, touches
@@ -55,13 +55,17 @@ class Scratch:
 
 @dataclass(frozen=True)
 class KernelCode:
-    """LLVM IR of one kernel and the scratch memory it needs (bytes, in terms of run-time sizes)."""
+    """LLVM IR of one kernel and the scratch memory it needs (bytes, in terms of run-time sizes).
+
+    A `parallel` one calls the thread pool.
+    """
 
     ir: str
     entry: str
     shared: Expr
     private: Expr
     sizes: tuple[str, ...]
+    parallel: bool
 
 
 def generate(lowered: Lowered, target: Target) -> KernelCode:
@@ -78,7 +82,7 @@ class _Generator:
         found = {v for p in lowered.parameters for e in p.shape for v in variables(e)}
         found |= {v for e in expressions(lowered.body) for v in variables(e)}
         self.sizes = sorted((v for v in found if v.role == "size"), key=lambda v: v.name)
-        self.bodies = 0
+        self.bodies = 0  # of parallel loops
         self._lanes: dict[int, int] = {}
 
     def lanes(self, s: Loop) -> int:
@@ -102,9 +106,8 @@ class _Generator:
         _Body(self, main, places, inside=False).statement(self.lowered.body)
         self.module.functions.append(main.text())
         self.module.functions.append(self._entry(names, size_names))
-        return KernelCode(
-            self.module.text(), abi.ENTRY, self.shared.used, self.private.used, tuple(v.name for v in self.sizes)
-        )
+        sizes, parallel = tuple(v.name for v in self.sizes), self.bodies > 0
+        return KernelCode(self.module.text(), abi.ENTRY, self.shared.used, self.private.used, sizes, parallel)
 
     def _entry(self, names: list[str], size_names: list[str]) -> str:
         lines = [f"define void @{abi.ENTRY}({', '.join(abi.PARAMETERS)}) #0 {{"]
@@ -254,29 +257,11 @@ class _Body:
         live = {v: form for v, form in self.f.env.items() if form.terms and (v in used or v.role == "size")}
         ints = [*(self.f.value(form) for form in live.values()), "%stride"]
         self._call_pool(name, s, [p.pointer for p in places], ints)
-        pointers = [f"%b{n}" for n in range(len(places))]
         numbers = [f"%v{n}" for n in range(len(live))]
-        inner = Function(
-            name,
-            [
-                *(f"ptr noalias nonnull align {p.align} {n}" for p, n in zip(places, pointers, strict=True)),
-                *(f"i64 {n}" for n in numbers),
-                "i64 %stride",
-                "ptr %private",
-                "i64 %begin",
-                "i64 %end",
-                "i64 %slot",
-            ],
-            self.g.module,
-        )
+        body = self._body(name, places, numbers)
+        inner = body.f
         inner.env = {v: form for v, form in self.f.env.items() if not form.terms}
         inner.env.update({v: Linear(0, ((n, 1),)) for v, n in zip(live, numbers, strict=True)})
-        body = _Body(
-            self.g,
-            inner,
-            {p.buffer.name: BufferPlace(p.buffer, n, p.align) for p, n in zip(places, pointers, strict=True)},
-            inside=True,
-        )
 
         def iterate(i: str) -> None:
             inner.env[s.var] = Linear(0, ((i, 1),))
@@ -285,6 +270,14 @@ class _Body:
         inner.loop(Linear(0, (("%end", 1),)), iterate, "%begin")
         self.g.module.functions.append(inner.text())
         self.g.module.functions.append(_trampoline(name, len(places), len(numbers)))
+
+    def _body(self, name: str, places: list[BufferPlace], numbers: list[str]) -> _Body:
+        """A function of its own for the body of a parallel loop that uses these buffers and numbers."""
+        own = [BufferPlace(p.buffer, f"%b{n}", p.align) for n, p in enumerate(places)]
+        buffers = [f"ptr noalias nonnull align {p.align} {p.pointer}" for p in own]
+        rest = ["i64 %stride", "ptr %private", "i64 %begin", "i64 %end", "i64 %slot"]
+        function = Function(name, [*buffers, *(f"i64 {n}" for n in numbers), *rest], self.g.module)
+        return _Body(self.g, function, {p.buffer.name: p for p in own}, inside=True)
 
     def _call_pool(self, name: str, s: Loop, pointers: list[str], ints: list[str]) -> None:
         """Everything the body needs goes into a record on the stack."""
@@ -295,7 +288,7 @@ class _Body:
             self.f.line(f"store {type_} {item}, ptr {slot}")
         extent = self.f.value(self.f.linear(s.extent))
         self.f.line(f"call void %pool(ptr @{name}.run, ptr {record}, i64 {extent}, i64 %threads)")
-        self.f.loaded = {}
+        self.f.known = Known()  # the loop may have written anything
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
@@ -340,17 +333,7 @@ def _trampoline(name: str, pointers: int, numbers: int) -> str:
 def _vectorizable(s: Stmt, v: Var) -> bool:
     """Whether a body can run in lanes: no control flow that differs between them, no store that all of them share."""
     if isinstance(s, Store):
-        if any(
-            isinstance(x, Select) and _index_condition(x.condition) and v in variables(x.condition)
-            for x in walk(s.value)
-        ):
-            return False
-        if any(v in variables(i) for i in s.indices):
-            # what is added to an element must not come from several lanes at once
-            apart = all((v,) in poly(i) for i in s.indices if v in variables(i))
-            return apart or all(ld.buffer != s.buffer for ld in loads(s.value))
-        found = as_sum(s, (s,))
-        return found is not None and all(ld.buffer != s.buffer for ld in loads(found.term))
+        return not any(_selects_by_index(x, v) for x in walk(s.value)) and _stores_apart(s, v)
     if isinstance(s, If) and v in variables(s.condition):
         return False
     if isinstance(s, Loop) and (s.kind == "parallel" or v in variables(s.extent)):
@@ -358,8 +341,25 @@ def _vectorizable(s: Stmt, v: Var) -> bool:
     return all(_vectorizable(c, v) for c in children(s))
 
 
-def _index_condition(e: Expr) -> bool:
-    return any(isinstance(c, Compare) and c.a.dtype == INDEX for c in walk(e))
+def _selects_by_index(e: Expr, v: Var) -> bool:
+    """Whether an expression chooses between values by where `v` is."""
+    if not isinstance(e, Select) or v not in variables(e.condition):
+        return False
+    return any(isinstance(c, Compare) and c.a.dtype == INDEX for c in walk(e.condition))
+
+
+def _stores_apart(s: Store, v: Var) -> bool:
+    """Whether lanes store to elements of their own, or add to a common one in a way that can be done at once."""
+    moving = [i for i in s.indices if v in variables(i)]
+    if moving:
+        # what is added to an element must not come from several lanes at once
+        return all((v,) in poly(i) for i in moving) or _leaves_alone(s.value, s.buffer)
+    found = as_sum(s, (s,))
+    return found is not None and _leaves_alone(found.term, s.buffer)
+
+
+def _leaves_alone(e: Expr, buffer: str) -> bool:
+    return all(ld.buffer != buffer for ld in loads(e))
 
 
 def _dtypes(s: Stmt) -> set[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from searchlab.errors import BudgetError, BuildError
 from searchlab.ir.expr import Binary, Const, Expr, Poly, Var
+from searchlab.llvm.abi import LINE
 
 TYPES = {
     "float32": "float", "float64": "double", "int8": "i8", "uint8": "i8", "int32": "i32", "int64": "i64",
@@ -41,6 +42,15 @@ class Scope:
     lines: list[str] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class Known:
+    """Values that hold until the basic block ends: loads by buffer, spread operands, and prefetched lines."""
+
+    loads: dict[str, dict[object, str]] = field(default_factory=dict)
+    spreads: dict[tuple[str, int], str] = field(default_factory=dict)
+    prefetches: dict[object, str] = field(default_factory=dict)
+
+
 class Function:
     """One LLVM function under construction."""
 
@@ -54,7 +64,7 @@ class Function:
         self.env: dict[Var, Linear] = {}
         self.depth: dict[str, int] = {}  # scope in which an SSA value is defined
         self.memo: dict[object, str] = {}  # hoisted values
-        self.loaded: dict[str, dict[object, str]] = {}  # by buffer: loads that still hold, in straight-line code
+        self.known = Known()
         self._count = 0
         self._row = 0  # instructions since the last label
 
@@ -81,10 +91,10 @@ class Function:
         """Begins a basic block; what was loaded before may no longer hold."""
         self.scopes[-1].lines.append(f"{label}:")
         self.label = label
-        self.loaded = {}
+        self.known = Known()
         self._row = 0
 
-    def alloca(self, type_: str, align: int = 64) -> str:
+    def alloca(self, type_: str, align: int = LINE) -> str:
         name = self.fresh("a")
         self.allocas.append(f"  {name} = alloca {type_}, align {align}")
         self.depth[name] = 0
@@ -218,7 +228,7 @@ class Function:
         scope = Scope()
         self.scopes.append(scope)
         self.depth[i] = len(self.scopes) - 1
-        self.label, self.loaded, self._row = head, {}, 0
+        self.label, self.known, self._row = head, Known(), 0
         body(i)
         self.line(f"br label %{latch}")
         self.scopes.pop()

@@ -101,7 +101,7 @@ class ValueWriter:
         if not v.text.startswith("%"):
             return v.text if lanes == 1 else f"splat ({TYPES[dtype]} {v.text})"
         key = (v.text, lanes)
-        spreads = self.f.loaded.setdefault(" spread", {})
+        spreads = self.f.known.spreads
         known = spreads.get(key)
         if known is None:
             type_ = self.type(dtype, lanes)
@@ -268,7 +268,7 @@ class ValueWriter:
         n = self.lanes.count if stride and self.lanes is not None else 1
         form = self.f.linear(offset)
         key = (form, n)
-        loaded = self.f.loaded.setdefault(e.buffer, {})
+        loaded = self.f.known.loads.setdefault(e.buffer, {})
         known = loaded.get(key)
         if known is None:
             address = self.f.pointer(place.pointer, e.type, form)
@@ -284,7 +284,7 @@ class ValueWriter:
         # where the lanes go is told by the first one's place only if the stride is known
         where = stride if stride is not None else (offset, *((v, self.f.env[v]) for v in variables(offset)))
         key = (form, n, where)
-        loaded = self.f.loaded.setdefault(e.buffer, {})
+        loaded = self.f.known.loads.setdefault(e.buffer, {})
         known = loaded.get(key)
         if known is None:
             known = (
@@ -369,14 +369,14 @@ class ValueWriter:
     def _prefetch_line(self, place: BufferPlace, form: Linear) -> None:
         dtype = place.buffer.dtype
         key = (place.pointer, form.terms, form.const * BYTES[dtype] // LINE)
-        prefetched = self.f.loaded.setdefault(" prefetch", {})
+        prefetched = self.f.known.prefetches
         if key not in prefetched:
             address = prefetched[key] = self.f.pointer(place.pointer, dtype, form, inside=False)
             self.f.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
             self.f.line(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 3, i32 1)")  # to read, and to keep
 
     def _forget(self, buffer: str) -> None:
-        self.f.loaded.pop(buffer, None)
+        self.f.known.loads.pop(buffer, None)
 
     def _scatter(self, buffer: str, indices: tuple[Expr, ...], value: Expr) -> None:
         assert self.lanes is not None

@@ -63,7 +63,7 @@ def build(program: Program, target: Target | None = None) -> Artifact:
         code.sizes,
         code.shared,
         code.private,
-        "%pool(" in code.ir,
+        code.parallel,
         program,
     )
 

@@ -75,7 +75,7 @@ class ExportCode:
     @cached_property
     def parallel(self) -> bool:
         """Whether it has loops for several threads."""
-        return "%pool(" in self._kernel.ir
+        return self._kernel.parallel
 
     @property
     def threads(self) -> int:
