@@ -15,7 +15,7 @@ from searchlab.errors import BuildError, TargetError
 from searchlab.llvm.jit import check_runs_here
 from searchlab.measure import Job
 from searchlab.measure.local import LocalMeasurer
-from searchlab.targets import Target, detect, known, parse
+from searchlab.targets import Target, cpu, detect, host, known, parse
 from searchlab.workloads import workload
 
 CPUS = [name for name in known() if name != "native"]
@@ -112,7 +112,7 @@ AVX2 = pytest.mark.skipif("x86-64-v3" not in targets.offered(), reason="this mac
 
 @AVX2
 def test_a_cap_leaves_cores_and_caches(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = targets._host()
+    whole = cpu._host()
     monkeypatch.setenv("SEARCHLAB_CPU", "x86-64-v3")
     capped, named = detect(), parse("x86-64-v3")
     assert (capped.cpu, capped.features, capped.vector_bits) == ("x86-64-v3", named.features, 256)
@@ -137,7 +137,7 @@ def test_code_beyond_the_cap_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     ("name", "message"),
     [
         ("x86-64-v33", "SEARCHLAB_CPU=x86-64-v33: unknown CPU; did you mean .* accepted here: native"),
-        ("neoverse-n1" if targets._host().arch == "x86_64" else "x86-64-v3", "lacks the instructions of .* accepted"),
+        ("neoverse-n1" if cpu._host().arch == "x86_64" else "x86-64-v3", "lacks the instructions of .* accepted"),
     ],
 )
 def test_caps_that_cannot_be(name: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,8 +148,8 @@ def test_caps_that_cannot_be(name: str, message: str, monkeypatch: pytest.Monkey
 
 def test_a_cap_above_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     small = dataclasses.replace(parse("x86-64-v2"), cpu="small")
-    monkeypatch.setattr(targets, "_host", lambda: small)
-    monkeypatch.setattr(targets, "_capped", targets._capped.__wrapped__)
+    monkeypatch.setattr(cpu, "_host", lambda: small)
+    monkeypatch.setattr(cpu, "_capped", cpu._capped.__wrapped__)
     monkeypatch.setenv("SEARCHLAB_CPU", "x86-64-v3")
     with pytest.raises(TargetError, match=r"v3: this small lacks avx, avx2, .*; accepted here: native, x86-64-v2$"):
         detect()
@@ -184,19 +184,19 @@ def test_caches_are_per_core(tmp_path: Path) -> None:
         entry.mkdir()
         for name, value in (("type", kind), ("level", level), ("size", size), ("shared_cpu_list", shared)):
             (entry / name).write_text(f"{value}\n")
-    assert targets._caches(tmp_path) == (48 << 10, 1 << 20, 2 << 20)
+    assert host._caches(tmp_path) == (48 << 10, 1 << 20, 2 << 20)
 
 
 def test_hidden_caches_fall_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(targets, "_sysconf_cache", lambda level: 0)
-    assert targets._caches(tmp_path / "nothing") == targets._CACHE_DEFAULTS
+    monkeypatch.setattr(host, "_sysconf_cache", lambda level: 0)
+    assert host._caches(tmp_path / "nothing") == host.CACHE_DEFAULTS
 
 
 @pytest.mark.parametrize(("text", "cores"), [("max 100000", 8), ("150000 100000", 2), ("garbage", 8)])
 def test_container_quota(tmp_path: Path, text: str, cores: int) -> None:
     path = tmp_path / "cpu.max"
     path.write_text(text)
-    assert targets._quota(path, 8) == cores
+    assert host._quota(path, 8) == cores
 
 
 def test_import_stays_light() -> None:

@@ -14,7 +14,7 @@ from searchlab.analysis.ranges import Ranges
 from searchlab.analysis.statement_view import chosen
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import index, variables
-from searchlab.targets import Target
+from searchlab.targets import Target, cpu_of
 
 # An ordinary machine: bytes of the caches of a core, vector registers and their bytes, threads.
 _CACHES = (32 << 10, 512 << 10, 2 << 20)
@@ -112,7 +112,7 @@ def _machine(s: Statement, target: Target | None) -> tuple[int, int, int]:
     size = s.accesses[0].bytes
     if target is None:
         return _VECTOR // size, _REGISTERS, 1
-    return target.vector_bits // 8 // size, target.vector_registers, target.threads
+    return cpu_of(target).vector_bits // 8 // size, target.vector_registers, target.threads
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +137,10 @@ class _Held:
 
 
 def _caches(target: Target | None) -> tuple[int, ...]:
-    return _CACHES if target is None else (target.l1, target.l2, target.l3)
+    if target is None:
+        return _CACHES
+    cpu = cpu_of(target)
+    return cpu.l1, cpu.l2, cpu.l3
 
 
 def _held(nest: Nest, s: Statement, target: Target | None) -> _Held:

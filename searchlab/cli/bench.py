@@ -120,7 +120,7 @@ def _progress(text: str = "") -> None:
 
 def _fields(row: ContestRow, target: Target) -> Iterator[dict[str, Any]]:
     """What was measured of a workload, one figure per row."""
-    common: dict[str, Any] = {"target": None, "threads": row.threads, "cpu": target.cpu, "spec": row.workload.spec}
+    common: dict[str, Any] = {"target": None, "threads": row.threads, "cpu": target.name, "spec": row.workload.spec}
     common["other_load"] = round(row.other_load, 3)
     metric = "gbytes_per_second" if row.memory_bound else "gflops_per_second"
     for name, times in row.times.items():

@@ -124,13 +124,19 @@ def _fields(
     ranking: RankingStability,
     candidates: list[str],
 ) -> Iterator[dict[str, Any]]:
-    common = {"workload": workload.spec, "cpu": target.cpu, "threads": target.threads}
+    common = {"workload": workload.spec, "cpu": target.name, "threads": target.threads}
     for protocol in noise.protocols:
         yield {"kind": "protocol", **asdict(protocol), **common}
     whole = {key: value for key, value in asdict(noise).items() if key != "protocols"}
     yield {"kind": "noise", **whole, **common}
     yield {"kind": "choice", "reached": choice.reached, **asdict(choice.protocol), **common}
-    yield {"kind": "ranking", "candidates": candidates, **asdict(ranking), "cpu": target.cpu, "threads": target.threads}
+    yield {
+        "kind": "ranking",
+        "candidates": candidates,
+        **asdict(ranking),
+        "cpu": target.name,
+        "threads": target.threads,
+    }
 
 
 def _print(

@@ -75,7 +75,7 @@ def _code(workload: Workload, views: list[str], target_name: str) -> Iterator[tu
     from searchlab.llvm.module import generate
     from searchlab.lower.passes import lower
 
-    target = targets.parse(target_name)
+    target = targets.cpu_of(targets.parse(target_name))
     program = default_schedule(workload.program, target)
     if "scheduled" in views:
         yield "scheduled", str(program)

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from searchlab.errors import BuildError
-from searchlab.targets import CAP, Target, cap, detect
+from searchlab.targets import CAP, CpuTarget, cap, detect
 
 # Loops, vectors and unrolling are decided before IR is emitted, so only clean-up is left for LLVM. (Not newgvn: it
 # finds next to nothing more, and in LLVM 22 fails an assertion on some kernels, which ends the process.)
@@ -66,19 +66,19 @@ _RUNS_PER_BUILDER = 32
 _runs = itertools.count()
 
 
-def compile_ir(ir: str, target: Target, level: int = 2, pipeline: Sequence[str] = PIPELINE) -> bytes:
+def compile_ir(ir: str, target: CpuTarget, level: int = 2, pipeline: Sequence[str] = PIPELINE) -> bytes:
     """Object code of the module `ir`, optimised by `pipeline`; `level` (0-3) is the effort of code generation."""
     machine = _machine(target.triple, target.cpu, target.features, level)
     module = _optimized(ir, machine, pipeline)
     return bytes(machine.emit_object(module))
 
 
-def optimized_ir(ir: str, target: Target, level: int = 2, pipeline: Sequence[str] = PIPELINE) -> str:
+def optimized_ir(ir: str, target: CpuTarget, level: int = 2, pipeline: Sequence[str] = PIPELINE) -> str:
     """The module after `pipeline`, as text."""
     return str(_optimized(ir, _machine(target.triple, target.cpu, target.features, level), pipeline))
 
 
-def assembly(ir: str, target: Target, level: int = 2, pipeline: Sequence[str] = PIPELINE) -> str:
+def assembly(ir: str, target: CpuTarget, level: int = 2, pipeline: Sequence[str] = PIPELINE) -> str:
     """The machine code `compile_ir` would give, as text."""
     machine = _machine(target.triple, target.cpu, target.features, level)
     return str(machine.emit_assembly(_optimized(ir, machine, pipeline)))
@@ -89,7 +89,7 @@ def known_passes() -> tuple[str, ...]:
     return (*_DEFAULT_PIPELINES, *_PASSES)
 
 
-def check_runs_here(target: Target) -> None:
+def check_runs_here(target: CpuTarget) -> None:
     """Raise `BuildError` unless this CPU has every feature that code for `target` may use."""
     host = detect()
     if target.arch != host.arch:
@@ -109,7 +109,7 @@ class LoadedObject:
     What the code does not define itself (`memset`, `pthread_create`, ...) is taken from the process.
     """
 
-    def __init__(self, code: bytes, target: Target) -> None:
+    def __init__(self, code: bytes, target: CpuTarget) -> None:
         check_runs_here(target)
         llvm = _llvm()
         # One linker per object: a shared one keeps about 10 kB for every library it ever held.

@@ -26,7 +26,7 @@ from searchlab.llvm.values import BufferPlace, Lanes, ValueWriter
 from searchlab.lower.passes import Lowered
 from searchlab.lower.plain import expressions, touches
 from searchlab.lower.registers import REGISTER, as_sum
-from searchlab.targets import Target
+from searchlab.targets import CpuTarget
 
 STACK = 16 * 1024  # larger buffers go to scratch memory
 CHUNKS = 8  # a vectorised loop of more registers than this becomes a loop over registers
@@ -68,13 +68,13 @@ class KernelCode:
     parallel: bool
 
 
-def generate(lowered: Lowered, target: Target) -> KernelCode:
+def generate(lowered: Lowered, target: CpuTarget) -> KernelCode:
     """The LLVM module of a lowered program."""
     return _Generator(lowered, target).run()
 
 
 class _Generator:
-    def __init__(self, lowered: Lowered, target: Target) -> None:
+    def __init__(self, lowered: Lowered, target: CpuTarget) -> None:
         self.lowered = lowered
         self.target = target
         self.module = Module(lowered.name)

@@ -48,7 +48,7 @@ def lower(program: Program, target: Target) -> Lowered:
     for lp in program.loops.values():
         if "." in lp.kind:
             raise BuildError(
-                f"{program.name}: loop '{lp.name}' is bound to {lp.kind}, which target {target.cpu} does not have"
+                f"{program.name}: loop '{lp.name}' is bound to {lp.kind}, which target {target.name} does not have"
             )
     body = flatten(program)
     body = place_buffers(program, body)

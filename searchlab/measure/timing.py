@@ -16,7 +16,7 @@ import numpy as np
 
 from searchlab.measure.job import Protocol
 from searchlab.measure.pulse import Pulse
-from searchlab.targets import Target
+from searchlab.targets import Target, cpu_of
 
 Runs = Callable[[int], None]
 Evict = Callable[[], None]
@@ -200,7 +200,8 @@ class Sampler:
 def evictor(target: Target) -> Evict:
     """A function that leaves nothing of what was used before in the caches."""
     # the cache sizes of a target are shares of one core
-    size = min(max(4 * target.l3 * target.cores, 32 << 20), 256 << 20)
+    cpu = cpu_of(target)
+    size = min(max(4 * cpu.l3 * cpu.cores, 32 << 20), 256 << 20)
     memory = np.ones(size // 8, np.int64)
 
     def evict() -> None:

@@ -25,7 +25,7 @@ from searchlab.llvm import abi, jit
 from searchlab.llvm.module import generate
 from searchlab.lower.passes import Lowered, lower
 from searchlab.runtime.memory import aligned
-from searchlab.targets import Target, detect
+from searchlab.targets import CpuTarget, Target, cpu_of, detect
 
 Array = npt.NDArray[Any]
 
@@ -37,7 +37,7 @@ class Artifact:
     name: str
     code: bytes
     entry: str
-    target: Target
+    target: CpuTarget
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
     layouts: tuple[Layout, ...]
@@ -50,13 +50,13 @@ class Artifact:
 
 def build(program: Program, target: Target | None = None) -> Artifact:
     """Object code of a program whose knobs have become numbers."""
-    target = target or detect()
-    code = generate(lower(program, target), target)
+    cpu = cpu_of(target or detect())
+    code = generate(lower(program, cpu), cpu)
     return Artifact(
         program.name,
-        jit.compile_ir(code.ir, target),
+        jit.compile_ir(code.ir, cpu),
         code.entry,
-        target,
+        cpu,
         tuple(program.buffers[n] for n in program.inputs),
         tuple(program.buffers[n] for n in program.outputs),
         program.layouts,

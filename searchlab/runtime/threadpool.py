@@ -17,7 +17,7 @@ from string import Template
 from typing import Any
 
 from searchlab.llvm.jit import LoadedObject, compile_ir
-from searchlab.targets import Target, detect
+from searchlab.targets import CpuTarget, detect
 
 MAX_WORKERS = 127
 PIECES_PER_THREAD = 4
@@ -49,7 +49,7 @@ def _text(name: str) -> str:
     return "".join(line for line in text.splitlines(keepends=True) if not line.startswith(";;"))
 
 
-def pool_ir(target: Target) -> str:
+def pool_ir(target: CpuTarget) -> str:
     """The pool as an LLVM module for `target`."""
     declaration, pause = _PAUSE.get(target.arch, ("", ""))
     return Template(_text("pool.ll")).substitute(

@@ -27,4 +27,4 @@ class Task:
         return self.workload.weights
 
     def __str__(self) -> str:
-        return f"{self.workload.label} on {self.target.cpu}"
+        return f"{self.workload.label} on {self.target.name}"

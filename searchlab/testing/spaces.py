@@ -17,6 +17,7 @@ from searchlab.schedule import replay, trace_json
 from searchlab.search import Points, Space, SpaceGenerator, Task
 from searchlab.search.knob import Floats
 from searchlab.search.sketch import Sketch
+from searchlab.targets import cpu_of
 
 
 def check_space(generator: SpaceGenerator, task: Task, points: int = 16, seed: int = 0) -> Space:
@@ -68,7 +69,7 @@ def check_features(space: Space, points: Points, task: Task) -> None:
     assert np.allclose(here["main_parallel_rounds"], rounds, 1e-3), f"{space.name}: features are for other threads"
     for field in ("vector_registers", "vector_bits"):
         wider = copy.copy(space)
-        wider.target = replace(task.target, **{field: 2 * getattr(task.target, field)})
+        wider.target = replace(cpu_of(task.target), **{field: 2 * getattr(task.target, field)})
         halved = _summary(wider, points)["main_tile_registers"]
         assert np.allclose(2 * halved, here["main_tile_registers"], 1e-3), f"{space.name}: features ignore {field}"
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from searchlab.ir.expr import Expr, Like, Var, ceildiv, compare, knob
 from searchlab.schedule import Schedule
 from searchlab.search import Knob, Sketch, Task, menu
-from searchlab.targets import Target
+from searchlab.targets import Target, cpu_of
 from spaces.task_mapping.anchor import ProductView, space_of
 from spaces.task_mapping.finish import finish_rest, join_epilogues
 from spaces.task_mapping.mapping import TaskMapping, product, repeat, spatial
@@ -36,7 +36,8 @@ class Machine:
 
     @staticmethod
     def of(target: Target, dtype: str) -> Machine:
-        return Machine(target.vector_registers, target.lanes(dtype), _BYTES[dtype], target.l1, target.l2)
+        cpu = cpu_of(target)
+        return Machine(cpu.vector_registers, cpu.lanes(dtype), _BYTES[dtype], cpu.l1, cpu.l2)
 
     def tile(self) -> tuple[list[Knob], list[Expr]]:
         """The register tile: accumulators, one row of operands and one broadcast fit, and fill a good part."""

@@ -14,7 +14,7 @@ from searchlab.ir.expr import value_of
 from searchlab.search import Knob, Points, Sketch, Space, Task
 from searchlab.search.knob import Floats
 from searchlab.search.parts import MOST_LISTED
-from searchlab.targets import Target
+from searchlab.targets import Target, cpu_of
 from spaces.template.generator import TemplateSpace
 
 Wishes = Mapping[str, int]
@@ -104,7 +104,7 @@ def _operand(task: Task, depth: int) -> tuple[int, int]:
 
 def _in_cache(target: Target, rows: int, width: int) -> int:
     """How many panels of `rows` by `width` floats fill a good part of the second-level cache."""
-    return max(1, int(target.l2 * 0.6) // (4 * rows * width))
+    return max(1, int(cpu_of(target).l2 * 0.6) // (4 * rows * width))
 
 
 def _convolutions(task: Task, lanes: int) -> Iterator[tuple[str, Wishes]]:

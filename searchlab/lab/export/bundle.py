@@ -18,7 +18,7 @@ from searchlab.lab.export.code import ExportCode, identifier
 from searchlab.lab.export.header import header
 from searchlab.lab.export.linking import link
 from searchlab.lab.export.readme import readme
-from searchlab.targets import Target, detect
+from searchlab.targets import CpuTarget, Target, cpu_of, detect
 
 SCHEMA = 1
 
@@ -48,7 +48,7 @@ def export(
     A folder that was exported before is written anew; one that holds anything else is left alone.
     """
     title = title or program.name
-    code = ExportCode(identifier(title), program, target)
+    code = ExportCode(identifier(title), program, cpu_of(target))
     path = _prepared(Path(folder))
     _write(path / "program.txt", str(program))
     _write(path / "kernel.ll", code.optimized)
@@ -109,7 +109,7 @@ def _description(code: ExportCode, title: str, about: Mapping[str, Any]) -> dict
     }
 
 
-def _needs(target: Target) -> list[str]:
+def _needs(target: CpuTarget) -> list[str]:
     """The vector instructions that the code may use, as far as Linux names them in the same way."""
     if target.arch != "x86_64":
         return []

@@ -18,7 +18,7 @@ from searchlab.llvm.module import KernelCode as Generated
 from searchlab.llvm.module import generate
 from searchlab.lower.passes import lower
 from searchlab.runtime import threadpool
-from searchlab.targets import Target
+from searchlab.targets import CpuTarget
 
 _LONGEST = 64
 
@@ -47,7 +47,7 @@ class ExportCode:
 
     name: str
     program: Program
-    target: Target
+    target: CpuTarget
 
     def __post_init__(self) -> None:
         if sizes := self.program.sizes:

@@ -13,13 +13,13 @@ from searchlab import jsonfile
 from searchlab.errors import BuildError, ExportError
 from searchlab.lab.export import loader
 from searchlab.llvm.jit import LoadedObject, check_runs_here
-from searchlab.targets import Target
+from searchlab.targets import CpuTarget, Target, cpu_of
 
 
 class _Description(BaseModel):
     """What kernel.json says besides what its own loader looks at."""
 
-    target: Target
+    target: CpuTarget
 
 
 def load(path: str | os.PathLike[str], task: str | None = None) -> Any:
@@ -48,7 +48,7 @@ def exported(folder: Path) -> loader.ExportedKernel:
     try:
         about = loader.description(folder)
         jsonfile.parse(path.read_bytes(), _Description)
-        target = Target.from_dict(about["target"])
+        target = cpu_of(Target.from_dict(about["target"]))
         check_runs_here(target)
         if (folder / loader.LIBRARY).is_file():
             return loader.load(folder)

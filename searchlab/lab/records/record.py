@@ -103,7 +103,7 @@ class Record:
             workload=job.workload.spec,
             label=job.workload.label,
             target=identity.fingerprint(job.target),
-            cpu=job.target.cpu,
+            cpu=job.target.name,
             threads=job.target.threads,
             toolchain=identity.toolchain(),
             protocol=asdict(job.protocol),

@@ -20,7 +20,7 @@ from searchlab.lab.config.text.tree import Map, Path, Problems, find, plain
 from searchlab.lab.history.origins import digest
 from searchlab.registry import nearest
 from searchlab.search import SPACES
-from searchlab.targets import parse
+from searchlab.targets import cpu_of, parse
 
 MOST_CELLS = 1_000_000
 LIBRARIES = ("default", "numpy", "torch")  # what is timed beside the best of a workload
@@ -136,7 +136,7 @@ def _cores(settings: Map, options: Any) -> Iterator[tuple[Path, str]]:
 
     target = parse(plain(settings["target"]))
     try:
-        check_runs_here(target)
+        check_runs_here(cpu_of(target))
     except SearchLabError as e:
         yield ("target",), str(e)
     usable = sorted(os.sched_getaffinity(0))

@@ -37,7 +37,7 @@ def faults(spec: str, target: Target, measure: Timing) -> Iterator[str]:
         kind = "threads" if target.threads > 1 else "thread"
         yield (
             f"{workload.label}: {_amount(workload.flops)}op take at least {least:.3g} s with {target.threads} {kind} of"
-            f" {target.cpu}, and running may take {measure.run_s:g} s (measure: run_s): every candidate would time out"
+            f" {target.name}, and running may take {measure.run_s:g} s (measure: run_s): every candidate would time out"
         )
 
 

@@ -1,0 +1,191 @@
+"""CPUs as targets: instruction set, vectors, cores and caches, of this machine or of a named one.
+
+The environment variable SEARCHLAB_CPU caps what this machine is taken for, so that one machine stands for lesser ones.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, ClassVar
+
+from searchlab.errors import TargetError
+from searchlab.targets import host
+from searchlab.targets.target import Target, kinds
+
+_DTYPE_BITS = {
+    "float64": 64, "float32": 32, "float16": 16, "bfloat16": 16,
+    "int64": 64, "int32": 32, "int16": 16, "int8": 8, "uint64": 64, "uint32": 32, "uint16": 16, "uint8": 8, "bool": 8,
+}  # fmt: skip
+
+CAP = "SEARCHLAB_CPU"
+NATIVE = "native"
+
+_V2 = "+64bit,+cmov,+cx8,+cx16,+fxsr,+mmx,+popcnt,+sahf,+sse,+sse2,+sse3,+sse4.1,+sse4.2,+ssse3"
+_V3 = _V2 + ",+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe,+xsave"
+_V4 = _V3 + ",+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl"
+_NEON = "+neon,+fp-armv8"
+# name -> (arch, features, vector bits, vector registers); the name is LLVM's, the features make the needs checkable.
+_CPUS = {
+    "x86-64-v2": ("x86_64", _V2, 128, 16),
+    "x86-64-v3": ("x86_64", _V3, 256, 16),
+    "x86-64-v4": ("x86_64", _V4, 512, 32),
+    "neoverse-n1": ("aarch64", _NEON, 128, 32),
+    "apple-m1": ("aarch64", _NEON, 128, 32),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTarget(Target):
+    """A CPU. Cache sizes are bytes per core: a cache shared by k cores counts as its k-th part.
+
+    `cores` is what the process may use, `threads` what a kernel may use of it (1 <= threads <= cores).
+    """
+
+    kind: ClassVar[str] = "cpu"
+    backend: ClassVar[str] = "searchlab.runtime.cpu:CpuBackend"
+    of_process: ClassVar[frozenset[str]] = frozenset({"cores"})
+
+    arch: str
+    triple: str
+    cpu: str
+    features: str
+    vector_bits: int
+    vector_registers: int
+    cores: int
+    threads: int
+    l1: int
+    l2: int
+    l3: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.threads <= self.cores:
+            raise TargetError(f"{self.cpu}: threads must be 1 to {self.cores}, the number of cores, not {self.threads}")
+
+    @property
+    def name(self) -> str:
+        """LLVM's name of the CPU."""
+        return self.cpu
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """This machine, and CPUs that are the same everywhere."""
+        return (NATIVE, *_CPUS)
+
+    @classmethod
+    def named(cls, name: str, options: Mapping[str, Any]) -> CpuTarget:
+        """This machine or a named CPU with a number of threads.
+
+        A named CPU has as many cores as it is given threads, one by default, so its description is the same everywhere.
+        """
+        if unknown := set(options) - {"threads"}:
+            raise TargetError(f"target {name!r}: unknown option {sorted(unknown)[0]!r}; known: threads")
+        threads = _thread_count(name, options["threads"]) if "threads" in options else None
+        return detect(threads) if name == NATIVE else _named(name, threads or 1)
+
+    def lanes(self, dtype: str) -> int:
+        """How many values of `dtype` one vector register holds."""
+        if dtype not in _DTYPE_BITS:
+            raise TargetError(f"unknown dtype {dtype!r}; known: {', '.join(_DTYPE_BITS)}")
+        return self.vector_bits // _DTYPE_BITS[dtype]
+
+    def with_threads(self, threads: int) -> CpuTarget:
+        """The same machine with kernels limited to `threads` threads."""
+        return replace(self, threads=threads)
+
+    def enabled_features(self) -> frozenset[str]:
+        """The CPU features generated code may rely on (those LLVM is told with a plus sign)."""
+        return frozenset(feature[1:] for feature in self.features.split(",") if feature.startswith("+"))
+
+    def __str__(self) -> str:
+        caches = ", ".join(f"L{i} {_bytes(size)}" for i, size in enumerate((self.l1, self.l2, self.l3), 1))
+        vectors = f"{self.vector_registers} x {self.vector_bits}-bit vectors"
+        threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
+        cores = "1 core" if self.cores == 1 else f"{self.cores} cores"
+        return f"{self.cpu} ({self.arch}): {vectors}, {threads} on {cores}, {caches}"
+
+
+kinds.add(CpuTarget, CpuTarget.kind)
+
+
+def cpu_of(target: Target) -> CpuTarget:
+    """The target as a CPU, for code that is about nothing else."""
+    if not isinstance(target, CpuTarget):
+        raise TargetError(f"{target.name} is a {target.kind} target, and this works for CPUs only")
+    return target
+
+
+def detect(threads: int | None = None) -> CpuTarget:
+    """This machine, no more than SEARCHLAB_CPU if that is set; `threads` defaults to every core the process may use."""
+    found = _capped(cap())
+    return found if threads is None else found.with_threads(threads)
+
+
+def cap() -> str:
+    """The CPU that SEARCHLAB_CPU names; empty if this machine is taken as it is."""
+    name = os.environ.get(CAP, "").strip()
+    return "" if name == NATIVE else name
+
+
+def offered() -> tuple[str, ...]:
+    """The named CPUs whose code this machine can run, which are those that it can be capped to."""
+    return tuple(name for name in _CPUS if not _lacks(name))
+
+
+@cache
+def _host() -> CpuTarget:
+    """This machine as it is."""
+    found = host.probe()
+    return CpuTarget(
+        found.arch, found.triple, found.cpu, found.features, *found.vectors, found.cores, found.cores, *found.caches
+    )
+
+
+@cache
+def _capped(name: str) -> CpuTarget:
+    """This machine with the instructions, vectors and registers of a named CPU, but its own cores and caches."""
+    whole = _host()
+    if not name:
+        return whole
+    if name not in _CPUS:
+        close = difflib.get_close_matches(name, offered(), n=1, cutoff=0.0)
+        hint = f"; did you mean {close[0]!r}?" if close else ";"
+        raise TargetError(f"{CAP}={name}: unknown CPU{hint} accepted here: native, {', '.join(offered())}")
+    if lacks := _lacks(name):
+        accepted = ", ".join((NATIVE, *offered()))
+        raise TargetError(f"{CAP}={name}: this {whole.cpu} lacks {', '.join(lacks)}; accepted here: {accepted}")
+    _, features, bits, registers = _CPUS[name]
+    return replace(whole, cpu=name, features=features, vector_bits=bits, vector_registers=registers)
+
+
+def _lacks(name: str) -> list[str]:
+    """What code for a named CPU needs and this machine does not have."""
+    arch, features, _, _ = _CPUS[name]
+    whole = _host()
+    if arch != whole.arch:
+        return [f"the instructions of {arch}"]
+    return sorted({f[1:] for f in features.split(",")} - whole.enabled_features())
+
+
+def _named(name: str, threads: int) -> CpuTarget:
+    arch, features, bits, registers = _CPUS[name]
+    whole = _host()  # its triple only, which no cap changes
+    triple = whole.triple if whole.arch == arch else f"{arch}-unknown-linux-gnu"
+    return CpuTarget(arch, triple, name, features, bits, registers, threads, threads, *host.CACHE_DEFAULTS)
+
+
+def _thread_count(name: str, value: Any) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise TargetError(f"target {name!r}: threads must be an integer, got {value!r}") from None
+
+
+def _bytes(size: int) -> str:
+    for shift, unit in ((20, "MiB"), (10, "KiB")):
+        if size >= 1 << shift:
+            return f"{size / (1 << shift):.4g} {unit}"
+    return f"{size} B"

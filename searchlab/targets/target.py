@@ -1,0 +1,121 @@
+"""Target: what machines of every kind have in common, and the registry of kinds.
+
+A `Target` is a plain value: printable, hashable, JSON-able, so it can key caches and travel to another machine.  Each
+kind is a class in a module of its own, found by the entry point group `searchlab.targets`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, fields
+from typing import Any, ClassVar, Self
+
+from searchlab.errors import TargetError
+from searchlab.registry import Registry
+
+# Descriptions that name no kind are of this one: they were written before there were others.
+DEFAULT_KIND = "cpu"
+
+
+class Target(ABC):
+    """A machine that code is generated for; each kind is a frozen dataclass whose fields describe it completely.
+
+    `kind` is the name of the class in the registry, and `backend` ("module:Class") builds and runs programs for it.
+    What schedules are sized by: `threads` is how many cores of the host a kernel keeps busy while it runs,
+    `vector_registers` how many vectors of `lanes` values one thread can hold.
+    """
+
+    __slots__ = ()
+    kind: ClassVar[str]
+    backend: ClassVar[str]
+    # Fields on which no code depends, so that they are not part of the fingerprint.
+    of_process: ClassVar[frozenset[str]] = frozenset()
+    threads: int
+    vector_registers: int
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What the machine is called, in one word."""
+
+    @abstractmethod
+    def lanes(self, dtype: str) -> int:
+        """How many values of `dtype` one vector holds; raises TargetError for types the machine does not have."""
+
+    @classmethod
+    @abstractmethod
+    def names(cls) -> tuple[str, ...]:
+        """The names by which users write targets of this kind."""
+
+    @classmethod
+    @abstractmethod
+    def named(cls, name: str, options: Mapping[str, Any]) -> Self:
+        """The target that one of `names` means with these options; raises TargetError for options it does not have."""
+
+    def with_threads(self, threads: int) -> Self:
+        """The same machine with kernels limited to `threads` threads of the host."""
+        raise TargetError(f"target {self.name}: the number of threads of a {self.kind} target is not a choice")
+
+    def fingerprint(self) -> str:
+        """Twelve hex digits that depend on everything that code depends on, and on nothing else."""
+        described = {name: value for name, value in self.to_dict().items() if name not in self.of_process}
+        text = json.dumps(described, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    def to_dict(self) -> dict[str, Any]:
+        """A dictionary of plain values, for JSON; `from_dict` is the inverse."""
+        described: dict[str, Any] = asdict(self)  # type: ignore[call-overload]
+        return described if self.kind == DEFAULT_KIND else {"kind": self.kind, **described}
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Target:
+        """The target `to_dict` described; unknown and missing fields are refused."""
+        given = dict(data)
+        cls = kinds.find(given.pop("kind", DEFAULT_KIND))
+        names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+        if wrong := names.symmetric_difference(given):
+            raise TargetError(f"target description: missing or unknown {sorted(wrong)}; expected {sorted(names)}")
+        return cls(**given)
+
+
+kinds: Registry[Target] = Registry("target kind", "searchlab.targets", Target)  # type: ignore[type-abstract]
+
+
+def parse(spec: str | Mapping[str, Any] | Target) -> Target:
+    """The target a user means: `"native"`, `"native:threads=2"`, `"x86-64-v3"`, or `{"native": {"threads": 2}}`."""
+    if isinstance(spec, Target):
+        return spec
+    name, options = _split(spec)
+    for cls in _every_kind():
+        if name in cls.names():
+            return cls.named(name, options)
+    close = difflib.get_close_matches(name, known(), n=1, cutoff=0.0)
+    raise TargetError(f"unknown target {name!r}; did you mean {close[0]!r}? known: {', '.join(known())}")
+
+
+def known() -> tuple[str, ...]:
+    """The names `parse` understands."""
+    return tuple(name for cls in _every_kind() for name in cls.names())
+
+
+def _every_kind() -> Iterator[type[Target]]:
+    """CPUs first: looking for other kinds takes longer, and is seldom needed."""
+    yield kinds.find(DEFAULT_KIND)
+    for name, cls in kinds.all().items():
+        if name != DEFAULT_KIND:
+            yield cls
+
+
+def _split(spec: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    if isinstance(spec, str):
+        name, _, rest = spec.partition(":")
+        pairs = [item.partition("=") for item in rest.split(",") if item]
+        return name.strip(), {key.strip(): value.strip() for key, _, value in pairs}
+    if len(spec) != 1:
+        raise TargetError(f"a target is one name with its options, got {dict(spec)!r}")
+    ((name, options),) = spec.items()
+    return name, dict(options or {})
