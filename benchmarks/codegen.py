@@ -18,9 +18,9 @@ from typing import Any
 
 from benchmarks import schedules
 from benchmarks.peak import peak_flops
+from searchlab.backend import build, compile, load
 from searchlab.bench import OtherLoad, libraries, race, threads
 from searchlab.ir import Program, knob
-from searchlab.runtime.kernel import Kernel, build, compile
 from searchlab.schedule import Schedule
 from searchlab.targets import Target, detect
 from searchlab.targets import parse as parse_target
@@ -123,7 +123,7 @@ def compile_time() -> dict[str, Any]:
         for nr in (8, 16, 32, 64):
             for nb in (1, 2, 4):
                 start = perf_counter()
-                Kernel(build(symbolic.substitute({"mr": mr, "nr": nr, "nb": nb}), target))
+                load(build(symbolic.substitute({"mr": mr, "nr": nr, "nb": nb}), target))
                 samples.append(1e3 * (perf_counter() - start))
     return {
         "case": "compile",

@@ -14,11 +14,11 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
+from searchlab.backend import Artifact, build
 from searchlab.llvm.jit import compile_ir
 from searchlab.measure import Job, Measurer, Outcome, Protocol
 from searchlab.measure.cluster import RayMeasurer
 from searchlab.measure.local import LocalMeasurer
-from searchlab.runtime.kernel import Artifact, build
 from searchlab.targets import Target, detect
 from searchlab.workloads import parse
 

@@ -13,11 +13,11 @@ from time import perf_counter
 from typing import Any
 
 from benchmarks.codegen import CASES, Case
+from searchlab.backend import build, load
 from searchlab.bench import race
 from searchlab.llvm import jit
 from searchlab.llvm.module import generate
 from searchlab.lower.passes import lower
-from searchlab.runtime.kernel import Kernel, build
 from searchlab.targets import detect
 from searchlab.workloads import parse
 
@@ -48,7 +48,7 @@ def _kernels(case: Case) -> tuple[dict[str, Callable[[], None]], dict[str, float
             code = jit.compile_ir(ir, target, pipeline=pipeline)
             best = min(best, perf_counter() - start)
         seconds[name] = best
-        runs[name] = Kernel(replace(artifact, code=code)).prepare(*inputs.values())[0]
+        runs[name] = load(replace(artifact, code=code)).prepare(*inputs.values())[0]
     return runs, seconds
 
 

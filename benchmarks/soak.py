@@ -23,11 +23,11 @@ from pathlib import Path
 import numpy as np
 import psutil
 
+from searchlab.backend import Artifact, build
 from searchlab.ir.expr import knob
 from searchlab.lab.records import Record, RecordStore
 from searchlab.llvm.jit import compile_ir
 from searchlab.measure import Job, Limits, LocalMeasurer, Protocol
-from searchlab.runtime.kernel import Artifact, build
 from searchlab.schedule import Schedule
 from searchlab.targets import detect
 from searchlab.workloads import workload

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from searchlab.backend import compile
 from searchlab.bench import Contender, OtherLoad, libraries, race, threads
 from searchlab.measure import Job, LocalMeasurer, Protocol
-from searchlab.runtime.kernel import compile
 from searchlab.search import SPACES, Points, Space, Task, space
 from searchlab.targets import Target, detect
 from searchlab.workloads import parse

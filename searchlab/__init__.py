@@ -12,11 +12,11 @@ TYPE_CHECKING = False  # known to type checkers
 if TYPE_CHECKING:
     from typing import Any
 
+    from searchlab.backend import compile
     from searchlab.defaults import default_schedule
     from searchlab.ir import Builder, knob, size
     from searchlab.lab.export import load
     from searchlab.lab.study import Study
-    from searchlab.runtime.kernel import compile
     from searchlab.schedule import Schedule
     from searchlab.search import Task
     from searchlab.targets import Target, detect
@@ -35,7 +35,7 @@ _MODULES = {
     "Study": "lab.study",
     "Target": "targets",
     "Task": "search",
-    "compile": "runtime.kernel",
+    "compile": "backend",
     "default_schedule": "defaults",
     "detect": "targets",
     "knob": "ir",

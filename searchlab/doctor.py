@@ -282,7 +282,7 @@ def _vectors(root: Path) -> Found:
 def _kernel(root: Path) -> Found:
     """Compiles, runs and checks something small: the one check that everything else is for."""
     try:
-        from searchlab.runtime.kernel import compile
+        from searchlab.backend import compile
         from searchlab.workloads import workload
 
         start = time.perf_counter()

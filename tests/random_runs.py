@@ -24,11 +24,11 @@ from checked_run import run_checked
 from random_programs import random_inputs, random_program
 from random_schedules import random_schedule
 
+from searchlab.backend import compile
 from searchlab.errors import BudgetError
 from searchlab.ir import interpret
 from searchlab.ir.program import Program
 from searchlab.lower.passes import lower
-from searchlab.runtime.kernel import compile
 from searchlab.schedule import trace_json
 from searchlab.targets import Target, detect, parse
 

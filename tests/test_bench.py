@@ -14,11 +14,11 @@ import pytest
 
 import searchlab as sl
 from searchlab import bench
+from searchlab.backend import build
 from searchlab.bench import OURS, ContestRow, OtherLoad, Times, contest, libraries, measure, prepare, race, threads
 from searchlab.bench.operands import Array
 from searchlab.bench.racing import _times as times_of
 from searchlab.errors import BuildError
-from searchlab.runtime.kernel import build
 from searchlab.targets import detect
 from searchlab.workloads import operators, parse
 

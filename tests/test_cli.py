@@ -52,7 +52,7 @@ def test_the_package_offers_what_it_says() -> None:
     for name in searchlab.__all__:
         assert getattr(searchlab, name) is not None
     assert searchlab.workload("matmul", m=4).name == "matmul"
-    assert searchlab.compile.__module__ == "searchlab.runtime.kernel"
+    assert searchlab.compile.__module__ == "searchlab.backend"
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         searchlab.nonsense  # noqa: B018
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from searchlab.backend import compile
 from searchlab.defaults import default_schedule
-from searchlab.runtime.kernel import compile
 from searchlab.targets import Target, detect, parse
 from searchlab.workloads import operators, workload
 from searchlab.workloads import parse as parse_workload

@@ -29,15 +29,16 @@ ALLOWED: dict[str, set[str]] = {
     "jsonfile": {"errors"},
     "lower": {"errors", "ir", "targets"},
     "llvm": {"errors", "ir", "lower", "targets"},
-    "runtime": {"errors", "ir", "lower", "llvm", "targets"},
+    "backend": {"errors", "named", "ir", "lower", "targets"},
+    "runtime": {"errors", "ir", "lower", "llvm", "targets", "backend"},
     "analysis": {"errors", "ir", "schedule", "llvm", "targets"},
     "workloads": {"errors", "ir", "named", "registry"},
     "defaults": {"errors", "ir", "schedule", "targets", "workloads"},
-    "bench": {"errors", "ir", "runtime", "defaults", "targets", "workloads"},
+    "bench": {"errors", "ir", "backend", "runtime", "defaults", "targets", "workloads"},
     "search": {"errors", "ir", "schedule", "analysis", "registry", "targets", "workloads"},
     "strategies": {"errors", "search"},
-    "measure": {"errors", "interpreter", "ir", "search", "lower", "llvm", "runtime", "workloads", "targets"},
-    "doctor": {"errors", "llvm", "runtime", "measure", "targets", "workloads"},
+    "measure": {"errors", "interpreter", "ir", "search", "llvm", "backend", "runtime", "workloads", "targets"},
+    "doctor": {"errors", "llvm", "backend", "measure", "targets", "workloads"},
 }
 ALLOWED["testing"] = set(ALLOWED)
 ALLOWED["lab"] = set(ALLOWED) - {"testing"}

@@ -6,14 +6,17 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from searchlab.backend import Artifact, compile, load
+from searchlab.bench import with_numpy
 from searchlab.bench.operands import Array, LibraryOperands
 from searchlab.bench.racing import Contender, OtherLoad, Steady, Times, race, threads
+from searchlab.defaults import default_schedule
 from searchlab.errors import SearchLabError
 from searchlab.ir.program import Program
+from searchlab.runtime.memory import placed
 from searchlab.targets import Target
 from searchlab.workloads import Workload
 
@@ -62,9 +65,6 @@ class ContestRow:
         return self.times[best].min / self.times[OURS].min
 
 
-if TYPE_CHECKING:
-    from searchlab.runtime.kernel import Artifact
-
 Prepared = tuple[Contender, Sequence[Array]]  # a function to run, and the outputs it fills
 Maker = Callable[[Mapping[str, Array]], Prepared]
 
@@ -97,8 +97,6 @@ def contest(
     Each prepares `copies`, whose best counts: once in a while a program is several times as slow as usual for as long
     as it stays loaded, and where it lies makes some per cent now and then.
     """
-    from searchlab.runtime.memory import placed
-
     inputs = {name: placed(x) for name, x in workload.inputs().items()}
     expected = workload.reference(inputs)
     contenders: dict[str, Contender | list[Contender]] = {}
@@ -126,8 +124,6 @@ def contest(
 
 def prepare(workload: Workload, inputs: Mapping[str, Array], target: Target, pack_weights: bool = False) -> Prepared:
     """The compiled default schedule on these arrays."""
-    from searchlab.defaults import default_schedule
-
     weights = workload.weights if pack_weights else ()
     return prepare_program(default_schedule(workload.program, target, weights), workload, inputs, target, weights)
 
@@ -140,9 +136,7 @@ def prepare_program(
     weights: Sequence[str] = (),
 ) -> Prepared:
     """A program of the workload, built or not, loaded for these arrays; `weights` are bound, stored as it likes."""
-    from searchlab.runtime.kernel import Kernel, compile
-
-    kernel = compile(program, target) if isinstance(program, Program) else Kernel(program)
+    kernel = compile(program, target) if isinstance(program, Program) else load(program)
     if weights:
         kernel = kernel.bind(**{name: inputs[name] for name in weights})
     run, outputs = kernel.prepare(*(inputs[n] for n in workload.program.inputs if n not in weights))
@@ -153,15 +147,13 @@ def prepare_program(
 
 def libraries(workload: Workload, inputs: Mapping[str, Array]) -> dict[str, Contender]:
     """What the libraries offer for a workload, on these arrays; each function returns its result."""
-    from searchlab.bench import with_numpy
-
     job = LibraryOperands(workload, inputs)
     found: dict[str, Contender] = {}
     plain = with_numpy.contender(job)
     if plain is not None:
         found["numpy"] = plain
     if find_spec("torch") is not None:
-        from searchlab.bench import with_torch
+        from searchlab.bench import with_torch  # takes seconds to import
 
         found |= with_torch.contenders(job)
     return found

@@ -70,21 +70,17 @@ def _code(workload: Workload, views: list[str], target_name: str) -> Iterator[tu
     if not views:
         return
     from searchlab import targets
+    from searchlab.backend import backend_of
     from searchlab.defaults import default_schedule
-    from searchlab.llvm import jit
-    from searchlab.llvm.module import generate
-    from searchlab.lower.passes import lower
+    from searchlab.runtime.cpu_backend import ASSEMBLY, LLVM_IR
 
-    target = targets.cpu_of(targets.parse(target_name))
+    target = targets.parse(target_name)
     program = default_schedule(workload.program, target)
     if "scheduled" in views:
         yield "scheduled", str(program)
-    if "llvm" in views or "asm" in views:
-        code = generate(lower(program, target), target).ir
-        if "llvm" in views:
-            yield "llvm", jit.optimized_ir(code, target)
-        if "asm" in views:
-            yield "asm", jit.assembly(code, target)
+    for view, language in (("llvm", LLVM_IR), ("asm", ASSEMBLY)):
+        if view in views:
+            yield view, backend_of(target).listing(program, target, language)
 
 
 def _fields(group: NamedGroup, entry: NamedWorkload) -> dict[str, Any]:

@@ -9,17 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from searchlab.backend import Artifact, Backend, Kernel, backend_of
 from searchlab.errors import BuildError, ConstraintError, MeasureError, SearchLabError
-from searchlab.llvm.jit import check_runs_here
 from searchlab.measure.child import Ask
 from searchlab.measure.fault import FaultPage
 from searchlab.measure.guard import Array, Guarded, mark, memory_limit, same
 from searchlab.measure.inputs import Arrays, JobData
 from searchlab.measure.job import Job, Outcome, Status
-from searchlab.measure.pulse import pulse
-from searchlab.measure.runs import MeasuredKernel
-from searchlab.measure.timing import Sampler, evictor
-from searchlab.runtime.kernel import Artifact, build, pack
+from searchlab.measure.timing import Sampler
 from searchlab.runtime.memory import aligned
 
 
@@ -53,7 +50,7 @@ class BuildBench:
         assert job.program is not None
         try:
             with _limited(job, self._board):
-                return build(job.program, job.target)
+                return backend_of(job.target).build(job.program, job.target)
         except Exception as error:
             return failed(job, error, "build")
 
@@ -74,7 +71,7 @@ class RunBench:
         self._board.enter("loading")
         job: Job = pickle.loads(task.job)
         if job.protocol.cache == "cold" and self._evict is None:  # its memory is not the candidate's
-            self._evict = evictor(job.target)
+            self._evict = backend_of(job.target).evictor(job.target)
         try:
             with _limited(job, self._board):
                 return self._measure(job, ask, task.deadline, task.level)
@@ -83,29 +80,22 @@ class RunBench:
 
     def _measure(self, job: Job, ask: Ask, deadline: float, level: float | None) -> Outcome:
         assert job.artifact is not None
+        backend = backend_of(job.artifact.target)
         try:
-            check_runs_here(job.artifact.target)
+            backend.require(job.artifact.target)
         except BuildError as error:
             return replace(failed(job, error, "build"), notes={"environment": "another machine could run it"})
         _check_names(job.artifact, self._data)
-        kernel = MeasuredKernel(job.artifact)
-        packed = self._pack(job.artifact)
+        kernel = backend.load(job.artifact)
+        packed = kernel.pack(self._data.inputs)
         took = None
         if job.protocol.check:
             checked = self._check(kernel, packed)
             deadline += ask(checked)
             took = checked.seconds
-        return self._time(job, kernel, packed, deadline, took, level)
+        return self._time(job, backend, kernel, packed, deadline, took, level)
 
-    def _pack(self, artifact: Artifact) -> dict[str, Array]:
-        """Inputs that the schedule stores in another layout; with run-time sizes the kernel packs them itself."""
-        if artifact.sizes:
-            return {}
-        buffers = {b.name: b for b in artifact.inputs}
-        layouts = [la for la in artifact.layouts if la.buffer in buffers]
-        return {la.buffer: pack(la, buffers[la.buffer], self._data.inputs[la.buffer]) for la in layouts}
-
-    def _check(self, kernel: MeasuredKernel, packed: Arrays) -> Checked:
+    def _check(self, kernel: Kernel, packed: Arrays) -> Checked:
         """One run between guard pages."""
         ours = {n: Guarded.of(f"packed input '{n}'", x) for n, x in packed.items()}
         inputs, outputs = self._data.guarded, self._data.outputs
@@ -116,13 +106,15 @@ class RunBench:
         begin = time.perf_counter()
         run()
         took = time.perf_counter() - begin
+        run.read_back()
         wrong = [*(g.damage(packed[n]) for n, g in ours.items()), *(g.damage() for g in scratch)]
         return Checked(took, next((w for w in wrong if w is not None), None))
 
     def _time(
         self,
         job: Job,
-        kernel: MeasuredKernel,
+        backend: Backend,
+        kernel: Kernel,
         packed: Arrays,
         deadline: float,
         guess_s: float | None,
@@ -136,7 +128,9 @@ class RunBench:
         with _no_collection():
             evict = self._evict if job.protocol.cache == "cold" else None
             threads = kernel.artifact.target.threads
-            found = Sampler(run, job.protocol, threads, deadline, evict, pulse(), level).take(job.best_s, guess_s)
+            probe = backend.clock_probe()
+            found = Sampler(run, job.protocol, threads, deadline, evict, probe, level).take(job.best_s, guess_s)
+        run.read_back()
         spent = time.perf_counter() - begin
         # One run may be right and the next one wrong, for example if threads race; equal bytes need no second look.
         if any(not same(g.array, self._outputs[n]) for n, g in self._data.outputs.items()):
@@ -151,7 +145,7 @@ class RunBench:
             run_s=spent,
             stopped_early=found.stopped_early,
             notes=found.notes,
-            pulses=found.pulses,
+            pulses=found.pulses if probe is not None else (),
         )
 
 

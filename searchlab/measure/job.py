@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Generic, Literal, Self, TypeVar
 
+from searchlab.backend import Artifact
 from searchlab.ir.program import Program
-from searchlab.runtime.kernel import Artifact
 from searchlab.targets import Target
 from searchlab.workloads import Workload
 

@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from searchlab.backend import Artifact
 from searchlab.errors import MeasureError
 from searchlab.measure.corelock import CoreLock
 from searchlab.measure.job import Job, Measurer, Outcome
 from searchlab.measure.wire import Reply
 from searchlab.measure.worker import Worker, wait
-from searchlab.runtime.kernel import Artifact
 from searchlab.targets import Target
 from searchlab.workloads import Workload
 

@@ -18,17 +18,16 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from searchlab.backend import Artifact, backend_of
 from searchlab.measure.candidate import BuildBench, Checked, RunBench, RunTask
 from searchlab.measure.child import Child, ChildEnded, Host, HostGone, ParentAnswer, Work
 from searchlab.measure.fault import FaultPage
 from searchlab.measure.guard import oom_kills, resident_bytes
 from searchlab.measure.inputs import DataKey, JobData, Kept, make_data
 from searchlab.measure.job import Job, Limits, Outcome, Status
-from searchlab.measure.pulse import Levels, pulse
-from searchlab.measure.runs import repeater
+from searchlab.measure.pulse import Levels
 from searchlab.measure.wire import CANCEL, PREPARE_S, READY, Channel, Head, Reply, Request, dumps
-from searchlab.runtime.kernel import Artifact
-from searchlab.runtime.threadpool import parallel_for_address
+from searchlab.targets import detect
 
 # A child stops repeating this long before it would be killed; on a busy machine its last sample may take far longer.
 _SPARE_S, _SPARE_SHARE = 0.05, 0.1
@@ -64,7 +63,8 @@ class Server:
     def __init__(self, host: Host, reuse: int, most_bytes: int) -> None:
         self._host = host
         self._board = FaultPage()
-        repeater(), pulse()  # so that children need not load them
+        here = detect(1)
+        backend_of(here).warm_up(here)  # so that children need not load what all of them use
         self._levels = Levels()
         self._cores: tuple[int, ...] = ()
         self._kept = Kept()
@@ -133,8 +133,7 @@ class Server:
             deadline = time.monotonic() + limit - max(_SPARE_S, _SPARE_SHARE * limit)
             return RunTask(job, deadline, self._levels.get(self._cores))
 
-        if head.threads > 1:
-            parallel_for_address(1)  # loads the pool for all children; its threads start in the children
+        backend_of(head.target).warm_up(head.target)
         prepared_s = time.monotonic() - begin
         ended = self._runner.call(lambda: RunBench(data, self._board).work, data, task, limit, review)
         found = self._outcome(ended, head.limits)

@@ -12,11 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from searchlab.measure.job import Protocol
 from searchlab.measure.pulse import Pulse
-from searchlab.targets import Target, cpu_of
 
 Runs = Callable[[int], None]
 Evict = Callable[[], None]
@@ -195,19 +192,6 @@ class Sampler:
     def _disturbed(self, before: float, seconds: float) -> bool:
         found = self._interruptions() - before
         return seconds - found > _PREEMPTED_SHARE * seconds + _PREEMPTED_S if self._alone else found > 0
-
-
-def evictor(target: Target) -> Evict:
-    """A function that leaves nothing of what was used before in the caches."""
-    # the cache sizes of a target are shares of one core
-    cpu = cpu_of(target)
-    size = min(max(4 * cpu.l3 * cpu.cores, 32 << 20), 256 << 20)
-    memory = np.ones(size // 8, np.int64)
-
-    def evict() -> None:
-        np.add(memory, 1, out=memory)
-
-    return evict
 
 
 def fast_pulse(pulses: Sequence[float]) -> float:

@@ -9,9 +9,10 @@ import struct
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from searchlab.backend import Artifact
 from searchlab.measure.inputs import DataKey
 from searchlab.measure.job import Job, Limits, Outcome
-from searchlab.runtime.kernel import Artifact
+from searchlab.targets import Target
 
 Kind = Literal["build", "run"]
 READY = "ready"
@@ -28,7 +29,7 @@ class Head:
 
     data: DataKey
     limits: Limits
-    threads: int
+    target: Target
     built: bool
 
 
@@ -47,7 +48,7 @@ class Request:
     @staticmethod
     def of(kind: Kind, job: Job, cores: tuple[int, ...]) -> Request:
         data = DataKey(job.workload, job.seed, job.protocol.check)
-        head = Head(data, job.limits, job.target.threads, job.artifact is not None)
+        head = Head(data, job.limits, job.target, job.artifact is not None)
         return Request(kind, dumps(head), dumps(job), cores)
 
 

@@ -24,10 +24,10 @@ from types import TracebackType
 from typing import Self
 
 from searchlab import interpreter
+from searchlab.backend import Artifact
 from searchlab.errors import MeasureError
 from searchlab.measure.job import Job, Outcome
 from searchlab.measure.wire import CANCEL, PREPARE_S, READY, Channel, Kind, Reply, Request
-from searchlab.runtime.kernel import Artifact
 
 __all__ = ["PREPARE_S", "Worker", "wait"]
 

@@ -1,6 +1,6 @@
-"""Kernel: a compiled program, callable on numpy arrays and on anything that speaks dlpack.
+"""CPU kernels: compiled programs, callable on numpy arrays and on anything that speaks dlpack.
 
-kernel = compile(program)              # or Kernel(artifact) for object code that came from elsewhere
+kernel = compile(program)              # or load(artifact) for object code that came from elsewhere
 c = kernel(a, b)                       # allocates the output
 kernel(a, b, out=c)                    # writes into the given array
 fast = kernel.bind(B=weights)          # constant inputs are packed once, ahead of time
@@ -15,71 +15,56 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from searchlab.backend import Allocate, Array, Arrays, Artifact, Kernel
 from searchlab.errors import KernelError
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import Const, Expr, Var, variables
-from searchlab.ir.program import Buffer, Layout, Program
+from searchlab.ir.program import Buffer, Layout
 from searchlab.llvm import abi, jit
 from searchlab.llvm.module import generate
 from searchlab.lower.passes import Lowered, lower
 from searchlab.runtime.memory import aligned
-from searchlab.targets import CpuTarget, Target, cpu_of, detect
-
-Array = npt.NDArray[Any]
+from searchlab.runtime.runs import CpuRuns
+from searchlab.runtime.threadpool import parallel_for_address
+from searchlab.targets import CpuTarget
 
 
 @dataclass(frozen=True)
-class Artifact:
-    """Object code and all that is needed to call it: plain data that can be pickled and sent to another process."""
+class CpuArtifact(Artifact):
+    """Object code and all that is needed to call it.
 
-    name: str
+    `sizes` are the run-time sizes in the order in which the code takes them; `shared` and `private` are bytes of
+    scratch memory, in terms of these.
+    """
+
+    target: CpuTarget
     code: bytes
     entry: str
-    target: CpuTarget
-    inputs: tuple[Buffer, ...]
-    outputs: tuple[Buffer, ...]
-    layouts: tuple[Layout, ...]
     sizes: tuple[str, ...]
     shared: Expr
     private: Expr
     parallel: bool
-    program: Program
 
 
-def build(program: Program, target: Target | None = None) -> Artifact:
-    """Object code of a program whose knobs have become numbers."""
-    cpu = cpu_of(target or detect())
-    code = generate(lower(program, cpu), cpu)
-    return Artifact(
-        program.name,
-        jit.compile_ir(code.ir, cpu),
-        code.entry,
-        cpu,
-        tuple(program.buffers[n] for n in program.inputs),
-        tuple(program.buffers[n] for n in program.outputs),
-        program.layouts,
-        code.sizes,
-        code.shared,
-        code.private,
-        code.parallel,
-        program,
-    )
+@dataclass(frozen=True)
+class _Arguments:
+    """What the code is called with: addresses of the arrays, run-time sizes, and what keeps both alive."""
+
+    pointers: Any
+    numbers: Any
+    sizes: Mapping[str, int]
+    inputs: Sequence[Array]
+    outputs: Sequence[Array]
 
 
-def compile(program: Program, target: Target | None = None) -> Kernel:
-    """A callable kernel for a program whose knobs have become numbers."""
-    return Kernel(build(program, target))
-
-
-class Kernel:
+class CpuKernel(Kernel):
     """A compiled program, loaded into this process."""
 
     def __init__(
-        self, artifact: Artifact, constants: Mapping[str, Array] | None = None, sizes: Mapping[str, int] | None = None
+        self, artifact: CpuArtifact, constants: Arrays | None = None, sizes: Mapping[str, int] | None = None
     ) -> None:
-        self.artifact = artifact
+        self.artifact: CpuArtifact = artifact
         self._object = jit.LoadedObject(artifact.code, artifact.target)
         self._call = abi.SIGNATURE(self._object.address(artifact.entry))
         self._layouts = {la.buffer: la for la in artifact.layouts}
@@ -92,10 +77,6 @@ class Kernel:
         return f"<kernel {a.name} for {a.target.cpu}, {a.target.threads} thread{'s' * (a.target.threads > 1)}>"
 
     # --- what it is made of -------------------------------------------------------------------------------------------
-
-    @property
-    def program(self) -> Program:
-        return self.artifact.program
 
     @cached_property
     def lowered(self) -> Lowered:
@@ -114,7 +95,7 @@ class Kernel:
 
     # --- calling ------------------------------------------------------------------------------------------------------
 
-    def bind(self, **constants: Any) -> Kernel:
+    def bind(self, **constants: Any) -> CpuKernel:
         """The kernel with constant inputs fixed: they are packed now, and left out of later calls."""
         known = {b.name: b for b in self.artifact.inputs}
         packed, sizes = dict(self._constants), dict(self._sizes)
@@ -122,26 +103,44 @@ class Kernel:
             if name not in known:
                 raise KernelError(f"{self.artifact.name} has no input '{name}'; inputs: {', '.join(known)}")
             packed[name] = self._accept(known[name], array, sizes)
-        return Kernel(self.artifact, packed, sizes)
-
-    def __call__(self, *arrays: Any, out: Any = None) -> Any:
-        """The outputs: one array, or a tuple of several."""
-        run, outputs = self.prepare(*arrays, out=out)
-        run()
-        return outputs[0] if len(outputs) == 1 else outputs
+        return CpuKernel(self.artifact, packed, sizes)
 
     def prepare(self, *arrays: Any, out: Any = None) -> tuple[Callable[[], None], tuple[Array, ...]]:
         """A function without arguments that runs the kernel on these arrays, and the outputs it fills.
 
         All checking, packing and allocation happens here, so that timing the function times the kernel.
         """
+        arguments = self._arguments(arrays, self._constants, out)
+        return self._runner(arguments), tuple(arguments.outputs)
+
+    def pack(self, inputs: Arrays) -> dict[str, Array]:
+        """Inputs in the layout that the schedule gave them; with run-time sizes, the kernel packs them itself."""
+        if self.artifact.sizes:
+            return {}
+        buffers = {b.name: b for b in self.artifact.inputs}
+        layouts = [la for la in self.artifact.layouts if la.buffer in buffers]
+        return {la.buffer: pack(la, buffers[la.buffer], inputs[la.buffer]) for la in layouts}
+
+    def ready(self, inputs: Arrays, packed: Arrays, outputs: Arrays, allocate: Allocate) -> CpuRuns:
+        """Runs on these arrays, with scratch memory from `allocate`."""
         a = self.artifact
-        given = [b for b in a.inputs if b.name not in self._constants]
+        given = [inputs[b.name] for b in a.inputs if b.name not in packed]
+        arguments = self._arguments(given, packed, [outputs[b.name] for b in a.outputs])
+        layout, threads = abi.ScratchLayout.of(a.shared, a.private, arguments.sizes), a.target.threads
+        base, scratch = allocate(layout.total(threads))
+        pool = parallel_for_address(threads) if a.parallel else 0
+        at, here = ctypes.addressof(arguments.pointers), ctypes.addressof(arguments.numbers)
+        words = layout.words(at, here, base, pool, threads)
+        return CpuRuns(self._object.address(a.entry), words, (self, arguments, scratch))
+
+    def _arguments(self, arrays: Sequence[Any], constants: Arrays, out: Any) -> _Arguments:
+        a = self.artifact
+        given = [b for b in a.inputs if b.name not in constants]
         if len(arrays) != len(given):
             names = ", ".join(_describe(b) for b in given)
             raise KernelError(f"{a.name} takes {len(given)} inputs ({names}), got {len(arrays)}")
         sizes = dict(self._sizes)
-        accepted = dict(self._constants)
+        accepted = dict(constants)
         # first the inputs whose shapes are plain sizes: others may be expressions of those
         order = sorted(zip(given, arrays, strict=True), key=lambda pair: not _is_plain(pair[0]))
         for b, x in order:
@@ -152,13 +151,14 @@ class Kernel:
         pointers = (ctypes.c_void_p * (len(values) + len(outputs)))(*(x.ctypes.data for x in (*values, *outputs)))
         self._check_known(sizes)
         numbers = (ctypes.c_int64 * max(1, len(a.sizes)))(*(sizes[s] for s in a.sizes))
-        return self._runner(pointers, numbers, sizes, (values, outputs)), tuple(outputs)
+        return _Arguments(pointers, numbers, sizes, values, outputs)
 
-    def _runner(self, pointers: Any, numbers: Any, sizes: Mapping[str, int], keep: Any) -> Callable[[], None]:
-        a, call = self.artifact, self._call
-        layout, threads, scratch = abi.ScratchLayout.of(a.shared, a.private, sizes), a.target.threads, self._scratch
-        pool = _pool_address(threads) if a.parallel else 0
-        need, at, here = layout.total(threads), ctypes.addressof(pointers), ctypes.addressof(numbers)
+    def _runner(self, arguments: _Arguments) -> Callable[[], None]:
+        a, call, scratch, threads = self.artifact, self._call, self._scratch, self.artifact.target.threads
+        layout = abi.ScratchLayout.of(a.shared, a.private, arguments.sizes)
+        pool = parallel_for_address(threads) if a.parallel else 0
+        need = layout.total(threads)
+        at, here = ctypes.addressof(arguments.pointers), ctypes.addressof(arguments.numbers)
 
         def run() -> None:
             # a call takes a piece of scratch memory of its own, so that several threads may use one kernel
@@ -171,7 +171,7 @@ class Kernel:
             call(*layout.words(at, here, memory.ctypes.data, pool, threads))
             scratch.append(memory)
 
-        run.keep = (self, pointers, numbers, keep)  # type: ignore[attr-defined]
+        run.keep = (self, arguments)  # type: ignore[attr-defined]
         return run
 
     def _accept(self, buffer: Buffer, x: Any, sizes: dict[str, int]) -> Array:
@@ -235,31 +235,38 @@ def _as_array(x: Any, where: str) -> Array:
 
 
 def _check(array: Array, buffer: Buffer, where: str, sizes: dict[str, int]) -> None:
+    """Refuses an array that the code cannot take; settles run-time sizes that its shape tells."""
     if array.dtype != np.dtype(buffer.dtype):
         raise KernelError(f"{where} has dtype {array.dtype}, expected {buffer.dtype}")
     if array.ndim != len(buffer.shape):
         raise KernelError(f"{where} has shape {array.shape}, expected {_describe(buffer)}")
-    for extent, got in zip(buffer.shape, array.shape, strict=True):
-        if isinstance(extent, Var) and extent.name not in sizes:
-            if got < 1:
-                raise KernelError(f"{where} has shape {array.shape}; {extent.name} must be at least 1")
-            sizes[extent.name] = got
-    for extent, got in zip(buffer.shape, array.shape, strict=True):
-        missing = sorted(v.name for v in variables(extent) if v.name not in sizes)
-        if missing:
-            raise KernelError(f"{where} has shape {_describe(buffer)}, but no input determines {', '.join(missing)}")
-        want = int(evaluate(extent, sizes))
-        if want != got:
-            given = ", ".join(f"{k}={v}" for k, v in sizes.items())
-            raise KernelError(
-                f"{where} has shape {array.shape}, expected {_describe(buffer)}" + (f" with {given}" if given else "")
-            )
+    _settle_sizes(array, buffer, where, sizes)
+    _check_shape(array, buffer, where, sizes)
     if not array.flags.c_contiguous:
         raise KernelError(
             f"{where} has strides {array.strides}; it must be contiguous (numpy.ascontiguousarray makes it so)"
         )
     if array.ctypes.data % array.itemsize:
         raise KernelError(f"{where} does not begin at a multiple of its element size")
+
+
+def _settle_sizes(array: Array, buffer: Buffer, where: str, sizes: dict[str, int]) -> None:
+    for extent, got in zip(buffer.shape, array.shape, strict=True):
+        if isinstance(extent, Var) and extent.name not in sizes:
+            if got < 1:
+                raise KernelError(f"{where} has shape {array.shape}; {extent.name} must be at least 1")
+            sizes[extent.name] = got
+
+
+def _check_shape(array: Array, buffer: Buffer, where: str, sizes: Mapping[str, int]) -> None:
+    for extent, got in zip(buffer.shape, array.shape, strict=True):
+        missing = sorted(v.name for v in variables(extent) if v.name not in sizes)
+        if missing:
+            raise KernelError(f"{where} has shape {_describe(buffer)}, but no input determines {', '.join(missing)}")
+        if int(evaluate(extent, sizes)) != got:
+            given = ", ".join(f"{k}={v}" for k, v in sizes.items())
+            known = f" with {given}" if given else ""
+            raise KernelError(f"{where} has shape {array.shape}, expected {_describe(buffer)}{known}")
 
 
 def _check_overlap(a: Artifact, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
@@ -279,9 +286,3 @@ def _is_plain(b: Buffer) -> bool:
 
 def _describe(b: Buffer) -> str:
     return f"{b.name}: {b.dtype}[{', '.join(map(str, b.shape))}]"
-
-
-def _pool_address(threads: int) -> int:
-    from searchlab.runtime.threadpool import parallel_for_address
-
-    return parallel_for_address(threads)

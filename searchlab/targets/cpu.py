@@ -46,7 +46,7 @@ class CpuTarget(Target):
     """
 
     kind: ClassVar[str] = "cpu"
-    backend: ClassVar[str] = "searchlab.runtime.cpu:CpuBackend"
+    backend: ClassVar[str] = "searchlab.runtime.cpu_backend:CpuBackend"
     of_process: ClassVar[frozenset[str]] = frozenset({"cores"})
 
     arch: str

@@ -10,9 +10,9 @@ import numpy as np
 
 from searchlab.analysis import schema
 from searchlab.analysis.extractor import VIEWS
+from searchlab.backend import compile
 from searchlab.ir.program import Program
 from searchlab.ir.verify import verify
-from searchlab.runtime.kernel import compile
 from searchlab.schedule import replay, trace_json
 from searchlab.search import Points, Space, SpaceGenerator, Task
 from searchlab.search.knob import Floats

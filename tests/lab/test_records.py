@@ -79,7 +79,7 @@ def test_records_without_pulses_are_as_they_were() -> None:
 
 
 def test_a_job_that_was_built_elsewhere_has_the_same_key() -> None:
-    from searchlab.runtime.kernel import build
+    from searchlab.backend import build
 
     job = make_job()
     assert job.program is not None

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from searchlab.backend import build
 from searchlab.errors import BuildError
 from searchlab.ir.program import Program
 from searchlab.llvm import jit, ssa
@@ -11,7 +12,6 @@ from searchlab.llvm.module import generate
 from searchlab.lower.passes import lower
 from searchlab.measure import Job
 from searchlab.measure.local import LocalMeasurer
-from searchlab.runtime.kernel import build
 from searchlab.schedule import Schedule
 from searchlab.search import SPACES, Task
 from searchlab.targets import parse as target

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from searchlab.backend import compile
 from searchlab.defaults import default_schedule
 from searchlab.ir import (
     Builder,
@@ -21,7 +22,6 @@ from searchlab.ir import (
     smallest,
     total,
 )
-from searchlab.runtime.kernel import compile
 from searchlab.schedule import Schedule
 from searchlab.targets import detect
 from searchlab.workloads import parse

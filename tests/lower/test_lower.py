@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from checked_run import AccessError, run_checked
 
+from searchlab.backend import compile
 from searchlab.errors import BuildError
 from searchlab.ir import Builder, Loop, Store, knob, total
 from searchlab.ir.expr import Select, walk
 from searchlab.ir.program import Alloc, If, Program, Stmt, children
 from searchlab.lower.passes import Lowered, lower
-from searchlab.runtime.kernel import compile
 from searchlab.schedule import Schedule
 from searchlab.targets import detect
 from searchlab.workloads import Workload, parse

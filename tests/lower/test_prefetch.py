@@ -6,12 +6,12 @@ from collections.abc import Callable
 import pytest
 from checked_run import run_checked
 
+from searchlab.backend import compile
 from searchlab.errors import BuildError
 from searchlab.ir import Program, knob, size
 from searchlab.ir.program import Prefetch, statements
 from searchlab.llvm.module import generate
 from searchlab.lower.passes import lower
-from searchlab.runtime.kernel import compile
 from searchlab.schedule import Schedule
 from searchlab.targets import detect, parse
 from searchlab.workloads import parse as workload

@@ -5,9 +5,9 @@ import pytest
 from checked_run import run_checked
 from random_schedules import PROPOSALS, WORKLOADS, random_schedule
 
+from searchlab.backend import compile
 from searchlab.ir.program import Program
 from searchlab.lower.passes import lower
-from searchlab.runtime.kernel import compile
 from searchlab.schedule import PRIMITIVES, trace_json
 from searchlab.targets import Target, detect, parse
 from searchlab.workloads import Workload, operators

@@ -17,10 +17,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from searchlab.backend import Artifact, build
 from searchlab.ir.expr import knob
 from searchlab.llvm.jit import compile_ir
 from searchlab.measure import Job, Limits, LocalMeasurer, Outcome, Protocol, Worker
-from searchlab.runtime.kernel import Artifact, build
 from searchlab.schedule import Schedule
 from searchlab.targets import detect
 from searchlab.workloads import workload

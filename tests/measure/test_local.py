@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from searchlab.backend import build
 from searchlab.errors import MeasureError
 from searchlab.measure import CoreLock, Job, Limits, LocalMeasurer, Protocol
-from searchlab.runtime.kernel import build
 from searchlab.targets import Target, detect
 from searchlab.workloads import workload
 

@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
+from searchlab.backend import Artifact, build
 from searchlab.errors import MeasureError
 from searchlab.llvm.jit import compile_ir
 from searchlab.measure import Job, Limits, Measurer, Outcome, Protocol
@@ -27,7 +28,6 @@ from searchlab.measure.cluster.connection import Connection
 from searchlab.measure.cluster.dispatch import Dispatch, Ticket
 from searchlab.measure.cluster.resources import Demand, described, require, room
 from searchlab.measure.local import LocalMeasurer
-from searchlab.runtime.kernel import Artifact, build
 from searchlab.targets import Target, detect
 from searchlab.workloads import parse
 

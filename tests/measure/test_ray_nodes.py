@@ -18,10 +18,10 @@ from typing import Any
 import psutil
 import pytest
 
+from searchlab.backend import build
 from searchlab.llvm.jit import compile_ir
 from searchlab.measure import Job, Limits, Outcome, Protocol, Worker
 from searchlab.measure.cluster import RayMeasurer
-from searchlab.runtime.kernel import build
 from searchlab.targets import detect
 from searchlab.workloads import parse
 

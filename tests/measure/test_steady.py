@@ -7,9 +7,10 @@ import pytest
 
 from searchlab.llvm.jit import compile_ir
 from searchlab.measure import Protocol
-from searchlab.measure import pulse as pulses
-from searchlab.measure.pulse import Levels, pulse
+from searchlab.measure.pulse import Levels
 from searchlab.measure.timing import Sampler, Samples
+from searchlab.runtime import clock_probe
+from searchlab.runtime.clock_probe import pulse
 from searchlab.targets import parse
 
 FAST = 50e-6
@@ -166,4 +167,4 @@ def test_the_pulse_of_this_machine() -> None:
 
 @pytest.mark.parametrize("name", ["x86-64-v2", "x86-64-v4", "neoverse-n1"])
 def test_the_pulse_can_be_built_for_other_vectors(name: str) -> None:
-    assert compile_ir(pulses._text(), parse(name))
+    assert compile_ir(clock_probe._text(), parse(name))

@@ -13,6 +13,7 @@ import numpy as np
 import psutil
 import pytest
 
+from searchlab.backend import Artifact, build, load
 from searchlab.defaults import default_schedule
 from searchlab.errors import BuildError, ConstraintError, MeasureError
 from searchlab.ir.expr import size
@@ -21,7 +22,6 @@ from searchlab.measure import Job, Limits, Outcome, Protocol, Worker
 from searchlab.measure.candidate import failed
 from searchlab.measure.guard import Guarded, mark, same
 from searchlab.measure.timing import Sampler
-from searchlab.runtime.kernel import Artifact, Kernel, build
 from searchlab.runtime.memory import aligned, placed
 from searchlab.targets import detect
 from searchlab.workloads import Operator, Workload, workload
@@ -56,7 +56,7 @@ def test_object_code_can_come_from_elsewhere(worker: Worker) -> None:
     built = worker.build(Job("p", MATMUL, TARGET, program=MATMUL.program))
     assert isinstance(built, Artifact)
     inputs = MATMUL.inputs(3)
-    assert MATMUL.check(Kernel(built)(*inputs.values()), inputs) is None
+    assert MATMUL.check(load(built)(*inputs.values()), inputs) is None
     assert worker.build(JOB) is CODE  # there is nothing to do
     outcome = worker.run(replace(JOB, artifact=built))
     assert outcome.ok and outcome.build_s == 0

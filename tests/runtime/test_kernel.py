@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 import torch
 
+from searchlab.backend import build, compile, load
 from searchlab.defaults import default_schedule
 from searchlab.errors import BuildError, KernelError
 from searchlab.ir import Builder, Program, call, knob, size, total
-from searchlab.runtime.kernel import Kernel, build, compile
+from searchlab.runtime.kernel import CpuKernel
 from searchlab.schedule import Schedule
 from searchlab.targets import detect
 from searchlab.workloads import parse, workload
@@ -28,12 +29,12 @@ A, B = RNG.random((4, 6), np.float32), RNG.random((6, 8), np.float32)
 
 
 @pytest.fixture(scope="module")
-def matmul() -> Kernel:
+def matmul() -> CpuKernel:
     return compile(parse("matmul:m=4,n=8,k=6").program, ONE)
 
 
 @pytest.fixture(scope="module")
-def sized() -> Kernel:
+def sized() -> CpuKernel:
     """A matmul whose sizes are known only when it is called."""
     return compile(workload("matmul", m="?", n="?", k="?").program, ONE)
 
@@ -90,7 +91,7 @@ BAD: dict[str, tuple[tuple[Any, ...], Any, list[str]]] = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_refused(kind: str, matmul: Kernel) -> None:
+def test_refused(kind: str, matmul: CpuKernel) -> None:
     arrays, out, words = BAD[kind]
     with pytest.raises(KernelError) as caught:
         matmul(*arrays, out=out)
@@ -118,7 +119,7 @@ def test_outputs_that_overlap_each_other_are_refused() -> None:
         kernel(np.ones((5, 7), np.float32), out=(raw[:5], raw[4:39].reshape(5, 7)))
 
 
-def test_a_refused_call_leaves_the_output_alone(matmul: Kernel) -> None:
+def test_a_refused_call_leaves_the_output_alone(matmul: CpuKernel) -> None:
     c = np.full((4, 8), 7, np.float32)
     with pytest.raises(KernelError):
         matmul(A, B.astype(np.float64), out=c)
@@ -128,7 +129,7 @@ def test_a_refused_call_leaves_the_output_alone(matmul: Kernel) -> None:
 # --- where results go -------------------------------------------------------------------------------------------------
 
 
-def test_out_is_filled_and_returned(matmul: Kernel) -> None:
+def test_out_is_filled_and_returned(matmul: CpuKernel) -> None:
     c = np.empty((4, 8), np.float32)
     assert matmul(A, B, out=c) is c
     np.testing.assert_allclose(c, A @ B, rtol=1e-5)
@@ -148,7 +149,7 @@ def test_several_outputs_come_as_a_tuple() -> None:
         kernel(x, out=mine[0])
 
 
-def test_prepare_runs_again_on_the_same_arrays(matmul: Kernel) -> None:
+def test_prepare_runs_again_on_the_same_arrays(matmul: CpuKernel) -> None:
     a, b = A.copy(), B.copy()
     run, (c,) = matmul.prepare(a, b)
     run()
@@ -158,7 +159,7 @@ def test_prepare_runs_again_on_the_same_arrays(matmul: Kernel) -> None:
     np.testing.assert_allclose(c, 2 * A @ B, rtol=1e-5)
 
 
-def test_torch_tensors_are_read_and_written_in_place(matmul: Kernel) -> None:
+def test_torch_tensors_are_read_and_written_in_place(matmul: CpuKernel) -> None:
     a, b, c = torch.from_numpy(A.copy()), torch.rand(6, 8), torch.zeros(4, 8)
     np.testing.assert_allclose(matmul(a, b), (a @ b).numpy(), rtol=1e-5)
     matmul(a, b.numpy(), out=c)
@@ -192,14 +193,14 @@ def test_bound_constants_are_packed_once() -> None:
         bound(A, B)
 
 
-def test_constants_may_be_bound_one_after_the_other_and_replaced(matmul: Kernel) -> None:
+def test_constants_may_be_bound_one_after_the_other_and_replaced(matmul: CpuKernel) -> None:
     first = matmul.bind(B=B)
     np.testing.assert_allclose(first.bind(A=A)(), A @ B, rtol=1e-5)
     np.testing.assert_allclose(first.bind(B=3 * B)(A), 3 * A @ B, rtol=1e-5)
     np.testing.assert_allclose(matmul.bind(A=A)(B), A @ B, rtol=1e-5)
 
 
-def test_bad_constants_are_refused(matmul: Kernel) -> None:
+def test_bad_constants_are_refused(matmul: CpuKernel) -> None:
     with pytest.raises(KernelError, match="no input 'W'; inputs: A, B"):
         matmul.bind(W=B)
     with pytest.raises(KernelError, match=r"input 'B' has shape \(4, 6\)"):
@@ -217,12 +218,12 @@ def test_an_output_over_a_constant_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (4, 8, 6), (7, 3, 19), (33, 65, 2)])
-def test_sizes_come_from_the_arrays(sized: Kernel, m: int, n: int, k: int) -> None:
+def test_sizes_come_from_the_arrays(sized: CpuKernel, m: int, n: int, k: int) -> None:
     a, b = RNG.random((m, k), np.float32), RNG.random((k, n), np.float32)
     np.testing.assert_allclose(sized(a, b), a @ b, rtol=1e-5)
 
 
-def test_sizes_that_do_not_fit_together_are_refused(sized: Kernel) -> None:
+def test_sizes_that_do_not_fit_together_are_refused(sized: CpuKernel) -> None:
     with pytest.raises(KernelError) as caught:
         sized(np.zeros((4, 6), np.float32), np.zeros((5, 8), np.float32))
     for word in ("input 'B'", "(5, 8)", "B: float32[k, n]", "k=6"):
@@ -233,7 +234,7 @@ def test_sizes_that_do_not_fit_together_are_refused(sized: Kernel) -> None:
         sized(np.zeros((0, 6), np.float32), B)
 
 
-def test_bound_constants_settle_sizes(sized: Kernel) -> None:
+def test_bound_constants_settle_sizes(sized: CpuKernel) -> None:
     bound = sized.bind(B=B)
     np.testing.assert_allclose(bound(A), A @ B, rtol=1e-5)
     with pytest.raises(KernelError, match="input 'A'.*k=6"):
@@ -305,7 +306,7 @@ def test_division_of_integers_is_refused() -> None:
 # --- what it is made of -----------------------------------------------------------------------------------------------
 
 
-def test_a_kernel_shows_what_it_is_made_of(matmul: Kernel) -> None:
+def test_a_kernel_shows_what_it_is_made_of(matmul: CpuKernel) -> None:
     assert matmul.program.name == "matmul" and "matmul" in repr(matmul) and "1 thread>" in repr(matmul)
     assert "block" not in str(matmul.lowered) and str(matmul.lowered).startswith("lowered matmul(A: float32[4, 6]")
     assert re.search(r"define .*@\w+\(", matmul.llvm_ir) and re.search(r"\bfmul\b|\bfma\b|fmuladd", matmul.llvm_ir)
@@ -339,9 +340,9 @@ def test_functions_call_no_library(function: str, dtype: str) -> None:
 ELSEWHERE = """
 import pickle, sys
 import numpy as np
-from searchlab.runtime.kernel import Kernel
+from searchlab.backend import load
 artifact, inputs = pickle.load(open(sys.argv[1], "rb"))
-np.save(sys.argv[2], Kernel(artifact)(*inputs))
+np.save(sys.argv[2], load(artifact)(*inputs))
 """
 
 
@@ -349,7 +350,7 @@ def test_an_artifact_runs_in_another_process(tmp_path: Path) -> None:
     w = parse("conv2d_bn_relu:ci=3,co=5,h=6,w=7,padding=1")
     artifact = build(default_schedule(w.program, TWO, w.weights), TWO)
     inputs = w.inputs()
-    here = Kernel(artifact)(*inputs.values())
+    here = load(artifact)(*inputs.values())
     assert w.check(here, inputs) is None
     (tmp_path / "sent").write_bytes(pickle.dumps((artifact, list(inputs.values()))))
     subprocess.run([sys.executable, "-c", ELSEWHERE, tmp_path / "sent", tmp_path / "back.npy"], check=True)

@@ -5,9 +5,9 @@ import pytest
 from checked_run import run_checked
 from random_schedules import random_schedule
 
+from searchlab.backend import compile
 from searchlab.ir import interpret, size
 from searchlab.lower.passes import lower
-from searchlab.runtime.kernel import compile
 from searchlab.schedule import Schedule, trace_json
 from searchlab.targets import detect
 from searchlab.workloads import workload

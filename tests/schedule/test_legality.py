@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 from checked_run import run_checked
 
+from searchlab.backend import compile
 from searchlab.errors import ScheduleError
 from searchlab.ir import Builder, call, interpret, total
 from searchlab.lower.passes import lower
-from searchlab.runtime.kernel import compile
 from searchlab.schedule import Schedule
 from searchlab.targets import detect
 from searchlab.workloads import parse

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from checked_run import run_checked
 
+from searchlab.backend import compile
 from searchlab.errors import ScheduleError
 from searchlab.ir import Builder, interpret, knob, select, total
 from searchlab.ir.compute import Tensor
 from searchlab.ir.expr import Expr, variables
 from searchlab.ir.program import Program, Store, statements
 from searchlab.lower.passes import lower
-from searchlab.runtime.kernel import compile
 from searchlab.schedule import Schedule
 from searchlab.targets import parse
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from searchlab.backend import compile
 from searchlab.errors import ConstraintError, IRError
 from searchlab.ir import Program, interpret, knob, verify
-from searchlab.runtime.kernel import compile
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import swap
 from searchlab.targets import detect

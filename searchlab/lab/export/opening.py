@@ -33,8 +33,8 @@ def load(path: str | os.PathLike[str], task: str | None = None) -> Any:
             raise ExportError(f"{folder} is the export of one kernel: leave out task={task!r}")
         return exported(folder)
     if (folder / "manifest.json").is_file():
+        from searchlab.backend import compile
         from searchlab.lab.export.finding import best_program
-        from searchlab.runtime.kernel import compile
 
         found = best_program(folder, task)
         return compile(found.program, found.target)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from searchlab.backend import backend_of
 from searchlab.ir.program import Program
 from searchlab.lab.export.loader import ExportedKernel
 from searchlab.lab.export.opening import exported
@@ -23,10 +24,7 @@ from searchlab.llvm.jit import LoadedObject, compile_ir
 from searchlab.measure import Protocol
 from searchlab.measure.confirm import ratio_interval
 from searchlab.measure.corelock import CoreLock
-from searchlab.measure.pulse import pulse
-from searchlab.measure.runs import MeasuredKernel
 from searchlab.measure.timing import Sampler
-from searchlab.runtime.kernel import build, pack
 from searchlab.runtime.memory import placed
 from searchlab.targets import Target, detect
 from searchlab.workloads import Workload
@@ -75,7 +73,7 @@ def verify(
         values, outputs = kernel.arrays(*inputs.values())
         ours = _exported_runs(kernel, values, outputs)
         theirs = _built_runs(program, target, inputs, dict(zip(program.outputs, outputs, strict=True)))
-        pairs = _in_turns(ours, theirs, rounds, protocol or Protocol(repeats=3), target.threads)
+        pairs = _in_turns(ours, theirs, rounds, protocol or Protocol(repeats=3), target)
     ratio, low, high = ratio_interval(pairs, _LEVEL, seed=0)
     fastest = [min(side) for side in zip(*pairs, strict=True)]
     return Verified(wrong, recorded_s, fastest[0], fastest[1], ratio, low, high)
@@ -93,27 +91,27 @@ def _alone(threads: int) -> Iterator[None]:
             os.sched_setaffinity(0, allowed)
 
 
-def _in_turns(ours: Runs, theirs: Runs, rounds: int, protocol: Protocol, threads: int) -> list[tuple[float, float]]:
+def _in_turns(ours: Runs, theirs: Runs, rounds: int, protocol: Protocol, target: Target) -> list[tuple[float, float]]:
     """Seconds of both in every round; the one that goes first changes."""
     pairs = []
     for number in range(rounds):
         if number % 2 == 0:
-            new, old = (_seconds(runs, protocol, threads) for runs in (ours, theirs))
+            new, old = (_seconds(runs, protocol, target) for runs in (ours, theirs))
         else:
-            old, new = (_seconds(runs, protocol, threads) for runs in (theirs, ours))
+            old, new = (_seconds(runs, protocol, target) for runs in (theirs, ours))
         pairs.append((new, old))
     return pairs
 
 
-def _seconds(runs: Runs, protocol: Protocol, threads: int) -> float:
-    return min(Sampler(runs, protocol, threads, pulse=pulse()).take().times)
+def _seconds(runs: Runs, protocol: Protocol, target: Target) -> float:
+    return min(Sampler(runs, protocol, target.threads, pulse=backend_of(target).clock_probe()).take().times)
 
 
 def _built_runs(program: Program, target: Target, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Runs:
     """The kernel as it is measured in a search: packed inputs, a native loop over runs."""
-    kernel = MeasuredKernel(build(program, target))
-    packed = {la.buffer: pack(la, program.buffers[la.buffer], inputs[la.buffer]) for la in program.layouts}
-    return kernel.ready(inputs, packed, outputs, _memory)
+    backend = backend_of(target)
+    kernel = backend.load(backend.build(program, target))
+    return kernel.ready(inputs, kernel.pack(inputs), outputs, _memory)
 
 
 def _exported_runs(kernel: ExportedKernel, values: Sequence[Any], outputs: Sequence[Any]) -> Runs:

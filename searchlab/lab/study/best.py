@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from searchlab.backend import Kernel, compile
 from searchlab.errors import SpaceError
 from searchlab.ir.program import Program
 from searchlab.lab.study.subject import Subject, TaskSubject
-from searchlab.runtime.kernel import Kernel, compile
 from searchlab.search import Points
 
 

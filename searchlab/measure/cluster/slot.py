@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Protocol
 
+from searchlab.backend import Artifact
 from searchlab.errors import MeasureError
 from searchlab.measure.corelock import CoreLock
 from searchlab.measure.job import Job, Outcome, Status
 from searchlab.measure.worker import Worker
-from searchlab.runtime.kernel import Artifact
 
 _LOCK_S = 30.0  # for others who measure on this node, such as the slot that was here before
 

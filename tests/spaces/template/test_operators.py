@@ -5,7 +5,7 @@ import pytest
 
 import searchlab as sl
 from searchlab import targets
-from searchlab.runtime.kernel import compile
+from searchlab.backend import compile
 from searchlab.search import Task, space
 from searchlab.testing import check_point, check_space
 from searchlab.workloads import operators, parse

@@ -20,7 +20,7 @@ from searchlab.lab.config.text.tree import Map, Path, Problems, find, plain
 from searchlab.lab.history.origins import digest
 from searchlab.registry import nearest
 from searchlab.search import SPACES
-from searchlab.targets import cpu_of, parse
+from searchlab.targets import parse
 
 MOST_CELLS = 1_000_000
 LIBRARIES = ("default", "numpy", "torch")  # what is timed beside the best of a workload
@@ -132,11 +132,11 @@ def _slots(settings: Map, options: Any) -> Iterator[tuple[Path, str]]:
 
 
 def _cores(settings: Map, options: Any) -> Iterator[tuple[Path, str]]:
-    from searchlab.llvm.jit import check_runs_here
+    from searchlab.backend import backend_of
 
     target = parse(plain(settings["target"]))
     try:
-        check_runs_here(cpu_of(target))
+        backend_of(target).require(target)
     except SearchLabError as e:
         yield ("target",), str(e)
     usable = sorted(os.sched_getaffinity(0))

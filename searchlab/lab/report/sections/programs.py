@@ -79,13 +79,15 @@ def _facts(material: Material, cell: CellResult) -> tuple[tuple[str, str], ...]:
 
 def _texts(found: Found, code: bool) -> tuple[CodeBlock, ...]:
     """The program, and what was made of it; an error takes the place of what cannot be made again."""
-    from searchlab.runtime.kernel import compile
+    from searchlab.backend import backend_of
 
     try:
         texts = [CodeBlock("loops", str(found.program))]
         if code:
-            kernel = compile(found.program, found.target)
-            texts += [CodeBlock("LLVM IR", _cut(kernel.llvm_ir)), CodeBlock("assembly", _cut(kernel.assembly))]
+            backend = backend_of(found.target)
+            texts += [
+                CodeBlock(form, _cut(backend.listing(found.program, found.target, form))) for form in backend.forms
+            ]
     except SearchLabError as e:
         return (CodeBlock("reason why there is no program", str(e)),)
     return tuple(texts)

@@ -99,8 +99,8 @@ def _programs(claims: Sequence[Found]) -> tuple[dict[str, list[Found]], dict[str
 
 
 def _maker(found: Found) -> Maker:
+    from searchlab.backend import build
     from searchlab.bench import prepare_program
-    from searchlab.runtime.kernel import build
 
     built = cache(lambda: build(found.program, found.target))
     return lambda inputs: prepare_program(built(), found.workload, inputs, found.target)

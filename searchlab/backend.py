@@ -1,0 +1,176 @@
+"""Back ends: how programs become code that runs on machines of one kind, behind one interface.
+
+    artifact = backend_of(target).build(program, target)     # plain data, made in any process
+    kernel = backend_of(target).load(artifact)               # in a process that can run it
+    c = kernel(a, b)
+
+Everything above (measurement, exports, benchmarks) goes through these classes.  The CPU's are in `runtime`; others are
+found by the `backend` that their kind of target names.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar, Self
+
+import numpy.typing as npt
+
+from searchlab.errors import BuildError, MeasureError
+from searchlab.ir.program import Buffer, Layout, Program
+from searchlab.lower.passes import Lowered
+from searchlab.named import Named
+from searchlab.targets import Target, detect
+
+Array = npt.NDArray[Any]
+Arrays = Mapping[str, Array]
+# From a number of bytes to an address and the object that keeps the memory alive.
+Allocate = Callable[[int], tuple[int, object]]
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What a back end made of a program: plain data that can be pickled and sent to another process."""
+
+    program: Program
+    target: Target
+
+    @property
+    def name(self) -> str:
+        """What the program is called."""
+        return self.program.name
+
+    @property
+    def inputs(self) -> tuple[Buffer, ...]:
+        """The arrays that it reads, in the layouts that the schedule gave them."""
+        return tuple(self.program.buffers[n] for n in self.program.inputs)
+
+    @property
+    def outputs(self) -> tuple[Buffer, ...]:
+        """The arrays that it writes."""
+        return tuple(self.program.buffers[n] for n in self.program.outputs)
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        """How inputs that the schedule stores in another layout are packed."""
+        return self.program.layouts
+
+
+class Runs(ABC):
+    """A kernel made ready for one set of arrays: `runs(n)` runs it n times and returns when all runs are done."""
+
+    @abstractmethod
+    def __call__(self, count: int = 1) -> None:
+        """Runs the kernel that many times, one after the other."""
+
+    def read_back(self) -> None:
+        """Brings the results of the last run to the output arrays, which need not hold them before."""
+        return  # nothing to do where kernels work in the memory of the host
+
+
+class Kernel(ABC):
+    """A program that is loaded into this process, callable on arrays."""
+
+    artifact: Artifact
+
+    @property
+    def program(self) -> Program:
+        """The program it was made from."""
+        return self.artifact.program
+
+    def __call__(self, *arrays: Any, out: Any = None) -> Any:
+        """The outputs: one array, or a tuple of several."""
+        run, outputs = self.prepare(*arrays, out=out)
+        run()
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    @abstractmethod
+    def bind(self, **constants: Any) -> Self:
+        """The kernel with constant inputs fixed: they are packed now, and left out of later calls."""
+
+    @abstractmethod
+    def prepare(self, *arrays: Any, out: Any = None) -> tuple[Callable[[], None], tuple[Array, ...]]:
+        """A function without arguments that runs the kernel on these arrays, and the outputs it fills.
+
+        All checking, packing and allocation happens here, so that timing the function times the kernel.
+        """
+
+    @abstractmethod
+    def pack(self, inputs: Arrays) -> dict[str, Array]:
+        """Those inputs that can be packed ahead of time, in the layout that the code expects."""
+
+    @abstractmethod
+    def ready(self, inputs: Arrays, packed: Arrays, outputs: Arrays, allocate: Allocate) -> Runs:
+        """Runs on these arrays, for measurement.
+
+        `packed` came from `pack` and takes precedence over `inputs`.  Scratch memory of the host comes from `allocate`,
+        so that whoever measures can watch over it.
+        """
+
+
+class Backend(ABC):
+    """Builds, loads and times programs on machines of one kind; `forms` are the languages it can show code in."""
+
+    forms: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def lower(self, program: Program, target: Target) -> Lowered:
+        """The plain loops that code is made from."""
+
+    @abstractmethod
+    def build(self, program: Program, target: Target) -> Artifact:
+        """Code of a program whose knobs have become numbers; raises BuildError where there can be none."""
+
+    @abstractmethod
+    def load(self, artifact: Artifact) -> Kernel:
+        """The kernel of an artifact, in this process."""
+
+    @abstractmethod
+    def require(self, target: Target) -> None:
+        """Raises BuildError unless this machine can run code for `target`."""
+
+    def listing(self, program: Program, target: Target, form: str) -> str:
+        """The code of a program in one of `forms`, to be read; the target need not be this machine."""
+        raise BuildError(f"no listings of code for {target.name}: {form}")
+
+    # --- timing -------------------------------------------------------------------------------------------------------
+
+    def warm_up(self, target: Target) -> None:
+        """Loads what all kernels for `target` share, before processes that measure them are forked from this one."""
+        return  # nothing to do unless they share something
+
+    def clock_probe(self) -> Callable[[], float] | None:
+        """A function that tells how fast the machine is at the moment, in seconds; None if it can be relied on."""
+        return None
+
+    def evictor(self, target: Target) -> Callable[[], None]:
+        """A function that empties the caches, for runs that should find nothing there."""
+        raise MeasureError(f"{target.name}: caches of a {target.kind} target cannot be emptied; use cache: warm")
+
+
+def backend_of(target: Target) -> Backend:
+    """The back end for the kind of machine that a target is."""
+    return _backend(type(target).backend, target.kind)
+
+
+@cache
+def _backend(path: str, kind: str) -> Backend:
+    return Named(path, f"back end of {kind} targets", BuildError).subclass(Backend)()  # type: ignore[type-abstract]
+
+
+def build(program: Program, target: Target | None = None) -> Artifact:
+    """Code of a program whose knobs have become numbers, for this machine unless a target is given."""
+    wanted = target or detect()
+    return backend_of(wanted).build(program, wanted)
+
+
+def load(artifact: Artifact) -> Kernel:
+    """The kernel of an artifact, in this process."""
+    return backend_of(artifact.target).load(artifact)
+
+
+def compile(program: Program, target: Target | None = None) -> Kernel:
+    """A callable kernel for a program whose knobs have become numbers."""
+    return load(build(program, target))

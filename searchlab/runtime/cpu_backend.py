@@ -1,0 +1,78 @@
+"""The back end for CPUs: programs become LLVM IR, object code, and kernels that work in the memory of the process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from searchlab.backend import Artifact, Backend
+from searchlab.errors import BuildError
+from searchlab.ir.program import Program
+from searchlab.llvm import jit
+from searchlab.llvm.module import generate
+from searchlab.lower.passes import Lowered, lower
+from searchlab.runtime.clock_probe import pulse
+from searchlab.runtime.kernel import CpuArtifact, CpuKernel
+from searchlab.runtime.runs import repeater
+from searchlab.runtime.threadpool import parallel_for_address
+from searchlab.targets import Target, cpu_of
+
+LLVM_IR, ASSEMBLY = "LLVM IR", "assembly"
+
+
+class CpuBackend(Backend):
+    """Builds and runs programs on CPUs."""
+
+    forms = (LLVM_IR, ASSEMBLY)
+
+    def lower(self, program: Program, target: Target) -> Lowered:
+        """The plain loops that LLVM IR is written from."""
+        return lower(program, target)
+
+    def build(self, program: Program, target: Target) -> CpuArtifact:
+        """Object code of a program."""
+        cpu = cpu_of(target)
+        code = generate(lower(program, cpu), cpu)
+        made = jit.compile_ir(code.ir, cpu)
+        return CpuArtifact(program, cpu, made, code.entry, code.sizes, code.shared, code.private, code.parallel)
+
+    def load(self, artifact: Artifact) -> CpuKernel:
+        """The kernel of object code, in this process."""
+        if not isinstance(artifact, CpuArtifact):
+            raise BuildError(f"{artifact.name}: a {type(artifact).__name__} is not object code for a CPU")
+        return CpuKernel(artifact)
+
+    def require(self, target: Target) -> None:
+        """Raises BuildError unless this CPU has every feature that code for `target` may use."""
+        jit.check_runs_here(cpu_of(target))
+
+    def listing(self, program: Program, target: Target, form: str) -> str:
+        """Optimised LLVM IR, or assembly."""
+        cpu = cpu_of(target)
+        show = {LLVM_IR: jit.optimized_ir, ASSEMBLY: jit.assembly}[form]
+        return show(generate(lower(program, cpu), cpu).ir, cpu)
+
+    # --- timing -------------------------------------------------------------------------------------------------------
+
+    def warm_up(self, target: Target) -> None:
+        """Loads the loop over runs, the clock probe and the thread pool; its threads start in the children."""
+        repeater(), pulse()
+        if target.threads > 1:
+            parallel_for_address(1)
+
+    def clock_probe(self) -> Callable[[], float]:
+        """How long a short computation takes: cores are slower while neighbours are busy."""
+        return pulse()
+
+    def evictor(self, target: Target) -> Callable[[], None]:
+        """A function that leaves nothing of what was used before in the caches."""
+        cpu = cpu_of(target)
+        # the cache sizes of a target are shares of one core
+        size = min(max(4 * cpu.l3 * cpu.cores, 32 << 20), 256 << 20)
+        memory = np.ones(size // 8, np.int64)
+
+        def evict() -> None:
+            np.add(memory, 1, out=memory)
+
+        return evict
