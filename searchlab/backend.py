@@ -147,7 +147,7 @@ class Backend(ABC):
 
     def evictor(self, target: Target) -> Callable[[], None]:
         """A function that empties the caches, for runs that should find nothing there."""
-        raise MeasureError(f"{target.name}: caches of a {target.kind} target cannot be emptied; use cache: warm")
+        raise MeasureError(f"{target.name}: its caches cannot be emptied; measure with cache: warm")
 
 
 def backend_of(target: Target) -> Backend:

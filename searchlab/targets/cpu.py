@@ -114,7 +114,7 @@ kinds.add(CpuTarget, CpuTarget.kind)
 def cpu_of(target: Target) -> CpuTarget:
     """The target as a CPU, for code that is about nothing else."""
     if not isinstance(target, CpuTarget):
-        raise TargetError(f"{target.name} is a {target.kind} target, and this works for CPUs only")
+        raise TargetError(f"{target.name} is a target of kind {target.kind!r}; this works for CPUs only")
     return target
 
 

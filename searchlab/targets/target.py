@@ -15,7 +15,7 @@ from dataclasses import asdict, fields
 from typing import Any, ClassVar, Self
 
 from searchlab.errors import TargetError
-from searchlab.registry import Registry
+from searchlab.registry import Registry, nearest
 
 # Descriptions that name no kind are of this one: they were written before there were others.
 DEFAULT_KIND = "cpu"
@@ -58,7 +58,7 @@ class Target(ABC):
 
     def with_threads(self, threads: int) -> Self:
         """The same machine with kernels limited to `threads` threads of the host."""
-        raise TargetError(f"target {self.name}: the number of threads of a {self.kind} target is not a choice")
+        raise TargetError(f"target {self.name}: its number of threads cannot be chosen")
 
     def fingerprint(self) -> str:
         """Twelve hex digits that depend on everything that code depends on, and on nothing else."""
@@ -75,7 +75,10 @@ class Target(ABC):
     def from_dict(data: Mapping[str, Any]) -> Target:
         """The target `to_dict` described; unknown and missing fields are refused."""
         given = dict(data)
-        cls = kinds.find(given.pop("kind", DEFAULT_KIND))
+        kind = given.pop("kind", DEFAULT_KIND)
+        if kind != DEFAULT_KIND and kind not in kinds.names():  # a path to code is not taken from a description
+            raise TargetError(f"target description: unknown kind {kind!r}{nearest(str(kind), kinds.names())}")
+        cls = kinds.find(kind)
         names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
         if wrong := names.symmetric_difference(given):
             raise TargetError(f"target description: missing or unknown {sorted(wrong)}; expected {sorted(names)}")

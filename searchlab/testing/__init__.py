@@ -9,14 +9,19 @@
     def test_my_model():
         check_model(MyModel, least=0.6)
 
+    def test_my_back_end():
+        check_backend(MyBackend(), parse("my-machine"))
+
 A check raises AssertionError with what was expected and what was found.
 """
 
+from searchlab.testing.backends import check_backend
 from searchlab.testing.models import check_model, tiled_space
 from searchlab.testing.spaces import check_features, check_moves, check_point, check_space
 from searchlab.testing.strategies import check_strategy, small_space
 
 __all__ = [
+    "check_backend",
     "check_features",
     "check_model",
     "check_moves",
