@@ -10,15 +10,17 @@ found by the `backend` that their kind of target names.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, ClassVar, Self
+from functools import cache, cached_property
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy.typing as npt
 
-from searchlab.errors import BuildError, MeasureError
+from searchlab.errors import BuildError, ExportError, MeasureError
+from searchlab.ir.evaluate import evaluate
 from searchlab.ir.program import Buffer, Layout, Program
 from searchlab.lower.passes import Lowered
 from searchlab.named import Named
@@ -110,6 +112,103 @@ class Kernel(ABC):
         """
 
 
+@dataclass(frozen=True)
+class Argument:
+    """An array of an exported function; `packed` is the shape in which the kernel takes it, if that is another."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    packed: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Standalone(ABC):
+    """A program for a target as a function `name` of C that needs nothing of searchlab to run."""
+
+    name: str
+    program: Program
+    target: Target
+
+    def __post_init__(self) -> None:
+        if sizes := self.program.sizes:
+            raise ExportError(f"{self.program.name} has sizes known only at run time ({', '.join(sizes)}): fix them")
+        if not re.fullmatch(r"[A-Za-z_]\w*", self.name, re.ASCII):
+            raise ExportError(f"'{self.name}' is not a C identifier: use letters, digits and underscores")
+
+    @cached_property
+    def inputs(self) -> tuple[Argument, ...]:
+        """The arrays it reads, in order."""
+        packed = {la.buffer: la for la in self.program.layouts}
+        return tuple(self._argument(n, packed.get(n)) for n in self.program.inputs)
+
+    @cached_property
+    def outputs(self) -> tuple[Argument, ...]:
+        """The arrays it writes, after the inputs."""
+        return tuple(self._argument(n, None) for n in self.program.outputs)
+
+    def _argument(self, name: str, layout: Layout | None) -> Argument:
+        buffer = self.program.buffers[name]
+        if layout is None:
+            return Argument(name, buffer.dtype, _shape(buffer))
+        return Argument(name, buffer.dtype, _shape(layout.original), _shape(buffer))
+
+    @property
+    @abstractmethod
+    def architecture(self) -> str:
+        """The instruction set that it is written in."""
+
+    @property
+    @abstractmethod
+    def platform(self) -> str:
+        """The architecture and system that it is for, as linkers name them."""
+
+    @property
+    @abstractmethod
+    def needs(self) -> list[str]:
+        """Features of the machine that its loader checks, as /proc/cpuinfo names them."""
+
+    @property
+    @abstractmethod
+    def linkable(self) -> str:
+        """Nothing if this machine can link the object file, else why it cannot."""
+
+    @property
+    @abstractmethod
+    def parallel(self) -> bool:
+        """Whether it has loops for several threads."""
+
+    @property
+    def threads(self) -> int:
+        """How many threads it uses unless told otherwise."""
+        return self.target.threads if self.parallel else 1
+
+    @property
+    @abstractmethod
+    def scratch(self) -> tuple[int, int]:
+        """Bytes of scratch memory: what all threads share, and what each of them has."""
+
+    @property
+    @abstractmethod
+    def object(self) -> bytes:
+        """An object file, ready for a linker."""
+
+    @property
+    @abstractmethod
+    def listings(self) -> Mapping[str, str]:
+        """The code as texts to be read, by file name."""
+
+
+class ObjectCode(Protocol):
+    """Object code that is loaded into this process."""
+
+    def address(self, symbol: str) -> int:
+        """Where a function is in memory."""
+
+    def keep(self) -> None:
+        """Leaves the code in memory until the process ends."""
+
+
 class Backend(ABC):
     """Builds, loads and times programs on machines of one kind; `forms` are the languages it can show code in."""
 
@@ -135,6 +234,14 @@ class Backend(ABC):
         """The code of a program in one of `forms`, to be read; the target need not be this machine."""
         raise BuildError(f"no listings of code for {target.name}: {form}")
 
+    def standalone(self, name: str, program: Program, target: Target) -> Standalone:
+        """The program as a function `name` of C, for exports."""
+        raise ExportError(f"programs for {target.name} cannot be exported")
+
+    def open_standalone(self, code: bytes, target: Target) -> ObjectCode:
+        """The object file of an export, loaded into this process."""
+        raise ExportError(f"exports for {target.name} cannot be loaded from object files")
+
     # --- timing -------------------------------------------------------------------------------------------------------
 
     def warm_up(self, target: Target) -> None:
@@ -148,6 +255,10 @@ class Backend(ABC):
     def evictor(self, target: Target) -> Callable[[], None]:
         """A function that empties the caches, for runs that should find nothing there."""
         raise MeasureError(f"{target.name}: its caches cannot be emptied; measure with cache: warm")
+
+
+def _shape(buffer: Buffer) -> tuple[int, ...]:
+    return tuple(int(evaluate(e, {})) for e in buffer.shape)
 
 
 def backend_of(target: Target) -> Backend:

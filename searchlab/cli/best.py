@@ -68,7 +68,7 @@ def _taken(found: Found, export: Path | None, verify: bool) -> tuple[Exported | 
     from tempfile import TemporaryDirectory
 
     from searchlab.lab.export import verify as look
-    from searchlab.lab.export.code import identifier
+    from searchlab.lab.export.bundle import identifier
 
     if export is None and not verify:
         return None, None

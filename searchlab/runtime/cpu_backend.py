@@ -15,6 +15,7 @@ from searchlab.lower.passes import Lowered, lower
 from searchlab.runtime.clock_probe import pulse
 from searchlab.runtime.kernel import CpuArtifact, CpuKernel
 from searchlab.runtime.runs import repeater
+from searchlab.runtime.standalone.code import CpuStandalone
 from searchlab.runtime.threadpool import parallel_for_address
 from searchlab.targets import Target, cpu_of
 
@@ -52,6 +53,14 @@ class CpuBackend(Backend):
         cpu = cpu_of(target)
         show = {LLVM_IR: jit.optimized_ir, ASSEMBLY: jit.assembly}[form]
         return show(generate(lower(program, cpu), cpu).ir, cpu)
+
+    def standalone(self, name: str, program: Program, target: Target) -> CpuStandalone:
+        """Kernel, packing and thread pool as one module."""
+        return CpuStandalone(name, program, cpu_of(target))
+
+    def open_standalone(self, code: bytes, target: Target) -> jit.LoadedObject:
+        """The object file of an export, linked against this process."""
+        return jit.LoadedObject(code, cpu_of(target))
 
     # --- timing -------------------------------------------------------------------------------------------------------
 

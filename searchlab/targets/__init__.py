@@ -1,6 +1,6 @@
 """What code is generated for: machines of every kind as plain values, written by users as names with options."""
 
 from searchlab.targets.cpu import CAP, CpuTarget, cap, cpu_of, detect, offered
-from searchlab.targets.target import Target, kinds, known, parse
+from searchlab.targets.target import Target, class_of, kinds, known, parse
 
-__all__ = ["CAP", "CpuTarget", "Target", "cap", "cpu_of", "detect", "kinds", "known", "offered", "parse"]
+__all__ = ["CAP", "CpuTarget", "Target", "cap", "class_of", "cpu_of", "detect", "kinds", "known", "offered", "parse"]

@@ -74,11 +74,7 @@ class Target(ABC):
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Target:
         """The target `to_dict` described; unknown and missing fields are refused."""
-        given = dict(data)
-        kind = given.pop("kind", DEFAULT_KIND)
-        if kind != DEFAULT_KIND and kind not in kinds.names():  # a path to code is not taken from a description
-            raise TargetError(f"target description: unknown kind {kind!r}{nearest(str(kind), kinds.names())}")
-        cls = kinds.find(kind)
+        cls, given = class_of(data), {name: value for name, value in data.items() if name != "kind"}
         names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
         if wrong := names.symmetric_difference(given):
             raise TargetError(f"target description: missing or unknown {sorted(wrong)}; expected {sorted(names)}")
@@ -86,6 +82,14 @@ class Target(ABC):
 
 
 kinds: Registry[Target] = Registry("target kind", "searchlab.targets", Target)  # type: ignore[type-abstract]
+
+
+def class_of(data: Mapping[str, Any]) -> type[Target]:
+    """The class of the target that `Target.to_dict` described; a description never leads to other code."""
+    kind = data.get("kind", DEFAULT_KIND)
+    if kind != DEFAULT_KIND and kind not in kinds.names():
+        raise TargetError(f"target description: unknown kind {kind!r}{nearest(str(kind), kinds.names())}")
+    return kinds.find(kind)
 
 
 def parse(spec: str | Mapping[str, Any] | Target) -> Target:

@@ -11,16 +11,26 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from searchlab.backend import Standalone, backend_of
 from searchlab.errors import ExportError
 from searchlab.ir.program import Program
 from searchlab.lab.export import loader
-from searchlab.lab.export.code import ExportCode, identifier
 from searchlab.lab.export.header import header
 from searchlab.lab.export.linking import link
 from searchlab.lab.export.readme import readme
-from searchlab.targets import CpuTarget, Target, cpu_of, detect
+from searchlab.lab.records.identity import toolchain
+from searchlab.targets import Target
 
 SCHEMA = 1
+_LONGEST = 64
+
+
+def identifier(text: str) -> str:
+    """A text as a name of C, a file or a folder: `matmul(m=64, n=64)` is `matmul_m64_n64`."""
+    found = re.sub(r"[^0-9A-Za-z]+", "_", text.replace("=", "")).strip("_") or "kernel"
+    if len(found) > _LONGEST:
+        found = f"{found[: _LONGEST - 9].rstrip('_')}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return f"k_{found}" if found[0].isdigit() else found
 
 
 @dataclass(frozen=True)
@@ -28,7 +38,7 @@ class Exported:
     """A folder that was written; `missing` says why it holds no shared library, if it does not."""
 
     folder: Path
-    code: ExportCode
+    code: Standalone
     missing: str = ""
 
     @property
@@ -48,11 +58,11 @@ def export(
     A folder that was exported before is written anew; one that holds anything else is left alone.
     """
     title = title or program.name
-    code = ExportCode(identifier(title), program, cpu_of(target))
+    code = backend_of(target).standalone(identifier(title), program, target)
     path = _prepared(Path(folder))
     _write(path / "program.txt", str(program))
-    _write(path / "kernel.ll", code.optimized)
-    _write(path / "kernel.s", code.assembly)
+    for name, text in code.listings.items():
+        _write(path / name, text)
     _write(path / loader.OBJECT, code.object)
     _write(path / "kernel.h", header(code, title))
     _write(path / "kernel.py", Path(loader.__file__).read_text(encoding="utf-8"))
@@ -76,11 +86,8 @@ def _prepared(folder: Path) -> Path:
     return folder
 
 
-def _library(code: ExportCode, folder: Path) -> str:
-    host = detect()
-    if code.target.arch != host.arch:
-        return f"code for {code.target.arch} is linked on such a machine, this one is {host.arch}"
-    return link(folder / loader.OBJECT, folder / loader.LIBRARY)
+def _library(code: Standalone, folder: Path) -> str:
+    return code.linkable or link(folder / loader.OBJECT, folder / loader.LIBRARY)
 
 
 def _checksums(folder: Path) -> dict[str, str]:
@@ -89,9 +96,7 @@ def _checksums(folder: Path) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def _description(code: ExportCode, title: str, about: Mapping[str, Any]) -> dict[str, Any]:
-    from searchlab.lab.records.identity import toolchain
-
+def _description(code: Standalone, title: str, about: Mapping[str, Any]) -> dict[str, Any]:
     shared, stride = code.scratch
     return {
         "schema": SCHEMA,
@@ -102,18 +107,11 @@ def _description(code: ExportCode, title: str, about: Mapping[str, Any]) -> dict
         "threads": code.threads,
         "scratch": {"shared": shared, "per_thread": stride},
         "target": code.target.to_dict(),
-        "needs": _needs(code.target),
+        "needs": code.needs,
         "program": code.program.hash,
         "versions": toolchain(),
         **about,
     }
-
-
-def _needs(target: CpuTarget) -> list[str]:
-    """The vector instructions that the code may use, as far as Linux names them in the same way."""
-    if target.arch != "x86_64":
-        return []
-    return sorted(f for f in target.enabled_features() if f in ("fma", "f16c") or re.match(r"avx(?!10|.*-)", f))
 
 
 def _write(path: Path, content: str | bytes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from searchlab.lab.export.code import Argument, ExportCode
+from searchlab.backend import Argument, Standalone
 
 C_TYPES = {
     "float32": "float", "float64": "double", "int8": "int8_t", "uint8": "uint8_t", "int32": "int32_t",
@@ -12,7 +12,7 @@ C_TYPES = {
 }  # fmt: skip
 
 
-def header(code: ExportCode, title: str) -> str:
+def header(code: Standalone, title: str) -> str:
     """The text of kernel.h."""
     guard = f"{code.name.upper()}_H"
     arrays = ", ".join([*(_input(a) for a in code.inputs), *(f"{C_TYPES[a.dtype]} *{a.name}" for a in code.outputs)])
@@ -38,12 +38,12 @@ def _input(a: Argument) -> str:
     return f"const {C_TYPES[a.dtype]} *{a.name}{'_packed' if a.packed is not None else ''}"
 
 
-def _target(code: ExportCode) -> str:
+def _target(code: Standalone) -> str:
     cores = f"{code.threads} thread{'s' * (code.threads > 1)}"
-    return f"{code.target.cpu} ({code.target.triple}), {cores}; other CPUs may lack instructions it uses"
+    return f"{code.target.name} ({code.platform}), {cores}; other CPUs may lack instructions it uses"
 
 
-def _about_arrays(code: ExportCode) -> str:
+def _about_arrays(code: Standalone) -> str:
     lines = ["/* Arrays are dense and row-major; outputs overlap nothing else."]
     for a in code.inputs:
         lines.append(f"   {a.name:<8} in   {_describe(a)}")
@@ -64,7 +64,7 @@ def _describe(a: Argument) -> str:
     return f"{shape}, passed packed as {''.join(f'[{n}]' for n in a.packed)} (see below)"
 
 
-def _threads(code: ExportCode) -> str:
+def _threads(code: Standalone) -> str:
     if not code.parallel:
         return "Runs in the calling thread; may be called from several threads at once."
     return (
@@ -73,7 +73,7 @@ def _threads(code: ExportCode) -> str:
     )
 
 
-def _scratch(code: ExportCode) -> str:
+def _scratch(code: Standalone) -> str:
     shared, stride = code.scratch
     total = shared + stride * code.threads
     if not total:

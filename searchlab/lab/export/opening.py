@@ -7,19 +7,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, create_model
 
 from searchlab import jsonfile
+from searchlab.backend import ObjectCode, backend_of, compile
 from searchlab.errors import BuildError, ExportError
 from searchlab.lab.export import loader
-from searchlab.llvm.jit import LoadedObject, check_runs_here
-from searchlab.targets import CpuTarget, Target, cpu_of
-
-
-class _Description(BaseModel):
-    """What kernel.json says besides what its own loader looks at."""
-
-    target: CpuTarget
+from searchlab.targets import Target, class_of
 
 
 def load(path: str | os.PathLike[str], task: str | None = None) -> Any:
@@ -33,7 +27,6 @@ def load(path: str | os.PathLike[str], task: str | None = None) -> Any:
             raise ExportError(f"{folder} is the export of one kernel: leave out task={task!r}")
         return exported(folder)
     if (folder / "manifest.json").is_file():
-        from searchlab.backend import compile
         from searchlab.lab.export.finding import best_program
 
         found = best_program(folder, task)
@@ -47,12 +40,13 @@ def exported(folder: Path) -> loader.ExportedKernel:
     path = folder / loader.DESCRIPTION
     try:
         about = loader.description(folder)
-        jsonfile.parse(path.read_bytes(), _Description)
-        target = cpu_of(Target.from_dict(about["target"]))
-        check_runs_here(target)
+        jsonfile.parse(path.read_bytes(), _form(about.get("target")))
+        target = Target.from_dict(about["target"])
+        backend = backend_of(target)
+        backend.require(target)
         if (folder / loader.LIBRARY).is_file():
             return loader.load(folder)
-        code = LoadedObject(loader.checked(folder / loader.OBJECT, about), target)
+        code = backend.open_standalone(loader.checked(folder / loader.OBJECT, about), target)
     except OSError as e:
         if not e.filename:  # this CPU cannot run it
             raise
@@ -66,7 +60,12 @@ def exported(folder: Path) -> loader.ExportedKernel:
         raise ExportError(f"{folder / loader.OBJECT} is damaged: {e}; export the kernel again") from e
 
 
-def _from_object(about: dict[str, Any], code: LoadedObject) -> loader.ExportedKernel:
+def _form(target: object) -> type[BaseModel]:
+    """What kernel.json says besides what its own loader looks at: a target with the fields of its kind."""
+    return create_model("Description", target=(class_of(target if isinstance(target, dict) else {}), ...))
+
+
+def _from_object(about: dict[str, Any], code: ObjectCode) -> loader.ExportedKernel:
     name = about["function"]
     symbols = [f"{name}_with", f"{name}_scratch"]
     symbols += [f"{name}_pack_{a['name']}" for a in about["inputs"] if a["packed"] is not None]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from searchlab.lab.export.code import Argument, ExportCode
+from searchlab.backend import Argument, Standalone
 from searchlab.lab.export.header import C_TYPES
 
 
-def readme(code: ExportCode, title: str, about: Mapping[str, Any], missing: str) -> str:
+def readme(code: Standalone, title: str, about: Mapping[str, Any], missing: str) -> str:
     """The text of README.md."""
     return "\n\n".join(
         [
@@ -22,9 +22,9 @@ def readme(code: ExportCode, title: str, about: Mapping[str, Any], missing: str)
     )
 
 
-def _origin(code: ExportCode, about: Mapping[str, Any]) -> str:
+def _origin(code: Standalone, about: Mapping[str, Any]) -> str:
     threads = f"{code.threads} thread{'s' * (code.threads > 1)}"
-    lines = [f"A kernel for {code.target.cpu} ({code.target.arch}), {threads}, found by searchlab."]
+    lines = [f"A kernel for {code.target.name} ({code.architecture}), {threads}, found by searchlab."]
     if seconds := about.get("seconds"):
         lines.append(f"Measured when it was found: {seconds * 1e3:.4g} ms.")
     if point := about.get("point"):
@@ -45,7 +45,7 @@ def _files(missing: str) -> str:
     return "\n".join(["| file | holds |", "|---|---|", *(f"| {name} | {text} |" for name, text in kept)])
 
 
-def _python(code: ExportCode) -> str:
+def _python(code: Standalone) -> str:
     names = ", ".join(a.name for a in code.inputs)
     packed = [a.name for a in code.inputs if a.packed is not None]
     lines = ["From Python:", "", "```python", "from kernel import load", "", "kernel = load()"]
@@ -56,7 +56,7 @@ def _python(code: ExportCode) -> str:
     return "\n".join([*lines, "```"])
 
 
-def _c(code: ExportCode) -> str:
+def _c(code: Standalone) -> str:
     lines = ["From C (`kernel.h` says what each argument is):", "", "```c", *_main(code), "```", ""]
     lines += ["```sh", "cc -O2 main.c kernel.o -o main -pthread", "```"]
     text = "\n".join(lines)
@@ -66,7 +66,7 @@ def _c(code: ExportCode) -> str:
     return text + "\n"
 
 
-def _main(code: ExportCode) -> list[str]:
+def _main(code: Standalone) -> list[str]:
     """A program that calls the kernel on arrays of zeros."""
     packed = [a for a in code.inputs if a.packed is not None]
     arrays = [*((a.name, a.dtype, a.shape) for a in (*code.inputs, *code.outputs))]

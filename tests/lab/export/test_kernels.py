@@ -16,8 +16,8 @@ import searchlab as sl
 from searchlab.errors import ExportError
 from searchlab.ir.program import Program
 from searchlab.lab.export import Exported, export, load
-from searchlab.lab.export.bundle import loader
-from searchlab.lab.export.code import ExportCode, identifier
+from searchlab.lab.export.bundle import identifier, loader
+from searchlab.runtime.standalone.code import CpuStandalone
 from searchlab.search import space
 from searchlab.workloads import Workload
 
@@ -297,7 +297,7 @@ def test_code_that_is_not_what_was_exported_is_not_run(tmp_path: Path) -> None:
 def test_sizes_of_run_time_are_refused() -> None:
     workload = sl.workload("matmul", m=sl.size("n"), n=16, k=16)
     with pytest.raises(ExportError, match=r"known only at run time \(n\)"):
-        ExportCode("f", workload.program, sl.detect(threads=1))
+        CpuStandalone("f", workload.program, sl.detect(threads=1))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,108 @@
+"""CpuStandalone: a program with all that it needs to run without searchlab, as one LLVM module."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from searchlab.backend import Standalone
+from searchlab.llvm import abi, jit
+from searchlab.llvm.module import KernelCode, generate
+from searchlab.lower.passes import lower
+from searchlab.runtime import threadpool
+from searchlab.runtime.standalone.entries import KERNEL, PACK, POOL, entry_points, packing_entry, pool_setup
+from searchlab.runtime.standalone.modules import joined, owned
+from searchlab.runtime.standalone.packing import packing
+from searchlab.targets import CpuTarget, detect
+
+
+@dataclass(frozen=True)
+class CpuStandalone(Standalone):
+    """A program for a CPU as a function `name` of C."""
+
+    target: CpuTarget
+
+    @property
+    def architecture(self) -> str:
+        """LLVM's name of the instruction set."""
+        return self.target.arch
+
+    @property
+    def platform(self) -> str:
+        """LLVM's triple."""
+        return self.target.triple
+
+    @property
+    def needs(self) -> list[str]:
+        """The vector instructions that the code may use, as far as Linux names them in the same way."""
+        if self.target.arch != "x86_64":
+            return []
+        features = self.target.enabled_features()
+        return sorted(f for f in features if f in ("fma", "f16c") or re.match(r"avx(?!10|.*-)", f))
+
+    @property
+    def linkable(self) -> str:
+        """Nothing if this machine can link the object file, else why it cannot."""
+        host = detect()
+        if self.target.arch != host.arch:
+            return f"code for {self.target.arch} is linked on such a machine, this one is {host.arch}"
+        return ""
+
+    @property
+    def listings(self) -> dict[str, str]:
+        """Optimised LLVM IR, and assembly."""
+        return {"kernel.ll": self.optimized, "kernel.s": self.assembly}
+
+    @cached_property
+    def parallel(self) -> bool:
+        """Whether it has loops for several threads."""
+        return self._kernel.parallel
+
+    @property
+    def threads(self) -> int:
+        """How many threads it uses unless told otherwise."""
+        return self.target.threads if self.parallel else 1
+
+    @cached_property
+    def scratch(self) -> tuple[int, int]:
+        """Bytes of scratch memory: what all threads share, and what each of them has."""
+        layout = abi.ScratchLayout.of(self._kernel.shared, self._kernel.private)
+        return layout.shared, layout.stride
+
+    @cached_property
+    def ir(self) -> str:
+        """The module, before LLVM has optimised it."""
+        shared, stride = self.scratch
+        count = len(self.inputs) + len(self.outputs)
+        parts = [
+            owned(self._kernel.ir, KERNEL),
+            entry_points(self.name, count, shared, stride, self.threads, self.parallel),
+        ]
+        alone = self.target.with_threads(1)
+        for layout in self.program.layouts:
+            code = generate(lower(packing(layout, self.program.buffers[layout.buffer]), alone), alone)
+            parts += [owned(code.ir, f"{PACK}.{layout.buffer}"), packing_entry(self.name, layout.buffer)]
+        if self.parallel:
+            parts.append(owned(threadpool.pool_ir(self.target), POOL))
+            parts.append(pool_setup(self.name, threadpool.SPIN_SECONDS, "linux" in self.target.triple))
+        return joined(parts)
+
+    @cached_property
+    def object(self) -> bytes:
+        """The machine code, ready for a linker."""
+        return jit.compile_ir(self.ir, self.target)
+
+    @cached_property
+    def optimized(self) -> str:
+        """The module as LLVM turns it into machine code."""
+        return jit.optimized_ir(self.ir, self.target)
+
+    @cached_property
+    def assembly(self) -> str:
+        """The machine code as text."""
+        return jit.assembly(self.ir, self.target)
+
+    @cached_property
+    def _kernel(self) -> KernelCode:
+        return generate(lower(self.program, self.target), self.target)
