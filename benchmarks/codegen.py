@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks import schedules
 from benchmarks.peak import peak_flops
 from searchlab.backend import build, compile, load
-from searchlab.bench import OtherLoad, libraries, race, threads
+from searchlab.bench import LIBRARIES, OtherLoad, libraries, race, threads
 from searchlab.ir import Program, knob
 from searchlab.schedule import Schedule
 from searchlab.targets import Target, detect
@@ -80,7 +80,7 @@ def measure(case: Case, machine: Target, seconds: float) -> Iterator[dict[str, A
             with OtherLoad() as others:
                 times = race(contenders, seconds, threads=count)
         ours = times["searchlab"].min
-        rivals = {n: t.min for n, t in times.items() if n in ("numpy", "torch")}
+        rivals = {n: t.min for n, t in times.items() if n in LIBRARIES}
         row = {
             "case": case.name,
             "metric": f"ratio-{count}t",

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from searchlab.backend import compile
-from searchlab.bench import Contender, OtherLoad, libraries, race, threads
+from searchlab.bench import LIBRARIES, Contender, OtherLoad, libraries, race, threads
 from searchlab.measure import Job, LocalMeasurer, Protocol
 from searchlab.search import SPACES, Points, Space, Task, space
 from searchlab.targets import Target, detect
@@ -126,7 +126,7 @@ def against_libraries(
         ours = {str(n): contender(found, p, task, inputs) for n, p in enumerate(points)}
         with OtherLoad() as others:
             times = race({**ours, **libraries(task.workload, inputs)}, seconds, threads=task.target.threads)
-    rival = min(t.min for n, t in times.items() if n in ("numpy", "torch"))
+    rival = min(t.min for n, t in times.items() if n in LIBRARIES)
     best = min(range(len(points)), key=lambda n: times[str(n)].min)
     milliseconds = {n: [round(1e3 * t.min, 4), round(1e3 * t.median, 4)] for n, t in times.items() if not n.isdigit()}
     milliseconds["searchlab"] = [round(1e3 * x, 4) for x in (times[str(best)].min, times[str(best)].median)]

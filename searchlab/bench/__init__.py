@@ -1,6 +1,9 @@
 """Timing workloads beside numpy and torch: contenders for every operator, an interleaved race, rows of results."""
 
 from searchlab.bench.contests import (
+    BASELINES,
+    DEFAULT,
+    EVERY_LIBRARY,
     LIBRARIES,
     OURS,
     ContestRow,
@@ -14,6 +17,7 @@ from searchlab.bench.contests import (
 from searchlab.bench.racing import Contender, OtherLoad, Steady, Times, noise, race, threads
 
 __all__ = [
-    "LIBRARIES", "OURS", "Contender", "ContestRow", "OtherLoad", "Steady", "Times", "contest", "geometric_mean",
-    "libraries", "measure", "noise", "prepare", "prepare_program", "race", "threads",
+    "BASELINES", "DEFAULT", "EVERY_LIBRARY", "LIBRARIES", "OURS", "Contender", "ContestRow", "OtherLoad", "Steady",
+    "Times", "contest", "geometric_mean", "libraries", "measure", "noise", "prepare", "prepare_program", "race",
+    "threads",
 ]  # fmt: skip

@@ -20,8 +20,10 @@ from searchlab.runtime.memory import placed
 from searchlab.targets import Target
 from searchlab.workloads import Workload
 
-OURS = "searchlab"
-LIBRARIES = ("numpy", "torch", "torch-nhwc")
+OURS, DEFAULT = "searchlab", "default"  # a program of a search, and the default schedule beside it
+LIBRARIES = ("numpy", "torch")  # in their usual layouts
+EVERY_LIBRARY = (*LIBRARIES, "torch-nhwc")
+BASELINES = (DEFAULT, *LIBRARIES)  # what the best of a search is compared with
 # Below this many operations per byte the memory, not the arithmetic, limits every CPU of today.
 MEMORY_BOUND = 4.0
 

@@ -176,11 +176,11 @@ def _explain(quickstart: bool) -> None:
 def _table(rows: list[ContestRow], brief: bool) -> Table:
     from rich.markup import escape
 
-    from searchlab.bench import LIBRARIES, OURS
+    from searchlab.bench import EVERY_LIBRARY, LIBRARIES, OURS
 
     # A contender that nobody could use has no column, except for the two that everybody expects.
-    seen = {name for row in rows for name in (*row.times, *row.wrong)} | {"numpy", "torch"}
-    contenders = [OURS, *(name for name in LIBRARIES if name in seen)]
+    seen = {name for row in rows for name in (*row.times, *row.wrong)} | {*LIBRARIES}
+    contenders = [OURS, *(name for name in EVERY_LIBRARY if name in seen)]
     times = [name.replace("-", "\n") if brief else f"{name}\n[dim]best / median[/]" for name in contenders]
     found = table("workload", *times, "speed", "", "ratio", "to", right=(*times, "speed", "ratio"))
     for row in rows:

@@ -132,18 +132,25 @@ def description(folder: Path) -> dict[str, Any]:
     path = folder / DESCRIPTION
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
-        arrays = [*about["inputs"], *about["outputs"]]
-        shapes = [s for a in arrays for s in (a["shape"], a["packed"] or [])]
-        texts = [about["function"], *about["needs"], *about.get("sha256", {}).values(), *(a["name"] for a in arrays)]
-        numbers = [about["threads"], *(n for s in shapes for n in s)]
-        whole = all(type(t) is str for t in texts) and all(type(n) is int and n > 0 for n in numbers)
-        whole = whole and all(type(about[k]) is list for k in ("inputs", "outputs", "needs"))
-        if not (whole and all(np.dtype(a["dtype"]).kind in "biuf" for a in arrays)):
+        if not _well_formed(about):
             raise ValueError("a field has another form than it should")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
         reason = f"{e} is missing" if isinstance(e, KeyError) else e or type(e).__name__
         raise ValueError(f"{path} is damaged: {reason}; export the kernel again") from None
     return dict(about)
+
+
+def _well_formed(about: dict[str, Any]) -> bool:
+    """Whether all fields that the loader reads have the types and ranges that it relies on."""
+    arrays = [*about["inputs"], *about["outputs"]]
+    texts = [about["function"], *about["needs"], *about.get("sha256", {}).values(), *(a["name"] for a in arrays)]
+    numbers = [about["threads"], *(n for a in arrays for n in (*a["shape"], *(a["packed"] or [])))]
+    return (
+        all(type(t) is str for t in texts)
+        and all(type(n) is int and n > 0 for n in numbers)
+        and all(type(about[k]) is list for k in ("inputs", "outputs", "needs"))
+        and all(np.dtype(a["dtype"]).kind in "biuf" for a in arrays)
+    )
 
 
 def checked(path: Path, about: dict[str, Any]) -> bytes:

@@ -13,8 +13,6 @@ from searchlab.search import Points
 if TYPE_CHECKING:
     from searchlab.bench.contests import Maker
 
-DEFAULT = "default"
-LIBRARIES = ("numpy", "torch")  # in their usual layouts
 _ROUNDS, _STEADY = 5, 0.03  # at least so many; noise above which the race goes on
 
 
@@ -36,7 +34,7 @@ class Finish:
 
 def final_race(subject: TaskSubject, finalists: Sequence[Points], seconds: float, most: float) -> Finish:
     """Times the finalists, the default schedule and what libraries have for the workload, in turns."""
-    from searchlab.bench import Steady, contest, prepare, prepare_program
+    from searchlab.bench import DEFAULT, LIBRARIES, Steady, contest, prepare, prepare_program
 
     workload, target = subject.task.workload, subject.task.target
 

@@ -23,7 +23,6 @@ from searchlab.search import SPACES
 from searchlab.targets import parse
 
 MOST_CELLS = 1_000_000
-LIBRARIES = ("default", "numpy", "torch")  # what is timed beside the best of a workload
 
 
 def check_settings(tree: Map, problems: Problems) -> list[Combination]:
@@ -199,7 +198,9 @@ def without_absent(experiment: Experiment, found: list[Combination]) -> Experime
 
 
 def _is_library(experiment: Experiment) -> bool:
-    return experiment.report.baseline in LIBRARIES and not experiment.recorded
+    from searchlab.bench import BASELINES
+
+    return experiment.report.baseline in BASELINES and not experiment.recorded
 
 
 def _anybody(selector: Any, named: list[Entry]) -> bool:

@@ -72,8 +72,7 @@ def race(folder: Folder, group: RunoffGroup, say: Say = lambda text: None) -> Ru
 
 def _row(programs: Mapping[str, Found], say: Say) -> ContestRow:
     """Programs by their names in the race, beside the others, on cores that nobody else times on."""
-    from searchlab.bench import Steady, contest, prepare
-    from searchlab.lab.study.finish import DEFAULT
+    from searchlab.bench import DEFAULT, Steady, contest, prepare
     from searchlab.measure import CoreLock
 
     first = next(iter(programs.values()))
