@@ -41,10 +41,12 @@ class ContestRow:
 
     @property
     def memory_bound(self) -> bool:
+        """Whether memory, and not arithmetic, limits the workload."""
         return self.workload.flops < MEMORY_BOUND * self.workload.bytes
 
     @property
     def unit(self) -> str:
+        """What `rate` counts."""
         return "GB/s" if self.memory_bound else "GFLOP/s"
 
     def rate(self, contender: str) -> float | None:
@@ -56,6 +58,7 @@ class ContestRow:
 
     @property
     def best_library(self) -> str | None:
+        """The fastest library; None if there was none."""
         return min((n for n in self.times if n != OURS), key=lambda n: self.times[n].min, default=None)
 
     @property

@@ -29,14 +29,17 @@ class LibraryOperands:
 
     @property
     def name(self) -> str:
+        """The operator."""
         return self.workload.name
 
     @cached_property
     def params(self) -> dict[str, Any]:
+        """The parameters of the operator, by name."""
         return dict(self.workload.params)
 
     @property
     def is_float(self) -> bool:
+        """Whether all arrays hold floating-point numbers."""
         return all(x.dtype.name in FLOATS for x in self.arrays.values())
 
     def per_axis(self, name: str) -> tuple[int, ...]:

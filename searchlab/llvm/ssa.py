@@ -71,20 +71,24 @@ class Function:
     # --- text ---------------------------------------------------------------------------------------------------------
 
     def fresh(self, prefix: str = "t") -> str:
+        """A name that no other value has."""
         self._count += 1
         return f"%{prefix}{self._count}"
 
     def line(self, text: str) -> None:
+        """Adds an instruction to the innermost scope."""
         self.scopes[-1].lines.append(f"  {text}")
         self._row += 1
         self.module.count(self._row)
 
     def let(self, rhs: str) -> str:
+        """Adds an instruction that gives a value, and names the value."""
         name = self.fresh()
         self.line(f"{name} = {rhs}")
         return name
 
     def declare(self, text: str) -> None:
+        """Adds a declaration to the module."""
         self.module.declare(text)
 
     def start(self, label: str) -> None:
@@ -95,12 +99,14 @@ class Function:
         self._row = 0
 
     def alloca(self, type_: str, align: int = LINE) -> str:
+        """Memory on the stack, for as long as the function runs."""
         name = self.fresh("a")
         self.allocas.append(f"  {name} = alloca {type_}, align {align}")
         self.depth[name] = 0
         return name
 
     def text(self) -> str:
+        """The function as LLVM IR."""
         (scope,) = self.scopes
         head = f"define internal void @{self.name}({', '.join(self.parameters)}) #0 {{\nentry:"
         return "\n".join([head, *self.allocas, *scope.head, *scope.lines, "  ret void", "}"])
@@ -266,6 +272,7 @@ class Module:
         self.functions: list[str] = []
 
     def declare(self, text: str) -> None:
+        """Adds a declaration, once."""
         self.declarations[text] = None
 
     def count(self, row: int) -> None:
@@ -283,5 +290,6 @@ class Module:
         )
 
     def text(self) -> str:
+        """The module as LLVM IR."""
         attributes = 'attributes #0 = { nounwind noinline "prefer-vector-width"="512" "no-builtins" }'
         return "\n\n".join(["\n".join(sorted(self.declarations)), *self.functions, attributes]) + "\n"

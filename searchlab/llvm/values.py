@@ -54,6 +54,7 @@ class BufferPlace:
     align: int
 
     def offset(self, indices: tuple[Expr, ...]) -> Expr:
+        """The flat index of an element."""
         return flat_index(indices, self.buffer.shape)
 
 
@@ -83,9 +84,11 @@ class ValueWriter:
     # --- types and constants ------------------------------------------------------------------------------------------
 
     def type(self, dtype: str, lanes: int) -> str:
+        """The LLVM type of that many lanes."""
         return TYPES[dtype] if lanes == 1 else f"<{lanes} x {TYPES[dtype]}>"
 
     def constant(self, value: int | float, dtype: str, lanes: int) -> str:
+        """A number as an operand, the same in all lanes."""
         if dtype in FLOATS:
             rounded = struct.unpack("<f", struct.pack("<f", value))[0] if dtype == "float32" else value
             text = f"0x{struct.unpack('<Q', struct.pack('<d', rounded))[0]:016X}"
@@ -113,6 +116,7 @@ class ValueWriter:
     # --- expressions --------------------------------------------------------------------------------------------------
 
     def write(self, e: Expr) -> Value:
+        """The value of an expression; instructions are added as needed."""
         if isinstance(e, Const):
             return Value(self.constant(e.value, e.type, 1), 1)
         if isinstance(e, Load):
@@ -144,6 +148,7 @@ class ValueWriter:
         return Value(self.f.let(f"add <{n} x i64> {self.spread(Value(base, 1), INDEX, n)}, <{steps}>"), n)
 
     def binary(self, e: Binary) -> Value:
+        """Arithmetic on two values."""
         a, b = self.write(e.a), self.write(e.b)
         n = max(a.lanes, b.lanes)
         op = e.op
@@ -155,6 +160,7 @@ class ValueWriter:
         return Value(self.operate(op, x, y, e.dtype, type_), n)
 
     def operate(self, op: str, x: str, y: str, dtype: str, type_: str) -> str:
+        """One arithmetic operation on operands of one type."""
         if op in ("min", "max"):
             if dtype in FLOATS:
                 # this form is one instruction on x86 (a NaN on the right wins)
@@ -172,17 +178,20 @@ class ValueWriter:
         return self.f.let(f"{op} {type_} {x}, {y}")
 
     def call(self, e: Call) -> Value:
+        """A mathematical function."""
         args = [self.write(a) for a in e.args]
         n = max(a.lanes for a in args)
         return Value(vecmath.expand(e.function, self.f, e.dtype, n, [self.spread(a, e.dtype, n) for a in args]), n)
 
     def cast(self, e: Cast) -> Value:
+        """A value as another type."""
         a = self.write(e.a)
         source, target = self.type(e.a.dtype, a.lanes), self.type(e.type, a.lanes)
         op = _conversion(e.a.dtype, e.type)
         return a if op is None else Value(self.f.let(f"{op} {source} {a.text} to {target}"), a.lanes)
 
     def condition(self, e: Expr) -> Value:
+        """A comparison, or several of which all must hold."""
         if isinstance(e, Const):
             return Value("true" if e.value else "false", 1)
         if isinstance(e, And):
@@ -202,6 +211,7 @@ class ValueWriter:
         return Value(self.f.let(f"icmp {test} {type_} {x}, {y}"), n)
 
     def select(self, e: Select) -> Value:
+        """One of two values, lane by lane."""
         if (
             self._moves_with_lanes(e.condition)
             and any(True for _ in loads(e.a))
@@ -244,6 +254,7 @@ class ValueWriter:
     # --- memory -------------------------------------------------------------------------------------------------------
 
     def offset(self, buffer: str, indices: tuple[Expr, ...]) -> Expr:
+        """The flat index of an element in its buffer."""
         key = (buffer, indices)
         known = self._offsets.get(key)
         if known is None:
@@ -260,6 +271,7 @@ class ValueWriter:
         return self._strides[key]
 
     def load(self, e: Load) -> Value:
+        """An element, or those of all lanes; known ones are not loaded again."""
         place = self.places[e.buffer]
         offset = self.offset(e.buffer, e.indices)
         stride = self.stride(offset)
@@ -333,6 +345,7 @@ class ValueWriter:
         return best
 
     def store(self, buffer: str, indices: tuple[Expr, ...], value: Expr) -> None:
+        """Writes an element, or those of all lanes."""
         place = self.places[buffer]
         dtype = place.buffer.dtype
         offset = self.offset(buffer, indices)

@@ -51,7 +51,7 @@ class BuildBench:
         try:
             with _limited(job, self._board):
                 return backend_of(job.target).build(job.program, job.target)
-        except Exception as error:
+        except Exception as error:  # whatever a candidate brings about is its outcome
             return failed(job, error, "build")
 
 
@@ -75,7 +75,7 @@ class RunBench:
         try:
             with _limited(job, self._board):
                 return self._measure(job, ask, task.deadline, task.level)
-        except Exception as error:
+        except Exception as error:  # whatever a candidate brings about is its outcome
             return failed(job, error, "run")
 
     def _measure(self, job: Job, ask: Ask, deadline: float, level: float | None) -> Outcome:

@@ -45,6 +45,7 @@ class JobData:
 
     @staticmethod
     def of(key: DataKey, inputs: Arrays, expected: Arrays | None) -> JobData:
+        """Places inputs and expected outputs where candidates are checked and timed on them."""
         ready = {n: placed(x) for n, x in inputs.items()}
         if expected is None:
             return JobData(key, ready, None, {}, {})
@@ -54,6 +55,7 @@ class JobData:
 
     @cached_property
     def nbytes(self) -> int:
+        """The memory that it occupies."""
         shared = [g.array for g in (*self.guarded.values(), *self.outputs.values())]
         return sum(x.nbytes for x in (*self.inputs.values(), *(self.expected or {}).values(), *shared))
 
@@ -102,11 +104,13 @@ class Kept:
         return self._failures.get(key)
 
     def put(self, data: JobData) -> None:
+        """Keeps data, and drops what was used longest ago if there is no room."""
         self._data[data.key] = data
         while len(self._data) > 1 and sum(d.nbytes for d in self._data.values()) > KEPT_BYTES:
             self._data.popitem(last=False)
 
     def refuse(self, key: DataKey, why: str) -> None:
+        """Takes note of why data cannot be made."""
         self._failures[key] = why
         while len(self._failures) > KEPT_FAILURES:
             self._failures.popitem(last=False)

@@ -43,6 +43,7 @@ class Exported:
 
     @property
     def files(self) -> tuple[str, ...]:
+        """The names of the files in the folder."""
         return tuple(sorted(p.name for p in self.folder.iterdir()))
 
 
