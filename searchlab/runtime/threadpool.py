@@ -12,7 +12,7 @@ import threading
 import time
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from string import Template
 from typing import Any
 
@@ -45,7 +45,8 @@ define internal void @settle(ptr %box) nounwind {
 @cache
 def _text(name: str) -> str:
     """A file of LLVM IR beside this module, without the notes (;;) that are meant for its readers."""
-    text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+    # Not through importlib.resources, which takes longer to import than everything else here.
+    text = Path(__file__).with_name(name).read_text(encoding="utf-8")
     return "".join(line for line in text.splitlines(keepends=True) if not line.startswith(";;"))
 
 
