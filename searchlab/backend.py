@@ -10,11 +10,13 @@ found by the `backend` that their kind of target names.
 
 from __future__ import annotations
 
+import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy.typing as npt
@@ -229,6 +231,14 @@ class Backend(ABC):
     @abstractmethod
     def require(self, target: Target) -> None:
         """Raises BuildError unless this machine can run code for `target`."""
+
+    def sources(self) -> tuple[Path, ...]:
+        """Files and folders of code that decides what code is made; measurements are the same only if these are."""
+        return Path(__file__).parent / "lower", Path(inspect.getfile(type(self)))
+
+    def versions(self) -> dict[str, str]:
+        """Versions of the libraries that take part in making code, by name."""
+        return {}
 
     def listing(self, program: Program, target: Target, form: str) -> str:
         """The code of a program in one of `forms`, to be read; the target need not be this machine."""

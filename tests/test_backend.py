@@ -78,6 +78,9 @@ def test_jobs_of_both_kinds_are_measured_side_by_side(measurer: LocalMeasurer) -
     assert len(found["cpu"].pulses) == 3 and found["interpreted"].pulses == ()  # no clock probe there
     record = Record.from_outcome(jobs[0], found["interpreted"])
     assert record.cpu == "interpreter" and record.target == INTERPRETED.fingerprint()
+    cpu = Record.from_outcome(jobs[1], found["cpu"])
+    assert record.toolchain.keys() == {"searchlab", "codegen"} and "llvm" in cpu.toolchain
+    assert record.toolchain["codegen"] != cpu.toolchain["codegen"]
 
 
 def test_what_a_back_end_cannot_do_is_said(measurer: LocalMeasurer) -> None:

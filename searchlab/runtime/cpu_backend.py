@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
@@ -47,6 +48,19 @@ class CpuBackend(Backend):
     def require(self, target: Target) -> None:
         """Raises BuildError unless this CPU has every feature that code for `target` may use."""
         jit.check_runs_here(cpu_of(target))
+
+    def sources(self) -> tuple[Path, ...]:
+        """Lowering, LLVM IR and the run time."""
+        return tuple(Path(__file__).parents[1] / package for package in ("lower", "llvm", "runtime"))
+
+    def versions(self) -> dict[str, str]:
+        """LLVM, and the packages that lead to it and to memory."""
+        from importlib import metadata  # slow to import, and few processes write records
+
+        import llvmlite.binding
+
+        made_by = {"llvm": ".".join(map(str, llvmlite.binding.llvm_version_info))}
+        return made_by | {package: metadata.version(package) for package in ("llvmlite", "numpy")}
 
     def listing(self, program: Program, target: Target, form: str) -> str:
         """Optimised LLVM IR, or assembly."""

@@ -110,7 +110,7 @@ def _description(code: Standalone, title: str, about: Mapping[str, Any]) -> dict
         "target": code.target.to_dict(),
         "needs": code.needs,
         "program": code.program.hash,
-        "versions": toolchain(),
+        "versions": toolchain(code.target),
         **about,
     }
 

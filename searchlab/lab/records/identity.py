@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from searchlab.lab.records.text import digest
 
 if TYPE_CHECKING:
+    from searchlab.backend import Backend
     from searchlab.measure.job import Job
     from searchlab.targets import Target
 
@@ -29,7 +30,7 @@ def reuse_key(
 def job_key(job: Job) -> str:
     """The key under which a measurement of this job is found."""
     target, protocol = fingerprint(job.target), asdict(job.protocol)
-    return reuse_key(program_hash(job), job.workload.key, job.seed, target, toolchain(), protocol)
+    return reuse_key(program_hash(job), job.workload.key, job.seed, target, toolchain(job.target), protocol)
 
 
 def program_hash(job: Job) -> str:
@@ -46,21 +47,20 @@ def fingerprint(target: Target) -> str:
     return target.fingerprint()
 
 
-@cache
-def toolchain() -> dict[str, str]:
-    """Versions of all that turns a program into machine code.
+def toolchain(target: Target | None = None) -> dict[str, str]:
+    """Versions of all that turns a program into code for a target, this machine by default.
 
     Versions of searchlab alone would let a changed code generator pass for the old one, so its sources are hashed too.
     """
-    import llvmlite.binding as llvm
+    from searchlab.backend import backend_of  # heavy, and those who only read records need none of it
+    from searchlab.targets import detect
 
-    return {
-        "searchlab": version("searchlab"),
-        "codegen": _sources(*(Path(__file__).parents[2] / name for name in ("lower", "llvm", "runtime"))),
-        "llvm": ".".join(map(str, llvm.llvm_version_info)),
-        "llvmlite": version("llvmlite"),
-        "numpy": version("numpy"),
-    }
+    return _toolchain(backend_of(target or detect()))
+
+
+@cache
+def _toolchain(backend: Backend) -> dict[str, str]:
+    return {"searchlab": version("searchlab"), "codegen": _sources(*backend.sources()), **backend.versions()}
 
 
 def version(package: str) -> str:
@@ -71,8 +71,9 @@ def version(package: str) -> str:
         return "0+unknown"
 
 
-def _sources(*packages: Path) -> str:
+def _sources(*places: Path) -> str:
     found = hashlib.sha256()
-    for path in sorted(path for package in packages for path in package.rglob("*.*") if path.suffix in SOURCES):
+    files = (path for place in places for path in (place.rglob("*.*") if place.is_dir() else (place,)))
+    for path in sorted(path for path in files if path.suffix in SOURCES):
         found.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return found.hexdigest()[:12]

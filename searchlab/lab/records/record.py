@@ -105,7 +105,7 @@ class Record:
             target=identity.fingerprint(job.target),
             cpu=job.target.name,
             threads=job.target.threads,
-            toolchain=identity.toolchain(),
+            toolchain=identity.toolchain(job.target),
             protocol=asdict(job.protocol),
             limits=asdict(job.limits),
             space=space,
