@@ -43,7 +43,15 @@ class Registry(Generic[T]):
 
     def names(self) -> list[str]:
         """All known names, sorted."""
-        return sorted({*self._added, *(p.name for p in self._points())})
+        return sorted({*self._added, *self.installed()})
+
+    def added(self) -> dict[str, type[T]]:
+        """The components that were added in this process, by name."""
+        return dict(self._added)
+
+    def installed(self) -> list[str]:
+        """The names of entry points; looking for them takes milliseconds."""
+        return [point.name for point in self._points()]
 
     def all(self) -> dict[str, type[T]]:
         """All components that can be imported; a broken plug-in is warned about and left out."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import metadata
+from importlib.metadata import EntryPoint
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from searchlab.errors import BuildError, MeasureError, TargetError
 from searchlab.lab.records import Record
 from searchlab.measure import Job, LocalMeasurer, Protocol
 from searchlab.runtime.cpu_backend import CpuBackend
-from searchlab.targets import Target, cpu_of, detect, kinds, known, parse
+from searchlab.targets import Target, cpu_of, detect, kinds, known, parse, target
 from searchlab.testing import check_backend
 from searchlab.workloads import workload
 
@@ -112,6 +114,18 @@ def test_a_kind_is_known_by_its_names() -> None:
         parse("interpreter:threads=2")
     with pytest.raises(TargetError, match="cannot be chosen"):
         INTERPRETED.with_threads(2)
+
+
+def test_an_entry_point_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("interpreted", "interpreter_backend:InterpretedTarget", "searchlab.targets")
+    monkeypatch.delitem(kinds._added, "interpreted")
+    with pytest.raises(TargetError, match="unknown target 'interpreter'"):
+        parse("interpreter")
+    monkeypatch.setattr(metadata, "entry_points", lambda group: (point,) if group == point.group else ())
+    monkeypatch.setattr(target, "_installed", target._installed.__wrapped__)
+    found = parse("interpreter")
+    assert found == INTERPRETED == Target.from_dict(found.to_dict())
+    assert isinstance(backend_of(found), InterpreterBackend)
 
 
 def test_what_works_for_cpus_only_says_so() -> None:

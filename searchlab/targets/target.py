@@ -12,6 +12,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
+from functools import cache
 from typing import Any, ClassVar, Self
 
 from searchlab.errors import TargetError
@@ -111,10 +112,15 @@ def known() -> tuple[str, ...]:
 
 def _every_kind() -> Iterator[type[Target]]:
     """CPUs first: looking for other kinds takes longer, and is seldom needed."""
-    yield kinds.find(DEFAULT_KIND)
-    for name, cls in kinds.all().items():
-        if name != DEFAULT_KIND:
-            yield cls
+    added = kinds.added()
+    yield added.pop(DEFAULT_KIND)
+    yield from (added | _installed()).values()
+
+
+@cache
+def _installed() -> dict[str, type[Target]]:
+    names = kinds.installed()
+    return {name: cls for name, cls in kinds.all().items() if name in names}
 
 
 def _split(spec: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
