@@ -22,6 +22,7 @@ CPU = (
     "spaces/probabilistic/test_rules.py",
     "spaces/task_mapping/",
     "spaces/template/",
+    "tactics/",
     "test_backend.py",
     "test_bench.py",
     "test_defaults.py",

@@ -1,16 +1,13 @@
-"""Where tile factors come from: a space hands in a callable, and transformations ask it for each axis."""
+"""Tile factors as knobs: a space hands them to the tactics, which ask for each axis that they split."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
+from searchlab.errors import SpaceError
 from searchlab.ir.expr import Like, knob
 from searchlab.search import Knob, menu, split_knob
-
-Factors = Callable[[str, int, int], Sequence[Like | None]]
-"""(axis, extent, parts) -> as many factors, outermost first; one of them may be None and is worked out."""
-
 
 # The structures of a space have most of their knobs in common: what is worked out about one serves all of them.
 _split = lru_cache(maxsize=1 << 10)(split_knob)
@@ -34,3 +31,10 @@ class KnobFactors:
         made = _menu(name, tuple(values))
         self.knobs.append(made)
         return knob(made.symbols[0])
+
+
+def check_structure(structure: str) -> None:
+    """Refuses what is not a structure of tiles: threads share the first level, vectors run along the last of space."""
+    if not structure.startswith("S") or set(structure) != {"S", "R"} or structure.count("S") < 2:
+        accepted = "a word of S (space, at least twice) and R (reduction) that begins with S, such as SSRSRS"
+        raise SpaceError(f"structure '{structure}' is not {accepted}")

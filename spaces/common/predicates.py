@@ -1,54 +1,21 @@
-"""What can be told about the stages of a program: which are inlined, tiled, fused, factored or packed."""
+"""Predicates on the stages of a program: which are inlined, tiled, fused with their reader, or factored."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 
-from searchlab.errors import SpaceError
 from searchlab.ir.expr import Binary, Call, Const, Expr, Load, Poly, Select, Var, poly, value_of, variables, walk
-from searchlab.ir.program import Block, Iter, Loop, Program, accesses
+from searchlab.ir.program import Block, Iter, Loop, Program
 from searchlab.schedule.loops import resolved_bindings
 from searchlab.schedule.primitive import consumers, path_to
+from searchlab.tactics import constant, moves_with, operands, reduce_axes, space_axes, stores_plainly
 
 CHEAP = ("abs",)
-
-
-def constant(extent: Expr, what: str) -> int:
-    """An extent that must be a number."""
-    known = value_of(extent)
-    if known is None:
-        raise SpaceError(f"{what} has the run-time size {extent}; accepted: fixed sizes (workload.at(...) fixes them)")
-    return known
-
-
-def space_axes(block: Block) -> tuple[Iter, ...]:
-    return tuple(it for it in block.iters if it.kind == "space")
-
-
-def reduce_axes(block: Block) -> tuple[Iter, ...]:
-    return tuple(it for it in block.iters if it.kind == "reduce")
 
 
 def points(axes: tuple[Iter, ...]) -> int:
     """How many iterations some axes have together."""
     return math.prod(constant(it.extent, f"axis '{it.var}'") for it in axes)
-
-
-def operands(block: Block) -> list[Load]:
-    """What a block reads, apart from its own output, each access once."""
-    return [ld for ld in dict.fromkeys(accesses(block)) if ld.buffer != block.store.buffer]
-
-
-def moves_with(load: Load, axis: Var) -> bool:
-    """Whether an access depends on an axis."""
-    return any(axis in variables(i) for i in load.indices)
-
-
-def stores_plainly(block: Block) -> bool:
-    """Whether every iteration over space stores the element of its own number."""
-    return block.store.indices == tuple(it.var for it in space_axes(block))
 
 
 def is_expensive(block: Block) -> bool:
@@ -135,27 +102,6 @@ def _is_associative(block: Block) -> bool:
     return isinstance(value, Binary) and value.op in ("add", "mul", "min", "max") and own in (value.a, value.b)
 
 
-def reduces_along_rows(block: Block) -> bool:
-    """Whether lanes belong to the reduction: its last axis walks along rows in memory, and the output's does not."""
-    space, reduction = space_axes(block), reduce_axes(block)
-    walked = [
-        ld.indices[-1] for ld in operands(block) if ld.indices and any(moves_with(ld, it.var) for it in reduction)
-    ]
-    last = [it for it in space if value_of(it.extent) != 1][-1:]
-    return not _any_walks(last, walked) and _any_walks(reduction, walked)
-
-
-def _any_walks(axes: Sequence[Iter], rows: Sequence[Expr]) -> bool:
-    return any(_walks(it.var, row) for it in axes if value_of(it.extent) != 1 for row in rows)
-
-
-def _walks(axis: Var, row: Expr) -> bool:
-    """Whether an axis takes steps of a few elements along a row; the digits of a fused loop count as one number."""
-    inner = row.a if isinstance(row, Binary) and row.op == "mod" else row
-    terms = [m for m in poly(inner) if any(axis in variables(atom) for atom in m)]
-    return terms == [(axis,)]
-
-
 def would_repeat(program: Program, name: str, loop: str) -> bool:
     """Whether computing a stage inside a loop would compute some elements several times."""
     block = program.blocks[name]
@@ -173,34 +119,3 @@ def would_repeat(program: Program, name: str, loop: str) -> bool:
 def _around(program: Program, loop: str) -> list[str]:
     path = path_to(program.body, program.loops[loop])
     return [s.name for s in path if isinstance(s, Loop)]
-
-
-@dataclass(frozen=True)
-class Panel:
-    """An operand that can be packed: which output axis its panels run along, and the dimension it is of the operand."""
-
-    buffer: str
-    axis: int
-    dimension: int
-
-
-def panel(program: Program, name: str) -> Panel | None:
-    """The operand of a contraction to be packed so that a vector of outputs reads neighbours.
-
-    Its axis moves no other operand.  The last output axis is preferred, since its results lie side by side; then the
-    longest.
-    """
-    block = program.blocks[name]
-    read = operands(block)
-    space = space_axes(block)
-    if not block.reduces or len(read) < 2:
-        return None
-    found = []
-    for n, it in enumerate(space):
-        mine = [ld for ld in read if moves_with(ld, it.var)]
-        if len(mine) != 1 or points((it,)) == 1 or [v for v in mine[0].indices if it.var in variables(v)] != [it.var]:
-            continue
-        if sum(ld.buffer == mine[0].buffer for ld in read) == 1:
-            found.append(Panel(mine[0].buffer, n, mine[0].indices.index(it.var)))
-    last = len(space) - 1
-    return max(found, key=lambda p: (p.axis == last, points((space[p.axis],))), default=None)

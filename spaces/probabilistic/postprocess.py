@@ -8,16 +8,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from searchlab.ir.expr import Expr, Select, value_of, variables, walk
-from spaces.common import (
+from searchlab.tactics import (
     finish_fused,
     finish_untiled,
+    loops_by_kind,
     pack,
     panel,
     read_rows_as_they_lie,
     unroll_up_to,
+    vector_width,
     vectorize_tile,
 )
-from spaces.common.stages import loops_by_kind
 from spaces.probabilistic.rules import UNROLL, VECTORIZE, drawn_factors
 from spaces.probabilistic.schedule import ProbabilisticSchedule
 
@@ -96,7 +97,7 @@ class RewriteLayout(Postprocessor):
             found = panel(s.program, tiles.block)
             free = found is not None and found.buffer in s.task.weights and found.buffer not in given
             if found is not None and free and found.axis == tiles.vector_axis and tiles.vector is not None:
-                pack(s, tiles, found, ahead=True)
+                pack(s, tiles.block, found, vector_width(s, tiles), ahead=True)
         return True
 
 

@@ -1,6 +1,6 @@
 """Schedule rules: each looks at one stage and gives the schedules that may follow; all of them are kept.
 
-class MyRule(Rule):
+class MyRule(ScheduleRule):
     def apply(self, s, block):
         with_cache = s.copy()
         with_cache.cache_write(block)
@@ -17,26 +17,23 @@ from typing import ClassVar, Literal
 from searchlab.errors import SpaceError
 from searchlab.named import Named
 from searchlab.schedule import Schedule
-from spaces.common import (
+from searchlab.tactics import (
     Panel,
     attempt,
     collapse,
-    fusible_consumer,
     lay_in_panels,
-    locations,
-    needs_tiling,
     operands,
     pack,
     panel,
     parallel_outer,
     rfactor,
     space_axes,
-    strictly_inlinable,
     tile,
     trailing,
     transpose_results,
-    wants_rfactor,
+    vector_width,
 )
+from spaces.common import fusible_consumer, locations, needs_tiling, strictly_inlinable, wants_rfactor
 from spaces.probabilistic.schedule import ProbabilisticSchedule
 from spaces.probabilistic.stages import Drawn
 
@@ -56,7 +53,7 @@ class ScheduleRule(ABC):
 
 
 def drawn_factors(most: int | None = INNERMOST) -> Callable[[str, int, int], Drawn]:
-    """Factors for the transformations in spaces.common, drawn for the loop that is split."""
+    """Factors for the tactics, drawn for the loop that is split."""
     return lambda axis, extent, parts: Drawn(axis, parts, most)
 
 
@@ -84,7 +81,7 @@ class InlineConstants(ScheduleRule):
     def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
         b = s.program.blocks[block]
         if not operands(b) and not b.reduces and b.store.buffer not in s.program.outputs:
-            attempt(s, "compute_inline", block)
+            attempt(s.compute_inline, block)
         return [s]
 
 
@@ -171,11 +168,11 @@ class WeightPanelTiling(MultiLevelTiling):
             s.cache_write(block)
         reader = fusible_consumer(s.program, block)
         tiles = parallel_outer(s, tile(s, block, self.structure, drawn_factors(self.max_innermost), found.axis))
-        copy = pack(s, tiles, found, self.ahead)
+        copy = pack(s, block, found, vector_width(s, tiles), self.ahead)
         label = "layout" if self.ahead else "pack"
         s.steps.append(label if level is None else f"{label}-fuse{level}")
         s.stages = replace(s.stages, tiled=(*s.stages.tiled, tiles))
-        if copy is not None:
+        if not self.ahead:
             s.stages = replace(s.stages, packed=(*s.stages.packed, (copy, found)))
         if level is not None:
             assert reader is not None
@@ -207,7 +204,7 @@ class CollapsedPanelTiling(MultiLevelTiling):
         own = s.copy()
         copy, panels = collapse(own, block, found)
         tiles = parallel_outer(own, tile(own, block, self.structure, drawn_factors(self.max_innermost), panels.axis))
-        lay_in_panels(own, tiles, copy, panels.dimension)
+        lay_in_panels(own, copy, panels.dimension, vector_width(own, tiles))
         done = own.stages
         own.stages = replace(done, tiled=(*done.tiled, tiles), packed=(*done.packed, (copy, panels)))
         own.steps.append("collapse")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spaces.common import Panel, Tiles
+from searchlab.tactics import Panel, Tiles
 from spaces.probabilistic.instruction import Handle
 
 

@@ -10,17 +10,8 @@ from searchlab.errors import ScheduleError, SpaceError
 from searchlab.ir.program import Program
 from searchlab.schedule import Schedule
 from searchlab.search import Deferred, Sketch
-from spaces.common import (
-    Location,
-    attached,
-    finish_fused,
-    finish_untiled,
-    locations,
-    place,
-    read_rows_as_they_lie,
-    unroll_up_to,
-    vectorize_tile,
-)
+from searchlab.tactics import finish_fused, finish_untiled, read_rows_as_they_lie, unroll_up_to, vectorize_tile
+from spaces.common import Location, attached, locations, place
 from spaces.sketch.plan import plan, unrolling, untouched, written_out
 from spaces.sketch.state import State
 

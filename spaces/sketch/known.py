@@ -8,7 +8,7 @@ from typing import Any
 from searchlab.ir.expr import value_of
 from searchlab.schedule import Schedule
 from searchlab.search import Task
-from spaces.common import trailing
+from searchlab.tactics import trailing
 
 Choice = dict[str, Any]
 

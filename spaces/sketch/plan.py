@@ -11,7 +11,8 @@ from searchlab.ir.program import Loop, Program, statements
 from searchlab.schedule import Schedule
 from searchlab.schedule.loops import resolved_bindings
 from searchlab.search import Knob
-from spaces.common import KnobFactors, fused_width, lane_factors, lane_loop, own_loops, rows_first
+from searchlab.tactics import fused_width, lane_factors, lane_loop, own_loops, rows_first
+from spaces.common import KnobFactors
 from spaces.sketch.state import Fused, State
 
 UNROLL = (1, 16, 64, 512)  # copies of a stage that may be written out; 1 is none

@@ -9,23 +9,21 @@ from enum import Enum
 from typing import Literal
 
 from searchlab.schedule import Schedule
-from spaces.common import (
+from searchlab.tactics import (
     Panel,
     collapse,
-    fusible_consumer,
     lay_in_panels,
-    needs_tiling,
     pack,
     panel,
     parallel_outer,
     rfactor,
     space_axes,
-    strictly_inlinable,
     tile,
     trailing,
     transpose_results,
-    wants_rfactor,
+    vector_width,
 )
+from spaces.common import fusible_consumer, needs_tiling, strictly_inlinable, wants_rfactor
 from spaces.sketch.state import Fused, State
 
 
@@ -146,7 +144,7 @@ class PackWeights(Rule):
         reader = fusible_consumer(s.program, block)
         factors = state.factors()
         tiles = parallel_outer(s, tile(s, block, state.settings.structure, factors, found.axis))
-        copy = pack(s, tiles, found, self.ahead)
+        copy = pack(s, block, found, vector_width(s, tiles), self.ahead)
         fused = state.fused
         label = "layout" if self.ahead else "pack"
         if number is not None:
@@ -156,7 +154,7 @@ class PackWeights(Rule):
             label += f"-fuse{number}"
         if found.axis != len(space_axes(s.program.blocks[block])) - 1:
             transpose_results(s, tiles)
-        packed = state.packed if copy is None else (*state.packed, (copy, found))
+        packed = state.packed if self.ahead else (*state.packed, (copy, found))
         return replace(state.advance(s, label, knobs=factors.knobs, tiles=tiles), fused=fused, packed=packed)
 
 
@@ -183,7 +181,7 @@ class CollapseAndPack(Rule):
         assert found is not None
         copy, panel = collapse(s, block, found)
         tiles = parallel_outer(s, tile(s, block, state.settings.structure, factors, panel.axis))
-        lay_in_panels(s, tiles, copy, panel.dimension)
+        lay_in_panels(s, copy, panel.dimension, vector_width(s, tiles))
         after = state.advance(s, "collapse", knobs=factors.knobs, tiles=tiles)
         yield replace(after, packed=(*state.packed, (copy, panel)))
 

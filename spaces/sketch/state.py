@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from searchlab.ir.program import Program
 from searchlab.schedule import Schedule
 from searchlab.search import Knob, Task
-from spaces.common import KnobFactors, Panel, Tiles
+from searchlab.tactics import Panel, Tiles
+from spaces.common import KnobFactors
 
 
 @dataclass(frozen=True)

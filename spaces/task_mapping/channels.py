@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from searchlab.ir.expr import Like, Var, ceildiv, knob
+from searchlab.ir.expr import Like, ceildiv, knob
 from searchlab.schedule import Schedule
 from searchlab.search import Sketch, menu
+from searchlab.tactics import attempt, intermediate_results, join_epilogues, lay_in_panels
 from spaces.task_mapping.anchor import extent_of
-from spaces.task_mapping.finish import attempt, finish_rest, join_epilogues
+from spaces.task_mapping.finish import finish_rest
 from spaces.task_mapping.gemm import DEPTH, ROWS, MappedProduct
 from spaces.task_mapping.mapping import repeat, spatial
 from spaces.task_mapping.place import extents, place, shape, share
@@ -71,12 +72,6 @@ def _last(rank: int, d: int) -> list[int]:
 
 def _write_back(s: Schedule, p: MappedProduct, home: str) -> None:
     """The tile lies with its lanes side by side; what reads it brings the elements back into order."""
-    buffer = s.program.blocks[p.view.block].store.buffer
-    if buffer in s.program.outputs:
-        s.cache_write(p.view.block)
-        buffer = s.program.blocks[p.view.block].store.buffer
+    results = intermediate_results(s, p.view.block)
     join_epilogues(s, p.view.block, home, unroll=False)
-    olds = tuple(Var(f"x{n}") for n in range(len(s.program.buffers[buffer].shape)))
-    v = olds[p.view.vector]
-    rest = tuple(x for x in olds if x is not v)
-    attempt(lambda: s.transform_layout(buffer, (olds, (v // p.width, *rest, v % p.width))))
+    attempt(lay_in_panels, s, results, p.view.vector, p.width)

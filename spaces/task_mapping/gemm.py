@@ -10,12 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from searchlab.ir.expr import Expr, Like, Var, ceildiv, compare, knob
+from searchlab.ir.expr import Expr, Like, ceildiv, compare, knob
 from searchlab.schedule import Schedule
 from searchlab.search import Knob, Sketch, Task, menu
+from searchlab.tactics import (
+    ProductView,
+    fits_registers,
+    join_epilogues,
+    lay_in_panels,
+    loops_inside,
+    space_axes,
+    spread_rows,
+)
 from searchlab.targets import Target, cpu_of
-from spaces.task_mapping.anchor import ProductView, space_of
-from spaces.task_mapping.finish import finish_rest, join_epilogues
+from spaces.task_mapping.finish import finish_rest
 from spaces.task_mapping.mapping import TaskMapping, product, repeat, spatial
 from spaces.task_mapping.place import extents, place, shape, share
 
@@ -42,7 +50,7 @@ class Machine:
     def tile(self) -> tuple[list[Knob], list[Expr]]:
         """The register tile: accumulators, one row of operands and one broadcast fit, and fill a good part."""
         rows = [r for r in (1, 2, 4, 6, 8, 12, 14) if r < self.registers]
-        fits = [compare("le", ROWS * VECTORS + VECTORS + 1, self.registers)]
+        fits = [fits_registers(ROWS, VECTORS, self.registers)]
         fits.append(compare("le", self.registers // 4, ROWS * VECTORS))
         return [menu("rows", rows), menu("vectors", [v for v in (1, 2, 3, 4) if v < self.registers])], fits
 
@@ -70,7 +78,7 @@ class MappedProduct:
     def axes(self) -> tuple[list[int], list[int]]:
         """The space dimensions beside row and lanes, and the reduced ones."""
         b = self.start.program.blocks[self.view.block]
-        count = len(space_of(b))
+        count = len(space_axes(b))
         around = [d for d in range(count) if d not in (self.view.row, self.view.vector)]
         return around, list(range(count, len(b.iters)))
 
@@ -85,14 +93,12 @@ class MappedProduct:
         return name
 
     def _in_panels(self, s: Schedule, name: str) -> None:
-        at = self.view.operand.indices.index(space_of(self.start.program.blocks[self.view.block])[self.view.vector])
-        olds = tuple(Var(f"x{n}") for n in range(len(self.view.operand.indices)))
-        rest = tuple(x for n, x in enumerate(olds) if n != at)
-        s.transform_layout(name, (olds, (olds[at] // self.width, *rest, olds[at] % self.width)))
+        assert self.view.dimension is not None
+        lay_in_panels(s, name, self.view.dimension, self.width)
 
     def pack_padded(self, s: Schedule) -> str:
         """The operand in panels filled up with zeros; what is computed too much is cut off in a stage after."""
-        v = space_of(s.program.blocks[self.view.block])[self.view.vector]
+        v = space_axes(s.program.blocks[self.view.block])[self.view.vector].var
         before = set(s.program.blocks)
         s.pad(self.view.block, {v.name: self.width})
         (name,) = (x for x in s.program.blocks if x not in before and s.program.blocks[x].store.buffer == x)
@@ -165,10 +171,8 @@ def _sum_length(p: MappedProduct) -> Expr:
 
 def _spread(s: Schedule, packed: str, home: str) -> None:
     """Packing reads the operand as it lies, and spreads it over the panels; lanes in vectors."""
-    loops = s.loops(packed)
-    panel, *rest, lanes = loops[loops.index(home) + 1 :]
-    if rest:
-        s.reorder(*rest, panel)
+    *around, lanes = loops_inside(s, packed, home)
+    spread_rows(s, around)
     s.vectorize(lanes)
 
 

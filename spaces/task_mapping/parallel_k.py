@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from searchlab.ir.expr import Like
 from searchlab.schedule import Schedule
-from spaces.task_mapping.anchor import ProductView, extent_of, operands
+from searchlab.tactics import ProductView, axis_loops, operands
+from spaces.task_mapping.anchor import extent_of
 
 _SHORTEST = 384  # sums below this are not worth the extra pass
 _TILE = 64  # the output of one block, for the estimate of their number
@@ -42,8 +43,8 @@ def sizes(s: Schedule, view: ProductView) -> tuple[int, int, int, int]:
 
 def cut_sum(s: Schedule, view: ProductView, parts: Like) -> str:
     """Cuts the first axis of the sum; the name of the stage of partial sums, whose first axis counts the parts."""
-    loop = s.loops(view.block)[len([it for it in s.program.blocks[view.block].iters if it.kind == "space"])]
-    outer, _ = s.split(loop, [parts, None])
+    _, sums = axis_loops(s, view.block)
+    outer, _ = s.split(sums[0], [parts, None])
     return s.rfactor(outer, axis=0)
 
 

@@ -15,7 +15,7 @@ from searchlab.ir.expr import ONE, Expr, Load, Substitution, Var, loads, transfo
 from searchlab.ir.program import Block, Iter, Loop, Program, Stmt, Store, seq
 from searchlab.ir.verify import verify
 from searchlab.schedule.primitive import consumers, fresh, leaves_in, replaced, top_statement
-from spaces.task_mapping.anchor import ProductView, moves, operands, space_of
+from searchlab.tactics import ProductView, moves_with, operands, space_axes, stores_plainly
 from spaces.task_mapping.mapping import product
 
 _PIXEL = Var("vp")
@@ -23,12 +23,12 @@ _PIXEL = Var("vp")
 
 def pixel_axes(b: Block, view: ProductView) -> list[int]:
     """The last axes of the output that move the operand in lanes and nothing else."""
-    space = space_of(b)
+    space = space_axes(b)
     found: list[int] = []
     others = [ld for ld in operands(b) if ld != view.operand]
     for axis in reversed(range(len(space))):
-        v = space[axis]
-        if axis == view.row or not moves(view.operand, v) or any(moves(ld, v) for ld in others):
+        v = space[axis].var
+        if axis == view.row or not moves_with(view.operand, v) or any(moves_with(ld, v) for ld in others):
             break
         found.insert(0, axis)
     return found
@@ -41,10 +41,10 @@ def as_columns(program: Program, view: ProductView) -> tuple[Program, ProductVie
     pixels = [b.iters[n].var for n in axes]
     followers = consumers(program, b.store.buffer)
     sizes = [b.iters[n].extent for n in axes]
-    if product(sizes) == ONE or b.store.indices != tuple(space_of(b)) or not all(_follows(f, b) for f in followers):
+    if product(sizes) == ONE or not stores_plainly(b) or not all(_follows(f, b) for f in followers):
         return None
     name = fresh(program, f"{view.operand.buffer}_columns")
-    feeding = [it for it in b.iters if it.var not in pixels and moves(view.operand, it.var)]
+    feeding = [it for it in b.iters if it.var not in pixels and moves_with(view.operand, it.var)]
     at = (*(it.var for it in feeding), _PIXEL)
     column = Load(name, at, view.operand.type)
     shape = (*(it.extent for it in feeding), product(sizes))
@@ -66,13 +66,13 @@ def as_columns(program: Program, view: ProductView) -> tuple[Program, ProductVie
     body = _swap(program.with_body(body), program.blocks[b.name], new, fill)
     made = replace(program, body=body, buffers=buffers, trace=())
     verify(made)
-    return made, replace(view, vector=axes[0], operand=column, plain=True)
+    return made, replace(view, vector=axes[0], operand=column, dimension=len(feeding))
 
 
 def _follows(f: Block, b: Block) -> bool:
     """Whether a stage goes through the anchor's output element by element, in the same axes."""
     mine = [ld for ld in loads(f.store.value) if ld.buffer == b.store.buffer]
-    plain = f.store.indices == tuple(space_of(f)) and len(space_of(f)) == len(space_of(b))
+    plain = stores_plainly(f) and len(space_axes(f)) == len(space_axes(b))
     return plain and not f.reduces and all(ld.indices == f.store.indices for ld in mine)
 
 

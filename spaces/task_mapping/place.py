@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from searchlab.errors import SpaceError
 from searchlab.ir.expr import ONE, Expr, Like
 from searchlab.schedule import Schedule
+from searchlab.tactics import fuse_parallel
 from spaces.task_mapping.mapping import Custom, Projection, Repeat, Spatial, TaskMapping, by_rank
 
 
@@ -38,7 +39,7 @@ def place(s: Schedule, block: str, mapping: TaskMapping) -> list[list[str]]:
 def share(s: Schedule, loops: list[str], threads: int) -> None:
     """Lets the cores share loops that are directly nested, as one; a single iteration cannot be shared."""
     if threads > 1 and any(s.program.loops[lp].extent != ONE for lp in loops):
-        s.parallel(s.fuse(*loops) if len(loops) > 1 else loops[0])
+        fuse_parallel(s, loops)
 
 
 def _own_loops(s: Schedule, block: str, mapping: TaskMapping) -> list[str]:

@@ -1,4 +1,4 @@
-"""Everything that is no sum of products: windows, reductions, normalisations, elementwise chains.
+"""Everything that is not a sum of products: windows, reductions, normalisations, elementwise chains.
 
 Stages run row by row, so that what one writes is in cache when the next one reads it, or each by itself; lanes hold
 neighbouring outputs, or partial results of a sum along the last axis.
@@ -8,36 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from searchlab.ir.expr import Call, Expr, Select, knob, variables, walk
+from searchlab.ir.expr import Expr, knob
 from searchlab.ir.program import Block
 from searchlab.schedule import Schedule
-from searchlab.schedule.primitive import consumers
 from searchlab.search import Knob, Sketch, Task, menu
-from spaces.task_mapping.anchor import moves, operands, space_of
-from spaces.task_mapping.finish import attempt
+from searchlab.tactics import (
+    axis_loops,
+    contiguous_reduction,
+    gather_rows,
+    side_by_side,
+    space_axes,
+    vectorize_outputs,
+)
 from spaces.task_mapping.place import share
 
 VECTORS, CHUNK, UNROLL, PARTS = knob("vectors"), knob("chunk"), knob("unroll"), knob("parts")
-
-
-def inline_cheap(s: Schedule) -> None:
-    """Elementwise stages without costly functions become part of their one reader."""
-    for name, b in s.program.blocks.items():
-        buffer = b.store.buffer
-        if b.reduces or buffer in s.program.outputs:
-            continue
-        readers = consumers(s.program, buffer)
-        costly = any(isinstance(e, (Call, Select)) for e in walk(b.store.value))
-        same = all(len(space_of(r)) == len(b.iters) for r in readers)
-        if len(readers) == 1 and not readers[0].reduces and not costly and same:
-            attempt(lambda name=name: s.compute_inline(name))  # type: ignore[misc]
-
-
-def side_by_side(b: Block) -> bool:
-    """Whether neighbouring outputs come from neighbouring inputs, so that lanes can hold outputs."""
-    space, reduce = space_of(b), [it.var for it in b.iters if it.kind == "reduce"]
-    walked = [ld for ld in operands(b) if ld.indices and (not reduce or any(moves(ld, r) for r in reduce))]
-    return bool(space) and any(space[-1] in variables(ld.indices[-1]) for ld in walked)
 
 
 def row_sketches(task: Task, start: Schedule) -> Iterator[Sketch]:
@@ -54,7 +39,7 @@ def _rows(task: Task, start: Schedule, together: bool) -> Sketch:
     s = Schedule(start.program)
     last = list(s.program.blocks)[-1]
     if together:
-        _gather(s, last)
+        gather_rows(s)
     for name in list(s.program.blocks):
         _stage(s, task, name, inside=together and name != last and _is_inside(s, name, last))
     for name in s.program.blocks:
@@ -66,7 +51,7 @@ def _rows(task: Task, start: Schedule, together: bool) -> Sketch:
 def _shared(task: Task, start: Schedule, b: Block) -> Sketch:
     """The sum is cut into parts that the cores share, for outputs that are fewer than the cores."""
     s = Schedule(start.program)
-    count = len(space_of(b))
+    count = len(space_axes(b))
     outer, _ = s.split(s.loops(b.name)[count], [PARTS, None], tail=True)
     partial = s.rfactor(outer, axis=0)
     made = s.program.blocks[partial]
@@ -85,17 +70,6 @@ def _used(s: Schedule, knobs: list[Knob]) -> tuple[Knob, ...]:
     return tuple(k for k in knobs if k.name in names)
 
 
-def _gather(s: Schedule, last: str) -> None:
-    """Everything else is computed inside the row loop of the last stage, a row at a time."""
-    b = s.program.blocks[last]
-    keep = len(space_of(b)) - (0 if b.reduces and not side_by_side(b) else 1)
-    if keep < 1:
-        return
-    row = s.loops(last)[keep - 1]
-    for name in reversed(list(s.program.blocks)[:-1]):
-        attempt(lambda name=name: s.compute_at(name, row))  # type: ignore[misc]
-
-
 def _is_inside(s: Schedule, name: str, last: str) -> bool:
     return s.loops(name)[:1] == s.loops(last)[:1]
 
@@ -103,26 +77,19 @@ def _is_inside(s: Schedule, name: str, last: str) -> bool:
 def _stage(s: Schedule, task: Task, name: str, inside: bool) -> None:
     """One stage: rows for the cores, in chunks; outputs, or parts of the sum, in lanes."""
     b = s.program.blocks[name]
-    loops = s.loops(name)
-    own = loops[len(loops) - len(b.iters) :]
-    count = len(space_of(b))
     width = VECTORS * task.target.lanes(s.program.buffers[b.store.buffer].dtype)
-    space, reduce = own[:count], own[count:]
+    space, reduce = axis_loops(s, name)
     if reduce and not side_by_side(b):
         _sum_in_lanes(s, b, reduce, width)
     elif space:
-        outer, inner = s.split(space[-1], [None, width], tail=True)
-        if reduce:
-            s.reorder(outer, *reduce, inner)
-        s.vectorize(inner)
-        space = [*space[:-1], outer]
+        space = [*space[:-1], vectorize_outputs(s, space[-1], reduce, width)]
     if not inside and space:
         _divide(s, space, task.target.threads)
 
 
 def _sum_in_lanes(s: Schedule, b: Block, reduce: list[str], width: Expr) -> None:
     """One partial result per lane, along the axis that lies side by side."""
-    lane = _along(b, reduce)
+    lane = contiguous_reduction(b, reduce)
     if lane is None:
         return
     outer, inner = s.split(lane, [None, width], tail=True)
@@ -130,15 +97,6 @@ def _sum_in_lanes(s: Schedule, b: Block, reduce: list[str], width: Expr) -> None
     if rest:
         s.reorder(*rest, outer, inner)
     s.vectorize(inner)
-
-
-def _along(b: Block, reduce: list[str]) -> str | None:
-    """The loop of the sum that walks along the last index of an operand."""
-    axes = [it.var for it in b.iters if it.kind == "reduce"]
-    for v, loop in zip(axes, reduce, strict=True):
-        if any(ld.indices and v in variables(ld.indices[-1]) for ld in operands(b)):
-            return loop
-    return None
 
 
 def _divide(s: Schedule, loops: list[str], threads: int) -> None:

@@ -10,12 +10,13 @@ from searchlab.errors import SpaceError
 from searchlab.ir.expr import knob
 from searchlab.schedule import Schedule
 from searchlab.search import Sketch, SpaceGenerator, Task, menu
+from searchlab.tactics import inline_cheap
 from spaces.task_mapping.anchor import anchor, extent_of, views
 from spaces.task_mapping.channels import channel_sketches
 from spaces.task_mapping.gemm import Machine, MappedProduct, panels_here, products
 from spaces.task_mapping.parallel_k import cut_sum, cut_view, parts_by_rule, parts_to_try, sizes
 from spaces.task_mapping.pixels import as_columns
-from spaces.task_mapping.rows import inline_cheap, row_sketches
+from spaces.task_mapping.rows import row_sketches
 from spaces.task_mapping.windows import window, window_sketches
 
 ParallelK = Literal["rule", "search", "off"]

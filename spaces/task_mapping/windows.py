@@ -13,12 +13,12 @@ from searchlab.ir.expr import Expr, ceildiv, compare, index, knob, value_of
 from searchlab.ir.program import Block, Program
 from searchlab.schedule import Schedule
 from searchlab.search import Sketch, Task, menu
-from spaces.task_mapping.anchor import extent_of, operands, space_of, work
-from spaces.task_mapping.finish import attempt, finish_rest, join_epilogues
+from searchlab.tactics import gather_inputs, join_epilogues, operands, side_by_side, space_axes, work
+from spaces.task_mapping.anchor import extent_of
+from spaces.task_mapping.finish import finish_rest
 from spaces.task_mapping.fusion import fuse_prologue
 from spaces.task_mapping.mapping import product, repeat, spatial
 from spaces.task_mapping.place import extents, place, shape, share
-from spaces.task_mapping.rows import side_by_side
 
 ROWS, VECTORS = knob("rows"), knob("vectors")
 _TAPS = 64  # taps that are written out at most
@@ -29,8 +29,8 @@ def window(program: Program) -> Block | None:
 
     Where rows of the output have one element, there are no neighbours.
     """
-    found = [b for b in program.blocks.values() if b.reduces and len(space_of(b)) >= 2 and side_by_side(b)]
-    return max((b for b in found if extent_of(b, len(space_of(b)) - 1) > 1), key=work, default=None)
+    found = [b for b in program.blocks.values() if b.reduces and len(space_axes(b)) >= 2 and side_by_side(b)]
+    return max((b for b in found if extent_of(b, len(space_axes(b)) - 1) > 1), key=work, default=None)
 
 
 def window_sketches(task: Task, start: Schedule, b: Block) -> Iterator[Sketch]:
@@ -44,7 +44,7 @@ def window_sketches(task: Task, start: Schedule, b: Block) -> Iterator[Sketch]:
 
 def _sketch(task: Task, start: Schedule, b: Block, name: str) -> Sketch:
     s = Schedule(start.program)
-    count, rank = len(space_of(b)), len(b.iters)
+    count, rank = len(space_axes(b)), len(b.iters)
     row, vector, around = count - 2, count - 1, list(range(count - 2))
     whole = shape(s, b.name)
     lanes = task.target.lanes(s.program.buffers[b.store.buffer].dtype)
@@ -60,9 +60,8 @@ def _sketch(task: Task, start: Schedule, b: Block, name: str) -> Sketch:
         * repeat(*extents(rank, {vector: VECTORS * lanes}), kind="vectorized")
     )
     loops = place(s, b.name, mapping)
-    for other in list(s.program.blocks):
-        if around and attempt(lambda other=other: s.compute_at(other, loops[0][-1])):  # type: ignore[misc]
-            s.vectorize(s.loops(other)[-1])
+    if around:
+        gather_inputs(s, loops[0][-1])
     join_epilogues(s, b.name, loops[1][-1])
     share(s, loops[0], task.target.threads)
     finish_rest(s, task.target)
@@ -74,7 +73,7 @@ def _taps(b: Block) -> list[int]:
     """The last axes of the sum that are short enough to be written out."""
     found: list[int] = []
     total = 1
-    for d in reversed(range(len(space_of(b)), len(b.iters))):
+    for d in reversed(range(len(space_axes(b)), len(b.iters))):
         total *= extent_of(b, d)
         if total > _TAPS:
             break

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from searchlab.ir.expr import Binary, Expr, Var, ceildiv, loads, variables, walk
+from searchlab.ir.expr import Binary, Expr, Var, ceildiv, walk
 from searchlab.schedule import Schedule
 from searchlab.search.task import Task
+from searchlab.tactics import extent, intermediate_results, lay_in_panels, moves_with, operands
 from spaces.template.config import Config
 from spaces.template.nests import (
     axis_of,
-    extent,
     extents,
     fill,
     finish,
@@ -60,7 +60,7 @@ def window(s: Schedule, task: Task) -> Window:
 def groups(s: Schedule, w: Window) -> Window:
     """Channels of the output taken apart into groups, so that the input's channels follow from the group alone."""
     axis = axis_of(s, w.block, w.channels)
-    for ld in loads(s.program.blocks[w.block].store.value):
+    for ld in operands(s.program.blocks[w.block]):
         for i in ld.indices:
             per_group = _divisor(i, axis)
             if per_group is not None:
@@ -78,8 +78,7 @@ def _divisor(e: Expr, axis: Var) -> Expr | None:
 def _all_to_all(s: Schedule, w: Window) -> bool:
     """Whether every output channel comes from every input channel: only the weights move with the output's channels."""
     b, axis = s.program.blocks[w.block], axis_of(s, w.block, w.channels)
-    moving = {ld.buffer for ld in loads(b.store.value) if any(axis in variables(i) for i in ld.indices)}
-    return len(moving - {b.store.buffer}) == 1
+    return len({ld.buffer for ld in operands(b) if moves_with(ld, axis)}) == 1
 
 
 @template("columns", operator=PLANES)
@@ -165,15 +164,10 @@ def _fit(cfg: Config, s: Schedule, task: Task, w: Window, rows: Expr, width: Exp
 
 def _write(s: Schedule, task: Task, w: Window, home: str, axis: Var, width: Expr) -> None:
     """The tile lies with its vectors side by side; what follows brings the elements back into order."""
-    b = s.program.blocks[w.block]
-    if b.store.buffer in s.program.outputs:
-        s.cache_write(w.block)
-    store = s.program.blocks[w.block].store
+    results = intermediate_results(s, w.block)
+    dimension = s.program.blocks[w.block].store.indices.index(axis)
     finish(s, task, w.block, home)
-    olds = tuple(Var(f"x{n}") for n in range(len(store.indices)))
-    at = store.indices.index(axis)
-    rest = [x for n, x in enumerate(olds) if n != at]
-    s.transform_layout(store.buffer, (olds, (olds[at] // width, *rest, olds[at] % width)))
+    lay_in_panels(s, results, dimension, width)
 
 
 @template("pixels", operator=PLANES)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from searchlab.schedule import Schedule
 from searchlab.search.task import Task
+from searchlab.tactics import extent
 from spaces.template.config import Config
-from spaces.template.nests import extent, share, vectors
+from spaces.template.nests import share, vectors
 from spaces.template.registry import template
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from searchlab.ir.expr import ceildiv
 from searchlab.schedule import Schedule
 from searchlab.search.task import Task
+from searchlab.tactics import extent
 from spaces.template.config import Config
-from spaces.template.nests import extent, finish, operand, reduction, share, vectors
+from spaces.template.nests import finish, operand, reduction, share, vectors
 from spaces.template.products import ProductLoops, tiled
 from spaces.template.registry import template
 

@@ -7,10 +7,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from searchlab.errors import ScheduleError
-from searchlab.ir.expr import Expr, Load, Var, ceildiv, loads, value_of, variables
+from searchlab.ir.expr import Expr, Load, Var, ceildiv, variables
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import consumers
 from searchlab.search.task import Task
+from searchlab.tactics import (
+    attempt,
+    axis_loops,
+    extent,
+    fits_registers,
+    fuse_parallel,
+    join_trailing,
+    lay_in_panels,
+    loops_inside,
+    operands,
+    space_axes,
+    spread_rows,
+)
 from spaces.template.config import Config
 
 
@@ -27,15 +40,9 @@ class TemplateNest:
 def reduction(s: Schedule, task: Task) -> TemplateNest:
     """The first stage that reduces."""
     b = next(b for b in s.program.blocks.values() if b.reduces)
-    loops = s.loops(b.name)
-    count = sum(it.kind == "space" for it in b.iters)
+    space, reduce = axis_loops(s, b.name)
     lanes = task.target.lanes(s.program.buffers[b.store.buffer].dtype)
-    return TemplateNest(b.name, tuple(loops[:count]), tuple(loops[count:]), lanes)
-
-
-def extent(s: Schedule, loop: str) -> int | None:
-    """The extent of a loop, None if it is known only at run time."""
-    return value_of(s.program.loops[loop].extent)
+    return TemplateNest(b.name, tuple(space), tuple(reduce), lanes)
 
 
 def extents(s: Schedule, loops: Sequence[str]) -> int:
@@ -59,8 +66,7 @@ def vectors(lanes: int, length: int | None, most: int = 4) -> list[int]:
 
 def fit_registers(cfg: Config, task: Task, lanes: int, rows: Expr, columns: Expr) -> None:
     """A tile of accumulators, with a row of operands beside it, fits the vector registers."""
-    vectors_across = ceildiv(columns, lanes)
-    cfg.require(rows * vectors_across + vectors_across + 1 <= task.target.vector_registers)
+    cfg.require(fits_registers(rows, ceildiv(columns, lanes), task.target.vector_registers))
 
 
 @dataclass(frozen=True)
@@ -86,9 +92,9 @@ def axis_of(s: Schedule, block: str, loop: str) -> Var:
 def operand(s: Schedule, block: str, loops: Sequence[str]) -> Operand:
     """What a product reads along loops of the result."""
     axes = [axis_of(s, block, x) for x in loops]
-    for ld in loads(s.program.blocks[block].store.value):
+    for ld in operands(s.program.blocks[block]):
         along = tuple(n for n, i in enumerate(ld.indices) if variables(i) & set(axes))
-        if ld.buffer != s.program.blocks[block].store.buffer and len(along) == len(axes):
+        if len(along) == len(axes):
             return Operand(block, ld, along)
     raise ScheduleError(f"no operand of '{block}' moves with {', '.join(loops)}")
 
@@ -100,28 +106,21 @@ def panels(s: Schedule, operand: Operand, width: Expr, ahead: bool) -> str:
     """
     read, (first, *_) = operand.read, operand.along
     name = read.buffer if ahead else s.cache_read(operand.block, read.buffer)
-    shape = s.program.buffers[name].shape
-    olds = tuple(Var(f"x{n}") for n in range(len(shape)))
     if len(operand.along) > 1:
-        whole: Expr = olds[first]
-        for n in operand.along[1:]:
-            whole = whole * shape[n] + olds[n]
-        s.transform_layout(name, (olds, (*olds[:first], whole)))
-        olds = olds[: first + 1]
-    space = {it.var for it in s.program.blocks[operand.block].iters if it.kind == "space"}
-    batch = [x for n, x in enumerate(olds) if n != first and read.indices[n] in space]
-    rest = [x for n, x in enumerate(olds) if n != first and x not in batch]
-    s.transform_layout(name, (olds, (*batch, olds[first] // width, *rest, olds[first] % width)))
+        join_trailing(s, name, len(operand.along))
+    space = {it.var for it in space_axes(s.program.blocks[operand.block])}
+    rank = len(s.program.buffers[name].shape)
+    batch = [n for n in range(rank) if n != first and read.indices[n] in space]
+    lay_in_panels(s, name, first, width, leading=batch)
     return name
 
 
 def pack_inside(s: Schedule, stage: str, loop: str, along_rows: bool) -> None:
     """Packs, inside a loop, the panels that its body reads; row by row if the source's rows run along the panels."""
     s.compute_at(stage, loop)
-    *around, lanes = s.loops(stage)[s.loops(stage).index(loop) + 1 :]
-    panel, *rest = longer(s, around) or around
-    if along_rows and rest:
-        s.reorder(*rest, panel)
+    *around, lanes = loops_inside(s, stage, loop)
+    if along_rows:
+        spread_rows(s, longer(s, around) or around)
     s.vectorize(lanes)
 
 
@@ -141,10 +140,10 @@ def finish(s: Schedule, task: Task, block: str, loop: str, width: Expr | None = 
     Where one iteration makes no tile of its own, as with fused loops, they follow in nests of their own.
     """
     for reader in consumers(s.program, s.program.blocks[block].store.buffer):
-        if not legal(s, "reverse_compute_at", reader.name, loop):
+        if not attempt(s.reverse_compute_at, reader.name, loop):
             fill(s, task, reader.name)
             continue
-        *rows, last = s.loops(reader.name)[s.loops(reader.name).index(loop) + 1 :]
+        *rows, last = loops_inside(s, reader.name, loop)
         if width is not None:
             _, last = s.split(last, [None, width], tail=True)
         s.vectorize(last)
@@ -167,13 +166,4 @@ def share(s: Schedule, task: Task, loops: Sequence[str], tiled: str | None = Non
     if tiled is not None and not enough:
         chosen = [*loops, tiled] if long else [tiled]
     if chosen:
-        s.parallel(s.fuse(*chosen) if len(chosen) > 1 else chosen[0])
-
-
-def legal(s: Schedule, primitive: str, *args: str) -> bool:
-    """Does a step if it is legal, and says whether it was."""
-    try:
-        getattr(s, primitive)(*args)
-    except ScheduleError:
-        return False
-    return True
+        fuse_parallel(s, chosen)

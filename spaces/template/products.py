@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from searchlab.ir.expr import Expr
 from searchlab.schedule import Schedule
 from searchlab.search.task import Task
+from searchlab.tactics import extent
 from spaces.template.config import Config
 from spaces.template.nests import (
     Operand,
-    extent,
     fill,
     finish,
     fit_registers,

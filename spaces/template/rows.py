@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from searchlab.ir.expr import loads, variables
+from searchlab.ir.expr import variables
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import consumers
 from searchlab.search.task import Task
+from searchlab.tactics import attempt, extent, operands
 from spaces.template.config import Config
-from spaces.template.nests import axis_of, extent, finish, legal, reduction, share, vectors
+from spaces.template.nests import axis_of, finish, reduction, share, vectors
 from spaces.template.registry import template
 
 
@@ -61,7 +62,7 @@ def _outputs(cfg: Config, s: Schedule, task: Task, block: str, space: list[str],
     s.reorder(first, some, *sums, inner)
     s.vectorize(inner)
     for reader in consumers(s.program, s.program.blocks[block].store.buffer):
-        legal(s, "reverse_compute_at", reader.name, some)
+        attempt(s.reverse_compute_at, reader.name, some)
     share(s, task, [], first)
 
 
@@ -84,5 +85,5 @@ def columns(cfg: Config, s: Schedule, task: Task) -> None:
 
 def _walks(s: Schedule, block: str, loop: str) -> bool:
     """Whether a loop moves along the last dimension of what a stage reads."""
-    store, axis = s.program.blocks[block].store, axis_of(s, block, loop)
-    return any(axis in variables(ld.indices[-1]) for ld in loads(store.value) if ld.buffer != store.buffer)
+    axis = axis_of(s, block, loop)
+    return any(axis in variables(ld.indices[-1]) for ld in operands(s.program.blocks[block]))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from searchlab.schedule import Schedule
 from searchlab.search.task import Task
+from searchlab.tactics import extent
 from spaces.template.config import Config
-from spaces.template.nests import extent, extents, fill, finish, fit_registers, longer, reduction, share, vectors
+from spaces.template.nests import extents, fill, finish, fit_registers, longer, reduction, share, vectors
 from spaces.template.registry import template
 
 

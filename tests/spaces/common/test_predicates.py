@@ -7,7 +7,6 @@ from searchlab.errors import SpaceError
 from searchlab.ir import Builder, Program, call, total
 from searchlab.workloads import Workload
 from spaces import common
-from spaces.common import predicates
 
 
 def conv(**more: object) -> Workload:
@@ -89,28 +88,14 @@ def test_what_is_factored(workload: Workload, block: str, wanted: bool) -> None:
     assert common.wants_rfactor(workload.program, block, threads=2) is wanted
 
 
-def test_the_operand_to_pack() -> None:
-    assert common.panel(sl.workload("matmul", m=4, n=6, k=8).program, "C") == common.Panel("B", 1, 1)
-    assert common.panel(conv().program, "Y") == common.Panel("W", 1, 0)
-    assert common.panel(conv(groups=2).program, "Y") is None  # the input moves with output channels too
-    assert common.panel(sl.workload("transpose_batch_matmul", seq=6, heads=2, dim=4).program, "C") == common.Panel(
-        "K", 3, 1
-    )
-
-
 def test_what_only_moves_data() -> None:
     program = conv().program
     assert common.only_moves_data(program.blocks["P"]) and not common.only_moves_data(program.blocks["Y"])
 
 
-def test_lanes_along_rows() -> None:
-    along = {n: sl.workload("reduce", shape="6x8", axis=n).program.blocks["Y"] for n in (0, 1)}
-    assert common.reduces_along_rows(along[1]) and not common.reduces_along_rows(along[0])
-
-
 def test_a_place_where_elements_are_computed_again() -> None:
     program = sl.workload("softmax", rows=4, cols=8).program
-    assert predicates.would_repeat(program, "S", "Y_j") and not predicates.would_repeat(program, "S", "Y_i")
+    assert common.would_repeat(program, "S", "Y_j") and not common.would_repeat(program, "S", "Y_i")
 
 
 def test_run_time_sizes_are_refused() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from searchlab.ir.expr import ZERO, Expr, Load, Substitution, Var, value_of, variables
 from searchlab.ir.program import Block, Program
 from searchlab.schedule import Schedule
-from spaces.common.predicates import Panel, moves_with, operands, reduce_axes, space_axes, stores_plainly
+from searchlab.tactics.axes import moves_with, operands, reduce_axes, space_axes, stores_plainly
+from searchlab.tactics.panels import Panel, join_trailing
 
 
 @dataclass(frozen=True)
@@ -50,18 +50,8 @@ def collapse(s: Schedule, name: str, found: Trailing) -> tuple[str, Panel]:
     Returns the copy, and how it is packed.
     """
     copy = s.cache_read(name, found.buffer)
-    shape = [value_of(e) or 1 for e in s.program.buffers[copy].shape]
-    sizes = shape[-found.count :]
-
-    def joined(*x: Var) -> tuple[Expr, ...]:
-        lead, run = x[: -found.count], x[-found.count :]
-        strides = [math.prod(sizes[n + 1 :]) for n in range(found.count)]
-        flat: Expr = ZERO
-        for v, stride in zip(run, strides, strict=True):
-            flat = flat + v * stride
-        return (*lead, flat)
-
-    s.transform_layout(copy, joined)
+    rank = len(s.program.buffers[copy].shape)
+    join_trailing(s, copy, found.count)
     count = len(space_axes(s.program.blocks[name]))
     s.fuse(*s.loops(name)[count - found.count : count])
-    return copy, Panel(found.buffer, count - found.count, len(shape) - found.count)
+    return copy, Panel(found.buffer, count - found.count, rank - found.count)

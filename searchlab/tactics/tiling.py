@@ -1,16 +1,19 @@
-"""Multi-level tiling of a stage by a structure string, and what is done with the loops of each level."""
+"""Multi-level tiling of a stage by a structure string, and the steps that follow for the loops of each level."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
-from searchlab.errors import ScheduleError, SpaceError
-from searchlab.ir.expr import ONE, Expr, Like, value_of, variables
+from searchlab.ir.expr import ONE, Expr, Like, value_of
 from searchlab.schedule import Schedule
-from searchlab.schedule.loops import resolved_bindings
-from spaces.common.factors import Factors
-from spaces.common.predicates import constant
+from searchlab.tactics.axes import constant, loops_by_kind
+from searchlab.tactics.panels import lay_in_panels
+from searchlab.tactics.sharing import fuse_parallel
+
+Factors = Callable[[str, int, int], Sequence[Like | None]]
+"""(axis, extent, parts) -> as many factors, outermost first; one of them may be None and is worked out."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +35,6 @@ class Tiles:
         return [n for n, kind in enumerate(self.structure) if kind == "S"][number - 1]
 
 
-def check_structure(structure: str) -> None:
-    """Refuses what is not a structure of tiles: threads share the first level, vectors run along the last of space."""
-    if not structure.startswith("S") or set(structure) != {"S", "R"} or structure.count("S") < 2:
-        accepted = "a word of S (space, at least twice) and R (reduction) that begins with S, such as SSRSRS"
-        raise SpaceError(f"structure '{structure}' is not {accepted}")
-
-
 def tile(s: Schedule, block: str, structure: str, factors: Factors, vector_axis: int | None = None) -> Tiles:
     """Splits every axis into one loop per level of its kind, and orders the loops level by level.
 
@@ -48,31 +44,26 @@ def tile(s: Schedule, block: str, structure: str, factors: Factors, vector_axis:
     iteration is not split; it stands in the first level of its kind.
     """
     space, reduction = loops_by_kind(s, block, s.loops(block))
-    loops, count = [*space, *reduction], len(space)
     last = vector_axis if vector_axis is not None else _last_axis(s, space)
-    order = [n for n in range(count) if n != last] + [last] if count else []
-    places = {kind: [n for n, k in enumerate(structure) if k == kind] for kind in "SR"}
+    vectors = space[last : last + 1]
+    ordered = [*(lp for lp in space if lp not in vectors), *vectors]
     levels: list[list[str]] = [[] for _ in structure]
-    for n in [*order, *range(count, len(loops))]:
-        at = places["S" if n < count else "R"]
-        extent = constant(s.program.loops[loops[n]].extent, f"loop '{loops[n]}'")
-        cut = extent > 1 and len(at) > 1
-        parts = s.split(loops[n], factors(loops[n], extent, len(at))) if cut else [loops[n]]
-        for level, made in zip(at, parts, strict=False):
-            levels[level].append(made)
+    for kind, loops in (("S", ordered), ("R", reduction)):
+        at = [n for n, k in enumerate(structure) if k == kind]
+        for loop in loops:
+            for level, made in zip(at, _split(s, loop, factors, len(at)), strict=False):
+                levels[level].append(made)
     flat = [lp for level in levels for lp in level]
     if flat != s.loops(block):
         s.reorder(*flat)
-    vector = levels[places["S"][-1]][-1] if levels[places["S"][-1]] else None
-    return Tiles(block, structure, tuple(map(tuple, levels)), vector, last)
+    innermost = levels[structure.rindex("S")]
+    return Tiles(block, structure, tuple(map(tuple, levels)), innermost[-1] if innermost else None, last)
 
 
-def loops_by_kind(s: Schedule, block: str, loops: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Loops that move through a stage's space, and those that carry its reduction."""
-    b = s.program.blocks[block]
-    pairs = zip(b.iters, resolved_bindings(s.program, b), strict=True)
-    carried = {v.name for it, e in pairs if it.kind == "reduce" for v in variables(e)}
-    return [lp for lp in loops if lp not in carried], [lp for lp in loops if lp in carried]
+def _split(s: Schedule, loop: str, factors: Factors, parts: int) -> list[str]:
+    """A loop in parts, unless it has one iteration or there is one part."""
+    extent = constant(s.program.loops[loop].extent, f"loop '{loop}'")
+    return s.split(loop, factors(loop, extent, parts)) if extent > 1 and parts > 1 else [loop]
 
 
 def _last_axis(s: Schedule, space: Sequence[str]) -> int:
@@ -91,17 +82,22 @@ def parallel_outer(s: Schedule, tiles: Tiles) -> Tiles:
     return replace(tiles, levels=((*(short if long else ()), fused), *tiles.levels[1:]))
 
 
-def fuse_parallel(s: Schedule, loops: Sequence[str]) -> str:
-    """One parallel loop of several."""
-    fused = s.fuse(*loops) if len(loops) > 1 else loops[0]
-    s.parallel(fused)
-    return fused
-
-
 def vectorize_tile(s: Schedule, tiles: Tiles) -> None:
     """Puts the innermost space loop into vectors."""
     if tiles.vector is not None:
         s.vectorize(tiles.vector)
+
+
+def vector_width(s: Schedule, tiles: Tiles) -> Expr:
+    """The length of the vectors of a tile."""
+    assert tiles.vector is not None
+    return s.program.loops[tiles.vector].extent
+
+
+def transpose_results(s: Schedule, tiles: Tiles) -> None:
+    """Lays a stage's results out with the elements of each vector side by side; its reader puts them back in order."""
+    buffer = s.program.blocks[tiles.block].store.buffer
+    lay_in_panels(s, buffer, tiles.vector_axis, vector_width(s, tiles))
 
 
 def unroll_up_to(s: Schedule, block: str, steps: Like) -> None:
@@ -113,10 +109,17 @@ def unroll_up_to(s: Schedule, block: str, steps: Like) -> None:
     s.annotate(block, "unroll_up_to", lanes * steps)
 
 
-def attempt(s: Schedule, primitive: str, *arguments: object) -> bool:
-    """Whether a primitive was legal; a refused one leaves the program as it was."""
-    try:
-        getattr(s, primitive)(*arguments)
-    except ScheduleError:
-        return False
-    return True
+def rfactor(s: Schedule, block: str, part: Literal["outer", "inner"], factors: Factors) -> str:
+    """Factors a reduction, all of whose loops become one: keeps a partial result for every outer or inner iteration.
+
+    outer:  S_rf[i, r0] += f(i, r0, r1, r2)  threads share r0, lanes r2        (split in three)
+    inner:  S_rf[i, r1] += f(i, r0, r1)      the lanes r1 lie side by side     (split in two)
+    """
+    space, reduction = loops_by_kind(s, block, s.loops(block))
+    whole = s.fuse(*reduction) if len(reduction) > 1 else reduction[0]
+    extent = constant(s.program.loops[whole].extent, f"the reduction of '{block}'")
+    parts = s.split(whole, factors(f"{block}_r", extent, 3 if part == "outer" else 2))
+    if part == "outer":
+        s.reorder(parts[0], *space, *parts[1:])
+        return s.rfactor(parts[0], len(space))
+    return s.rfactor(parts[1], len(space))

@@ -1,0 +1,61 @@
+"""Tactics: small schedule fragments that the default schedules and the search spaces are put together from.
+
+Each takes a `Schedule` (or a program, where it only looks) and does one thing: packs an operand, tiles a stage, joins
+its epilogues, lets threads share its outer loops.  What to do, and in which order, is up to the caller.
+"""
+
+from searchlab.tactics.attempts import attempt, fuse_outer
+from searchlab.tactics.axes import (
+    axis_loops,
+    constant,
+    extent,
+    loops_by_kind,
+    loops_inside,
+    moves_with,
+    operands,
+    own_loops,
+    reduce_axes,
+    space_axes,
+    stores_plainly,
+    work,
+)
+from searchlab.tactics.collapse import Trailing, collapse, trailing
+from searchlab.tactics.panels import (
+    Panel,
+    intermediate_results,
+    join_trailing,
+    lay_in_panels,
+    pack,
+    panel,
+    read_rows_as_they_lie,
+    rows_first,
+    spread_rows,
+)
+from searchlab.tactics.placing import fresh_stages, gather_inputs, gather_rows, inline_cheap, join_epilogues
+from searchlab.tactics.products import ProductView, product_views, products
+from searchlab.tactics.register_tiles import fits_registers, register_tile
+from searchlab.tactics.sharing import fuse_parallel, outermost, share, share_around
+from searchlab.tactics.tiling import (
+    Factors,
+    Tiles,
+    parallel_outer,
+    rfactor,
+    tile,
+    transpose_results,
+    unroll_up_to,
+    vector_width,
+    vectorize_tile,
+)
+from searchlab.tactics.untiled import finish_fused, finish_untiled, fused_width, lane_factors, lane_loop
+from searchlab.tactics.vectors import contiguous_reduction, reduces_along_rows, side_by_side, vectorize_outputs
+
+__all__ = [
+    "Factors", "Panel", "ProductView", "Tiles", "Trailing", "attempt", "axis_loops", "collapse", "constant",
+    "contiguous_reduction", "extent", "finish_fused", "finish_untiled", "fits_registers", "fresh_stages", "fuse_outer",
+    "fuse_parallel", "fused_width", "gather_inputs", "gather_rows", "inline_cheap", "intermediate_results",
+    "join_epilogues", "join_trailing", "lane_factors", "lane_loop", "lay_in_panels", "loops_by_kind", "loops_inside",
+    "moves_with", "operands", "outermost", "own_loops", "pack", "panel", "parallel_outer", "product_views", "products",
+    "read_rows_as_they_lie", "reduce_axes", "reduces_along_rows", "register_tile", "rfactor", "rows_first", "share",
+    "share_around", "side_by_side", "space_axes", "spread_rows", "stores_plainly", "tile", "trailing",
+    "transpose_results", "unroll_up_to", "vector_width", "vectorize_outputs", "vectorize_tile", "work",
+]  # fmt: skip

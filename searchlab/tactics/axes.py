@@ -1,0 +1,95 @@
+"""The parts of a stage: its axes, the operands that move with them, and the loops that run them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from searchlab.errors import SpaceError
+from searchlab.ir.expr import Expr, Load, Var, loads, value_of, variables
+from searchlab.ir.program import Block, Iter, Loop
+from searchlab.schedule import Schedule
+from searchlab.schedule.loops import resolved_bindings
+from searchlab.schedule.primitive import loops_around
+
+
+def constant(extent: Expr, what: str) -> int:
+    """An extent that must be a number; `what` begins the error message otherwise."""
+    known = value_of(extent)
+    if known is None:
+        raise SpaceError(f"{what} has the run-time size {extent}; accepted: fixed sizes (workload.at(...) fixes them)")
+    return known
+
+
+# --- axes and operands ------------------------------------------------------------------------------------------------
+
+
+def space_axes(block: Block) -> tuple[Iter, ...]:
+    """The axes that run through the output of a stage."""
+    return tuple(it for it in block.iters if it.kind == "space")
+
+
+def reduce_axes(block: Block) -> tuple[Iter, ...]:
+    """The axes that a stage reduces over."""
+    return tuple(it for it in block.iters if it.kind == "reduce")
+
+
+def work(block: Block) -> int:
+    """How often a stage runs; a run-time size counts as one iteration."""
+    return math.prod(value_of(it.extent) or 1 for it in block.iters)
+
+
+def operands(block: Block) -> list[Load]:
+    """The accesses of a stage to buffers other than its own output, each once."""
+    return [ld for ld in dict.fromkeys(loads(block.store.value)) if ld.buffer != block.store.buffer]
+
+
+def moves_with(load: Load, axis: Var) -> bool:
+    """Whether an access depends on an axis."""
+    return any(axis in variables(i) for i in load.indices)
+
+
+def stores_plainly(block: Block) -> bool:
+    """Whether every iteration over space stores the element of its own number."""
+    return block.store.indices == tuple(it.var for it in space_axes(block))
+
+
+# --- loops ------------------------------------------------------------------------------------------------------------
+
+
+def extent(s: Schedule, loop: str) -> int | None:
+    """The extent of a loop; None if it depends on a knob or is known only at run time."""
+    return value_of(s.program.loops[loop].extent)
+
+
+def axis_loops(s: Schedule, block: str) -> tuple[list[str], list[str]]:
+    """The loops of a stage whose axes have not been split yet: those through its space, and those of its reduction."""
+    b = s.program.blocks[block]
+    loops = s.loops(block)
+    own = loops[len(loops) - len(b.iters) :]
+    count = len(space_axes(b))
+    return own[:count], own[count:]
+
+
+def loops_by_kind(s: Schedule, block: str, loops: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Loops that move through a stage's space, and those that carry its reduction, however they were split."""
+    b = s.program.blocks[block]
+    pairs = zip(b.iters, resolved_bindings(s.program, b), strict=True)
+    carried = {v.name for it, e in pairs if it.kind == "reduce" for v in variables(e)}
+    return [lp for lp in loops if lp not in carried], [lp for lp in loops if lp in carried]
+
+
+def own_loops(s: Schedule, block: str) -> list[str]:
+    """The innermost loops that hold this stage and nothing else."""
+    found: list[str] = []
+    for lp in reversed(loops_around(s.program, block)):
+        if not isinstance(lp.body, (Loop, Block)):
+            break
+        found.append(lp.name)
+    return found[::-1]
+
+
+def loops_inside(s: Schedule, block: str, loop: str) -> list[str]:
+    """The loops around a stage that are inside a given one."""
+    loops = s.loops(block)
+    return loops[loops.index(loop) + 1 :]

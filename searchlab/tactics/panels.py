@@ -1,0 +1,111 @@
+"""Packing: an operand in panels, so that one vector of outputs reads neighbours, and results that lie the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from searchlab.ir.expr import Expr, Like, Var, variables
+from searchlab.ir.program import Program
+from searchlab.schedule import Schedule
+from searchlab.tactics.axes import constant, moves_with, operands, own_loops, space_axes
+
+
+@dataclass(frozen=True)
+class Panel:
+    """An operand that can be packed: the output axis its panels run along, and the operand's dimension of that axis."""
+
+    buffer: str
+    axis: int
+    dimension: int
+
+
+def panel(program: Program, name: str) -> Panel | None:
+    """The operand of a contraction to be packed so that a vector of outputs reads neighbours.
+
+    Its axis moves no other operand.  The last output axis is preferred, since its results lie side by side; then the
+    longest.
+    """
+    block = program.blocks[name]
+    read = operands(block)
+    space = space_axes(block)
+    if not block.reduces or len(read) < 2:
+        return None
+    found = {}
+    for n, it in enumerate(space):
+        mine = [ld for ld in read if moves_with(ld, it.var)]
+        if len(mine) != 1 or sum(ld.buffer == mine[0].buffer for ld in read) != 1:
+            continue
+        plain = [i for i in mine[0].indices if it.var in variables(i)] == [it.var]
+        if plain and (extent := constant(it.extent, f"axis '{it.var}'")) > 1:
+            found[Panel(mine[0].buffer, n, mine[0].indices.index(it.var))] = extent
+    return max(found, key=lambda p: (p.axis == len(space) - 1, found[p]), default=None)
+
+
+def pack(s: Schedule, block: str, panel: Panel, width: Like, ahead: bool) -> str:
+    """Stores an operand of a stage in panels of some width; returns the name of the packed buffer.
+
+        B[k, j]   =>   B[j // width, k, j % width]
+
+    With `ahead` the operand is a constant input that is packed before the kernel runs; otherwise a stage copies it,
+    which has the name that is returned.
+    """
+    buffer = panel.buffer if ahead else s.cache_read(block, panel.buffer)
+    lay_in_panels(s, buffer, panel.dimension, width)
+    return buffer
+
+
+def lay_in_panels(s: Schedule, buffer: str, dimension: int, width: Like, leading: Sequence[int] = ()) -> None:
+    """Gives a buffer a layout of panels along one of its dimensions.
+
+    The number of the panel comes first, but for the dimensions that are `leading`.
+    """
+    olds = _indices(s, buffer)
+    x = olds[dimension]
+    front = [olds[n] for n in leading]
+    rest = [v for v in olds if v is not x and v not in front]
+    s.transform_layout(buffer, (olds, (*front, x // width, *rest, x % width)))
+
+
+def join_trailing(s: Schedule, buffer: str, count: int) -> None:
+    """Makes one dimension of the last `count` dimensions of a buffer; its elements stay where they are."""
+    olds, shape = _indices(s, buffer), s.program.buffers[buffer].shape
+    first = len(olds) - count
+    joined: Expr = olds[first]
+    for v, size in zip(olds[first + 1 :], shape[first + 1 :], strict=True):
+        joined = joined * size + v
+    s.transform_layout(buffer, (olds, (*olds[:first], joined)))
+
+
+def intermediate_results(s: Schedule, block: str) -> str:
+    """The buffer that a stage writes to; if that is an output of the program, a copy that is written out after it."""
+    if s.program.blocks[block].store.buffer in s.program.outputs:
+        s.cache_write(block)
+    return s.program.blocks[block].store.buffer
+
+
+def rows_first(s: Schedule, copy: str, panel: Panel) -> list[str]:
+    """The loops of a packing stage in the order in which it walks along rows of the operand, where it can."""
+    own = own_loops(s, copy)
+    rank = len(s.program.blocks[copy].iters) - 1
+    if panel.dimension != rank - 1 or len(own) != rank + 1:
+        return own
+    return [*own[1:-1], own[0], own[-1]]
+
+
+def read_rows_as_they_lie(s: Schedule, copy: str, panel: Panel) -> None:
+    """Lets a packing stage walk along rows of the operand and spread them over the panels."""
+    own = own_loops(s, copy)
+    if (order := rows_first(s, copy, panel)) != own:
+        s.reorder(*order[:-1])
+
+
+def spread_rows(s: Schedule, loops: Sequence[str]) -> None:
+    """Moves the loop over panels, the first of a packing stage's loops around its lanes, inside the others."""
+    panel, *rest = loops
+    if rest:
+        s.reorder(*rest, panel)
+
+
+def _indices(s: Schedule, buffer: str) -> tuple[Var, ...]:
+    return tuple(Var(f"x{n}") for n in range(len(s.program.buffers[buffer].shape)))

@@ -1,0 +1,82 @@
+"""Stages around a main one: what is inlined, what is computed inside its loops, and what stays on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from searchlab.ir.expr import Call, Expr, Select, value_of, variables, walk
+from searchlab.schedule import Schedule
+from searchlab.schedule.primitive import consumers
+from searchlab.tactics.attempts import attempt
+from searchlab.tactics.axes import loops_inside, space_axes
+from searchlab.tactics.vectors import side_by_side
+
+_UNROLLED = 16  # rows of an epilogue's tile that are written out
+
+
+def inline_cheap(s: Schedule) -> None:
+    """Inlines elementwise stages that neither call functions nor branch into their one reader of the same rank."""
+    for name, b in s.program.blocks.items():
+        buffer = b.store.buffer
+        if b.reduces or buffer in s.program.outputs:
+            continue
+        readers = consumers(s.program, buffer)
+        costly = any(isinstance(e, (Call, Select)) for e in walk(b.store.value))
+        same_rank = all(len(space_axes(r)) == len(b.iters) for r in readers)
+        if len(readers) == 1 and not readers[0].reduces and not costly and same_rank:
+            attempt(s.compute_inline, name)
+
+
+def gather_rows(s: Schedule) -> str | None:
+    """Computes every stage that can be inside the row loop of the last one, a row at a time; returns that loop.
+
+    There is none where the last stage has no axis beside the one in vectors.
+    """
+    *others, last = s.program.blocks
+    b = s.program.blocks[last]
+    keep = len(space_axes(b)) - (0 if b.reduces and not side_by_side(b) else 1)
+    if keep < 1:
+        return None
+    row = s.loops(last)[keep - 1]
+    for name in reversed(others):
+        attempt(s.compute_at, name, row)
+    return row
+
+
+def gather_inputs(s: Schedule, loop: str) -> None:
+    """Computes every stage that can be, such as padding, inside a loop of its reader; its last axis runs in vectors."""
+    for name in list(s.program.blocks):
+        if attempt(s.compute_at, name, loop):
+            s.vectorize(s.loops(name)[-1])
+
+
+def join_epilogues(s: Schedule, block: str, loop: str, unroll: bool = True) -> None:
+    """Runs elementwise readers on each tile of a stage, inside `loop`, while the tile is in registers or cache.
+
+    Their last axis runs in vectors; with `unroll`, the others are written out.
+    """
+    for reader in consumers(s.program, s.program.blocks[block].store.buffer):
+        if reader.reduces or not attempt(s.reverse_compute_at, reader.name, loop):
+            continue
+        inner = loops_inside(s, reader.name, loop)
+        if inner:
+            s.vectorize(inner[-1])
+        for lp in inner[:-1] if unroll else ():
+            if _is_short(s.program.loops[lp].extent):
+                s.unroll(lp)
+        join_epilogues(s, reader.name, loop, unroll)
+
+
+def _is_short(extent: Expr) -> bool:
+    """Whether a loop may be written out; what a knob gives is the size of a tile, which is short."""
+    known = value_of(extent)
+    return known <= _UNROLLED if known is not None else all(v.role == "knob" for v in variables(extent))
+
+
+def fresh_stages(s: Schedule) -> Iterator[str]:
+    """The stages whose loops nothing has touched yet; each may be scheduled before the next is asked for."""
+    for name in list(s.program.blocks):
+        loops = [s.program.loops[lp] for lp in s.loops(name)]
+        plain = tuple(lp.var for lp in loops) == s.program.blocks[name].bindings
+        if plain and loops and all(lp.kinds == ("serial",) for lp in loops):
+            yield name

@@ -1,0 +1,60 @@
+"""Vectors: whether lanes hold neighbouring outputs or partial results of a reduction, and the loops that do so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from searchlab.ir.expr import Binary, Expr, Like, Var, poly, value_of, variables
+from searchlab.ir.program import Block, Iter
+from searchlab.schedule import Schedule
+from searchlab.tactics.attempts import attempt
+from searchlab.tactics.axes import moves_with, operands, reduce_axes, space_axes
+
+
+def side_by_side(block: Block) -> bool:
+    """Whether neighbouring outputs come from neighbouring inputs, so that the last space axis can run in lanes."""
+    space, reduction = space_axes(block), reduce_axes(block)
+    read = [ld for ld in operands(block) if ld.indices]
+    walked = [ld for ld in read if not reduction or any(moves_with(ld, it.var) for it in reduction)]
+    return bool(space) and any(space[-1].var in variables(ld.indices[-1]) for ld in walked)
+
+
+def reduces_along_rows(block: Block) -> bool:
+    """Whether lanes belong to the reduction: its axes walk along rows in memory, and the last axis of space does not.
+
+    Unlike `side_by_side` this looks at strides and leaves out axes of one iteration.
+    """
+    space, reduction = space_axes(block), reduce_axes(block)
+    walked = [
+        ld.indices[-1] for ld in operands(block) if ld.indices and any(moves_with(ld, it.var) for it in reduction)
+    ]
+    last = [it for it in space if value_of(it.extent) != 1][-1:]
+    return not _any_walks(last, walked) and _any_walks(reduction, walked)
+
+
+def _any_walks(axes: Sequence[Iter], rows: Sequence[Expr]) -> bool:
+    return any(_walks(it.var, row) for it in axes if value_of(it.extent) != 1 for row in rows)
+
+
+def _walks(axis: Var, row: Expr) -> bool:
+    """Whether an axis takes steps of a few elements along a row; the digits of a fused loop count as one number."""
+    inner = row.a if isinstance(row, Binary) and row.op == "mod" else row
+    terms = [m for m in poly(inner) if any(axis in variables(atom) for atom in m)]
+    return terms == [(axis,)]
+
+
+def contiguous_reduction(block: Block, loops: Sequence[str]) -> str | None:
+    """The first of the loops of a reduction that walks along the last index of an operand."""
+    for it, loop in zip(reduce_axes(block), loops, strict=True):
+        if any(ld.indices and it.var in variables(ld.indices[-1]) for ld in operands(block)):
+            return loop
+    return None
+
+
+def vectorize_outputs(s: Schedule, column: str, reduction: Sequence[str], width: Like) -> str:
+    """Runs the last space loop of a stage in vectors, innermost where that is legal; returns the loop around them."""
+    outer, inner = s.split(column, [None, width], tail=True)
+    if reduction:
+        attempt(s.reorder, outer, *reduction, inner)
+    s.vectorize(inner)
+    return outer

@@ -1,0 +1,92 @@
+"""Where stages may be computed: the places that are worth a try, and a stage put at one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from searchlab.ir.expr import value_of
+from searchlab.ir.program import Block, Program
+from searchlab.schedule import Schedule
+from searchlab.schedule.primitive import consumers
+from searchlab.tactics import Tiles, attempt
+from spaces.common.predicates import is_expensive, only_moves_data, would_repeat
+
+ROOT, INLINE = "root", "inline"
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where a stage is computed: inlined, on its own, or inside a loop; `label` is for people."""
+
+    label: str
+    loop: str | None = None
+
+
+def locations(s: Schedule, block: str, tiled: Sequence[Tiles], levels: int = 3) -> list[Location]:
+    """All places of a stage that are worth a try: inline, root, and after the outer levels of what reads it.
+
+    What is dear to compute is neither inlined nor put where elements would be computed several times.
+    """
+    found = [
+        Location(ROOT),
+        *(location for location, _ in _attached(s, block, _attach_points(s, block, tiled, levels))),
+    ]
+    cheap = not _is_dear(s.program.blocks[block]) and not is_packing(s, block)
+    if cheap and attempt(Schedule(s.program).compute_inline, block):
+        found.append(Location(INLINE))
+    return found
+
+
+def attached(
+    s: Schedule, block: str, tiled: Sequence[Tiles], number: int, levels: int = 3
+) -> tuple[Location, Program] | None:
+    """The `number`-th (counted from 0) of the `locations` of a stage that are loops; None if there are fewer.
+
+    The program that has it there comes with it, and no location after it is tried.
+    """
+    points = _attach_points(s, block, tiled, levels)
+    return next(islice(_attached(s, block, points), number, None), None) if number < len(points) else None
+
+
+def _attached(s: Schedule, block: str, points: Sequence[tuple[str, str]]) -> Iterator[tuple[Location, Program]]:
+    """Those points that are legal and worth a try, each with the program that has the stage there."""
+    dear = _is_dear(s.program.blocks[block])
+    for label, loop in points:
+        if not (dear and would_repeat(s.program, block, loop)):
+            moved = Schedule(s.program)
+            if attempt(moved.compute_at, block, loop):
+                yield Location(label, loop), moved.program
+
+
+def _is_dear(block: Block) -> bool:
+    return block.reduces or is_expensive(block)
+
+
+def is_packing(s: Schedule, block: str) -> bool:
+    """Whether a stage is there to change where its elements lie: inlining would undo that."""
+    b = s.program.blocks[block]
+    return only_moves_data(b) and s.program.buffers[b.store.buffer].scope != "global"
+
+
+def _attach_points(s: Schedule, block: str, tiled: Sequence[Tiles], levels: int) -> list[tuple[str, str]]:
+    readers = consumers(s.program, s.program.blocks[block].store.buffer)
+    if not readers:
+        return []
+    nests = [s.loops(r.name) for r in readers]
+    common = [lp for lp in nests[0] if all(lp in nest for nest in nests)]
+    for t in tiled:
+        ends = [(n, t.end(n)) for n in range(min(levels, len(t.structure))) if t.levels[n]]
+        if any(loop in common for _, loop in ends):
+            return [(f"{t.block}{n}", loop) for n, loop in ends if loop in common]
+    shared = common if len(readers) > 1 else common[:-1]
+    return [(loop, loop) for loop in shared if value_of(s.program.loops[loop].extent) != 1]
+
+
+def place(s: Schedule, block: str, location: Location) -> None:
+    """Computes a stage where `locations` said."""
+    if location.label == INLINE:
+        s.compute_inline(block)
+    elif location.loop is not None:
+        s.compute_at(block, location.loop)
