@@ -1,5 +1,6 @@
 """What spaces share beyond the tactics: factors as knobs, structures, predicates that rules ask, places of stages."""
 
+from searchlab.tactics import parallel_outer, tile  # with which most rules that users write begin
 from spaces.common.factors import KnobFactors, check_structure
 from spaces.common.locations import Location, attached, locations, place
 from spaces.common.predicates import (
@@ -15,5 +16,6 @@ from spaces.common.predicates import (
 
 __all__ = [
     "KnobFactors", "Location", "attached", "check_structure", "fusible_consumer", "is_expensive", "locations",
-    "needs_tiling", "only_moves_data", "place", "points", "strictly_inlinable", "wants_rfactor", "would_repeat",
+    "needs_tiling", "only_moves_data", "parallel_outer", "place", "points", "strictly_inlinable", "tile",
+    "wants_rfactor", "would_repeat",
 ]  # fmt: skip
