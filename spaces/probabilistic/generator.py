@@ -39,9 +39,9 @@ class ProbabilisticSpace(SpaceGenerator):
         program: UserProgram | str | None = None,
         most: int = 256,
     ) -> None:
-        self.rules = _made(rules, ScheduleRule)  # type: ignore[type-abstract]
-        self.mutators = _made(mutators, Mutator)  # type: ignore[type-abstract]
-        self.postprocessors = _made(postprocessors, Postprocessor)  # type: ignore[type-abstract]
+        self.rules = _made(rules, ScheduleRule, "schedule rule")  # type: ignore[type-abstract]
+        self.mutators = _made(mutators, Mutator, "mutator")  # type: ignore[type-abstract]
+        self.postprocessors = _made(postprocessors, Postprocessor, "post-processor")  # type: ignore[type-abstract]
         self.program: UserProgram | None = _program(program) if isinstance(program, str) else program
         self.most = most
 
@@ -83,11 +83,10 @@ def _program(path: str) -> UserProgram:
     return Named(path, f"program '{path}'", SpaceError).function(ProbabilisticSchedule, takes=("s",))
 
 
-def _made(given: Sequence[T | str], base: type[T]) -> tuple[T, ...]:
-    """Objects from objects or import paths."""
-    what = base.__name__.lower()
+def _made(given: Sequence[T | str], base: type[T], what: str) -> tuple[T, ...]:
+    """Objects from objects or import paths; `what` calls them in messages."""
     made = [Named(g, f"{what} '{g}'", SpaceError).instance(base) if isinstance(g, str) else g for g in given]
     for m in made:
         if not isinstance(m, base):
-            raise SpaceError(f"{m!r} is not a {base.__name__}; accepted: {base.__name__} objects and 'module:Class'")
+            raise SpaceError(f"{m!r} is not a {what}; accepted: {base.__name__} objects and 'module:Class'")
     return tuple(made)

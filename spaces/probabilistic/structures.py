@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from searchlab.errors import ScheduleError, SpaceError
-from searchlab.ir.expr import variables
+from searchlab.ir.expr import Expr, variables
+from searchlab.ir.program import Program
 from searchlab.search import Knob, Sketch, menu
 from searchlab.search.knob import Floats
 from spaces.probabilistic import sampling
@@ -82,22 +83,15 @@ class Structure:
 
     @staticmethod
     def of(s: ProbabilisticSchedule, name: str) -> Structure:
+        """The structure of a finished schedule; a draw that the program does not depend on takes its first option."""
         trace = s.trace.live()
         drawn = [s.knobs[i.name] for i in trace.draws() if i.name in s.knobs]
-        symbols = {n for k in drawn for n in k.symbols}
-        constraints = tuple(c for c in s.constraints if {v.name for v in variables(c)} <= symbols)
+        constraints = _constraints_on(drawn, s)
         needed = {v.name for v in s.program.symbols} | {v.name for c in constraints for v in variables(c)}
         free = tuple(k for k in drawn if needed & set(k.symbols))
         idle = [k for k in drawn if k not in free]
-        fixed = {k.name: _decision(trace.draw(k.name), k, 0) for k in idle}
-        for i in trace.draws():
-            if i.kind == TILE and not i.outputs:
-                fixed[i.name] = Decision(sampling.untiled(i.arguments["n"]))
-        known = {v.name for a in s.program.assumptions for v in variables(a)}
-        values = {n: int(v) for k in idle for n, v in zip(k.symbols, k.options[0], strict=True) if n in known}
-        program = s.program.substitute(values) if values else s.program
-        sketch = Sketch(name, free or (menu("fixed", [1]),), constraints, program)
-        return Structure(sketch, replace(trace, decisions={**trace.decisions, **fixed}), s)
+        sketch = Sketch(name, free or (menu("fixed", [1]),), constraints, _without(idle, s.program))
+        return Structure(sketch, replace(trace, decisions={**trace.decisions, **_fixed(idle, trace)}), s)
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
@@ -130,6 +124,26 @@ class Structure:
             return table
         with np.errstate(divide="ignore"):
             return np.log(np.array(found[0].arguments["probs"], dtype=np.float64))
+
+
+def _constraints_on(drawn: Sequence[Knob], s: ProbabilisticSchedule) -> tuple[Expr, ...]:
+    """The conditions of a schedule that speak of nothing but these knobs."""
+    symbols = {n for k in drawn for n in k.symbols}
+    return tuple(c for c in s.constraints if {v.name for v in variables(c)} <= symbols)
+
+
+def _fixed(idle: Sequence[Knob], trace: Trace) -> dict[str, Decision]:
+    """Decisions for draws that are left to no knob: idle ones, and tiles of extents that are not constant."""
+    fixed = {k.name: _decision(trace.draw(k.name), k, 0) for k in idle}
+    untiled = [i for i in trace.draws() if i.kind == TILE and not i.outputs]
+    return fixed | {i.name: Decision(sampling.untiled(i.arguments["n"])) for i in untiled}
+
+
+def _without(idle: Sequence[Knob], program: Program) -> Program:
+    """The program with the first options of idle knobs in place of the symbols that it only makes assumptions about."""
+    known = {v.name for a in program.assumptions for v in variables(a)}
+    values = {n: int(v) for k in idle for n, v in zip(k.symbols, k.options[0], strict=True) if n in known}
+    return program.substitute(values) if values else program
 
 
 def _decision(i: Instruction, knob: Knob, option: int) -> Decision:

@@ -22,13 +22,13 @@ from searchlab.ir.expr import (
     from_poly,
     poly,
     transform,
-    variables,
     without,
 )
 from searchlab.ir.program import Block, Program, Seq, Stmt, Store, accesses, map_children, read
 from searchlab.ir.verify import verify
 from searchlab.schedule import compute_inline
 from searchlab.schedule.primitive import consumers, is_leaf, producers, top_statement
+from searchlab.tactics import moves_with
 
 
 def fuse_prologue(program: Program, stage: str) -> Program:
@@ -68,18 +68,6 @@ def fuse_epilogue(program: Program, stage: str) -> Program:
     result = replace(program, body=body, buffers=buffers, trace=())
     verify(result)
     return result
-
-
-def fuse_around(program: Program, anchor: str) -> Program:
-    """All epilogues of an anchor that can be fused, one after the other, then its prologues."""
-    for fuse in (fuse_epilogue, fuse_prologue):
-        names = [n for n in program.blocks if n != anchor]
-        for name in names if fuse is fuse_epilogue else reversed(names):
-            try:
-                program = fuse(program, name)
-            except SpaceError:
-                continue
-    return program
 
 
 def _stage(program: Program, name: str) -> Block:
@@ -143,6 +131,9 @@ class _IndexDigit:
     low: Expr
 
 
+_PlacedDigit = tuple[_IndexDigit, Var, Expr]  # with the variable of the index's place, and the extent there
+
+
 def _places(rank: int) -> list[Var]:
     return [Var(f"at{d}") for d in range(rank)]
 
@@ -150,19 +141,12 @@ def _places(rank: int) -> list[Var]:
 def _inverse(program: Program, b: Block, source: Load) -> dict[Var, Expr]:
     """The iteration variables of a stage from the index at which it reads; refuses what is not one to one."""
     sizes = {it.var: it.extent for it in b.iters}
-    shape = program.buffers[source.buffer].shape
     text = f"{source.buffer}[{', '.join(map(str, source.indices))}]"
-    lost = [v for v in sizes if not any(v in variables(i) for i in source.indices)]
+    lost = [v for v in sizes if not moves_with(source, v)]
     if any(sizes[v] != ONE for v in lost):
         raise SpaceError(f"epilogue '{b.name}' reads {text} for every '{lost[0]}' again: a broadcast is not invertible")
     found: dict[Var, Expr] = {v: ZERO for v in lost}
-    groups: dict[Expr, list[tuple[_IndexDigit, Var, Expr]]] = {}
-    for place, i, extent in zip(_places(len(shape)), source.indices, shape, strict=True):
-        if i == ZERO and extent == ONE:
-            continue
-        digit = _digit(i)
-        groups.setdefault(digit.flat, []).append((digit, place, extent))
-    for flat, digits in groups.items():
+    for flat, digits in _by_flat_number(program, source).items():
         radix = _radix(flat, sizes)
         total = _whole(digits)
         if radix is None or total is None or total[1] != radix[1] or found.keys() & radix[0].keys():
@@ -170,6 +154,17 @@ def _inverse(program: Program, b: Block, source: Load) -> dict[Var, Expr]:
         for v, stride in radix[0].items():
             found[v] = (total[0] // stride) % sizes[v] if stride * sizes[v] != radix[1] else total[0] // stride
     return found
+
+
+def _by_flat_number(program: Program, source: Load) -> dict[Expr, list[_PlacedDigit]]:
+    """The indices of an access, each as a digit of a flat number, by these numbers."""
+    shape = program.buffers[source.buffer].shape
+    groups: dict[Expr, list[_PlacedDigit]] = {}
+    for place, i, extent in zip(_places(len(shape)), source.indices, shape, strict=True):
+        if i != ZERO or extent != ONE:
+            digit = _digit(i)
+            groups.setdefault(digit.flat, []).append((digit, place, extent))
+    return groups
 
 
 def _digit(e: Expr) -> _IndexDigit:
@@ -198,7 +193,7 @@ def _radix(flat: Expr, sizes: dict[Var, Expr]) -> tuple[dict[Var, Expr], Expr] |
     return strides, covered
 
 
-def _whole(digits: list[tuple[_IndexDigit, Var, Expr]]) -> tuple[Expr, Expr] | None:
+def _whole(digits: list[_PlacedDigit]) -> tuple[Expr, Expr] | None:
     """The flat number that digits make, and how many; None if they leave gaps."""
     total: Expr = ZERO
     covered: Expr = ONE

@@ -14,13 +14,10 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 from searchlab.errors import SpaceError
-from searchlab.ir.expr import ONE, ZERO, Expr, Like, index, value_of
-
-if TYPE_CHECKING:
-    from searchlab.ir.expr import Var
+from searchlab.ir.expr import ONE, ZERO, Expr, Like, Var, index, value_of
 
 Index = tuple[Expr, ...]
 Kind = Literal["serial", "unrolled", "vectorized"]
@@ -30,15 +27,17 @@ Function = Callable[[Any], Sequence[Sequence[Any]]]
 
 @dataclass(frozen=True)
 class Atom:
-    """A mapping that is no composition of others."""
+    """A mapping that is not composed of others."""
 
     shape: Index
 
     @property
     def workers(self) -> Expr:
+        """How many workers it has."""
         return ONE
 
     def tasks(self, worker: int) -> Iterator[tuple[int, ...]]:
+        """The tasks of a worker, in order."""
         raise NotImplementedError
 
 
@@ -100,7 +99,9 @@ class Custom(Atom):
         found = [tuple(index(i) for i in task) for task in self.function(worker)]
         wrong = [t for t in found if len(t) != len(self.shape)]
         if wrong:
-            raise SpaceError(f"custom mapping: task {wrong[0]} has not the {len(self.shape)} indices of its task shape")
+            raise SpaceError(
+                f"custom mapping: task {wrong[0]} does not have the {len(self.shape)} indices of its task shape"
+            )
         return found
 
 
@@ -127,14 +128,17 @@ class TaskMapping:
 
     @property
     def rank(self) -> int:
+        """The number of dimensions."""
         return len(self.atoms[0].shape)
 
     @property
     def num_workers(self) -> Expr:
+        """How many workers there are."""
         return product(a.workers for a in self.atoms)
 
     @property
     def task_shape(self) -> Index:
+        """How many tasks there are along each dimension."""
         return tuple(product(a.shape[d] for a in self.atoms) for d in range(self.rank))
 
     def __mul__(self, inner: TaskMapping) -> TaskMapping:
@@ -163,9 +167,9 @@ class TaskMapping:
         `inside` is the task of an outer mapping that this one refines, so that nested loops mean their composition;
         `bound` is the true task shape where tiles do not divide it: nothing is stored outside.
         """
-        from spaces.task_mapping.write import open_tasks
-
-        return open_tasks(self, worker, inside, bound)
+        if not writers:
+            raise SpaceError("on(worker) writes a program: use it inside `with Writer(name)`")
+        return writers[-1].open_tasks(self, worker, inside, bound)
 
     def __eq__(self, other: object) -> bool:
         """Equal by what they do; with symbols in them, by how they are written."""
@@ -183,6 +187,18 @@ class TaskMapping:
 
     def __repr__(self) -> str:
         return " * ".join(map(_text, self.atoms))
+
+
+class TaskWriter(Protocol):
+    """What a mapping writes its loops to."""
+
+    def open_tasks(
+        self, mapping: TaskMapping, worker: Like, inside: Sequence[Like] | None, bound: Sequence[Like] | None
+    ) -> Iterator[tuple[Var, ...]]:
+        """Loops around what happens until the next step of the iterator, which gives their indices."""
+
+
+writers: list[TaskWriter] = []  # those that are open, the current one last
 
 
 def _tasks(atoms: Sequence[Atom], worker: int) -> list[tuple[int, ...]]:

@@ -38,35 +38,37 @@ def as_columns(program: Program, view: ProductView) -> tuple[Program, ProductVie
     """The program with one axis of pixels in its anchor and what follows, and the view of that; None if it has none."""
     b = program.blocks[view.block]
     axes = pixel_axes(b, view)
-    pixels = [b.iters[n].var for n in axes]
     followers = consumers(program, b.store.buffer)
     sizes = [b.iters[n].extent for n in axes]
     if product(sizes) == ONE or not stores_plainly(b) or not all(_follows(f, b) for f in followers):
         return None
-    name = fresh(program, f"{view.operand.buffer}_columns")
-    feeding = [it for it in b.iters if it.var not in pixels and moves_with(view.operand, it.var)]
-    at = (*(it.var for it in feeding), _PIXEL)
-    column = Load(name, at, view.operand.type)
-    shape = (*(it.extent for it in feeding), product(sizes))
-    put = _apart(pixels, sizes)
-    fill = _nest(program, Block(name, _iters(at, shape), (), Store(name, at, put(view.operand))))
-    buffers = {
-        **program.buffers,
-        name: replace(program.buffers[view.operand.buffer], name=name, shape=shape, scope="local"),
-    }
-    flat = bool(followers)
-    if flat:
+    columns = _columns(program, b, view.operand, axes)
+    name = columns.store.buffer
+    column = Load(name, columns.store.indices, view.operand.type)
+    shape = tuple(it.extent for it in columns.iters)
+    buffers = dict(program.buffers)
+    buffers[name] = replace(buffers[view.operand.buffer], name=name, shape=shape, scope="local")
+    if followers:
         old = buffers[b.store.buffer]
         buffers[old.name] = replace(old, shape=(*old.shape[: axes[0]], product(sizes)))
     body: Stmt = program.body
     for f in followers:
-        body = _swap(program.with_body(body), f, _joined(program, f, axes, sizes, b.store.buffer))
-    new = _joined(program, b, axes, sizes, b.store.buffer if flat else "")
-    new = _reading(new, put(view.operand), column)
-    body = _swap(program.with_body(body), program.blocks[b.name], new, fill)
+        body = _swap(program.with_body(body), f, _joined(f, axes, sizes, b.store.buffer))
+    new = _joined(b, axes, sizes, b.store.buffer if followers else "")
+    new = _reading(new, columns.store.value, column)
+    body = _swap(program.with_body(body), program.blocks[b.name], new, _nest(program, columns))
     made = replace(program, body=body, buffers=buffers, trace=())
     verify(made)
-    return made, replace(view, vector=axes[0], operand=column, dimension=len(feeding))
+    return made, replace(view, vector=axes[0], operand=column, dimension=len(shape) - 1)
+
+
+def _columns(program: Program, b: Block, operand: Load, axes: list[int]) -> Block:
+    """The stage that makes columns of an operand: by what else it depends on, then by the number of the pixel."""
+    pixels, sizes = [b.iters[n].var for n in axes], [b.iters[n].extent for n in axes]
+    feeding = [it for it in b.iters if it.var not in pixels and moves_with(operand, it.var)]
+    iters = (*(Iter(it.var, it.extent) for it in feeding), Iter(_PIXEL, product(sizes)))
+    name = fresh(program, f"{operand.buffer}_columns")
+    return Block(name, iters, (), Store(name, tuple(it.var for it in iters), _apart(pixels, sizes)(operand)))
 
 
 def _follows(f: Block, b: Block) -> bool:
@@ -86,7 +88,7 @@ def _apart(pixels: list[Var], sizes: list[Expr]) -> Substitution:
     return Substitution(found)
 
 
-def _joined(program: Program, b: Block, axes: list[int], sizes: list[Expr], flat: str) -> Block:
+def _joined(b: Block, axes: list[int], sizes: list[Expr], flat: str) -> Block:
     """A stage with one axis of pixels in place of several; the buffer `flat` has the same single axis."""
     put = _apart([b.iters[n].var for n in axes], sizes)
     iters = [it for n, it in enumerate(b.iters) if n not in axes]
@@ -107,10 +109,6 @@ def _joined(program: Program, b: Block, axes: list[int], sizes: list[Expr], flat
 def _reading(b: Block, old: Expr, new: Load) -> Block:
     value = transform(b.store.value, lambda e: new if e == old else None)
     return replace(b, body=Store(b.store.buffer, b.store.indices, value))
-
-
-def _iters(at: tuple[Var, ...], shape: tuple[Expr, ...]) -> tuple[Iter, ...]:
-    return tuple(Iter(v, e) for v, e in zip(at, shape, strict=True))
 
 
 def _nest(program: Program, b: Block) -> Stmt:

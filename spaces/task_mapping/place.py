@@ -17,13 +17,9 @@ def place(s: Schedule, block: str, mapping: TaskMapping) -> list[list[str]]:
     The first spatial atom stands for the cores, which `share` gives its loops in the end; later ones are lanes.  The
     outermost extent of each dimension is rounded up, whatever the mapping says, and the surplus is cut off.
     """
-    own = _own_loops(s, block, mapping)
     made = [dict[int, str]() for _ in mapping.atoms]
-    for d, loop in enumerate(own):
-        at = [n for n, atom in enumerate(mapping.atoms) if atom.shape[d] != ONE] or [0]
-        factors: list[Like | None] = [None, *(mapping.atoms[n].shape[d] for n in at[1:])]
-        names = s.split(loop, factors, tail=True) if len(at) > 1 else [loop]
-        for n, name in zip(at, names, strict=True):
+    for d, loop in enumerate(_own_loops(s, block, mapping)):
+        for n, name in _split(s, loop, mapping, d).items():
             made[n][d] = name
     found = [
         [names[d] for d in by_rank(atom.ranks) if d in names] if isinstance(atom, (Repeat, Spatial)) else []
@@ -34,6 +30,13 @@ def place(s: Schedule, block: str, mapping: TaskMapping) -> list[list[str]]:
         s.reorder(*order)
     _mark(s, mapping, found)
     return found
+
+
+def _split(s: Schedule, loop: str, mapping: TaskMapping, d: int) -> dict[int, str]:
+    """The loop of one dimension in as many as there are atoms that move in it, by the numbers of these atoms."""
+    at = [n for n, atom in enumerate(mapping.atoms) if atom.shape[d] != ONE] or [0]
+    factors: list[Like | None] = [None, *(mapping.atoms[n].shape[d] for n in at[1:])]
+    return dict(zip(at, s.split(loop, factors, tail=True) if len(at) > 1 else [loop], strict=True))
 
 
 def share(s: Schedule, loops: list[str], threads: int) -> None:

