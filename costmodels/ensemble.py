@@ -41,13 +41,15 @@ class EnsembleModel(CostModel):
         self.share, self.acquisition, self.kappa = share, acquisition, kappa
         self.members = [MODELS.make(base, rng=r) for r in self.rng.spawn(count)]
         self.view = self.members[0].view
-        self._best = np.inf  # what the members think of the best program so far
+        self._best = np.inf  # the mean prediction for the best program so far
 
     @property
     def ready(self) -> bool:
+        """Whether all members are."""
         return all(m.ready for m in self.members)
 
     def fit(self, history: History) -> None:
+        """Fits every member to its own random share of the trials."""
         for member in self.members:
             member.fit(History.of([self._part(t) for t in history]))
         if self.ready:
@@ -58,13 +60,14 @@ class EnsembleModel(CostModel):
         return Trials(trials.task, trials.space, trials.points[keep], trials.seconds[keep])
 
     def _at_best(self, trials: Trials) -> float:
-        """What the members think of the best program that was measured: the level to improve on."""
+        """The mean prediction for the best program that was measured: the level to improve on."""
         return float(self._all(trials.space, trials.points[int(np.argmin(trials.seconds))]).mean())
 
     def _all(self, space: Space, points: Points) -> Floats:
         return np.stack([m.predict(space, points) for m in self.members])
 
     def predict(self, space: Space, points: Points) -> Floats:
+        """The acquisition function of the members' predictions."""
         found = self._all(space, points)
         mean, deviation = found.mean(axis=0), found.std(axis=0)
         if self.acquisition == "mean":
@@ -74,11 +77,13 @@ class EnsembleModel(CostModel):
         return -expected_improvement(mean, deviation, self._best if np.isfinite(self._best) else float(mean.min()))
 
     def save(self, path: Path) -> None:
+        """Writes every member, and the level to improve on."""
         path.with_suffix(".json").write_text(json.dumps({"best": self._best}))
         for n, member in enumerate(self.members):
             member.save(path.with_name(f"{path.name}-{n}"))
 
     def load(self, path: Path) -> None:
+        """Reads every member, and the level to improve on."""
         self._best = float(json.loads(path.with_suffix(".json").read_text())["best"])
         for n, member in enumerate(self.members):
             member.load(path.with_name(f"{path.name}-{n}"))

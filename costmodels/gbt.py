@@ -80,9 +80,11 @@ class GBTModel(CostModel):
 
     @property
     def ready(self) -> bool:
+        """Whether there is a prior, or there are trees."""
         return self.prior or self._booster is not None
 
     def fit(self, history: History) -> None:
+        """Trains new trees on all trials, once there are enough, and weighs the prior."""
         if len(history) < self.warmup:
             return
         data = training_data(history, self.view)
@@ -128,6 +130,7 @@ class GBTModel(CostModel):
         return xgb.train(parameters, matrix, num_boost_round=self.settings["rounds"], **watched, **custom)
 
     def predict(self, space: Space, points: Points) -> Floats:
+        """The negated margins."""
         return -self.margins(space, points)
 
     def margins(self, space: Space, points: Points) -> Floats:
@@ -142,11 +145,13 @@ class GBTModel(CostModel):
         return np.asarray(found + guess)
 
     def save(self, path: Path) -> None:
+        """Writes the trees, and which features they were trained on."""
         write_card(path, self.name, self.view)
         if self._booster is not None:
             self._booster.save_model(path.with_suffix(".ubj"))
 
     def load(self, path: Path) -> None:
+        """Reads the trees, which must have been trained on the same features."""
         import xgboost as xgb
 
         check_card(path, self.name, self.view)
@@ -175,6 +180,7 @@ class PackSum:
         return (self._sums(predicted) - self._scores)[self._owner] * weight, weight
 
     def error(self, predicted: Floats, _: Any) -> tuple[str, float]:
+        """The weighted root of the mean squared error of programs' scores, with its name."""
         off = self._sums(predicted) - self._scores
         return "pack_rmse", float(np.sqrt(np.average(off * off, weights=self._weights)))
 

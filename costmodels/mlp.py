@@ -24,6 +24,7 @@ class MLPModel(NeuralModel):
         self.hidden = hidden
 
     def build(self) -> Any:
+        """Layers that embed a statement, and layers that score the sum of a program's statements."""
         from torch import nn
 
         width, hidden = schema(self.view).width, self.hidden
@@ -32,12 +33,14 @@ class MLPModel(NeuralModel):
         return nn.ModuleDict({"embed": embed, "head": head})
 
     def inputs(self, space: Space, points: Points) -> Any:
+        """The features of all statements, program by program, and where each program begins."""
         rows, owner = features(space, points, self.view)
         order = np.argsort(owner, kind="stable")
         first = np.searchsorted(owner[order], np.arange(len(points) + 1))
         return rows[order] / np.float32(16.0), first  # logarithms of counts, brought to about 1
 
     def scores(self, inputs: Any, rows: Ints) -> Any:
+        """The score of the summed embeddings of each program."""
         import torch
 
         table, first = inputs

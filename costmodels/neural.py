@@ -1,4 +1,4 @@
-"""What neural models share: the training loop, the rank loss over pairs of one task, saving, and one thread."""
+"""The common part of neural models: the training loop, the rank loss over pairs of one task, saving, and one thread."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ class NeuralModel(CostModel):
 
     @abstractmethod
     def inputs(self, space: Space, points: Points) -> Any:
-        """What `scores` takes for these points."""
+        """The inputs of these points in the form that `scores` takes."""
 
     def prepare(self, examples: Sequence[TrainingExample]) -> None:
-        """Fits what is no weight, such as the scale of the inputs, before training."""
+        """Fits everything but the weights, such as the scale of the inputs, before training."""
 
     @abstractmethod
     def scores(self, inputs: Any, rows: Ints) -> Any:
@@ -74,9 +74,11 @@ class NeuralModel(CostModel):
 
     @property
     def ready(self) -> bool:
+        """Whether there is a trained network."""
         return self.network is not None
 
     def fit(self, history: History) -> None:
+        """Trains a new network on all trials, once there are enough."""
         tasks = [t for t in history if len(t) > 1 and np.isfinite(t.best)]
         if sum(len(t) for t in tasks) < self.warmup:
             return
@@ -123,6 +125,7 @@ class NeuralModel(CostModel):
         return losses[told].mean() if bool(told.any()) else losses.sum() * 0.0
 
     def predict(self, space: Space, points: Points) -> Floats:
+        """The negated scores."""
         import torch
 
         if not len(points):
@@ -132,12 +135,14 @@ class NeuralModel(CostModel):
         return -np.asarray(found.numpy(), np.float64)
 
     def save(self, path: Path) -> None:
+        """Writes the weights, and which features they were trained on."""
         import torch
 
         write_card(path, self.name, self.view)
         torch.save(self.network.state_dict(), path.with_suffix(".pt"))
 
     def load(self, path: Path) -> None:
+        """Reads the weights, which must have been trained on the same features."""
         import torch
 
         check_card(path, self.name, self.view)

@@ -27,6 +27,7 @@ class RooflineModel(CostModel):
         """There is nothing to learn."""
 
     def predict(self, space: Space, points: Points) -> Floats:
+        """The logarithm of the estimated cycles."""
         threads = 1 if space.target is None else space.target.threads
         return estimate(np.asarray(space.features(points, self.view)), threads)
 

@@ -20,6 +20,7 @@ class RandomModel(CostModel):
         """There is nothing to learn."""
 
     def predict(self, space: Space, points: Points) -> Floats:
+        """A random number for every point."""
         return self.rng.random(len(points))
 
     def save(self, path: Path) -> None:
@@ -36,7 +37,9 @@ class NoModel(RandomModel):
 
     @property
     def ready(self) -> bool:
+        """Never: there is nothing to predict with."""
         return False
 
     def predict(self, space: Space, points: Points) -> Floats:
+        """The same for every point."""
         return np.zeros(len(points))

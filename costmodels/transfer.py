@@ -1,4 +1,4 @@
-"""Transfer: what other tasks taught, corrected by what this one shows."""
+"""Transfer: a model of other tasks, corrected by a model of this one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class TransferModel(CostModel):
     """A global model of other tasks plus a local one of this task.
 
     base   the model that both are
-    half   the global model's say halves with so many trials of this task; a share below 5 % is left out
+    half   trials of this task with which the weight of the global model halves; below 5 % it is left out
     least  measurements of other tasks below which there is no global model
     """
 
@@ -35,12 +35,13 @@ class TransferModel(CostModel):
 
     @property
     def discount(self) -> float:
-        """How much the global model has to say."""
+        """The weight of the global model."""
         share = 2.0 ** (-self._own / self.half)
         return share if share >= 0.05 and self._taught else 0.0
 
     @property
     def ready(self) -> bool:
+        """Whether one of the two models is."""
         return self.base_local.ready or self.base_global.ready
 
     def pretrain(self, others: Sequence[Trials]) -> None:
@@ -49,6 +50,7 @@ class TransferModel(CostModel):
         self._taught = sum(len(t) for t in others)
 
     def fit(self, history: History) -> None:
+        """Fits the local model to the last task, and the global one to the others where they have grown."""
         *others, own = history.tasks
         taught = sum(len(t) for t in others)
         if taught >= self.least and taught != self._taught:
@@ -61,6 +63,7 @@ class TransferModel(CostModel):
                 self._scales[name] = max(float(model.predict(own.space, own.points).std()), 1e-9)
 
     def predict(self, space: Space, points: Points) -> Floats:
+        """The local prediction plus the discounted global one, both on the scale of the measured programs."""
         if self._taught and not (self._own and self.base_local.ready):
             return self.base_global.predict(space, points)
         local = self.base_local.predict(space, points) / self._scales["local"]
@@ -77,6 +80,7 @@ class TransferModel(CostModel):
             model.save(path.with_name(f"{path.name}-{name}"))
 
     def load(self, path: Path) -> None:
+        """Reads both models, and how much each was taught."""
         card = json.loads(path.with_suffix(".json").read_text())
         self._own, self._taught, self._scales = card["own"], card["taught"], card["scales"]
         for name in card["parts"]:

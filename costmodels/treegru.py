@@ -24,8 +24,8 @@ class TreeGRUModel(NeuralModel):
     """A child-sum GRU on the loop tree.
 
     hidden  width of the state of a node, and of the decoder
-    slots   0: the root's state is scored; above: every loop spreads its state over so many slots by a soft choice, and
-            their sums are scored, which carries over better to programs of another shape
+    slots   0: the root's state is scored; above: every loop spreads its state over that many slots by a soft choice,
+            and their sums are scored, which carries over better to programs of another shape
     """
 
     name = "treegru"
@@ -44,6 +44,7 @@ class TreeGRUModel(NeuralModel):
         self.hidden, self.slots = hidden, slots
 
     def build(self) -> Any:
+        """The embeddings, the recurrent cell and the decoder, with room for the scale of the features."""
         import torch
         from torch import nn
 
@@ -65,9 +66,11 @@ class TreeGRUModel(NeuralModel):
         return network
 
     def inputs(self, space: Space, points: Points) -> Any:
+        """The loop trees of all points."""
         return CandidateTrees.of(space.features(points, self.view), len(points))
 
     def prepare(self, examples: Sequence[TrainingExample]) -> None:
+        """Sets the scale of the features to that of the examples, by kind of node."""
         import torch
 
         features = torch.from_numpy(np.concatenate([e.inputs.features for e in examples]))
@@ -78,6 +81,7 @@ class TreeGRUModel(NeuralModel):
             self.network.spread[kind] = of_kind.std(0, correction=0).clamp(min=_LEAST)
 
     def scores(self, inputs: Any, rows: Ints) -> Any:
+        """The decoded state of each root, or of the slots."""
         import torch
 
         trees: CandidateTrees = inputs.some(rows)

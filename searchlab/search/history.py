@@ -55,6 +55,7 @@ class History:
 
     @staticmethod
     def of(trials: Sequence[Trials]) -> History:
+        """The history of these trials, in their order."""
         return History(tuple(trials))
 
     def __iter__(self) -> Iterator[Trials]:

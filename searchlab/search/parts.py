@@ -58,6 +58,7 @@ class Part(ABC):
 
     @property
     def names(self) -> str:
+        """The names of the knobs, for messages."""
         return ", ".join(k.name for k in self.knobs)
 
     def codes(self, options: Options) -> Ints:
@@ -80,15 +81,19 @@ class Free(Part):
 
     @property
     def count(self) -> int:
+        """The number of combinations, all of which are valid."""
         return self.cartesian
 
     def draw(self, n: int, rng: np.random.Generator) -> Options:
+        """Combinations at random."""
         return np.stack([rng.integers(size, size=n, dtype=np.int32) for size in self.shape], axis=1)
 
     def contains(self, options: Options) -> Mask:
+        """Every row is valid."""
         return np.ones(len(options), np.bool_)
 
     def at_position(self, positions: Ints) -> Options:
+        """Combinations by their number."""
         return self.options(positions)
 
 
@@ -108,12 +113,15 @@ class Listed(Part):
 
     @property
     def count(self) -> int:
+        """The number of rows."""
         return len(self.rows)
 
     def draw(self, n: int, rng: np.random.Generator) -> Options:
+        """Rows of the list, each equally likely."""
         return self.rows[rng.integers(len(self.rows), size=n)] if len(self.rows) else self.rows
 
     def contains(self, options: Options) -> Mask:
+        """Which rows are on the list."""
         if self._known is not None:
             return self._known[self.codes(options)]
         return self.find(options) >= 0
@@ -128,7 +136,7 @@ class Listed(Part):
         return known
 
     def find(self, options: Options) -> Ints:
-        """The row that each combination is, -1 if it is none."""
+        """The number of the row that equals each combination, -1 if none does."""
         if not len(self.rows):
             return np.full(len(options), -1)
         codes = self.codes(options)
@@ -136,6 +144,7 @@ class Listed(Part):
         return np.where(self._codes[place] == codes, self._order[place], -1)
 
     def at_position(self, positions: Ints) -> Options:
+        """Rows by their place on the list."""
         return self.rows[positions]
 
 
@@ -155,9 +164,11 @@ class Tested(Part):
 
     @property
     def count(self) -> int:
+        """The estimated number of valid combinations."""
         return int(self.share * self.cartesian)
 
     def draw(self, n: int, rng: np.random.Generator) -> Options:
+        """Draws combinations and keeps the valid ones, up to a bounded number of draws."""
         found: list[Options] = []
         missing, draws = n, 0
         while missing > 0 and draws < MOST_DRAWS:
@@ -169,6 +180,7 @@ class Tested(Part):
         return np.concatenate(found) if found else np.empty((0, len(self.shape)), np.int32)
 
     def contains(self, options: Options) -> Mask:
+        """Which rows meet the conditions."""
         values = {s: k.options[options[:, n], c] for n, k in enumerate(self.knobs) for c, s in enumerate(k.symbols)}
         return holds(self.constraints, values, (len(options),))
 

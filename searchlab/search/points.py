@@ -37,6 +37,7 @@ class Points:
 
     @staticmethod
     def empty(width: int) -> Points:
+        """No points, of some width."""
         return Points(np.empty(0, np.int32), np.empty((0, width), np.int32))
 
     @staticmethod
@@ -47,6 +48,7 @@ class Points:
 
     @property
     def width(self) -> int:
+        """The number of columns of options."""
         return int(self.options.shape[1])
 
     def rows(self) -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""What takes long says what it is at: making a space and compiling its features tell whoever listens."""
+"""Progress of long steps: making a space and compiling its features report to whoever listens."""
 
 from __future__ import annotations
 

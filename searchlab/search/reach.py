@@ -23,7 +23,7 @@ class Reach:
         self._order = rng.permutation(len(space.sketches)) if len(space.sketches) > MOST_AT_ONCE else None
 
     def space(self, batch: int) -> Space:
-        """What the batch of that number, counted from 0, is searched in."""
+        """The space that the batch of that number, counted from 0, is searched in."""
         count = AT_FIRST + batch * EACH_BATCH
         if self._order is None or count >= len(self._order):
             return self._space

@@ -20,8 +20,8 @@ Coverage = Literal["exhaustive", "pool"]
 class RecordedSpace(Space):
     """Sketches without programs; a point is valid if it is a row.
 
-    `exhaustive`: every legal combination is a row, so what is no row is illegal.  `pool`: rows are a sample of a larger
-    space; what is no row was not measured, and moves lead from row to row only.
+    `exhaustive`: every legal combination is a row, so any other is illegal.  `pool`: rows are a sample of a larger
+    space; any other was not measured, and moves lead from row to row only.
     """
 
     def __init__(

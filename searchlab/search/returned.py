@@ -1,4 +1,4 @@
-"""What components return, checked before anybody relies on it: errors name the component and what it should return."""
+"""Checks of what components return, before anybody relies on it; errors name the component and what is expected."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def proposed(strategy: Strategy, points: Any, count: int) -> Points:
 
 
 def predicted(model: CostModel, scores: Any, count: int) -> Floats:
-    """The scores of a model for so many points."""
+    """The scores of a model for `count` points."""
     wrong = ""
     if not isinstance(scores, np.ndarray) or scores.dtype.kind not in "iuf":
         wrong = _kind(scores)

@@ -77,7 +77,7 @@ class Sketch:
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """What the sketch is a product of."""
+        """The independent parts whose product the sketch is."""
         if self.rows is None:
             return parts_of(self.knobs, self.conditions)
         rows = np.asarray(self.rows, dtype=np.int32)
@@ -94,6 +94,7 @@ class Sketch:
 
     @cached_property
     def cartesian(self) -> int:
+        """The number of all combinations of options, valid or not."""
         return math.prod(len(k) for k in self.knobs)
 
     @cached_property
@@ -103,11 +104,13 @@ class Sketch:
 
     @cached_property
     def exact(self) -> bool:
+        """Whether `count` was counted rather than estimated."""
         return all(p.exact for p in self.parts) or any(p.exact and p.count == 0 for p in self.parts)
 
     # --- points: rows of one option per knob --------------------------------------------------------------------------
 
     def in_range(self, options: Options) -> Mask:
+        """Which rows have an existing option for every knob."""
         return np.asarray(((options >= 0) & (options < self.sizes)).all(axis=1))
 
     def valid(self, options: Options) -> Mask:
@@ -157,7 +160,7 @@ class Sketch:
         return np.concatenate([column for _, column in columns]), starts, np.array([n for n, _ in columns])
 
     def encode(self, options: Options) -> Floats:
-        """What a surrogate model sees, side by side for all knobs."""
+        """The encodings of all knobs side by side, as surrogate models take them."""
         return np.concatenate([k.encoding[options[:, n]] for n, k in enumerate(self.knobs)], axis=1)
 
     def features(self, options: Options, view: str, target: Target | None = None) -> Any:
@@ -235,6 +238,7 @@ class Deferred(Sketch):
 
     @cached_property
     def program(self) -> Program | None:
+        """The program, made when it is first asked for, with the knobs that were planned."""
         made: Sketch = self.__dict__["_make"]()
         same = len(made.knobs) == len(self.knobs) and all(
             a.name == b.name and a.symbols == b.symbols and a.same_options(b)
@@ -247,6 +251,7 @@ class Deferred(Sketch):
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
+        """The independent parts, from the conditions that were planned."""
         known = set(self.symbols)
         assumed = self.__dict__["_assumed"]
         return parts_of(self.knobs, [a for a in assumed if {v.name for v in variables(a)} <= known])

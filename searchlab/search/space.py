@@ -41,6 +41,7 @@ class Size:
 
     @property
     def share(self) -> float:
+        """The share of combinations that are valid."""
         return self.valid / self.cartesian
 
     def __str__(self) -> str:
@@ -55,6 +56,7 @@ class Sample(NamedTuple):
 
     @property
     def exhausted(self) -> bool:
+        """Whether there are fewer points than were asked for."""
         return bool(self.reason)
 
 
@@ -96,6 +98,7 @@ class Space:
 
     @cached_property
     def size(self) -> Size:
+        """How many points the space has."""
         exact = all(s.exact for s in self.sketches)
         return Size(sum(s.cartesian for s in self.sketches), sum(s.count for s in self.sketches), exact)
 

@@ -47,7 +47,7 @@ class Strategy(ABC):
         """
 
     def tell(self, points: Points, seconds: Floats) -> None:
-        """What measuring gave, in any order and for any points, also ones not asked for; infinite for a failure.
+        """Takes in measured times, in any order and for any points, also ones not asked for; infinite for a failure.
 
         A point that is told again has the newer time.
         """

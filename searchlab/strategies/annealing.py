@@ -52,6 +52,7 @@ class Annealing(Guided):
     # --- on the model -------------------------------------------------------------------------------------------------
 
     def explore(self, found: Shortlist, score: Scorer) -> None:
+        """Walks all chains on the model, from hot to cold, and offers every step to the list."""
         now = self._states if self.persistent and len(self._states) else self.space.sample(self.chains, self.rng)
         value = score(now)
         unit = spread(value)
@@ -74,9 +75,11 @@ class Annealing(Guided):
     # --- on measurements ----------------------------------------------------------------------------------------------
 
     def ask(self, count: int, score: Scorer | None = None) -> Points:
+        """A batch by the model, or the next steps of the chains on measurements."""
         return super().ask(count, score) if score is not None else self._walk.ask(self, count)
 
     def tell(self, points: Points, seconds: Floats) -> None:
+        """Learns the times, and lets the chains on measurements take their steps or not."""
         super().tell(points, seconds)
         self._walk.tell(self, points, seconds)
 

@@ -50,6 +50,7 @@ class Bandit(Strategy):
         self._author: dict[int, int] = {}
 
     def ask(self, count: int, score: Scorer | None = None) -> Points:
+        """A batch of which each point comes from the member whose turn it is."""
         share = np.bincount(self._turns(count), minlength=len(self.members))
         batch = [Points.empty(self.space.width)]
         for n in np.flatnonzero(share).tolist():
@@ -80,6 +81,7 @@ class Bandit(Strategy):
         return turns
 
     def tell(self, points: Points, seconds: Floats) -> None:
+        """Tells all members, and credits the one that proposed each point."""
         for key, took in zip(self.space.key(points).tolist(), np.asarray(seconds).tolist(), strict=True):
             author = self._author.pop(key, None)
             if author is not None:

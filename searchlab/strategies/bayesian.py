@@ -63,6 +63,7 @@ class Bayesian(Strategy):
         self._lies: dict[int, float] = {}
 
     def ask(self, count: int, score: Scorer | None = None) -> Points:
+        """The candidates from which the surrogate expects most improvement."""
         missing = self.start - len(self.points) - len(self.pending)
         batch = self.draw(min(max(missing, 0), count))
         rest = count - len(batch)

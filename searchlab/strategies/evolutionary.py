@@ -33,7 +33,7 @@ class Evolutionary(Guided):
     fitness="negated", than a prediction of zero, as for models that predict minus the throughput.
 
     Without a model, a batch is one generation of children of the 16 best measured points, with their speed for fitness;
-    before there are so many, points are random.
+    before there are that many, points are random.
 
     `mix` weighs the kinds of knobs that mutations change, `structure` is how often they change the sketch, and `local`
     how often they go to a neighbouring option.
@@ -76,6 +76,7 @@ class Evolutionary(Guided):
         self.mix, self.structure, self.local = dict(MIX if mix is None else mix), structure, local
 
     def explore(self, found: Shortlist, score: Scorer) -> None:
+        """Grows generations and offers all of them to the list."""
         people = self.first_generation()
         for generation in range(self.generations + 1):
             scores = score(people)
@@ -87,9 +88,11 @@ class Evolutionary(Guided):
 
     @property
     def on_measurements(self) -> bool:
+        """Whether there are enough measurements to breed from without a model."""
         return not self.expects_model and len(self.points) >= PARENTS and len(self.leaders(2)) == 2
 
     def best(self, count: int, score: Scorer | None) -> Points:
+        """The best of all generations, or children of the best measured points without a model."""
         return self.take(self.offspring(), count) if score is None else super().best(count, score)
 
     def offspring(self) -> Points:

@@ -92,7 +92,7 @@ class Forest:
         return np.asarray(self.ask(x)[0].mean(axis=0))
 
     def ask(self, x: Floats) -> tuple[Floats, Ints]:
-        """What every tree says about every row, and the number of the leaf that says so."""
+        """The prediction of every tree for every row, and the number of the leaf that it comes from."""
         feature, cut, child, value = self._flat
         columns, row = np.ascontiguousarray(x.T).ravel(), np.arange(len(x))
         leaf = np.empty((self.trees, len(x)), np.int64)

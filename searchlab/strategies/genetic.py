@@ -35,6 +35,7 @@ class Genetic(Strategy):
         self.crossover, self.mutation, self.local = crossover, mutation, local
 
     def ask(self, count: int, score: Scorer | None = None) -> Points:
+        """Children of the best measured points; random points until there are enough of these."""
         missing = self.population - len(self.points) - len(self.pending)
         batch = self.draw(min(max(missing, 0), count))
         parents = self.leaders(self.population)

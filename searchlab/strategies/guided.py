@@ -1,4 +1,4 @@
-"""Guided: what the strategies that walk on a cost model have in common."""
+"""Guided: the common part of strategies that walk on a cost model."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ class Guided(Strategy):
         """Offers points to the list."""
 
     def ask(self, count: int, score: Scorer | None = None) -> Points:
+        """A batch: what the shares fill, the best by the model, and random points for the rest."""
         if score is None and not self.on_measurements:
             wide = self.breadth.fill(self, count, None) if self.breadth.share else Points.empty(self.space.width)
             return Points.concat([wide, self.draw(count - len(wide))])

@@ -40,6 +40,7 @@ class Local(Strategy):
         self._seed = Points.empty(space.width)  # where it began, until something is told
 
     def ask(self, count: int, score: Scorer | None = None) -> Points:
+        """New neighbours of the best point of this climb, or a jump where there are none."""
         missing = self.start - len(self.points) - len(self.pending)
         batch = self.draw(min(max(missing, 0), count))
         for _ in range(count + 1):

@@ -58,6 +58,7 @@ class Metropolis(Guided):
         self.chains, self.steps, self.hot, self.cold, self.jump, self.prior = chains, steps, hot, cold, jump, prior
 
     def explore(self, found: Shortlist, score: Scorer) -> None:
+        """Walks all chains, and offers the points that they moved to."""
         best = self.leaders(self.chains // 2)
         start = Points.concat([best, self.space.sample(self.chains - len(best), self.rng)])
         now = Chains(start, score(start), self._belief(start))

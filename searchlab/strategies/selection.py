@@ -29,6 +29,7 @@ class Top(Selection):
     """The best by the model."""
 
     def choose(self, points: Points, scores: Floats, count: int) -> Ints:
+        """The first positions."""
         return np.arange(min(count, len(points)))
 
 
@@ -45,6 +46,7 @@ class Diverse(Selection):
     prediction: float = 0.0
 
     def choose(self, points: Points, scores: Floats, count: int) -> Ints:
+        """The positions, each of the point with the largest gain over those before it."""
         size = len(points)
         if not size:
             return np.empty(0, np.int64)
@@ -93,6 +95,7 @@ class Epsilon(Share):
     """Points at random, so that the model also sees what it would not choose."""
 
     def fill(self, strategy: Strategy, count: int, score: Scorer | None) -> Points:
+        """New points at random."""
         return strategy.draw(count)
 
 
@@ -106,6 +109,7 @@ class Breadth(Share):
     drawn = 64
 
     def fill(self, strategy: Strategy, count: int, score: Scorer | None) -> Points:
+        """The most promising new points of the sketches that were tried least."""
         space, taken = strategy.space, Points.empty(strategy.space.width)
         tried = np.bincount(np.append(strategy.points.sketch, strategy.pending.sketch), minlength=len(space.sketches))
         # equals in random order; a sketch may be used up, so there are more turns than points
@@ -126,6 +130,7 @@ class Polish(Share):
     """
 
     def fill(self, strategy: Strategy, count: int, score: Scorer | None) -> Points:
+        """New neighbours of the best measured points."""
         taken = Points.empty(strategy.space.width)
         for leader in strategy.leaders(8):
             near = strategy.fresh(strategy.space.neighbours(leader))

@@ -1,4 +1,4 @@
-"""Surrogates: models that strategies of their own accord fit to what was measured, with a sense of what they know.
+"""Surrogates: models with uncertainties, which strategies fit to measurements by themselves.
 
 Both are given the known points with their values (logarithms of time; a guess for what is still being measured) and
 choose, among candidates, those from which most improvement is expected.
@@ -54,7 +54,7 @@ class Candidates:
     keys: Keys
 
     def find(self, keys: Keys) -> Ints:
-        """The places of these keys, -1 for what is no candidate."""
+        """The places of these keys, -1 for those of other points."""
         if not len(self.keys):
             return np.full(len(keys), -1)
         order = np.argsort(self.keys)
@@ -64,7 +64,7 @@ class Candidates:
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """What a surrogate learns from; `best` is the least value measured.
+    """The points that a surrogate learns from, as numbers, with their values; `best` is the least value measured.
 
     `lie` is the value that a point counts with until it is measured; None for what the surrogate expects.
     """
@@ -99,6 +99,7 @@ class GaussianSurrogate(Surrogate):
         self._row: dict[int, int] = {}  # which row of the process a point is; -1 for what was left out
 
     def choose(self, known: Observations, among: Candidates, count: int) -> tuple[Ints, Floats]:
+        """Updates the process, and picks candidates by expected improvement, one at a time."""
         mean, scale = float(known.values.mean()), float(known.values.std()) or 1.0
         standard = (known.values - mean) / scale
         process = self._learn(known, standard, among)
@@ -165,6 +166,7 @@ class ForestSurrogate(Surrogate):
         self.forest = Forest(rng, trees)
 
     def choose(self, known: Observations, among: Candidates, count: int) -> tuple[Ints, Floats]:
+        """Fits the forest, and picks candidates by expected improvement, one at a time."""
         self.forest.fit(known.numbers, known.values)
         values, leaves = self.forest.ask(among.numbers)
         guess, error = values.mean(axis=0), values.std(axis=0) + 1e-3 * (float(known.values.std()) or 1.0)

@@ -64,6 +64,7 @@ class Optuna(Strategy):
         return kinds.IntDistribution(0, size - 1)
 
     def ask(self, count: int, score: Scorer | None = None) -> Points:
+        """The new valid points nearest to what the sampler suggests."""
         new = self._new_points()
         numbers = self._numbers(new)
         left = np.ones(len(new), np.bool_)
@@ -83,6 +84,7 @@ class Optuna(Strategy):
         return self.space.sample_new(self.pool, self.rng, self.known).points
 
     def tell(self, points: Points, seconds: Floats) -> None:
+        """Tells the sampler the logarithms of times; a failure counts as the worst time."""
         super().tell(points, seconds)
         worked = self.seconds[np.isfinite(self.seconds)]
         worst = float(worked.max(initial=1e-12))

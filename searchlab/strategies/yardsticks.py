@@ -17,6 +17,7 @@ class Random(Strategy):
     name = "random"
 
     def ask(self, count: int, score: Scorer | None = None) -> Points:
+        """New points at random."""
         return self.draw(count)
 
 
@@ -39,6 +40,7 @@ class Grid(Strategy):
         self._queue = Points.empty(space.width)
 
     def ask(self, count: int, score: Scorer | None = None) -> Points:
+        """The next points of the grid."""
         self._queue = self.fresh(self._queue)
         limit = self._done + self.LISTED  # where hardly anything is valid, a batch may stay small
         while len(self._queue) < count and self._done < min(self._size, limit):

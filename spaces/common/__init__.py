@@ -1,4 +1,4 @@
-"""What spaces share beyond the tactics: factors as knobs, structures, predicates that rules ask, places of stages."""
+"""The common part of spaces: factors as knobs, structures, the predicates that rules ask, and places of stages."""
 
 from searchlab.tactics import parallel_outer, tile  # with which most rules that users write begin
 from spaces.common.factors import KnobFactors, check_structure

@@ -46,9 +46,11 @@ class ProbabilisticSpace(SpaceGenerator):
         self.most = most
 
     def space(self, task: Task) -> TraceSpace:
+        """The space of all structures, whose points are traces too."""
         return TraceSpace(task, self.structures(task), self.name, self.version, self.mutators)
 
     def sketches(self, task: Task) -> list[Sketch]:
+        """The sketches of all structures."""
         return [s.sketch for s in self.structures(task)]
 
     def structures(self, task: Task) -> list[Structure]:
@@ -59,7 +61,7 @@ class ProbabilisticSpace(SpaceGenerator):
         return found
 
     def schedules(self, task: Task) -> list[ProbabilisticSchedule]:
-        """What the rules or the user's program give, before post-processing."""
+        """The schedules of the rules or the user's program, before post-processing."""
         start = ProbabilisticSchedule(task.program, task=task)
         if self.program is not None:
             return self._run(start, self.program)

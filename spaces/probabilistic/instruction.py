@@ -13,7 +13,7 @@ from searchlab.ir.rewrite import decode, encode
 GET_BLOCK, GET_LOOPS = "get_block", "get_loops"
 TILE, CATEGORICAL, LOCATION = "sample_perfect_tile", "sample_categorical", "sample_compute_location"
 NOTE, REQUIRE, POSTPROCESS = "note", "require", "enter_postprocessing"
-_DRAWN_WITH = {  # what a draw must say of itself
+_DRAWN_WITH = {  # attributes that a draw must have
     TILE: {"n", "max_innermost", "name"},
     CATEGORICAL: {"candidates", "probs", "name"},
     LOCATION: {"inline", "name"},
@@ -33,7 +33,7 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a sampling instruction gave: factors, the number of an option, or a place; `among` lists legal places."""
+    """The outcome of a draw: factors, the number of an option, or a place; `among` lists the legal places."""
 
     value: int | tuple[int, ...]
     among: tuple[int, ...] = ()
@@ -50,6 +50,7 @@ class Instruction:
 
     @property
     def arguments(self) -> dict[str, Any]:
+        """Inputs and attributes together, by name."""
         return {**dict(self.inputs), **dict(self.attributes)}
 
     @property
@@ -59,6 +60,7 @@ class Instruction:
 
     @property
     def samples(self) -> bool:
+        """Whether it draws."""
         return self.kind in SAMPLING
 
     @property

@@ -42,6 +42,7 @@ class MutateTileSize(Mutator):
     share = 0.90
 
     def apply(self, trace: Trace, rng: np.random.Generator) -> Trace | None:
+        """The trace with one factor of one tile moved to another slot."""
         tiles = [
             (i, trace.decisions[i.name].value) for i in trace.draws() if i.kind == TILE and i.name in trace.decisions
         ]
@@ -53,6 +54,7 @@ class MutateTileSize(Mutator):
         return trace.with_decision(i.name, moves[int(rng.integers(len(moves)))]) if moves else None
 
     def changes(self, knob: Knob) -> bool:
+        """Whether the knob is a split."""
         return knob.kind == "split"
 
 
@@ -76,6 +78,7 @@ class MutateComputeLocation(Mutator):
     share = 0.05
 
     def apply(self, trace: Trace, rng: np.random.Generator) -> Trace | None:
+        """The trace with one stage at another legal place."""
         drawn = [i for i in trace.draws() if i.kind == LOCATION and i.name in trace.decisions]
         choices = [(i, [p for p in trace.decisions[i.name].among if p != trace.decisions[i.name].value]) for i in drawn]
         choices = [(i, others) for i, others in choices if others]

@@ -35,6 +35,7 @@ class DisallowDynamicLoops(Postprocessor):
     """Rejects loops whose extents are known only when the kernel runs."""
 
     def apply(self, s: ProbabilisticSchedule) -> bool:
+        """Rejects programs with such loops."""
         return not any(v.role == "size" for lp in s.program.loops.values() for v in variables(lp.extent))
 
 
@@ -48,6 +49,7 @@ class RewriteParallelVectorizeUnroll(Postprocessor):
         self.with_branches = with_branches
 
     def apply(self, s: ProbabilisticSchedule) -> bool:
+        """Gives all stages threads, vectors and limits of unrolling, if these were asked for."""
         asked = {key: value for notes in s.notes.values() for key, value in notes.items()}
         if VECTORIZE not in asked:
             return True
@@ -81,6 +83,7 @@ class RewriteReduction(Postprocessor):
     """
 
     def apply(self, s: ProbabilisticSchedule) -> bool:
+        """Decomposes every reduction; rejects nothing."""
         for name, b in s.program.blocks.items():
             carried = loops_by_kind(s, name, s.loops(name))[1] if b.init is not None else []
             if carried:
@@ -92,6 +95,7 @@ class RewriteLayout(Postprocessor):
     """Packs constant operands of tiled stages that no rule has packed; goes before the rewriting of loops."""
 
     def apply(self, s: ProbabilisticSchedule) -> bool:
+        """Packs what can be packed; rejects nothing."""
         given = {la.buffer for la in s.program.layouts}
         for tiles in s.stages.tiled:
             found = panel(s.program, tiles.block)
@@ -108,6 +112,7 @@ class VerifyTile(Postprocessor):
         self.most = most
 
     def apply(self, s: ProbabilisticSchedule) -> bool:
+        """Limits the innermost tile, by a condition where its size depends on draws."""
         for tiles in s.stages.tiled:
             size: Expr | int = 1
             for loop in tiles.levels[-1]:

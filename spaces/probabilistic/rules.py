@@ -64,6 +64,7 @@ class CustomRule(ScheduleRule):
     """
 
     def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
+        """The schedules that the block's own function returns, if it names one."""
         wanted = dict(s.program.blocks[block].annotations).get(CUSTOM)
         if wanted is None:
             return [s]
@@ -79,6 +80,7 @@ class InlineConstants(ScheduleRule):
     """A stage that reads nothing is written out where it is used."""
 
     def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
+        """The schedule with the stage inlined, if it reads nothing."""
         b = s.program.blocks[block]
         if not operands(b) and not b.reduces and b.store.buffer not in s.program.outputs:
             attempt(s.compute_inline, block)
@@ -89,6 +91,7 @@ class AutoInline(ScheduleRule):
     """A cheap elementwise stage becomes part of what reads it."""
 
     def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
+        """The schedule with the stage inlined, if it is cheap."""
         if strictly_inlinable(s.program, block):
             s.compute_inline(block)
         return [s]
@@ -98,6 +101,7 @@ class AddRFactor(ScheduleRule):
     """A reduction with little space may keep partial results, for its outer iterations or its inner ones."""
 
     def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
+        """The schedule as it is and, where that may pay, both ways to factor the reduction."""
         found = [s]
         if wants_rfactor(s.program, block, s.task.target.threads):
             parts: tuple[Literal["outer", "inner"], ...] = ("outer", "inner")
@@ -121,6 +125,7 @@ class MultiLevelTiling(ScheduleRule):
         self.structure, self.max_innermost, self.levels = structure, max_innermost, levels
 
     def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
+        """The stage tiled, alone and with its results written out at each of the levels."""
         if not needs_tiling(s.program, block):
             return [s]
         return [self.tiled(s.copy(), block, level) for level in (None, *self.levels)]
@@ -151,9 +156,11 @@ class WeightPanelTiling(MultiLevelTiling):
     ahead = True
 
     def accepts(self, s: ProbabilisticSchedule, found: Panel) -> bool:
+        """Whether the operand is constant."""
         return found.buffer in s.task.weights
 
     def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
+        """The schedule as it is and, where an operand can be packed, tiled along its panels."""
         found = panel(s.program, block) if needs_tiling(s.program, block) else None
         if found is None or not self.accepts(s, found):
             return [s]
@@ -190,6 +197,7 @@ class OperandPanelTiling(WeightPanelTiling):
     ahead = False
 
     def accepts(self, s: ProbabilisticSchedule, found: Panel) -> bool:
+        """Every operand can be copied."""
         return True
 
 
@@ -197,6 +205,7 @@ class CollapsedPanelTiling(MultiLevelTiling):
     """Trailing axes in one and their operand in panels, then tiles: a 1x1 convolution becomes a matmul of pixels."""
 
     def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
+        """The schedule as it is and, where trailing axes can be collapsed, tiled that way."""
         alone = fusible_consumer(s.program, block) is None and needs_tiling(s.program, block)
         found = trailing(s.program, block) if alone else None
         if found is None:
@@ -221,6 +230,7 @@ class ParallelizeVectorizeUnroll(ScheduleRule):
         self.unroll, self.jobs_per_core, self.max_vector = unroll, jobs_per_core, max_vector
 
     def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
+        """The schedule with notes for the post-processor."""
         reductions = [n for n, b in s.program.blocks.items() if b.reduces and n not in s.stages.kept]
         unroll = s.sample_categorical(self.unroll, name=UNROLL)
         for n in reductions or [n for n in [block] if n not in s.stages.kept]:
@@ -242,6 +252,7 @@ class RandomComputeLocation(ScheduleRule):
         self.most, self.levels = most, levels
 
     def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
+        """One schedule for every combination of places, or one whose stages share a drawn level."""
         done = s.stages.kept | {t.block for t in s.stages.tiled} | {b for b, _ in s.stages.fused}
         outputs = s.program.outputs
         free = [n for n, b in s.program.blocks.items() if n not in done and b.store.buffer not in outputs]

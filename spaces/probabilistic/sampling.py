@@ -36,7 +36,7 @@ def repair_tile(old: Sequence[int], extent: int, parts: int) -> tuple[int, ...]:
 
 
 def untiled(parts: int) -> tuple[int, ...]:
-    """The decision for an extent that is no constant."""
+    """The decision for an extent that is not constant."""
     return (-1, *[1] * (parts - 1))
 
 

@@ -71,7 +71,7 @@ class ProbabilisticSchedule(Schedule):
 
     @property
     def task(self) -> Task:
-        """What is scheduled, and for which machine."""
+        """The task: the workload that is scheduled, and the machine."""
         if self._task is None:
             raise SpaceError("the schedule was made without a task; pass task=... to ProbabilisticSchedule")
         return self._task
@@ -88,7 +88,7 @@ class ProbabilisticSchedule(Schedule):
     ) -> list[Expr | None]:
         """n factors of a loop's extent, outermost first, all factorisations equally likely.
 
-        The factors are symbols named after the loop.  An extent that is no constant is not tiled: (None, 1, .., 1).
+        The factors are symbols named after the loop.  An extent that is not constant is not tiled: (None, 1, .., 1).
         """
         extent = find_loop(self.program, loop).extent
         (around,) = self._inputs(("loop", loop))
@@ -219,7 +219,7 @@ class ProbabilisticSchedule(Schedule):
         self.constraints.append(condition)
 
     def enter_postprocessing(self) -> None:
-        """What follows is the tail that `Trace.simplified` cuts off."""
+        """Begins the tail of instructions that `Trace.simplified` cuts off."""
         self._record(POSTPROCESS, (), ())
 
     def resume(self, trace: Trace, names: dict[str, Handle]) -> None:

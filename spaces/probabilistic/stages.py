@@ -1,4 +1,4 @@
-"""What a probabilistic schedule hands around: drawn places, factors still to be drawn, and what rules have done."""
+"""Values that a probabilistic schedule hands around: drawn places, factors still to be drawn, finished stages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Drawn(list[None]):
 
 @dataclass(frozen=True)
 class Stages:
-    """What rules have done, for the rules after them: stages that are finished, tiled, fused into tiles, packed.
+    """The work of the rules so far, for those after them: stages that are finished, tiled, fused into tiles, packed.
 
     Those in `kept` are finished for the post-processors too.
     """

@@ -24,7 +24,7 @@ from spaces.probabilistic.trace import Trace
 
 
 def apply_rules(start: ProbabilisticSchedule, rules: Sequence[ScheduleRule], most: int) -> list[ProbabilisticSchedule]:
-    """What the rules make of a program: each goes over all stages of every schedule that the ones before it gave.
+    """The schedules that rules give: each goes over all stages of every schedule that the ones before it gave.
 
     Stages are visited from the output to the inputs.
     """
@@ -95,7 +95,7 @@ class Structure:
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
-        """What a trace without its tail has in common with this structure and no other."""
+        """Identifies the structure: equal to that of every trace that belongs to it, without its tail."""
         return self.trace.simplified().structure
 
     def decided(self, options: Sequence[int]) -> Trace:

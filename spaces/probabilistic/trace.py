@@ -62,7 +62,7 @@ class Trace:
 
     @property
     def structure(self) -> tuple[Any, ...]:
-        """What makes two traces the same apart from numbers: instructions, and decisions about structure."""
+        """Equal for traces that differ in numbers only: the instructions, and the decisions about structure."""
         names = [i.name for i in self.draws() if i.structural]
         return self.instructions, tuple((n, self.decisions[n].value) for n in names if n in self.decisions)
 

@@ -28,6 +28,7 @@ class Placed:
 
     @property
     def name(self) -> str:
+        """The steps of the derivation, then the places of stages."""
         return "/".join((self.state.name, *self.label))
 
     def at(self, block: str, location: Location, program: Program) -> Placed:

@@ -1,7 +1,7 @@
-"""Planning: what finishing a placed state leaves open, told from its loops without finishing it.
+"""Planning: the knobs that a placed state will have once it is finished, told from its loops alone.
 
 Finishing takes most of the work of a sketch, and a search that draws points needs only to know their knobs.  The plan
-is certain or it is none: where a step might be refused, or might tie knobs together, the state is finished at once.
+is certain, or there is none: where a step might be refused, or might tie knobs together, the state is finished at once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from searchlab.tactics import fused_width, lane_factors, lane_loop, own_loops, r
 from spaces.common import KnobFactors
 from spaces.sketch.state import Fused, State
 
-UNROLL = (1, 16, 64, 512)  # copies of a stage that may be written out; 1 is none
+UNROLL = (1, 16, 64, 512)  # copies of a stage that may be written out; 1 leaves loops as they are
 UNROLL_BRANCHES = (1, 16)  # the same for a stage with a branch: every part that it is cut into is written out
 
 

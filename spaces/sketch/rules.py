@@ -51,9 +51,11 @@ class Inline(Rule):
     """A cheap elementwise stage becomes part of what reads it."""
 
     def applies(self, state: State, block: str) -> Answer:
+        """On a cheap elementwise stage; no later rule is tried."""
         return Answer.APPLY_AND_SKIP_REST if strictly_inlinable(state.program, block) else Answer.SKIP
 
     def apply(self, state: State, block: str) -> Iterator[State]:
+        """The stage inlined."""
         s = Schedule(state.program)
         s.compute_inline(block)
         yield state.advance(s)
@@ -63,10 +65,12 @@ class Rfactor(Rule):
     """A reduction with little space keeps partial results, for its outer iterations or its inner ones."""
 
     def applies(self, state: State, block: str) -> Answer:
+        """On a reduction with more to share than its output."""
         wanted = wants_rfactor(state.program, block, state.task.target.threads)
         return Answer.APPLY if wanted and not _is_cached(state, block) else Answer.SKIP
 
     def apply(self, state: State, block: str) -> Iterator[State]:
+        """The reduction factored over its outer, then over its inner iterations."""
         parts: tuple[Literal["outer", "inner"], ...] = ("outer", "inner")
         for part in parts:
             s, factors = Schedule(state.program), state.factors()
@@ -78,10 +82,12 @@ class CacheWrite(Rule):
     """A stage without a reader to fuse with writes to a copy first; the stage is then visited again, with a reader."""
 
     def applies(self, state: State, block: str) -> Answer:
+        """On a stage to be tiled that has no reader to fuse with."""
         wanted = needs_tiling(state.program, block) and fusible_consumer(state.program, block) is None
         return Answer.APPLY if wanted and not _is_cached(state, block) else Answer.SKIP
 
     def apply(self, state: State, block: str) -> Iterator[State]:
+        """The stage with a copy to write to, to be visited again."""
         s = Schedule(state.program)
         s.cache_write(block)
         yield state.stay(s, "cache")
@@ -91,11 +97,13 @@ class TileAndFuse(Rule):
     """Multi-level tiling, with the elementwise reader at the end of the first or the second level of space loops."""
 
     def applies(self, state: State, block: str) -> Answer:
+        """On a stage to be tiled that has an elementwise reader."""
         if not needs_tiling(state.program, block) or fusible_consumer(state.program, block) is None:
             return Answer.SKIP
         return Answer.APPLY_AND_SKIP_REST if _is_cached(state, block) else Answer.APPLY
 
     def apply(self, state: State, block: str) -> Iterator[State]:
+        """The stage tiled, with its reader at the first level, then at the second."""
         for number in (1, 2):
             yield tile_and_fuse(state, block, number)
 
@@ -104,9 +112,11 @@ class Tile(Rule):
     """Multi-level tiling alone."""
 
     def applies(self, state: State, block: str) -> Answer:
+        """On a stage that reads elements again and again; no later rule is tried."""
         return Answer.APPLY_AND_SKIP_REST if needs_tiling(state.program, block) else Answer.SKIP
 
     def apply(self, state: State, block: str) -> Iterator[State]:
+        """The stage tiled."""
         s, factors = Schedule(state.program), state.factors()
         tiles = parallel_outer(s, tile(s, block, state.settings.structure, factors))
         yield state.advance(s, "tile", knobs=factors.knobs, tiles=tiles)
@@ -118,15 +128,18 @@ class PackWeights(Rule):
     ahead = True
 
     def applies(self, state: State, block: str) -> Answer:
+        """On a stage to be tiled, one of whose operands can be packed."""
         if not needs_tiling(state.program, block) or _is_cached(state, block):
             return Answer.SKIP
         found = panel(state.program, block)
         return Answer.APPLY if found is not None and self.accepts(state, found) else Answer.SKIP
 
     def accepts(self, state: State, found: Panel) -> bool:
+        """Whether the operand is constant."""
         return found.buffer in state.task.weights
 
     def apply(self, state: State, block: str) -> Iterator[State]:
+        """The stage tiled along panels, alone or with its reader at the first or second level."""
         found = panel(state.program, block)
         assert found is not None
         contiguous = found.axis == len(space_axes(state.program.blocks[block])) - 1
@@ -164,6 +177,7 @@ class PackOperand(PackWeights):
     ahead = False
 
     def accepts(self, state: State, found: Panel) -> bool:
+        """Every operand can be copied."""
         return True
 
 
@@ -171,11 +185,13 @@ class CollapseAndPack(Rule):
     """Tiling with trailing axes in one and their operand in panels: a 1x1 convolution becomes a matmul of pixels."""
 
     def applies(self, state: State, block: str) -> Answer:
+        """On a stage to be tiled, without a reader to fuse with, whose trailing axes can be collapsed."""
         alone = fusible_consumer(state.program, block) is None and not _is_cached(state, block)
         wanted = alone and needs_tiling(state.program, block) and trailing(state.program, block) is not None
         return Answer.APPLY if wanted else Answer.SKIP
 
     def apply(self, state: State, block: str) -> Iterator[State]:
+        """The stage with collapsed axes, tiled along the panels of their operand."""
         s, factors = Schedule(state.program), state.factors()
         found = trailing(s.program, block)
         assert found is not None
@@ -190,9 +206,11 @@ class Skip(Rule):
     """A stage that is left as it is."""
 
     def applies(self, state: State, block: str) -> Answer:
+        """Always."""
         return Answer.APPLY
 
     def apply(self, state: State, block: str) -> Iterator[State]:
+        """The state at its next stage."""
         yield state.advance(Schedule(state.program))
 
 

@@ -49,6 +49,7 @@ class SketchSpace(SpaceGenerator):
         return derive(State.start(DerivationSettings(task, self.structure, self.max_inner)), self.rules)
 
     def sketches(self, task: Task) -> Iterator[Sketch]:
+        """The derived sketches, each with all places of the stages that no rule has placed."""
         names: set[str] = set()
         for state in self.derived(task):
             for sketch in annotate(state, self.places):

@@ -14,7 +14,7 @@ from spaces.common import KnobFactors
 
 @dataclass(frozen=True)
 class DerivationSettings:
-    """What a derivation is given: the task, and the options of the space."""
+    """The inputs of a derivation: the task, and the options of the space."""
 
     task: Task
     structure: str
@@ -48,16 +48,18 @@ class State:
 
     @staticmethod
     def start(settings: DerivationSettings) -> State:
+        """The state in which no stage has been visited."""
         program = settings.task.program
         return State(settings, program, tuple(reversed(program.blocks)))
 
     @property
     def task(self) -> Task:
+        """The task that is scheduled."""
         return self.settings.task
 
     @property
     def name(self) -> str:
-        """What was done, for people; nothing at all is `plain`."""
+        """The steps so far, for people; `plain` without any."""
         return "-".join(self.steps) or "plain"
 
     def factors(self) -> KnobFactors:

@@ -1,4 +1,4 @@
-"""What a program is about: its anchor (the one stage that sums products), and the ways to lay lanes on it."""
+"""The anchor of a program, the stage that sums up products, and the ways to lay lanes on it."""
 
 from __future__ import annotations
 

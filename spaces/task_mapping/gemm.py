@@ -44,6 +44,7 @@ class Machine:
 
     @staticmethod
     def of(target: Target, dtype: str) -> Machine:
+        """The limits of a CPU."""
         cpu = cpu_of(target)
         return Machine(cpu.vector_registers, cpu.lanes(dtype), _BYTES[dtype], cpu.l1, cpu.l2)
 
@@ -73,6 +74,7 @@ class MappedProduct:
 
     @property
     def width(self) -> Expr:
+        """The columns of the register tile, which are those of a panel."""
         return VECTORS * self.machine.lanes
 
     def axes(self) -> tuple[list[int], list[int]]:
@@ -83,6 +85,7 @@ class MappedProduct:
         return around, list(range(count, len(b.iters)))
 
     def copy(self) -> Schedule:
+        """A schedule to make a sketch with."""
         return Schedule(self.start.program)
 
     def pack(self, s: Schedule, ahead: bool) -> str:

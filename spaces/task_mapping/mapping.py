@@ -49,6 +49,7 @@ class Repeat(Atom):
     kind: Kind = "serial"
 
     def tasks(self, worker: int) -> Iterator[tuple[int, ...]]:
+        """All tasks, in the order of the ranks."""
         order = by_rank(self.ranks)
         shape = _integers(self.shape)
         for slow_to_fast in itertools.product(*(range(shape[d]) for d in order)):
@@ -64,9 +65,11 @@ class Spatial(Atom):
 
     @property
     def workers(self) -> Expr:
+        """One for each task."""
         return product(self.shape)
 
     def tasks(self, worker: int) -> Iterator[tuple[int, ...]]:
+        """The one task of a worker."""
         yield _integers(self.place(index(worker)))
 
     def place(self, worker: Expr) -> Index:
@@ -89,13 +92,15 @@ class Custom(Atom):
 
     @property
     def workers(self) -> Expr:
+        """As many as were said."""
         return self.count
 
     def tasks(self, worker: int) -> Iterator[tuple[int, ...]]:
+        """The tasks that the function lists."""
         return (_integers(t) for t in self.listed(worker))
 
     def listed(self, worker: Like) -> list[Index]:
-        """What the function gives, checked for its rank."""
+        """The tasks that the function gives, checked for their rank."""
         found = [tuple(index(i) for i in task) for task in self.function(worker)]
         wrong = [t for t in found if len(t) != len(self.shape)]
         if wrong:
@@ -114,9 +119,11 @@ class Projection(Atom):
 
     @property
     def workers(self) -> Expr:
+        """As many as the inner mapping has."""
         return self.inner.num_workers
 
     def tasks(self, worker: int) -> Iterator[tuple[int, ...]]:
+        """The tasks of the inner mapping, projected."""
         return (tuple(0 if d in self.dims else i for d, i in enumerate(t)) for t in self.inner(worker))
 
 
@@ -190,7 +197,7 @@ class TaskMapping:
 
 
 class TaskWriter(Protocol):
-    """What a mapping writes its loops to."""
+    """A program under construction that a mapping can write its loops to."""
 
     def open_tasks(
         self, mapping: TaskMapping, worker: Like, inside: Sequence[Like] | None, bound: Sequence[Like] | None

@@ -29,7 +29,7 @@ def parts_by_rule(batch: int, m: int, n: int, k: int, cores: int) -> int:
 
 
 def parts_to_try(k: int) -> list[int]:
-    """What a search tries: every number of equal parts up to 16."""
+    """The numbers of equal parts that a search tries: all up to 16."""
     return [p for p in range(2, _MOST + 1) if k % p == 0]
 
 

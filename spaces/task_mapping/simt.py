@@ -31,7 +31,7 @@ _FLOAT = 4
 
 @dataclass(frozen=True)
 class MultiprocessorLimits:
-    """What a multiprocessor has: bytes of shared memory, registers, and registers that one thread may use."""
+    """The resources of a multiprocessor: bytes of shared memory, registers, and registers that one thread may use."""
 
     shared_memory: int = 48 << 10
     registers: int = 64 << 10

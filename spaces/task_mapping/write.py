@@ -51,6 +51,7 @@ class Array:
 
     @property
     def shape(self) -> tuple[Expr, ...]:
+        """The extents of the array."""
         return self.buffer.shape
 
     def __getitem__(self, key: Like | tuple[Like, ...]) -> Expr:
@@ -75,7 +76,7 @@ class Array:
 
 @dataclass
 class _Scope:
-    """What is open around the next statement: a loop, lanes, conditions, or tasks, with the statements so far."""
+    """One level around the next statement: a loop, lanes, a condition, or tasks, with the statements so far."""
 
     loop: Loop | None = None
     lanes: Loop | None = None
@@ -208,7 +209,7 @@ class Writer:
 
     @property
     def facts(self) -> Facts:
-        """What is known where the next statement goes."""
+        """The extents and bounds that are known where the next statement goes."""
         loops = [x for s in self._scopes for x in (s.loop, s.lanes) if x is not None]
         tasks = {v: extent for s in self._scopes for v, (_, extent) in s.tasks.items()}
         return Facts({**{lp.var: lp.extent for lp in loops}, **tasks})

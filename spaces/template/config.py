@@ -33,13 +33,14 @@ class Decisions:
         self.made: list[tuple[str, int, int, str]] = []  # name, option, number of options, label
 
     def decide(self, name: str, labels: Sequence[str]) -> int:
+        """The option to take at the next choice."""
         at = len(self.made)
         option = self._before[at] if at < len(self._before) else 0
         self.made.append((name, option, len(labels), labels[option]))
         return option
 
     def next(self) -> tuple[int, ...] | None:
-        """What to repeat for the next structure, depth first; None after the last."""
+        """The choices to repeat for the next structure, depth first; None after the last."""
         options = [(option, count) for _, option, count, _ in self.made]
         while options:
             option, count = options.pop()

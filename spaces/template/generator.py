@@ -28,6 +28,7 @@ class TemplateSpace(SpaceGenerator):
         self.structures = structures
 
     def sketches(self, task: Task) -> Iterator[Sketch]:
+        """One sketch for every structure of every template of the operator."""
         reasons: list[str] = []
         found = False
         for made in self._templates(task):

@@ -1,4 +1,4 @@
-"""What templates share: finding the loops of a stage, register tiles, packing, epilogues and parallel loops."""
+"""The common part of templates: the loops of a stage, register tiles, packing, epilogues and parallel loops."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def axis_of(s: Schedule, block: str, loop: str) -> Var:
 
 
 def operand(s: Schedule, block: str, loops: Sequence[str]) -> Operand:
-    """What a product reads along loops of the result."""
+    """The operand that a product reads along loops of the result."""
     axes = [axis_of(s, block, x) for x in loops]
     for ld in operands(s.program.blocks[block]):
         along = tuple(n for n, i in enumerate(ld.indices) if variables(i) & set(axes))
