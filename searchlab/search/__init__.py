@@ -5,10 +5,10 @@ from searchlab.search.generator import SPACES, SpaceGenerator, space
 from searchlab.search.history import History, Trials
 from searchlab.search.knob import Knob, category, menu, split_knob
 from searchlab.search.model import MODELS, CostModel
-from searchlab.search.points import Points
+from searchlab.search.points import Points, Sample
 from searchlab.search.recorded import RecordedSpace
 from searchlab.search.sketch import Deferred, Sketch
-from searchlab.search.space import Sample, Size, Space
+from searchlab.search.space import Size, Space
 from searchlab.search.strategy import STRATEGIES, Scorer, Strategy
 from searchlab.search.task import Task
 

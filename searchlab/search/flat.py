@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from searchlab.search.adjacency import Adjacency
 from searchlab.search.knob import Floats, Ints, Knob
 from searchlab.search.parts import Mask
-from searchlab.search.points import Options
+from searchlab.search.points import Options, Points
 from searchlab.search.sketch import Sketch
 
 
@@ -23,6 +24,8 @@ class Flat:
     def __init__(self, sketches: Sequence[Sketch], width: int) -> None:
         self.free: Mask = np.array([s.unconditional for s in sketches])
         self.sizes: Ints = np.zeros((len(sketches), width), np.int64)
+        self._sketches = tuple(sketches)
+        self._common: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
         self._knob: Ints = np.full((len(sketches), width), -1)  # the number of each knob among all different ones
         self._live: Ints = np.zeros((len(sketches), width), np.int64)
         self._lives: Ints = np.zeros(len(sketches), np.int64)
@@ -39,16 +42,7 @@ class Flat:
                     numbers[key] = len(knobs)
                     knobs.append(k)
                 self._knob[s, n] = numbers[key]
-        self._tables(knobs)
-
-    def _tables(self, knobs: list[Knob]) -> None:
-        """The neighbours of all options of all different knobs; option o of knob k is number `base[k] + o`."""
-        pairs = [k.neighbours for k in knobs]
-        starts = np.concatenate([[0], np.cumsum([len(flat) for _, flat in pairs])])
-        self._base: Ints = np.concatenate([[0], np.cumsum([len(k) for k in knobs])])
-        self._first: Ints = np.concatenate([f[:-1] + s for (f, _), s in zip(pairs, starts[:-1], strict=True)])
-        self._degree: Ints = np.concatenate([np.diff(f) for f, _ in pairs])
-        self._near: Ints = np.concatenate([*(flat for _, flat in pairs), [0]])
+        self._moves = Adjacency.of(knobs)
 
     def draw(self, sketch: Options, rng: np.random.Generator) -> Options:
         """A row of random options for each of these sketches."""
@@ -70,26 +64,53 @@ class Flat:
         `chances` is a `table` of how often each knob is the one; without it all are alike.
         """
         rows = np.arange(len(options))
-        draw = rng.random((3, len(options)))
-        column = self._live[sketch, (draw[0] * self._lives[sketch]).astype(np.int64)]
+        which, draw, coin = rng.random((3, len(options)))
+        column = self._live[sketch, (which * self._lives[sketch]).astype(np.int64)]
         if chances is not None:
             sums = chances[sketch]
-            chosen = (sums <= draw[0][:, None] * sums[:, -1:]).sum(axis=1)
+            chosen = (sums <= which[:, None] * sums[:, -1:]).sum(axis=1)
             column = np.where(chosen < sums.shape[1], chosen, column)  # no weight left: all are alike
-        old, size = options[rows, column], self.sizes[sketch, column]
-        other = (old + 1 + (draw[1] * (size - 1)).astype(np.int64)) % size
-        at = self._base[self._knob[sketch, column]] + old
-        degree = self._degree[at]
-        near = self._near[np.where(degree > 0, self._first[at] + (draw[1] * degree).astype(np.int64), 0)]
-        new = np.where((draw[2] < local) & (degree > 0), near, other)
         changed = options.copy()
-        changed[rows, column] = np.where(size > 1, new, old)
+        changed[rows, column] = self._moves.step(self._knob[sketch, column], options[rows, column], draw, coin < local)
         return changed
 
-    def move(self, start: Options, end: Options, options: Options, rng: np.random.Generator) -> Options:
-        """Rows of some sketches as rows of others, with the options of all knobs that both have."""
+    # --- from one sketch to another -----------------------------------------------------------------------------------
+
+    def restructure(self, points: Points, changed: Points, rows: Ints, to: Options, rng: np.random.Generator) -> None:
+        """Moves the points of some rows to other sketches, in `changed`, where their options are valid there.
+
+        They keep the options of all knobs that both sketches have; the others are drawn.
+        """
+        easy = self.free[to]
+        at = rows[easy]
+        changed.options[at] = self._moved(points.sketch[at], to[easy], points.options[at], rng)
+        changed.sketch[at] = to[easy]
+        rows, to = rows[~easy], to[~easy]
+        for s, t in sorted(set(zip(points.sketch[rows].tolist(), to.tolist(), strict=True))):
+            mine = rows[(points.sketch[rows] == s) & (to == t)]
+            drawn = self._sketches[t].draw(len(mine), rng)
+            mine = mine[: len(drawn)]
+            here, there = self._shared(s, t)
+            drawn[:, there] = points.options[mine][:, here]
+            good = self._sketches[t].valid(drawn)
+            changed.sketch[mine[good]] = t
+            changed.options[mine[good]] = -1
+            changed.options[mine[good], : drawn.shape[1]] = drawn[good]
+
+    def _moved(self, start: Options, end: Options, options: Options, rng: np.random.Generator) -> Options:
+        """Rows of some sketches as rows of others that have no conditions."""
         moved = self.draw(end, rng)
         same: npt.NDArray[np.bool_] = self._knob[end][:, :, None] == self._knob[start][:, None, :]
         same &= (self._knob[end] >= 0)[:, :, None]
         kept = np.take_along_axis(options, same.argmax(axis=2), axis=1)
         return np.where(same.any(axis=2), kept, moved)
+
+    def _shared(self, s: int, t: int) -> tuple[list[int], list[int]]:
+        """The positions of knobs that two sketches have in common, in the one and in the other."""
+        if (s, t) not in self._common:
+            ours, theirs = self._sketches[s].knobs, self._sketches[t].knobs
+            other = {k.name: n for n, k in enumerate(theirs)}
+            pairs = [(n, other[k.name]) for n, k in enumerate(ours) if k.name in other]
+            pairs = [(n, m) for n, m in pairs if ours[n].same_options(theirs[m])]
+            self._common[s, t] = [n for n, _ in pairs], [m for _, m in pairs]
+        return self._common[s, t]

@@ -45,17 +45,12 @@ def change_one(
     live, weights = _live(sketch, weights)
     if not len(live) or not len(options):
         return options
-    count, moves = len(options), sketch.moves
+    count = len(options)
     rows = np.arange(count)
     knob = live[rng.integers(len(live), size=count) if weights is None else _weighted(weights, count, rng)]
-    old, size = options[rows, knob], sketch.sizes[knob]
-    draw = rng.random(count)
-    anywhere = (old + 1 + (draw * (size - 1)).astype(np.int64)) % size
-    at = moves.base[knob] + old
-    degree = moves.degree[at]
-    near = moves.flat[np.where(degree > 0, moves.first[at] + (draw * degree).astype(np.int64), 0)]
+    draw, adjacent = rng.random(count), rng.random(count) < local
     changed = options.copy()
-    changed[rows, knob] = np.where((rng.random(count) < local) & (degree > 0), near, anywhere)
+    changed[rows, knob] = sketch.moves.step(knob, options[rows, knob], draw, adjacent)
     return changed
 
 

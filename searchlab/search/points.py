@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -81,3 +81,15 @@ class Points:
         if width == self.width:
             return self.options
         return np.pad(self.options, ((0, 0), (0, width - self.width)), constant_values=-1)
+
+
+class Sample(NamedTuple):
+    """Points that were not seen before; when there are fewer than asked for, `reason` says why."""
+
+    points: Points
+    reason: str = ""
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether there are fewer points than were asked for."""
+        return bool(self.reason)

@@ -15,21 +15,12 @@ from searchlab.analysis import Extractor, extractor
 from searchlab.errors import SpaceError
 from searchlab.ir.expr import BOOL, Expr, variables
 from searchlab.ir.program import Program, statements
+from searchlab.search.adjacency import Adjacency
 from searchlab.search.garbage import uncollected
 from searchlab.search.knob import Floats, Ints, Keys, Knob, hash_text
 from searchlab.search.parts import Free, Listed, Mask, Part, parts_of
 from searchlab.search.points import Options
 from searchlab.targets import Target
-
-
-@dataclass(frozen=True, eq=False)
-class Moves:
-    """The neighbours of all options of all knobs in flat arrays; option o of knob k is number `base[k] + o`."""
-
-    base: Ints
-    first: Ints
-    degree: Ints
-    flat: Options
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,15 +188,9 @@ class Sketch:
         return result
 
     @cached_property
-    def moves(self) -> Moves:
+    def moves(self) -> Adjacency:
         """The neighbours of all options."""
-        pairs = [k.neighbours for k in self.knobs]
-        starts = np.concatenate([[0], np.cumsum([len(flat) for _, flat in pairs])])
-        first = np.concatenate([f[:-1] + s for (f, _), s in zip(pairs, starts[:-1], strict=True)])
-        degree = np.concatenate([np.diff(f) for f, _ in pairs])
-        base = np.concatenate([[0], np.cumsum(self.sizes)])
-        flat = np.concatenate([*(flat for _, flat in pairs), [0]])  # never empty: where there is no move, none is taken
-        return Moves(base, first, degree, flat.astype(np.int32))
+        return Adjacency.of(self.knobs)
 
     def substitute(self, values: dict[str, int]) -> Program:
         """The program with integers in place of knobs."""

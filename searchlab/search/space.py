@@ -6,25 +6,22 @@ Validity is decided in one place and meets samples, mutants, children and neighb
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
-from searchlab.analysis import Ragged, schema
 from searchlab.errors import SpaceError
 from searchlab.ir.program import Program
-from searchlab.registry import nearest
-from searchlab.search import moves
+from searchlab.search import choices, moves, population
 from searchlab.search.flat import Flat
 from searchlab.search.knob import Floats, Ints, Keys
 from searchlab.search.parts import MOST_LISTED, Mask
-from searchlab.search.points import Options, Points
-from searchlab.search.progress import say
+from searchlab.search.points import Options, Points, Sample
+from searchlab.search.population import OwnRows
 from searchlab.search.sketch import Sketch
 from searchlab.targets import Target
 
@@ -48,18 +45,6 @@ class Size:
         return f"{'' if self.exact else 'about '}{self.valid} of {self.cartesian}"
 
 
-class Sample(NamedTuple):
-    """Points that were not seen before; when there are fewer than asked for, `reason` says why."""
-
-    points: Points
-    reason: str = ""
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether there are fewer points than were asked for."""
-        return bool(self.reason)
-
-
 class Space:
     """Sketches with their knobs; points are rows of integers, and everything works on batches of them.
 
@@ -79,7 +64,6 @@ class Space:
         if len({s.name for s in self.sketches}) != len(self.sketches):
             raise SpaceError(f"space '{name}': two sketches have the same name")
         self.width = max(len(s.knobs) for s in self.sketches)
-        self._common: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
         self._open: Ints | None = None  # numbers of the sketches that populations are drawn from, if not all
 
     def within(self, sketches: Sequence[int]) -> Self:
@@ -219,35 +203,14 @@ class Space:
 
     def index(self, points: Points) -> list[int]:
         """Every point as one integer below `size.cartesian`: its place among all combinations, valid or not."""
-        # Python's integers where 64 bits do not suffice
-        dtype = np.int64 if self.size.cartesian < 1 << 62 else object
-        result = np.zeros(len(points), dtype)
-        start = 0
-        for s, sketch in enumerate(self.sketches):
-            rows = points.sketch == s
-            code = np.zeros(int(rows.sum()), dtype)
-            for n, size in enumerate(sketch.sizes.tolist()):
-                code = code * size + points.options[rows, n].astype(dtype)
-            result[rows] = code + start
-            start += sketch.cartesian
-        return [int(i) for i in result]
+        return population.index(self.sketches, points)
 
     def at(self, indices: Sequence[int]) -> Points:
         """The points with these indices."""
-        rows = []
         for i in indices:
             if not 0 <= i < self.size.cartesian:
                 raise SpaceError(f"space '{self.name}' has no index {i}: it has {self.size.cartesian} combinations")
-            s = 0
-            while i >= self.sketches[s].cartesian:
-                i -= self.sketches[s].cartesian
-                s += 1
-            row = []
-            for size in reversed(self.sketches[s].sizes.tolist()):
-                i, option = divmod(i, size)
-                row.append(option)
-            rows.append([s, *reversed(row)])
-        return Points.of(rows, self.width)
+        return Points.of([population.row_at(self.sketches, i) for i in indices], self.width)
 
     # --- moving -------------------------------------------------------------------------------------------------------
 
@@ -290,38 +253,14 @@ class Space:
         return Points(points.sketch, options)
 
     def _restructure(self, points: Points, changed: Points, rng: np.random.Generator, rows: Ints) -> None:
-        """Moves the points of some rows to other sketches, in place, where their options are valid there."""
+        """Moves the points of some rows to other sketches, drawn at random, where their options are valid there."""
         if self._open is None:
             step = rng.integers(1, len(self.sketches), size=len(rows))
             to = ((points.sketch[rows] + step) % len(self.sketches)).astype(np.int32)
         else:
             to = rng.choice(self._open, size=len(rows)).astype(np.int32)
             rows, to = rows[to != points.sketch[rows]], to[to != points.sketch[rows]]
-        easy = self._flat.free[to]
-        at = rows[easy]
-        changed.options[at] = self._flat.move(points.sketch[at], to[easy], points.options[at], rng)
-        changed.sketch[at] = to[easy]
-        rows, to = rows[~easy], to[~easy]
-        for s, t in sorted(set(zip(points.sketch[rows].tolist(), to.tolist(), strict=True))):
-            mine = rows[(points.sketch[rows] == s) & (to == t)]
-            sketch = self.sketches[t]
-            drawn = sketch.draw(len(mine), rng)
-            mine = mine[: len(drawn)]
-            here, there = self._shared(s, t)
-            drawn[:, there] = points.options[mine][:, here]
-            good = sketch.valid(drawn)
-            placed = self._points(t, drawn[good])
-            changed.sketch[mine[good]] = t
-            changed.options[mine[good]] = placed.options
-
-    def _shared(self, s: int, t: int) -> tuple[list[int], list[int]]:
-        """The positions of knobs that two sketches have in common, in the one and in the other."""
-        if (s, t) not in self._common:
-            other = {k.name: n for n, k in enumerate(self.sketches[t].knobs)}
-            pairs = [(n, other[k.name]) for n, k in enumerate(self.sketches[s].knobs) if k.name in other]
-            pairs = [(n, m) for n, m in pairs if self.sketches[s].knobs[n].same_options(self.sketches[t].knobs[m])]
-            self._common[s, t] = [n for n, _ in pairs], [m for _, m in pairs]
-        return self._common[s, t]
+        self._flat.restructure(points, changed, rows, to, rng)
 
     def crossover(self, a: Points, b: Points, rng: np.random.Generator) -> Points:
         """Children that take each knob from either parent; the first parent, if the two differ in structure."""
@@ -368,41 +307,17 @@ class Space:
         """
         if len(self.sketches) == 1:
             return self.sketches[0].encode(points.options)
-        place = {c: n for n, c in enumerate(self.columns)}
-        result = np.zeros((len(points), len(place)))
-        for s, sketch, rows, own in self._by_sketch(points):
-            result[rows, s] = 1
-            at = np.array([place[c] for k in sketch.knobs for c in k.columns])
-            result[np.arange(len(points))[rows][:, None], at] = sketch.encode(own)
-        return result
+        return population.encoded(list(self._by_sketch(points)), self.columns, len(points))
 
     def features(self, points: Points, view: str) -> Any:
-        """What a cost model sees (see searchlab.analysis): one row per point, for most views.
+        """The features of a view for cost models (see searchlab.analysis): one row per point, for most views.
 
         `statements` gives a Ragged, since sketches differ in how many they have; `tree` gives pairs (rows, Tree), one
         for each sketch that occurs.  `knobs` is `encode`.
         """
         if view == "knobs":
             return self.encode(points)
-        found = [(rows, sketch, own) for _, sketch, rows, own in self._by_sketch(points)]
-        count = sum(not sketch.compiled(view, self.target) for _, sketch, _ in found)
-        parts, left = [], count
-        for rows, sketch, own in found:
-            if not sketch.compiled(view, self.target):
-                say(f"compiling features ({count - left} of {count} structures)")
-                left -= 1
-            parts.append((rows, sketch.features(own, view, self.target)))
-        every = np.arange(len(points))
-        if view == "tree":
-            return [(every[rows], made) for rows, made in parts]
-        if view == "statements":
-            return Ragged.join([(every[rows], made) for rows, made in parts], schema(view).width, len(points))
-        if len(parts) == 1:
-            return parts[0][1]
-        result = np.empty((len(points), schema(view).width), np.float32)
-        for rows, made in parts:
-            result[rows] = made
-        return result
+        return population.features(list(self._by_sketch(points)), view, self.target, len(points))
 
     def key(self, points: Points) -> Keys:
         """64 bits that stand for each point in records: the same in every process, and when options are added."""
@@ -428,65 +343,37 @@ class Space:
     def text(self, point: Points) -> str:
         """A point for people: `packed(i=64x4, j=2x128, unroll=4)`."""
         ((_, sketch, _, own),) = self._by_sketch(self._one(point))
-        chosen = (f"{k.name}={k.label(o)}" for k, o in zip(sketch.knobs, own[0].tolist(), strict=True))
-        return f"{sketch.name}({', '.join(chosen)})"
+        return choices.text_of(sketch, own[0].tolist())
 
     def read(self, text: str) -> Points:
         """The point that a text stands for: what `text` prints, or an index."""
         if text.strip().isdecimal():
             return self._one(self.at([int(text)]))
-        inside = text.strip().removesuffix(")")
-        # names may hold brackets themselves, so those that there are come first
-        known = [s.name for s in self.sketches if inside.startswith(f"{s.name}(")]
-        head = max(known, key=len, default=inside.partition("(")[0])
-        rest = inside[len(head) + 1 :]
-        pairs = [part.partition("=") for part in re.split(r",\s*(?=[^,=]+=)", rest) if part]
-        sketch = next((s for s in self.sketches if s.name == head), None)
-        knobs = {k.name: k for k in sketch.knobs} if sketch is not None else {}
-        given = {k.strip(): v.strip() for k, _, v in pairs}
-        return self.chosen(
-            {"sketch": head, "knobs": {k: knobs[k].read(v) if k in knobs else v for k, v in given.items()}}
-        )
+        return self.chosen(choices.choice_in(text, self.sketches))
 
     def choice(self, point: Points) -> dict[str, Any]:
         """A point as plain data for records: the sketch's name, and the chosen value (or values) of every knob."""
         ((_, sketch, _, own),) = self._by_sketch(self._one(point))
-        pairs = zip(sketch.knobs, own[0].tolist(), strict=True)
-        return {"sketch": sketch.name, "knobs": {k.name: k.value(o) for k, o in pairs}}
+        return choices.choice_of(sketch, own[0].tolist())
 
     def chosen(self, choice: Mapping[str, Any]) -> Points:
         """The point that `choice` described, here or in another process."""
-        names = [s.name for s in self.sketches]
-        name, values = choice.get("sketch"), choice.get("knobs", {})
-        if name not in names:
-            raise SpaceError(f"space '{self.name}' has no sketch '{name}'{nearest(str(name), names)}")
-        if not isinstance(values, Mapping):
-            raise SpaceError(f"space '{self.name}', sketch '{name}': knobs are names with values, not {values!r}")
-        sketch = self.sketches[names.index(name)]
-        row = [names.index(name)]
-        for k in sketch.knobs:
-            if k.name not in values:
-                raise SpaceError(f"space '{self.name}', sketch '{name}': no value for knob '{k.name}'")
-            row.append(k.option(values[k.name]))
-        if unknown := [v for v in values if v not in {k.name for k in sketch.knobs}]:
-            known = nearest(unknown[0], [k.name for k in sketch.knobs])
-            raise SpaceError(f"space '{self.name}', sketch '{name}': unknown knob '{unknown[0]}'{known}")
-        return self._one(Points.of([row], self.width))
+        return self._one(Points.of([choices.row_of(choice, self.sketches, self.name)], self.width))
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _by_sketch(self, points: Points) -> Iterator[tuple[int, Sketch, Any, Options]]:
+    def _by_sketch(self, points: Points) -> Iterator[OwnRows]:
         """For each sketch that occurs: its number, itself, the rows it has and their options."""
         self._check_width(points)
         if len(self.sketches) == 1:
-            yield 0, self.sketches[0], slice(None), points.options
+            yield OwnRows(0, self.sketches[0], slice(None), points.options)
             return
         order = np.argsort(points.sketch, kind="stable")
         ends = np.searchsorted(points.sketch[order], np.arange(len(self.sketches) + 1)).tolist()
         for s, sketch in enumerate(self.sketches):
             if ends[s] < ends[s + 1]:
                 rows = order[ends[s] : ends[s + 1]]
-                yield s, sketch, rows, points.options[rows, : len(sketch.knobs)]
+                yield OwnRows(s, sketch, rows, points.options[rows, : len(sketch.knobs)])
 
     def _check_width(self, points: Points) -> None:
         if points.width != self.width:
