@@ -23,7 +23,13 @@ from typing import Any, TypeVar
 from searchlab.errors import SearchLabError
 
 T = TypeVar("T")
-_INSTALLED = {"site-packages", "dist-packages"}
+SHIPPED = ("searchlab", "spaces", "costmodels")  # the packages that searchlab comes with, known by their versions
+INSTALLED = ("site-packages", "dist-packages")  # the folders that packages are installed into
+
+
+def is_shipped(module: str) -> bool:
+    """Whether a module comes with searchlab."""
+    return module.partition(".")[0] in SHIPPED
 
 
 @dataclass(frozen=True)
@@ -99,7 +105,7 @@ def _is_users_own(found: FunctionType) -> bool:
     file = Path(found.__code__.co_filename)
     ours = top == __name__.partition(".")[0]
     with_python = top in sys.stdlib_module_names or file.is_relative_to(sysconfig.get_path("stdlib"))
-    return not (ours or with_python or _INSTALLED.intersection(file.parts))
+    return not (ours or with_python or set(INSTALLED) & set(file.parts))
 
 
 def _can_take(found: FunctionType, count: int) -> bool:

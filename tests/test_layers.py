@@ -36,7 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     "tactics": {"errors", "ir", "schedule", "targets"},
     "defaults": {"ir", "schedule", "tactics", "targets"},
     "bench": {"errors", "ir", "backend", "runtime", "defaults", "targets", "workloads"},
-    "search": {"errors", "ir", "schedule", "analysis", "registry", "targets", "workloads"},
+    "search": {"errors", "ir", "named", "schedule", "analysis", "registry", "targets", "workloads"},
     "strategies": {"errors", "search"},
     "measure": {"errors", "interpreter", "ir", "search", "llvm", "backend", "runtime", "workloads", "targets"},
     "doctor": {"errors", "llvm", "backend", "measure", "targets", "workloads"},

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from searchlab.errors import ComponentError
+from searchlab.named import is_shipped
 from searchlab.search.points import Points
 from searchlab.search.sketch import Sketch
 
@@ -68,7 +69,7 @@ def sketched(generator: SpaceGenerator, sketches: Any) -> Iterator[Sketch]:
 def _name(component: object) -> str:
     """A component as an experiment names it: those of users have paths that lead to their code."""
     kind = type(component)
-    if kind.__module__.partition(".")[0] in ("searchlab", "spaces", "costmodels"):
+    if is_shipped(kind.__module__):
         return str(getattr(component, "name", kind.__name__))
     return f"{kind.__module__}:{kind.__qualname__}"
 

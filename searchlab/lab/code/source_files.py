@@ -15,13 +15,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
 from pathlib import Path
 
-SHIPPED = ("searchlab", "spaces", "costmodels")  # known by their versions
-_INSTALLED = ("site-packages", "dist-packages")
-
-
-def shipped(module: str) -> bool:
-    """Whether a module comes with searchlab."""
-    return module.partition(".")[0] in SHIPPED
+from searchlab.named import INSTALLED, is_shipped
 
 
 def digest(module: str) -> str | None:
@@ -63,7 +57,7 @@ class _SourcePlace:
         """Whether a module of this name would be of the same folder, or of the same package if it is installed."""
         top = name.partition(".")[0]
         same = top == self.first.partition(".")[0]
-        return not shipped(name) and (same or self.folder.name not in _INSTALLED)
+        return not is_shipped(name) and (same or self.folder.name not in INSTALLED)
 
     def file(self, name: str) -> Path | None:
         """The file of a module; None where there is none, as for packages without one."""

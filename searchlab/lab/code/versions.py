@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from searchlab.errors import SearchLabError
-from searchlab.lab.code.source_files import digest, shipped
+from searchlab.lab.code.source_files import digest
+from searchlab.named import is_shipped
 from searchlab.registry import Registry
 from searchlab.search import MODELS, SPACES, STRATEGIES
 from searchlab.workloads.catalogue import find
@@ -68,7 +69,7 @@ def _version(registry: Registry[Any], name: str) -> str | None:
     module = registry.module(name)
     if module is None or not _MODULE.fullmatch(module):
         return None
-    if not shipped(module):
+    if not is_shipped(module):
         return digest(module)
     try:
         return f"version {registry.find(name).version}"
@@ -84,5 +85,5 @@ def _workload(text: str) -> dict[str, str]:
     except SearchLabError:
         return {}
     module = path.partition(":")[0]
-    found = None if shipped(module) else digest(module)
+    found = None if is_shipped(module) else digest(module)
     return {} if found is None else {f"workload {name}": found}
