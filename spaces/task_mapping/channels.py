@@ -50,10 +50,7 @@ def _channels(p: MappedProduct, ahead: bool) -> Sketch:
     loops = place(s, p.view.block, mapping * p.core(s, inner))
     _write_back(s, p, loops[0][-1])
     share(s, loops[0], p.task.target.threads)
-    if panels in s.program.blocks:
-        *first, lanes = s.loops(panels)
-        s.vectorize(lanes)
-        share(s, first[:2], p.task.target.threads)
+    p.pack_before(s, panels)
     finish_rest(s, p.task.target)
     knobs, limits = p.machine.tile()
     knobs += [menu("depth", [4, 16, 64])] + ([menu("band", [1, 2, 4, 7])] if band is not None else [])

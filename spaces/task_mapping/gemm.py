@@ -108,6 +108,13 @@ class MappedProduct:
         self._in_panels(s, name)
         return name
 
+    def pack_before(self, s: Schedule, name: str) -> None:
+        """Runs a packing stage, if there is one of that name, before the product: lanes in vectors, panels shared."""
+        if name in s.program.blocks:
+            *first, lanes = s.loops(name)
+            s.vectorize(lanes)
+            share(s, first[:2], self.task.target.threads)
+
     def core(self, s: Schedule, inner: Mapping[int, Like]) -> TaskMapping:
         """The end of every mapping: the sum, then unrolled rows, then lanes."""
         rank = len(s.program.blocks[self.view.block].iters)
@@ -194,10 +201,7 @@ def panels_before(p: MappedProduct, ahead: bool, packed: bool) -> Sketch:
     if not packed:
         s.prefetch(p.view.block, p.view.operand.buffer, loops[-3][0], PREFETCH)
     share(s, loops[0], p.task.target.threads)
-    if name in s.program.blocks:
-        *first, lanes = s.loops(name)
-        s.vectorize(lanes)
-        share(s, first[:2], p.task.target.threads)
+    p.pack_before(s, name)
     finish_rest(s, p.task.target)
     knobs, limits = p.machine.tile()
     knobs += [menu("panels", [1, 4]), menu("tiles", [1, 4, 16])] + ([] if packed else [_prefetch()])

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal, get_args
 
 from searchlab.errors import SpaceError
 from searchlab.ir.expr import knob
+from searchlab.ir.program import Block
 from searchlab.schedule import Schedule
 from searchlab.search import Sketch, SpaceGenerator, Task, menu
 from searchlab.tactics import inline_cheap
@@ -47,29 +48,25 @@ class TaskMappingSpace(SpaceGenerator):
             raise SpaceError(f"space '{self.name}' needs fixed extents; write workload.at({sizes})")
         s = Schedule(task.program)
         inline_cheap(s)
-        found = list(self._products(task, s))
-        if found:
+        product = anchor(s.program)
+        if product is not None and (found := list(self._products(task, s, product))):
             return found
         b = window(s.program)
         return [*window_sketches(task, s, b), *row_sketches(task, s)] if b is not None else list(row_sketches(task, s))
 
-    def _products(self, task: Task, s: Schedule) -> Iterator[Sketch]:
-        b = anchor(s.program)
-        if b is None:
-            return
+    def _products(self, task: Task, s: Schedule, b: Block) -> Iterator[Sketch]:
         machine = Machine.of(task.target, s.program.buffers[b.store.buffer].dtype)
-        found = [v for v in views(b, machine.lanes) if extent_of(b, v.vector) > 1]  # one element needs no lanes
-        contiguous = next((v for v in found if v.contiguous), None)
-        window = next((v for v in views(b, 0) if v.contiguous and not v.plain), None)
-        apart = next((v for v in found if not v.contiguous and v.plain), None)
         product = partial(MappedProduct, task, task.weights if self.pack_ahead else (), s, machine=machine)
-        if contiguous is not None:
-            yield from products(product(contiguous))
-            yield from self._parallel_k(product(contiguous))
-        if window is not None:
-            yield from _columns(product(window))
-        if apart is not None and not (found[0].contiguous and found[0].plain):
-            yield from channel_sketches(product(apart))
+        found = [v for v in views(b, machine.lanes) if extent_of(b, v.vector) > 1]  # one element needs no lanes
+        for view in found[:1]:
+            if view.contiguous:
+                yield from products(product(view))
+                yield from self._parallel_k(product(view))
+        for view in [v for v in views(b, 0) if v.contiguous and not v.plain][:1]:
+            yield from _columns(product(view))
+        apart = [v for v in found if not v.contiguous and v.plain]
+        if apart and not (found[0].contiguous and found[0].plain):
+            yield from channel_sketches(product(apart[0]))
 
     def _parallel_k(self, p: MappedProduct) -> Iterator[Sketch]:
         batch, m, n, k = sizes(p.start, p.view)

@@ -13,7 +13,7 @@ step, so their vectorised loop stands around each statement by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -243,12 +243,12 @@ class Writer:
 
     def _block(self, store: Store, init: Store | None, adds: bool, lane: Substitution) -> Block:
         facts, around = self.facts, _Surroundings.of(self._scopes)
-        space = {v for i in store.indices for v in variables(around.resolve(i))}
-        used = {v for e in (*store.indices, store.value) for v in variables(e)}
+        space = _variables(map(around.resolve, store.indices))
+        used = _variables((*store.indices, store.value))
         if adds:
             mixed = around.mixed(used, space)
             store, init = _put(store, Substitution(mixed)), init and _put(init, Substitution(mixed))
-            used = (used - mixed.keys()) | {v for binding in mixed.values() for v in variables(binding)}
+            used = (used - mixed.keys()) | _variables(mixed.values())
         inner = {v: v if v in around.tasks else Var(self._fresh(f"v{v.name}")) for v in around.bound if v in used}
         iters, bindings = [], []
         for v, axis in inner.items():
@@ -306,6 +306,10 @@ class Writer:
         except IRError as e:
             raise SpaceError(str(e)) from e
         return program
+
+
+def _variables(expressions: Iterable[Expr]) -> set[Var]:
+    return {v for e in expressions for v in variables(e)}
 
 
 def _iterations(e: Expr) -> set[Var]:
