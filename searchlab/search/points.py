@@ -46,6 +46,11 @@ class Points:
         width = max(b.width for b in batches)
         return Points(np.concatenate([b.sketch for b in batches]), np.concatenate([b._padded(width) for b in batches]))
 
+    @staticmethod
+    def where(first: npt.NDArray[np.bool_], a: Points, b: Points) -> Points:
+        """Points of two batches of the same length and width: those of `a` where `first`, else those of `b`."""
+        return Points(np.where(first, a.sketch, b.sketch), np.where(first[:, None], a.options, b.options))
+
     @property
     def width(self) -> int:
         """The number of columns of options."""

@@ -63,9 +63,7 @@ class Annealing(Guided):
             tried = self.space.mutate(now, self.rng, local=0.0)
             there = score(tried)
             moved = accepts((value - there) / unit, heat, self.rng)
-            now = Points(
-                np.where(moved, tried.sketch, now.sketch), np.where(moved[:, None], tried.options, now.options)
-            )
+            now = Points.where(moved, tried, now)
             value = np.where(moved, there, value)
             quiet = 0 if found.offer(tried, there) else quiet + 1
             if quiet >= self.early_stop:

@@ -51,16 +51,11 @@ class Genetic(Strategy):
         mother, father = parents[self._winners(parents, count)], parents[self._winners(parents, count)]
         crossed = self.rng.random(count) < self.crossover
         mixed = self.space.crossover(mother, father, self.rng)
-        children = Points(
-            np.where(crossed, mixed.sketch, mother.sketch), np.where(crossed[:, None], mixed.options, mother.options)
-        )
+        children = Points.where(crossed, mixed, mother)
         # a copy of a parent is known already, so whatever did not mix mutates
         mutants = ~crossed | (self.rng.random(count) < self.mutation)
         mutated = self.space.mutate(children, self.rng, self.local)
-        return Points(
-            np.where(mutants, mutated.sketch, children.sketch),
-            np.where(mutants[:, None], mutated.options, children.options),
-        )
+        return Points.where(mutants, mutated, children)
 
     def _winners(self, parents: Points, count: int) -> Ints:
         """Parents are sorted, so the smallest number wins."""

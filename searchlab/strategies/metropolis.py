@@ -76,10 +76,7 @@ class Metropolis(Guided):
         with np.errstate(invalid="ignore"):
             log_ratio = np.nan_to_num((now.value - value) / heat + belief - now.belief, nan=-np.inf)
         moved = np.log(self.rng.random(len(tried))) < log_ratio
-        points = Points(
-            np.where(moved, tried.sketch, now.points.sketch),
-            np.where(moved[:, None], tried.options, now.points.options),
-        )
+        points = Points.where(moved, tried, now.points)
         return Chains(points, np.where(moved, value, now.value), np.where(moved, belief, now.belief)), moved
 
     def _belief(self, points: Points) -> Floats:

@@ -2,7 +2,7 @@
 
 from searchlab.tactics import parallel_outer, tile  # with which most rules that users write begin
 from spaces.common.factors import KnobFactors, check_structure
-from spaces.common.locations import Location, attached, locations, place
+from spaces.common.locations import Location, attached, locations, place, reader_or_copy
 from spaces.common.predicates import (
     fusible_consumer,
     is_expensive,
@@ -16,6 +16,6 @@ from spaces.common.predicates import (
 
 __all__ = [
     "KnobFactors", "Location", "attached", "check_structure", "fusible_consumer", "is_expensive", "locations",
-    "needs_tiling", "only_moves_data", "parallel_outer", "place", "points", "strictly_inlinable", "tile",
-    "wants_rfactor", "would_repeat",
+    "needs_tiling", "only_moves_data", "parallel_outer", "place", "points", "reader_or_copy", "strictly_inlinable",
+    "tile", "wants_rfactor", "would_repeat",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from searchlab.ir.program import Block, Program
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import consumers
 from searchlab.tactics import Tiles, attempt
-from spaces.common.predicates import is_expensive, only_moves_data, would_repeat
+from spaces.common.predicates import fusible_consumer, is_expensive, only_moves_data, would_repeat
 
 ROOT, INLINE = "root", "inline"
 
@@ -90,3 +90,12 @@ def place(s: Schedule, block: str, location: Location) -> None:
         s.compute_inline(block)
     elif location.loop is not None:
         s.compute_at(block, location.loop)
+
+
+def reader_or_copy(s: Schedule, name: str) -> str:
+    """The one stage that reads a stage element by element; a copy of its results, made now, where there is none."""
+    if fusible_consumer(s.program, name) is None:
+        s.cache_write(name)
+    reader = fusible_consumer(s.program, name)
+    assert reader is not None
+    return reader

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import ClassVar, Literal
 
 from searchlab.errors import SpaceError
@@ -20,20 +19,25 @@ from searchlab.schedule import Schedule
 from searchlab.tactics import (
     Panel,
     attempt,
-    collapse,
-    lay_in_panels,
+    fuse_reader,
+    lies_side_by_side,
     operands,
-    pack,
     panel,
     parallel_outer,
     rfactor,
-    space_axes,
     tile,
+    tile_along_panels,
+    tile_collapsed,
     trailing,
-    transpose_results,
-    vector_width,
 )
-from spaces.common import fusible_consumer, locations, needs_tiling, strictly_inlinable, wants_rfactor
+from spaces.common import (
+    fusible_consumer,
+    locations,
+    needs_tiling,
+    reader_or_copy,
+    strictly_inlinable,
+    wants_rfactor,
+)
 from spaces.probabilistic.schedule import ProbabilisticSchedule
 from spaces.probabilistic.stages import Drawn
 
@@ -133,20 +137,13 @@ class MultiLevelTiling(ScheduleRule):
     def tiled(self, s: ProbabilisticSchedule, block: str, level: int | None) -> ProbabilisticSchedule:
         """The stage tiled, its reader (or a copy of its results) at a level of space loops if one is given."""
         if level is not None and fusible_consumer(s.program, block) is None:
-            s.cache_write(block)
             s.steps.append("cache")
-        reader = fusible_consumer(s.program, block)
+        reader = None if level is None else reader_or_copy(s, block)
         tiles = parallel_outer(s, tile(s, block, self.structure, drawn_factors(self.max_innermost)))
-        s.stages = replace(s.stages, tiled=(*s.stages.tiled, tiles))
-        if level is None:
-            s.steps.append("tile")
-            s.finished(block)
-            return s
-        assert reader is not None
-        s.reverse_compute_at(reader, tiles.end(tiles.space_level(level)))
-        s.stages = replace(s.stages, fused=(*s.stages.fused, (reader, tiles)))
-        s.steps.append(f"tile-fuse{level}")
-        s.finished(block, reader)
+        if reader is not None and level is not None:
+            fuse_reader(s, reader, tiles, level)
+        s.steps.append("tile" if level is None else f"tile-fuse{level}")
+        s.tiled(tiles, reader)
         return s
 
 
@@ -164,30 +161,18 @@ class WeightPanelTiling(MultiLevelTiling):
         found = panel(s.program, block) if needs_tiling(s.program, block) else None
         if found is None or not self.accepts(s, found):
             return [s]
-        contiguous = found.axis == len(space_axes(s.program.blocks[block])) - 1
-        alone = contiguous and fusible_consumer(s.program, block) is None
+        alone = lies_side_by_side(s, block, found) and fusible_consumer(s.program, block) is None
         levels = (None,) if alone else self.levels
         return [s, *(self.packed(s.copy(), block, found, level) for level in levels)]
 
     def packed(self, s: ProbabilisticSchedule, block: str, found: Panel, level: int | None) -> ProbabilisticSchedule:
         """The stage tiled along panels; results whose vectors do not lie side by side are put in order when written."""
-        if level is not None and fusible_consumer(s.program, block) is None:
-            s.cache_write(block)
-        reader = fusible_consumer(s.program, block)
-        tiles = parallel_outer(s, tile(s, block, self.structure, drawn_factors(self.max_innermost), found.axis))
-        copy = pack(s, block, found, vector_width(s, tiles), self.ahead)
+        fused = None if level is None else (reader_or_copy(s, block), level)
+        factors = drawn_factors(self.max_innermost)
+        tiles, copy = tile_along_panels(s, block, self.structure, factors, found, self.ahead, fused)
         label = "layout" if self.ahead else "pack"
         s.steps.append(label if level is None else f"{label}-fuse{level}")
-        s.stages = replace(s.stages, tiled=(*s.stages.tiled, tiles))
-        if not self.ahead:
-            s.stages = replace(s.stages, packed=(*s.stages.packed, (copy, found)))
-        if level is not None:
-            assert reader is not None
-            s.reverse_compute_at(reader, tiles.end(tiles.space_level(level)))
-            s.stages = replace(s.stages, fused=(*s.stages.fused, (reader, tiles)))
-        if found.axis != len(space_axes(s.program.blocks[block])) - 1:
-            transpose_results(s, tiles)
-        s.finished(block, *([reader] if level is not None and reader is not None else []))
+        s.tiled(tiles, None if fused is None else fused[0], None if self.ahead else (copy, found))
         return s
 
 
@@ -211,13 +196,9 @@ class CollapsedPanelTiling(MultiLevelTiling):
         if found is None:
             return [s]
         own = s.copy()
-        copy, panels = collapse(own, block, found)
-        tiles = parallel_outer(own, tile(own, block, self.structure, drawn_factors(self.max_innermost), panels.axis))
-        lay_in_panels(own, copy, panels.dimension, vector_width(own, tiles))
-        done = own.stages
-        own.stages = replace(done, tiled=(*done.tiled, tiles), packed=(*done.packed, (copy, panels)))
+        tiles, copy, panels = tile_collapsed(own, block, self.structure, drawn_factors(self.max_innermost), found)
         own.steps.append("collapse")
-        own.finished(block)
+        own.tiled(tiles, packed=(copy, panels))
         return [s, own]
 
 

@@ -16,6 +16,7 @@ from searchlab.ir.program import Program
 from searchlab.schedule import Schedule, loops_around
 from searchlab.schedule.primitive import find_block, find_loop, leaves_in
 from searchlab.search import Knob, Task
+from searchlab.tactics import Panel, Tiles
 from spaces.probabilistic import knobs
 from spaces.probabilistic.instruction import (
     CATEGORICAL,
@@ -201,6 +202,14 @@ class ProbabilisticSchedule(Schedule):
         plain = not isinstance(value, Expr)
         self._record(NOTE, inputs if plain else (*inputs, *where), (("key", key), *(where if plain else ())))
         self.notes.setdefault(block, {})[key] = value
+
+    def tiled(self, tiles: Tiles, reader: str | None = None, packed: tuple[str, Panel] | None = None) -> None:
+        """Records the tiles of a stage, which is finished with them, its reader on each tile, and its packed copy."""
+        done = self.stages
+        fused = done.fused if reader is None else (*done.fused, (reader, tiles))
+        copies = done.packed if packed is None else (*done.packed, packed)
+        self.stages = replace(done, tiled=(*done.tiled, tiles), fused=fused, packed=copies)
+        self.finished(tiles.block, *([] if reader is None else [reader]))
 
     def finished(self, *blocks: str) -> None:
         """No further rule looks at these stages; post-processors still give them threads and vectors."""

@@ -11,19 +11,17 @@ from typing import Literal
 from searchlab.schedule import Schedule
 from searchlab.tactics import (
     Panel,
-    collapse,
-    lay_in_panels,
-    pack,
+    fuse_reader,
+    lies_side_by_side,
     panel,
     parallel_outer,
     rfactor,
-    space_axes,
     tile,
+    tile_along_panels,
+    tile_collapsed,
     trailing,
-    transpose_results,
-    vector_width,
 )
-from spaces.common import fusible_consumer, needs_tiling, strictly_inlinable, wants_rfactor
+from spaces.common import fusible_consumer, needs_tiling, reader_or_copy, strictly_inlinable, wants_rfactor
 from spaces.sketch.state import Fused, State
 
 
@@ -142,8 +140,7 @@ class PackWeights(Rule):
         """The stage tiled along panels, alone or with its reader at the first or second level."""
         found = panel(state.program, block)
         assert found is not None
-        contiguous = found.axis == len(space_axes(state.program.blocks[block])) - 1
-        if contiguous and fusible_consumer(state.program, block) is None:
+        if lies_side_by_side(Schedule(state.program), block, found) and fusible_consumer(state.program, block) is None:
             yield self.tile_and_pack(state, block, found)
             return
         for number in (1, 2):
@@ -151,24 +148,14 @@ class PackWeights(Rule):
 
     def tile_and_pack(self, state: State, block: str, found: Panel, number: int | None = None) -> State:
         """The stage tiled along the panels, its reader fused at a level of space loops if one is given."""
-        s = Schedule(state.program)
-        if number is not None and fusible_consumer(s.program, block) is None:
-            s.cache_write(block)
-        reader = fusible_consumer(s.program, block)
-        factors = state.factors()
-        tiles = parallel_outer(s, tile(s, block, state.settings.structure, factors, found.axis))
-        copy = pack(s, block, found, vector_width(s, tiles), self.ahead)
-        fused = state.fused
-        label = "layout" if self.ahead else "pack"
-        if number is not None:
-            assert reader is not None
-            s.reverse_compute_at(reader, tiles.end(tiles.space_level(number)))
-            fused = (*fused, Fused(reader, tiles))
-            label += f"-fuse{number}"
-        if found.axis != len(space_axes(s.program.blocks[block])) - 1:
-            transpose_results(s, tiles)
-        packed = state.packed if self.ahead else (*state.packed, (copy, found))
-        return replace(state.advance(s, label, knobs=factors.knobs, tiles=tiles), fused=fused, packed=packed)
+        s, factors = Schedule(state.program), state.factors()
+        fused = None if number is None else (reader_or_copy(s, block), number)
+        tiles, copy = tile_along_panels(s, block, state.settings.structure, factors, found, self.ahead, fused)
+        label = ("layout" if self.ahead else "pack") + ("" if fused is None else f"-fuse{number}")
+        after = state.advance(s, label, knobs=factors.knobs, tiles=tiles)
+        if fused is not None:
+            after = replace(after, fused=(*state.fused, Fused(fused[0], tiles)))
+        return after if self.ahead else replace(after, packed=(*state.packed, (copy, found)))
 
 
 class PackOperand(PackWeights):
@@ -195,9 +182,7 @@ class CollapseAndPack(Rule):
         s, factors = Schedule(state.program), state.factors()
         found = trailing(s.program, block)
         assert found is not None
-        copy, panel = collapse(s, block, found)
-        tiles = parallel_outer(s, tile(s, block, state.settings.structure, factors, panel.axis))
-        lay_in_panels(s, copy, panel.dimension, vector_width(s, tiles))
+        tiles, copy, panel = tile_collapsed(s, block, state.settings.structure, factors, found)
         after = state.advance(s, "collapse", knobs=factors.knobs, tiles=tiles)
         yield replace(after, packed=(*state.packed, (copy, panel)))
 
@@ -220,7 +205,7 @@ def tile_and_fuse(state: State, block: str, number: int) -> State:
     reader = fusible_consumer(s.program, block)
     assert reader is not None
     tiles = parallel_outer(s, tile(s, block, state.settings.structure, factors))
-    s.reverse_compute_at(reader, tiles.end(tiles.space_level(number)))
+    fuse_reader(s, reader, tiles, number)
     after = state.advance(s, f"tile-fuse{number}", knobs=factors.knobs, tiles=tiles)
     return replace(after, fused=(*state.fused, Fused(reader, tiles)))
 

@@ -97,3 +97,39 @@ def test_run_time_sizes_are_refused() -> None:
     s = Schedule(sl.workload("matmul", m="?", n=4, k=4).program)
     with pytest.raises(SpaceError, match="loop 'i' has the run-time size m; accepted: fixed sizes"):
         tactics.tile(s, "C", "SSRSRS", whole)
+
+
+def test_a_reader_on_each_tile() -> None:
+    w = sl.workload("dense", m=8, n=12, k=6)
+    s = Schedule(w.program)
+    reader = next(n for n, b in s.program.blocks.items() if not b.reduces)
+    tiles = tactics.parallel_outer(s, tactics.tile(s, "C", "SSRSRS", whole))
+    tactics.fuse_reader(s, reader, tiles, 2)
+    assert tiles.end(1) in s.loops(reader)
+    tactics.vectorize_tile(s, tiles)
+    tactics.finish_fused(s, reader, tiles)
+    assert s.program.loops[s.loops(reader)[-1]].extent == tactics.fused_width(s, reader, tiles)
+    right(w, s)
+
+
+def test_tiles_along_panels_of_channels_need_a_reader() -> None:
+    w = sl.workload("conv2d", ci=4, co=6, h=6, w=4, k=3, padding=1)
+    panel = tactics.panel(w.program, "Y")
+    assert panel is not None and panel.buffer == "W"
+    s = Schedule(w.program)
+    assert not tactics.lies_side_by_side(s, "Y", panel)
+    copy = s.cache_write("Y")
+    tiles, packed = tactics.tile_along_panels(s, "Y", "SSRSRS", whole, panel, ahead=False, fused=(copy, 1))
+    assert tiles.vector_axis == panel.axis and packed == "W_local"
+    assert len(s.program.buffers[packed].shape) == 5 and s.program.blocks["Y"].store.buffer not in s.program.outputs
+    right(w, s)
+
+
+def test_tiles_of_collapsed_axes() -> None:
+    w = sl.workload("conv2d", ci=4, co=6, h=6, w=4, k=1)
+    s = Schedule(w.program)
+    found = tactics.trailing(s.program, "Y")
+    assert found is not None
+    tiles, copy, panel = tactics.tile_collapsed(s, "Y", "SSRSRS", whole, found)
+    assert tiles.vector_axis == panel.axis == 2 and tactics.lies_side_by_side(s, "Y", panel) is False
+    right(w, s)

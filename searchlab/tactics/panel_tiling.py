@@ -1,0 +1,56 @@
+"""Tiles along the panels of a packed operand, with the elementwise reader of a stage on each tile."""
+
+from __future__ import annotations
+
+from searchlab.schedule import Schedule
+from searchlab.tactics.axes import space_axes
+from searchlab.tactics.collapse import Trailing, collapse
+from searchlab.tactics.panels import Panel, lay_in_panels, pack
+from searchlab.tactics.tiling import Factors, Tiles, parallel_outer, tile, transpose_results, vector_width
+
+
+def fuse_reader(s: Schedule, reader: str, tiles: Tiles, level: int) -> None:
+    """Runs the reader of a tiled stage at the end of its first, second, ... level of space loops, counted from 1."""
+    s.reverse_compute_at(reader, tiles.end(tiles.space_level(level)))
+
+
+def lies_side_by_side(s: Schedule, block: str, panel: Panel) -> bool:
+    """Whether the results along the panels of an operand are neighbours in the output."""
+    return panel.axis == len(space_axes(s.program.blocks[block])) - 1
+
+
+def tile_along_panels(
+    s: Schedule,
+    block: str,
+    structure: str,
+    factors: Factors,
+    panel: Panel,
+    ahead: bool,
+    fused: tuple[str, int] | None = None,
+) -> tuple[Tiles, str]:
+    """Tiles a stage with vectors along the panels of an operand, which is packed as wide as these; threads share tiles.
+
+    `fused` is the reader of the stage and the level at which it runs.  Results that do not lie side by side need one,
+    which puts them back in order.  Returns the loops, and the packed buffer.
+    """
+    tiles = parallel_outer(s, tile(s, block, structure, factors, panel.axis))
+    packed = pack(s, block, panel, vector_width(s, tiles), ahead)
+    if fused is not None:
+        reader, level = fused
+        fuse_reader(s, reader, tiles, level)
+    if not lies_side_by_side(s, block, panel):
+        transpose_results(s, tiles)
+    return tiles, packed
+
+
+def tile_collapsed(
+    s: Schedule, block: str, structure: str, factors: Factors, found: Trailing
+) -> tuple[Tiles, str, Panel]:
+    """Tiles a stage whose trailing axes are collapsed into one, along the panels of a copy of their operand.
+
+    Returns the loops, the copy, and how it is packed.
+    """
+    copy, panel = collapse(s, block, found)
+    tiles = parallel_outer(s, tile(s, block, structure, factors, panel.axis))
+    lay_in_panels(s, copy, panel.dimension, vector_width(s, tiles))
+    return tiles, copy, panel
