@@ -40,3 +40,10 @@ def test_equality_and_concatenation() -> None:
 def test_shapes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(SpaceError, match="2,"):
         Points(np.zeros(2, np.int32), np.zeros((3, 1), np.int32))
+
+
+def test_either_of_two_batches() -> None:
+    points = Points.of(ROWS)
+    other = points[[3, 2, 1, 0]]
+    mixed = Points.where(np.array([True, False, True, False]), points, other)
+    assert mixed.rows() == [ROWS[0], ROWS[2], ROWS[2], ROWS[0]]
