@@ -27,13 +27,13 @@ class Location:
 def locations(s: Schedule, block: str, tiled: Sequence[Tiles], levels: int = 3) -> list[Location]:
     """All places of a stage that are worth a try: inline, root, and after the outer levels of what reads it.
 
-    What is dear to compute is neither inlined nor put where elements would be computed several times.
+    A stage that is expensive to compute is neither inlined nor put where elements would be computed several times.
     """
     found = [
         Location(ROOT),
         *(location for location, _ in _attached(s, block, _attach_points(s, block, tiled, levels))),
     ]
-    cheap = not _is_dear(s.program.blocks[block]) and not is_packing(s, block)
+    cheap = not _is_costly(s.program.blocks[block]) and not is_packing(s, block)
     if cheap and attempt(Schedule(s.program).compute_inline, block):
         found.append(Location(INLINE))
     return found
@@ -52,15 +52,15 @@ def attached(
 
 def _attached(s: Schedule, block: str, points: Sequence[tuple[str, str]]) -> Iterator[tuple[Location, Program]]:
     """Those points that are legal and worth a try, each with the program that has the stage there."""
-    dear = _is_dear(s.program.blocks[block])
+    costly = _is_costly(s.program.blocks[block])
     for label, loop in points:
-        if not (dear and would_repeat(s.program, block, loop)):
+        if not (costly and would_repeat(s.program, block, loop)):
             moved = Schedule(s.program)
             if attempt(moved.compute_at, block, loop):
                 yield Location(label, loop), moved.program
 
 
-def _is_dear(block: Block) -> bool:
+def _is_costly(block: Block) -> bool:
     return block.reduces or is_expensive(block)
 
 

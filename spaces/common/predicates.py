@@ -19,7 +19,7 @@ def points(axes: tuple[Iter, ...]) -> int:
 
 
 def is_expensive(block: Block) -> bool:
-    """Whether it calls a function that is dear to compute twice."""
+    """Whether it calls a function that is too expensive to compute twice."""
     return any(isinstance(e, Call) and e.function not in CHEAP for e in walk(block.store.value))
 
 
