@@ -11,16 +11,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from searchlab.lab.config.combinations import combinations
-from searchlab.lab.config.experiment import Budget, Experiment
+from searchlab.lab.config.experiment import Experiment
 from searchlab.lab.config.measuring import Measure
-from searchlab.lab.config.naming import entries
+from searchlab.lab.config.search_settings import Budget, SearchSettings
 from searchlab.lab.config.subjects import NetworkPart, SubjectSettings, subjects
-from searchlab.lab.config.text.tree import plain
 from searchlab.lab.history.origins import digest
 from searchlab.registry import Component
 
@@ -131,8 +129,7 @@ class Cell:
 
 def cells(experiment: Experiment) -> tuple[Cell, ...]:
     """All cells: seed by seed and task by task, so that what an interrupted run has done can be compared."""
-    found = combinations(experiment.model_dump(mode="json"))
-    settings = [(e.name, e.factors, _settings(c.settings)) for c, e in zip(found, entries(found), strict=True)]
+    settings = [(e.name, e.factors, _settings(e.settings)) for e in experiment.entries]
     return tuple(
         Cell(entry=name, factors=factors, seed=seed, **_subject(subject), **given)
         for seed in experiment.seeds
@@ -141,15 +138,9 @@ def cells(experiment: Experiment) -> tuple[Cell, ...]:
     )
 
 
-def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    budget, measure = json.dumps(given["budget"]), json.dumps(given["measure"])
-    return {
-        **plain(given),
-        "history": tuple(given["history"]),
-        "learnt": tuple(digest(path) for path in given["history"]),
-        "budget": Budget.model_validate_json(budget),
-        "measure": Measure.model_validate_json(measure),
-    }
+def _settings(given: SearchSettings) -> dict[str, Any]:
+    own = {f.name: getattr(given, f.name) for f in fields(given)}
+    return {**own, "learnt": tuple(digest(path) for path in given.history)}
 
 
 def _subject(subject: SubjectSettings) -> dict[str, Any]:

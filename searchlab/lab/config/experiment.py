@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
+from searchlab.lab.config.combinations import combinations
 from searchlab.lab.config.forms import alternatives
-from searchlab.lab.config.measuring import Measure, Model
+from searchlab.lab.config.measuring import Listed, Measure, Model
+from searchlab.lab.config.naming import Entry, entries
+from searchlab.lab.config.search_settings import Budget
 from searchlab.lab.config.subjects import looked_up
-from searchlab.lab.config.text.tree import plain
 
 Metric = Literal["final", "trials-to-target", "auc"]
 
@@ -33,26 +35,6 @@ def _selector(value: Any) -> Any:
 Selector = Annotated[Any, AfterValidator(_selector), WithJsonSchema(alternatives.SELECTOR)]
 
 
-class Budget(Model):
-    """The limits of a search."""
-
-    trials: int | None = Field(
-        default=None,
-        ge=1,
-        le=10_000_000,
-        description="maximum number of measurements per cell, or per task of a network; set by effort if not given",
-    )
-    seconds: float | None = Field(
-        default=None, gt=0, le=1e9, description="maximum wall time per cell, or per task of a network; null: no limit"
-    )
-    batch: int = Field(
-        default=16, ge=1, le=100_000, description="number of candidates that are proposed and measured together"
-    )
-    scheduler: Literal["gradient", "round-robin"] | None = Field(
-        default=None, description="how the tasks of a network take turns; gradient if not given"
-    )
-
-
 class Sweep(Model):
     """Combinations to compare: the product of a grid, of values side by side, and of a list."""
 
@@ -63,7 +45,7 @@ class Sweep(Model):
     zip: dict[str, Values] = Field(
         default_factory=dict, description="setting: [values]; first values together, second values together, and so on"
     )
-    list: tuple[Changes, ...] = Field(
+    list: Annotated[tuple[Changes, ...], Listed] = Field(
         default=(),
         description="mappings of settings, each one combination; `name` names it. `sweep: [...]` is short for it",
     )
@@ -82,7 +64,7 @@ class Ablate(Model):
     replace: dict[str, Changes] = Field(
         default_factory=dict, description="variant: settings that replace a factor by something else"
     )
-    path: tuple[str, ...] = Field(
+    path: Annotated[tuple[str, ...], Listed] = Field(
         default=(), description="factors of `remove` to add one after another, starting without any of them"
     )
     leave_one_out: bool = Field(
@@ -99,7 +81,7 @@ class ReportSettings(Model):
     baseline: Selector | None = Field(
         default=None, description="the baseline of comparisons: an entry, or default, numpy, torch"
     )
-    metrics: tuple[Metric, ...] = Field(
+    metrics: Annotated[tuple[Metric, ...], Listed] = Field(
         default=("final", "trials-to-target", "auc"), min_length=1, description="the metrics that are compared"
     )
     target: float = Field(
@@ -152,7 +134,7 @@ class Experiment(Model):
     target: Annotated[Any, WithJsonSchema(alternatives.TARGET)] = Field(
         default="native", description="the machine to generate code for"
     )
-    workloads: Annotated[tuple[Workload, ...], WithJsonSchema(alternatives.WORKLOADS)] = Field(
+    workloads: Annotated[tuple[Workload, ...], Listed, WithJsonSchema(alternatives.WORKLOADS)] = Field(
         min_length=1, description="the computations to optimise: workloads, suites and networks, or recorded tables"
     )
     space: Component | None = Field(
@@ -163,14 +145,14 @@ class Experiment(Model):
         default="auto",
         description="the search strategy; auto: evolutionary, or bayesian for tables without a model",
     )
-    history: Annotated[tuple[str, ...], WithJsonSchema(alternatives.HISTORY)] = Field(
+    history: Annotated[tuple[str, ...], Listed, WithJsonSchema(alternatives.HISTORY)] = Field(
         default=(), description="measurements of earlier runs on other tasks, for the model to learn from"
     )
     budget: Budget = Field(default=Budget(), description="limits of each search")
     measure: Annotated[Measure, WithJsonSchema(alternatives.measure())] = Field(
         description="the way to measure candidates; local if not given, replay for recorded tables"
     )
-    seeds: Annotated[tuple[int, ...], WithJsonSchema(alternatives.SEEDS)] = Field(
+    seeds: Annotated[tuple[int, ...], Listed, WithJsonSchema(alternatives.SEEDS)] = Field(
         min_length=1, description="seeds; every combination is searched once with each"
     )
     sweep: Annotated[Sweep, WithJsonSchema(alternatives.SWEEP)] = Field(
@@ -178,7 +160,12 @@ class Experiment(Model):
     )
     ablate: Ablate | None = Field(default=None, description="an ablation: how much each part of a search contributes")
     report: ReportSettings = Field(default=ReportSettings(), description="settings of the report and its statistics")
-    expect: tuple[Claim, ...] = Field(default=(), description="statements that the report checks")
+    expect: Annotated[tuple[Claim, ...], Listed] = Field(default=(), description="statements that the report checks")
+
+    @cached_property
+    def entries(self) -> tuple[Entry, ...]:
+        """The combinations that it compares, each by its name and with its settings."""
+        return entries(combinations(self.model_dump(mode="json")))
 
     @property
     def recorded(self) -> bool:
@@ -193,13 +180,6 @@ class Experiment(Model):
         for key in ("budget", "sweep", "ablate", "report"):
             data[key] = _given(data[key] or {})
         return _given(data)
-
-
-def resolved_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a combination as plain data, with everything that is not given at its default."""
-    budget = Budget.model_validate_json(json.dumps(settings["budget"])).model_dump(mode="json")
-    measure = Measure.model_validate_json(json.dumps(settings["measure"])).model_dump(mode="json")
-    return {**plain(settings), "budget": budget, "measure": measure}
 
 
 def _given(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -54,15 +53,16 @@ def _experiment(tree: Map, texts: Sequence[str]) -> Experiment:
     effort.fill(tree)
     wrong: set[str | int] = set()
     try:
-        made = Experiment.model_validate_json(json.dumps(plain(tree)))
+        made = Experiment.model_validate(plain(tree))
     except ValidationError as e:
         for path, message in faults(e, Source):
             problems.add(find(tree, path, tree.place), message)
             wrong.add(path[0])
-    found = check_settings(tree, problems) if wrong.isdisjoint(("sweep", "ablate")) else []
+    if wrong.isdisjoint(("sweep", "ablate")):
+        check_settings(tree, problems)
     if not problems.found:
         if any(o.head in (*SETTINGS, "sweep", "ablate") for o in given):
-            made = without_absent(made, found)
-        check_whole(tree, made, found, problems)
+            made = without_absent(made)
+        check_whole(tree, made, problems)
     problems.raise_any()
     return made

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, Strict, model_serializer
 
 from searchlab.measure.job import Limits, Protocol
 
 KINDS = ("local", "ray", "replay")
+Listed = Strict(False)  # a tuple that files write as a list; its items are as strict as everything else
 _PROTOCOL, _LIMITS = Protocol(), Limits()
 
 
@@ -73,7 +74,9 @@ class LocalMeasure(Timing):
     builders: int | None = Field(
         default=None, ge=0, le=1024, description="number of candidates built in parallel; null: chosen automatically"
     )
-    cores: tuple[int, ...] | None = Field(default=None, min_length=1, description="cores to use; null: all")
+    cores: Annotated[tuple[int, ...], Listed] | None = Field(
+        default=None, min_length=1, description="cores to use; null: all"
+    )
 
     @property
     def options(self) -> dict[str, Any]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
 from searchlab.lab.config.combinations import Combination
-from searchlab.lab.config.experiment import resolved_settings
+from searchlab.lab.config.search_settings import SearchSettings
 from searchlab.lab.config.settings import NAMED, split
 
 ORDER = ("space", "model", "strategy", "history", "target", "budget", "measure")
@@ -17,23 +17,25 @@ ALWAYS = ("space", "model", "strategy")
 
 @dataclass(frozen=True)
 class Entry:
-    """A combination by its name, and what it is made of as text."""
+    """A combination by its name, what it is made of as text, and its settings."""
 
     name: str
     factors: Mapping[str, str]
+    settings: SearchSettings
 
 
-def entries(combinations: Sequence[Combination]) -> list[Entry]:
+def entries(combinations: Sequence[Combination]) -> tuple[Entry, ...]:
     """A name for each combination, none twice."""
-    swept = _Texts([resolved_settings(c.swept) for c in combinations])
-    final = _Texts([resolved_settings(c.settings) for c in combinations])
+    settings = [SearchSettings.of(c.settings) for c in combinations]
+    swept = _Texts([SearchSettings.of(c.swept).plain for c in combinations])
+    final = _Texts([s.plain for s in settings])
     made = []
     for n, c in enumerate(combinations):
         factors = final.factors(n)
         if c.variant:
             factors["ablation"] = c.variant
-        made.append(Entry(_name(c, swept, n), factors))
-    return _unique(made)
+        made.append(Entry(_name(c, swept, n), factors, settings[n]))
+    return tuple(_unique(made))
 
 
 class _Texts:
@@ -64,7 +66,7 @@ def _unique(made: list[Entry]) -> list[Entry]:
     result = []
     for entry in made:
         seen[entry.name] = count = seen.get(entry.name, 0) + 1
-        result.append(entry if count == 1 else Entry(f"{entry.name} #{count}", entry.factors))
+        result.append(entry if count == 1 else replace(entry, name=f"{entry.name} #{count}"))
     return result
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from searchlab.errors import SearchLabError
 from searchlab.lab.config.checks import components, feasible
-from searchlab.lab.config.combinations import Combination, ablation, combinations, sweep_axes
-from searchlab.lab.config.experiment import Experiment, resolved_settings
-from searchlab.lab.config.measuring import Measure, Timing
-from searchlab.lab.config.naming import Entry, entries
+from searchlab.lab.config.combinations import ablation, combinations, sweep_axes
+from searchlab.lab.config.experiment import Experiment
+from searchlab.lab.config.measuring import Timing
+from searchlab.lab.config.naming import Entry
 from searchlab.lab.config.selectors import matches
 from searchlab.lab.config.settings import SETTINGS, split
 from searchlab.lab.config.subjects import is_network, looked_up, subjects
@@ -25,29 +25,26 @@ from searchlab.targets import parse
 MOST_CELLS = 1_000_000
 
 
-def check_settings(tree: Map, problems: Problems) -> list[Combination]:
-    """Notes what is wrong with the combinations of an experiment, each by itself; gives them back."""
+def check_settings(tree: Map, problems: Problems) -> None:
+    """Notes what is wrong with the combinations of an experiment, each by itself."""
     recorded = _tables(tree)
     if any(recorded) and not all(recorded):
         odd = tree["workloads"].at(recorded.index(not recorded[0]))
         problems.add(odd, "workloads and recorded tables are not searched in one experiment; write two files")
     _names(tree, problems)
-    found = combinations(tree, problems)
     networks = any(map(is_network, tree.get("workloads", ())))
-    for combination in found:
+    for combination in combinations(tree, problems):
         _settings(combination.settings, any(recorded), problems)
         _scheduler(combination.settings, networks, problems)
-    return found
 
 
-def check_whole(tree: Map, experiment: Experiment, found: list[Combination], problems: Problems) -> None:
+def check_whole(tree: Map, experiment: Experiment, problems: Problems) -> None:
     """Notes what is wrong with an experiment whose combinations are right, each by itself."""
-    named = entries(found)
-    _twice(tree, found, named, problems)
-    _selectors(tree, experiment, named, problems)
+    _twice(tree, experiment.entries, problems)
+    _selectors(tree, experiment, problems)
     if not experiment.recorded:
-        _feasible(tree, found, problems)
-    count = len(found) * len(subjects(experiment.workloads)) * len(experiment.seeds)
+        _feasible(tree, experiment.entries, problems)
+    count = len(experiment.entries) * len(subjects(experiment.workloads)) * len(experiment.seeds)
     if count > MOST_CELLS:
         problems.add(tree.place, f"{count} cells are too many; at most {MOST_CELLS}")
 
@@ -95,7 +92,7 @@ def _recorded(settings: Map) -> Iterator[tuple[Path, str]]:
     if settings["history"]:
         yield ("history",), "recorded tables have no programs that a history could teach about; leave it out"
     model = plain(settings["model"])
-    view = components.view(json.dumps(model))
+    view = components.view(model)
     if view not in ("none", "knobs"):
         name, _ = split("model", model)
         hint = "; {gbt: {view: knobs}} works from knobs" if name == "gbt" else "; accepted: none, {gbt: {view: knobs}}"
@@ -111,7 +108,7 @@ def _measured(settings: Map) -> Iterator[tuple[Path, str]]:
     if kind == "replay":
         yield ("measure",), "replay needs recorded tables, but these are workloads; use measure: local or ray"
     model = plain(settings["model"])
-    if settings["history"] and components.view(json.dumps(model)) == "knobs":
+    if settings["history"] and components.view(model) == "knobs":
         name, _ = split("model", model)
         why = f"model '{name}' looks at knobs, which differ from space to space, and cannot learn from a history"
         yield ("model",), f"{why}; choose a view of programs, such as summary or curves, or leave out history"
@@ -148,12 +145,11 @@ def _cores(settings: Map, options: Any) -> Iterator[tuple[Path, str]]:
         yield ("measure", "local", "workers"), f"{wanted}; there are {len(cores)}"
 
 
-def _feasible(tree: Map, found: list[Combination], problems: Problems) -> None:
+def _feasible(tree: Map, entries: Sequence[Entry], problems: Problems) -> None:
     """Workloads that would only time out, each told once."""
     settings = {}
-    for c in found:
-        measure = Measure.model_validate_json(json.dumps(plain(c.settings["measure"]))).settings
-        target = parse(plain(c.settings["target"]))
+    for entry in entries:
+        measure, target = entry.settings.measure.settings, parse(entry.settings.target)
         if isinstance(measure, Timing):
             settings[target, measure.run_s, measure.memory_bytes] = measure
     workloads = tree["workloads"]
@@ -164,32 +160,31 @@ def _feasible(tree: Map, found: list[Combination], problems: Problems) -> None:
             problems.add(workloads.at(number), fault)
 
 
-def _twice(tree: Map, found: list[Combination], named: list[Entry], problems: Problems) -> None:
+def _twice(tree: Map, entries: Sequence[Entry], problems: Problems) -> None:
     seen: dict[str, str] = {}
     place = tree.at("ablate") if tree.get("ablate") is not None else tree.at("sweep")
-    for combination, entry in zip(found, named, strict=True):
-        settings = resolved_settings(combination.settings)
-        settings["history"] = [digest(path) for path in settings["history"]]
-        key = json.dumps(settings, sort_keys=True)
+    for entry in entries:
+        history = [digest(path) for path in entry.settings.history]
+        key = json.dumps({**entry.settings.plain, "history": history}, sort_keys=True)
         if key in seen:
             problems.add(place, f"'{seen[key]}' and '{entry.name}' are the same search")
         seen.setdefault(key, entry.name)
 
 
-def _selectors(tree: Map, experiment: Experiment, named: list[Entry], problems: Problems) -> None:
+def _selectors(tree: Map, experiment: Experiment, problems: Problems) -> None:
     given: list[tuple[Path, Any]] = [(("report", "baseline"), experiment.report.baseline)]
     if _is_library(experiment):
         given = []
     for number, claim in enumerate(experiment.expect):
         given += [(("expect", number, key), selector) for key, selector in claim.sides.items()]
     for path, selector in given:
-        if selector is not None and not _anybody(selector, named):
-            problems.add(find(tree, path, tree.place), f"{path[-1]}: {_nobody(selector, named)}")
+        if selector is not None and not _anybody(selector, experiment.entries):
+            problems.add(find(tree, path, tree.place), f"{path[-1]}: {_nobody(selector, experiment.entries)}")
 
 
-def without_absent(experiment: Experiment, found: list[Combination]) -> Experiment:
+def without_absent(experiment: Experiment) -> Experiment:
     """The experiment without the baseline and the statements that mean entries which overrides have taken away."""
-    named = entries(found)
+    named = experiment.entries
     kept = tuple(c for c in experiment.expect if all(_anybody(s, named) for s in c.sides.values()))
     report, baseline = experiment.report, experiment.report.baseline
     if baseline is not None and not _is_library(experiment) and not _anybody(baseline, named):
@@ -203,11 +198,11 @@ def _is_library(experiment: Experiment) -> bool:
     return experiment.report.baseline in BASELINES and not experiment.recorded
 
 
-def _anybody(selector: Any, named: list[Entry]) -> bool:
+def _anybody(selector: Any, named: Sequence[Entry]) -> bool:
     return any(matches(selector, e.name, e.factors) for e in named)
 
 
-def _nobody(selector: Any, named: list[Entry]) -> str:
+def _nobody(selector: Any, named: Sequence[Entry]) -> str:
     if isinstance(selector, str):
         return f"no entry is called '{selector}'{nearest(selector, [e.name for e in named][:20], 'entries')}"
     factors = {k: sorted({e.factors.get(k, "") for e in named} - {""}) for k in selector}

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from typing import Any, get_type_hints
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, wraps
+from typing import Any, ParamSpec, TypeVar, get_type_hints
 
 import numpy as np
 from pydantic import PydanticSchemaGenerationError, PydanticUndefinedAnnotation, TypeAdapter, ValidationError
 
 from searchlab.errors import ComponentError, SearchLabError, TargetError
-from searchlab.lab.config.experiment import Budget
 from searchlab.lab.config.forms.translating import faults as translated
 from searchlab.lab.config.measuring import Measure
+from searchlab.lab.config.search_settings import Budget
 from searchlab.lab.config.settings import COMPONENTS, Malformed, say, split
 from searchlab.lab.config.text.tree import Path
 from searchlab.lab.history import origins
@@ -23,6 +23,8 @@ from searchlab.search import MODELS, SPACES, STRATEGIES, RecordedSpace, Strategy
 from searchlab.search.returned import proposed
 
 Fault = tuple[Path, str]
+P = ParamSpec("P")
+R = TypeVar("R")
 _FEW = 4  # points that a strategy is asked for
 _GIVEN = ("space", "rng")  # what a study passes itself
 _REGISTRIES: dict[str, Registry[Any]] = {"space": SPACES, "model": MODELS, "strategy": STRATEGIES}
@@ -32,12 +34,25 @@ def faults(key: str, value: Any) -> tuple[Fault, ...]:
     """What is wrong with a setting: a path below it, and a message."""
     if key == "history":  # files may have changed since the last look
         return tuple(_history(value))
-    return _faults(key, json.dumps(value))
+    return _faults(key, value)
 
 
-@cache
-def _faults(key: str, written: str) -> tuple[Fault, ...]:
-    value = json.loads(written)
+def _once(look: Callable[P, R]) -> Callable[P, R]:
+    """Looks at equal values once, which many combinations have; they are plain data."""
+    known: dict[str, R] = {}
+
+    @wraps(look)
+    def looked(*args: P.args, **kwargs: P.kwargs) -> R:
+        text = json.dumps(args)
+        if text not in known:
+            known[text] = look(*args, **kwargs)
+        return known[text]
+
+    return looked
+
+
+@_once
+def _faults(key: str, value: Any) -> tuple[Fault, ...]:
     try:
         if key in COMPONENTS:
             return () if value is None and key == "space" else tuple(_component(key, value))
@@ -60,7 +75,7 @@ def _history(value: Sequence[str]) -> Iterator[Fault]:
 
 def _budget(value: Any) -> Iterator[Fault]:
     try:
-        made = Budget.model_validate_json(json.dumps(value))
+        made = Budget.model_validate(value)
     except ValidationError as e:
         yield from ((path[1:], message) for path, message in translated(e, Budget, ("budget",)))
         return
@@ -71,7 +86,7 @@ def _budget(value: Any) -> Iterator[Fault]:
 def _measure(value: Any) -> Iterator[Fault]:
     kind, _ = split("measure", value)
     try:
-        Measure.model_validate_json(json.dumps(value))
+        Measure.model_validate(value)
     except ValidationError as e:
         yield from ((path[1:], message) for path, message in translated(e, Measure, ("measure",)))
     if kind == "ray" and not _importable("ray"):
@@ -187,10 +202,10 @@ def _probe(strategy: Strategy) -> None:
     proposed(strategy, points, _FEW)
 
 
-@cache
-def view(model: str) -> str:
-    """The features that a model (as JSON) asks for."""
-    return str(make("model", json.loads(model)).view)
+@_once
+def view(model: Any) -> str:
+    """The features that a model asks for."""
+    return str(make("model", model).view)
 
 
 @cache

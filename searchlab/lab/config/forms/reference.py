@@ -8,8 +8,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from searchlab.lab.config.checks.effort import EFFORTS
-from searchlab.lab.config.experiment import Ablate, Budget, Claim, Experiment, ReportSettings, Source, Sweep
+from searchlab.lab.config.experiment import Ablate, Claim, Experiment, ReportSettings, Source, Sweep
 from searchlab.lab.config.measuring import LocalMeasure, Ray, Replay, Timing
+from searchlab.lab.config.search_settings import Budget
 
 _TOP = """\
 # Experiments in YAML
@@ -244,7 +245,9 @@ def page() -> str:
             "## Measure\n\n`local`, `ray` or `replay`, alone or with settings, such as `{local: {repeats: 5}}`.\n",
             f"{_sentence(Timing)} For `local` and `ray`:\n",
             _table(Timing),
-            *(_kind(m) for m in (LocalMeasure, Ray, Replay)),
+            _kind("local", LocalMeasure),
+            _kind("ray", Ray),
+            _kind("replay", Replay),
             "## Effort\n",
             _efforts(),
             _SWEEP,
@@ -260,9 +263,8 @@ def page() -> str:
     )
 
 
-def _kind(model: type[BaseModel]) -> str:
+def _kind(name: str, model: type[BaseModel]) -> str:
     inherited = Timing.model_fields if issubclass(model, Timing) else {}
-    name = model.__name__.removesuffix("Measure").lower()
     return f"`{name}`: {_sentence(model)}\n\n{_table(model, inherited)}"
 
 

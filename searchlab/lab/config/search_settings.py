@@ -1,0 +1,74 @@
+"""The settings of one search, parsed: what it searches with, how long, and how it measures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import Field
+
+from searchlab.lab.config.measuring import Measure, Model
+from searchlab.lab.config.text.tree import plain
+from searchlab.registry import Component
+
+
+class Budget(Model):
+    """The limits of a search."""
+
+    trials: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_000_000,
+        description="maximum number of measurements per cell, or per task of a network; set by effort if not given",
+    )
+    seconds: float | None = Field(
+        default=None, gt=0, le=1e9, description="maximum wall time per cell, or per task of a network; null: no limit"
+    )
+    batch: int = Field(
+        default=16, ge=1, le=100_000, description="number of candidates that are proposed and measured together"
+    )
+    scheduler: Literal["gradient", "round-robin"] | None = Field(
+        default=None, description="how the tasks of a network take turns; gradient if not given"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class SearchSettings:
+    """The settings of one combination; components and the target are names, or {name: options}."""
+
+    target: Component
+    space: Component | None
+    model: Component
+    strategy: Component
+    history: tuple[str, ...]  # paths of run folders and files of records
+    budget: Budget
+    measure: Measure
+
+    @staticmethod
+    def of(given: Mapping[str, Any]) -> SearchSettings:
+        """The settings that plain data describes, which has them all in their one form."""
+        data = plain(given)
+        return SearchSettings(
+            target=data["target"],
+            space=data["space"],
+            model=data["model"],
+            strategy=data["strategy"],
+            history=tuple(data["history"]),
+            budget=Budget.model_validate(data["budget"]),
+            measure=Measure.model_validate(data["measure"]),
+        )
+
+    @cached_property
+    def plain(self) -> dict[str, Any]:
+        """The settings as plain data, with everything that was not given at its default."""
+        return {
+            "target": self.target,
+            "space": self.space,
+            "model": self.model,
+            "strategy": self.strategy,
+            "history": list(self.history),
+            "budget": self.budget.model_dump(mode="json"),
+            "measure": self.measure.model_dump(mode="json"),
+        }
