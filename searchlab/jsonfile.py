@@ -39,12 +39,12 @@ def parse(raw: bytes, form: type[BaseModel]) -> dict[str, Any]:
     try:
         form.model_validate_json(raw, strict=True)
     except ValidationError as e:
-        raise ValueError(_reason(e)) from None
+        raise ValueError(reason(e)) from None
     found: dict[str, Any] = json.loads(raw)  # the form would have made floats of some integers
     return found
 
 
-def _reason(error: ValidationError) -> str:
+def reason(error: ValidationError) -> str:
     """The first thing that is wrong, and where."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     where = ".".join(str(step) for step in first["loc"])

@@ -15,8 +15,8 @@ from searchlab.errors import ConfigError, RecordError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from searchlab.lab.cells import Cell
     from searchlab.lab.config import Experiment
+    from searchlab.lab.manifest import Cell
     from searchlab.lab.run import RunSummary
 
 _MOST_ERRORS = 10
@@ -108,8 +108,8 @@ def _dry_run(cells: Sequence[Cell], place: Path, jobs: int | None, form: OutputF
     from rich.markup import escape
 
     from searchlab.cli.views import span
-    from searchlab.lab.cells import shared
     from searchlab.lab.code import Outdated
+    from searchlab.lab.manifest import shared
     from searchlab.lab.run import Folder
     from searchlab.lab.run.execute.cores import check, side_by_side
     from searchlab.lab.run.execute.forecast import forecast

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from searchlab.errors import ExportError
-from searchlab.lab.cells import Cell, cells
+from searchlab.lab.cells import cells
 from searchlab.lab.config import load
 from searchlab.lab.export.finding import chosen
 from searchlab.lab.folder.folder import Folder
+from searchlab.lab.manifest import Cell
 from searchlab.lab.records import Record
 from searchlab.lab.results import CellResult
 from searchlab.lab.run.execute.equipment import made
@@ -55,7 +56,7 @@ def replay(folder: str | os.PathLike[str], task: str | None = None, entry: str |
 def replay_cell(cell: Cell, folder: Folder) -> ReplayedCell:
     """Searches one cell again with its own times."""
     records = list(folder.records(cell.id).records())
-    result = folder.result(cell.id)
+    result = folder.result(cell)
     nothing = _Nothing()
     search: Study | JointStudy = made(cell, lambda _: nothing, lambda _: None).study(
         lambda _: nothing, folder.records(cell.id), result

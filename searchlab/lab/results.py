@@ -2,45 +2,133 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from searchlab.lab.code import Code
+    from searchlab.lab.manifest import Cell
+    from searchlab.lab.study import IncumbentLook, Quality, Round
+
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Winner:
+    """What a search found: the trial, what the knobs are set to, the point as text, and its time.
+
+    The time is that of the run-off of its task, or of the final race of its cell.  Of a network there are `parts`, one
+    for each of its tasks.
+    """
+
+    trial: int
+    knobs: Mapping[str, Any]
+    point: str
+    seconds: float
+    parts: tuple[PartWinner, ...] = ()
+
+
+@dataclass(frozen=True)
+class PartWinner:
+    """What was found for one task of a network, how often the task occurs, and times of others on it."""
+
+    task: str
+    weight: float
+    best: Winner
+    baselines: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RoundSummary:
+    """One batch of a search: the trials and the best time after it, and how well the model had predicted it.
+
+    `part` is the number of the task of a network, `looks` are the re-measurements of would-be incumbents.
+    """
+
+    number: int
+    trials: int
+    best_s: float
+    quality: Quality | None = None
+    part: int | None = None
+    looks: tuple[IncumbentLook, ...] = ()
+
+    @staticmethod
+    def of(done: Round) -> RoundSummary:
+        """The summary of a round of a study."""
+        return RoundSummary(done.number, done.trials, done.best_s, done.quality, done.part, done.looks)
 
 
 @dataclass(frozen=True, eq=False)
 class CellResult:
-    """One combination on one task with one seed, trial by trial.
+    """A cell and what came out of it, trial by trial.
 
-    `entry` names the combination (what is compared), `factors` says what it is made of ({"space": "sketch", ...}, as
-    text).  Lists have one item per trial, in order.  `elapsed` is the wall time since the start of the cell (simulated
-    time for recorded tables).  `best` describes the incumbent: its "trial", "knobs", "point" (text), and "seconds" as
-    the run-off of its task measured it, or its own final race; that of a network has "parts", one for each task.
-    `baselines` holds times of others on the same task, measured beside the best.
+    Lists have one item per trial, in order.  `elapsed` is the wall time since the start of the cell (simulated time for
+    recorded tables).  `baselines` holds times of others on the same task, measured beside the best.
     """
 
-    id: str
-    entry: str
-    task: str
-    seed: int
-    factors: Mapping[str, str]
+    cell: Cell
     state: str  # done | failed | interrupted | waiting
     seconds: Floats  # of every trial; inf: it failed
     elapsed: Floats
     status: tuple[str, ...]  # "ok" or the class of the failure
-    rounds: tuple[Mapping[str, Any], ...] = ()  # number, trials, best_s, quality ({} while there is no model)
+    rounds: tuple[RoundSummary, ...] = ()
     ledger: Mapping[str, float] = field(default_factory=dict)
-    best: Mapping[str, Any] | None = None
+    best: Winner | None = None
     baselines: Mapping[str, float] = field(default_factory=dict)
     optimum_s: float | None = None  # known for recorded tables
     error: str = ""
-    code: Mapping[str, str] = field(default_factory=dict)  # versions of its components, as far as they are known
     earlier: tuple[str, ...] = ()  # components of which the run has seen a later version since
+
+    @staticmethod
+    def waiting(cell: Cell) -> CellResult:
+        """The result of a cell that has not begun."""
+        return CellResult(cell, "waiting", np.empty(0), np.empty(0), ())
+
+    @property
+    def id(self) -> str:
+        """The id of the cell."""
+        return self.cell.id
+
+    @property
+    def entry(self) -> str:
+        """The name of the combination, which is what is compared."""
+        return self.cell.entry
+
+    @property
+    def task(self) -> str:
+        """The label of what was searched."""
+        return self.cell.task
+
+    @property
+    def seed(self) -> int:
+        """The seed of the search."""
+        return self.cell.seed
+
+    @property
+    def factors(self) -> Mapping[str, str]:
+        """What the entry is made of, as text."""
+        return self.cell.factors
+
+    @property
+    def code(self) -> Code:
+        """Versions of its components, as far as they are known."""
+        return self.cell.code
+
+    @property
+    def searches(self) -> tuple[CellResult, ...]:
+        """The result itself, or one for each task of a network, with what was found for that task."""
+        if not self.cell.parts:
+            return (self,)
+        known: Sequence[PartWinner | None] = self.best.parts if self.best is not None else [None] * len(self.cell.parts)
+        return tuple(
+            replace(self, cell=cell, best=part.best if part else None, baselines=part.baselines if part else {})
+            for cell, part in zip(self.cell.searches, known, strict=True)
+        )
 
     @cached_property
     def best_so_far(self) -> Floats:
@@ -51,8 +139,8 @@ class CellResult:
     @property
     def final_s(self) -> float:
         """The time of what the cell found: of the run-off, else of the best trial; inf if nothing worked."""
-        if self.best is not None and "seconds" in self.best:
-            return float(self.best["seconds"])
+        if self.best is not None:
+            return self.best.seconds
         return float(self.best_so_far[-1]) if len(self.seconds) else np.inf
 
     @property

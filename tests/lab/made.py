@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from searchlab.lab.results import CellResult, Floats, Run
+from searchlab.lab.config import Budget, LocalMeasure, Measure
+from searchlab.lab.config.search_settings import SearchSettings
+from searchlab.lab.config.subjects import SubjectSettings
+from searchlab.lab.manifest import Cell
+from searchlab.lab.results import CellResult, Floats, RoundSummary, Run, Winner
+from searchlab.lab.study import Quality
 
 LEDGER = {"propose": 0.1, "predict": 0.05, "fit": 0.15, "build": 0.3, "check": 0.05, "run": 0.3, "other": 0.05}
 
@@ -88,17 +94,11 @@ def made_cell(
         seconds[-1] = limit_s
     status = tuple("run" if f else "ok" for f in failed)
     seconds = np.where(failed, np.inf, seconds)
-    best = (
-        {"trial": int(np.argmin(seconds)), "knobs": {"sketch": 0, "tile": 8}, "point": "s0 tile=8"} if trials else None
-    )
-    if best is not None:
-        best["seconds"] = float(seconds.min())
+    best = None
+    if trials:
+        best = Winner(int(np.argmin(seconds)), {"sketch": 0, "tile": 8}, "s0 tile=8", float(seconds.min()))
     return CellResult(
-        id=f"{entry}-{task}-{seed}",
-        entry=entry,
-        task=task,
-        seed=seed,
-        factors=dict(factors or {"strategy": entry}),
+        cell=bare_cell(entry, task, seed, factors=dict(factors or {"strategy": entry})),
         state="done",
         seconds=seconds,
         elapsed=np.linspace(0.0, budget_s, trials + 1)[1:],
@@ -111,27 +111,52 @@ def made_cell(
     )
 
 
-def made_rounds(seconds: Floats, batch: int, rng: np.random.Generator) -> tuple[Mapping[str, Any], ...]:
+def bare_cell(entry: str, task: str, seed: int, **more: Any) -> Cell:
+    """A cell that says what it is called, and hardly anything about how it was searched."""
+    measure = Measure(local=LocalMeasure())
+    settings = SearchSettings("native", "sketch", "none", "random", (), Budget(trials=16), measure)
+    given = {"id": f"{entry}-{task}-{seed}", "factors": {}, **more}
+    return Cell(entry=entry, subject=SubjectSettings(task), settings=settings, seed=seed, **given)
+
+
+def renamed(result: CellResult, **changes: Any) -> CellResult:
+    """The result of a cell that is called otherwise."""
+    return replace(result, cell=replace(result.cell, **changes))
+
+
+def scaled(result: CellResult, scale: float) -> CellResult:
+    """The result with all its times scaled."""
+    assert result.best is not None
+    return replace(timed(result, result.best.seconds * scale), seconds=result.seconds * scale)
+
+
+def timed(result: CellResult, seconds: float) -> CellResult:
+    """The result with another time of the best."""
+    assert result.best is not None
+    return replace(result, best=replace(result.best, seconds=seconds))
+
+
+def made_rounds(seconds: Floats, batch: int, rng: np.random.Generator) -> tuple[RoundSummary, ...]:
     """Rounds of a batch each; the model knows nothing in the first and ever more later."""
-    found: list[Mapping[str, Any]] = []
+    found: list[RoundSummary] = []
     for number, start in enumerate(range(0, len(seconds), batch)):
         known = 1 - 0.5 * np.exp(-0.5 * number)
-        quality = {
-            "count": len(seconds[start : start + batch]),
-            "pairwise": float(min(1.0, known + 0.02 * rng.standard_normal())),
-            "recall": float(known * 0.8),
-            "regret": float(0.5 * (1 - known)),
-            "correlation": float(2 * known - 1),
-        }
+        quality = Quality(
+            count=len(seconds[start : start + batch]),
+            pairwise=float(min(1.0, known + 0.02 * rng.standard_normal())),
+            recall=float(known * 0.8),
+            regret=float(0.5 * (1 - known)),
+            correlation=float(2 * known - 1),
+        )
         done = min(start + batch, len(seconds))
         best_s = float(seconds[:done].min())
-        found.append({"number": number, "trials": done, "best_s": best_s, "quality": quality if number else {}})
+        found.append(RoundSummary(number, done, best_s, quality if number else None))
     return tuple(found)
 
 
 def failed_cell(entry: str, task: str, seed: int, error: str = "no candidate worked") -> CellResult:
     """A cell in which nothing worked."""
     return CellResult(
-        id=f"{entry}-{task}-{seed}", entry=entry, task=task, seed=seed, factors={"strategy": entry}, state="failed",
+        bare_cell(entry, task, seed, factors={"strategy": entry}), state="failed",
         seconds=np.empty(0), elapsed=np.empty(0), status=(), error=error,
     )  # fmt: skip

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchlab.errors import ConfigError
-from searchlab.lab.cells import cells, drift, manifest
+from searchlab.lab.cells import cells, manifest
 from searchlab.lab.config import dump, from_data, load, matches
+from searchlab.lab.manifest import drift
 
 TABLE = {"name": "t", "workloads": [{"table": "matmul-256"}], "strategy": "random", "seeds": 0}
 WORK = {"name": "w", "workloads": ["matmul"], "seeds": 0}

@@ -9,7 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 
 from searchlab.measure.job import Limits, Protocol
 
-KINDS = ("local", "ray", "replay")
 Listed = Strict(False)  # a tuple that files write as a list; its items are as strict as everything else
 _PROTOCOL, _LIMITS = Protocol(), Limits()
 
@@ -130,6 +129,9 @@ class Replay(Model):
     def options(self) -> dict[str, Any]:
         """What ReplayMeasurer takes besides the table and a seed."""
         return self.model_dump()
+
+
+KINDS: dict[str, type[Model]] = {"local": LocalMeasure, "ray": Ray, "replay": Replay}
 
 
 class Measure(Model):

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from searchlab.lab.config.measuring import Measure, Model
+from searchlab.lab.config.measuring import KINDS, Measure, Model
 from searchlab.lab.config.text.tree import plain
 from searchlab.registry import Component
 
@@ -60,6 +60,15 @@ class SearchSettings:
             measure=Measure.model_validate(data["measure"]),
         )
 
+    @staticmethod
+    def restored(config: Mapping[str, Any]) -> SearchSettings:
+        """The settings as a manifest has them; options that this version does not know are left out."""
+        ((kind, options),) = config["measure"].items()
+        measure = {kind: _known(KINDS[kind], options)}
+        return SearchSettings.of(
+            {**config, "history": (), "budget": _known(Budget, config["budget"]), "measure": measure}
+        )
+
     @cached_property
     def plain(self) -> dict[str, Any]:
         """The settings as plain data, with everything that was not given at its default."""
@@ -72,3 +81,7 @@ class SearchSettings:
             "budget": self.budget.model_dump(mode="json"),
             "measure": self.measure.model_dump(mode="json"),
         }
+
+
+def _known(model: type[Model], given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if name in model.model_fields}

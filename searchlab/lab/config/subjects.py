@@ -21,23 +21,6 @@ _NETWORK = "a network is a name such as resnet18, or {name: NAME, tasks: {WORKLO
 
 
 @dataclass(frozen=True)
-class NetworkPart:
-    """One task of a network, as a subject is, and how often it occurs."""
-
-    label: str
-    workload: str | None
-    table: str | None
-    digest: str
-    weight: float
-
-    @property
-    def plain(self) -> dict[str, Any]:
-        """What it is, as plain data: a table is known by its name and what it holds, not by where it lies."""
-        what = {"workload": self.workload} if self.workload else {"table": self.label, "digest": self.digest}
-        return {"task": self.label, **what, "weight": self.weight}
-
-
-@dataclass(frozen=True)
 class SubjectSettings:
     """One thing to search: a workload by its text, a table by its reference, or a network; `label` is for people.
 
@@ -55,6 +38,21 @@ class SubjectSettings:
         """The same for subjects that are the same."""
         parts = "".join(f" {p.weight}*{p.workload or p.label + p.digest}" for p in self.parts)
         return self.workload or f"{'network' if parts else 'table'} {self.label} {self.digest}{parts}"
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """What it is, as plain data: a table is known by its name and what it holds, not by where it lies."""
+        if self.parts:
+            tasks = [{"task": p.label, **p.plain, "weight": p.weight} for p in self.parts]
+            return {"network": self.label, "parts": tasks}
+        return {"workload": self.workload} if self.workload else {"table": self.label, "digest": self.digest}
+
+
+@dataclass(frozen=True)
+class NetworkPart(SubjectSettings):
+    """One task of a network, and how often it occurs."""
+
+    weight: float = 1.0
 
 
 def is_network(item: Any) -> bool:
@@ -298,7 +296,7 @@ def _whole(network: Mapping[str, Any]) -> SubjectSettings:
         parts = [(_table(str(t)), weight) for t, weight in network["tables"].items()]
     else:
         parts = [(SubjectSettings(parse(t).label, t), weight) for t, weight in network["tasks"].items()]
-    made = tuple(NetworkPart(s.label, s.workload, s.table, s.digest, weight) for s, weight in parts)
+    made = tuple(NetworkPart(s.label, s.workload, s.table, s.digest, weight=weight) for s, weight in parts)
     return SubjectSettings(str(network["name"]), parts=made)
 
 

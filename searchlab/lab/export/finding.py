@@ -14,19 +14,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from searchlab import targets
 from searchlab.errors import ExportError
+from searchlab.lab.config.subjects import NetworkPart
 from searchlab.lab.export.bundle import Exported, export
-from searchlab.lab.folder.folder import Folder, ManifestCell
-from searchlab.lab.run.runoff.runoff import parts, results
+from searchlab.lab.folder.folder import Folder
+from searchlab.lab.run.runoff.runoff import results
 from searchlab.registry import nearest
 
 if TYPE_CHECKING:
     from searchlab.ir.program import Program
+    from searchlab.lab.manifest import Cell
     from searchlab.lab.records import Record
     from searchlab.lab.results import CellResult
     from searchlab.search import Points, Space
     from searchlab.workloads import Workload
 
-C = TypeVar("C")  # a cell: of a manifest, or of an experiment
+C = TypeVar("C")  # a cell, or a result of one
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +39,7 @@ class Found:
     the time of others is a single measurement, and the best of many such is lucky.
     """
 
-    cell: ManifestCell
+    cell: Cell
     folder: Folder
     seconds: float
     choice: Mapping[str, Any]
@@ -67,12 +69,12 @@ class Found:
 
         if self.cell.recorded:
             raise ExportError(f"{self.task} is a table of measurements: its points have no programs")
-        return parse(str(self.cell.config["workload"]))
+        return parse(str(self.cell.workload))
 
     @property
     def target(self) -> targets.Target:
         """What the code is made for."""
-        return targets.parse(self.cell.config["target"])
+        return targets.parse(self.cell.target)
 
     @cached_property
     def point(self) -> str:
@@ -101,12 +103,11 @@ class Found:
 
     def about(self) -> dict[str, Any]:
         """Where it comes from, as plain data; kernel.json keeps it."""
-        config = self.cell.config
         return {
-            "workload": config.get("workload", self.task),
+            "workload": self.cell.workload or self.task,
             "seconds": self.seconds,
             "baselines": dict(self.baselines),
-            "space": config["space"],
+            "space": self.cell.space,
             "knobs": dict(self.choice),
             "point": self.point,
             "run": {
@@ -124,13 +125,12 @@ class Found:
 
     @cached_property
     def _place(self) -> tuple[Space, Points]:
-        config = self.cell.config
         if self.cell.table is not None:
             from searchlab.measure.recorded.tables import load
 
             space: Space = load(self.cell.table).space
         else:
-            space = _space(str(config["workload"]), json.dumps(config["target"]), json.dumps(config["space"]))
+            space = _space(str(self.cell.workload), json.dumps(self.cell.target), json.dumps(self.cell.space))
         return space, space.chosen(self.choice)
 
 
@@ -142,12 +142,9 @@ def best_programs(
     That is the fastest of those that won their search; up to `top` - 1 others follow, fastest first.
     """
     place = Folder(Path(folder))
-    found_by = results(place)
-    every = [pair for cell in place.manifest().cells for pair in parts(cell, found_by[cell.id])]
-    wanted = {id(cell) for cell in chosen([cell for cell, _ in every], task, entry)}
-    pairs = [pair for pair in every if id(pair[0]) in wanted]
-    tasks = dict.fromkeys(cell.task for cell, _ in pairs)
-    found = {t: _of_task([p for p in pairs if p[0].task == t], place, top) for t in tasks}
+    wanted = chosen([one for result in results(place).values() for one in result.searches], task, entry)
+    tasks = dict.fromkeys(r.task for r in wanted)
+    found = {t: _of_task([r for r in wanted if r.task == t], place, top) for t in tasks}
     if not any(found.values()):
         raise ExportError(f"{place.path}: no search has found a working program yet; see `searchlab status`")
     return {t: programs for t, programs in found.items() if programs}
@@ -175,10 +172,10 @@ def chosen(cells: Iterable[C], task: str | None, entry: str | None) -> list[C]:
     return found
 
 
-def _of_task(pairs: list[tuple[ManifestCell, CellResult]], place: Folder, top: int) -> list[Found]:
+def _of_task(results: list[CellResult], place: Folder, top: int) -> list[Found]:
     winners = [
-        Found(cell, place, r.final_s, r.best["knobs"], True, r.baselines)
-        for cell, r in pairs
+        Found(r.cell, place, r.final_s, r.best.knobs, True, r.baselines)
+        for r in results
         if r.best is not None and math.isfinite(r.final_s)
     ]
     if not winners:
@@ -186,33 +183,34 @@ def _of_task(pairs: list[tuple[ManifestCell, CellResult]], place: Folder, top: i
     winners.sort(key=lambda f: f.seconds)
     first, *rest = winners
     if top > 1:
-        for cell, result in pairs:
-            rest += heapq.nsmallest(top, _measured(cell, result, place), key=lambda f: f.seconds)
+        for result in results:
+            rest += heapq.nsmallest(top, _measured(result, place), key=lambda f: f.seconds)
     return _different([first, *sorted(rest, key=lambda f: (f.seconds, not f.confirmed))])[:top]
 
 
-def _measured(cell: ManifestCell, result: CellResult, place: Folder) -> Iterator[Found]:
+def _measured(result: CellResult, place: Folder) -> Iterator[Found]:
     """Every measurement of a cell that worked, with the figure that its search minimised."""
+    cell = result.cell
     for r in place.records(cell.id).records(_task(cell), "ok"):
         seconds = r.seconds if cell.recorded else r.outcome().fastest
         yield Found(cell, place, seconds, r.knobs, False, result.baselines, r)
 
 
-def _task(cell: ManifestCell) -> str | None:
+def _task(cell: Cell) -> str | None:
     """What records call the task of a cell; None where all records of the cell are of it."""
     from searchlab.measure.recorded.tables import load
     from searchlab.workloads import parse
 
-    if "weight" not in cell.config:  # no task of a network
+    if not isinstance(cell.subject, NetworkPart):
         return None
-    return load(cell.table).name if cell.table is not None else parse(str(cell.config["workload"])).key
+    return load(cell.table).name if cell.table is not None else parse(str(cell.workload)).key
 
 
 def _different(programs: list[Found]) -> list[Found]:
     """Each program once: the confirmed one, if it is among them."""
     kept: dict[str, Found] = {}
     for f in programs:
-        key = json.dumps([f.cell.config["space"], f.cell.config.get("target"), f.choice], sort_keys=True)
+        key = json.dumps([f.cell.space, f.cell.target, f.choice], sort_keys=True)
         if key not in kept or (f.confirmed and not kept[key].confirmed):
             kept[key] = f
     first, *rest = kept.values()

@@ -9,37 +9,68 @@ from typing import Any
 
 import numpy as np
 
+from searchlab.lab.manifest import Cell
 from searchlab.lab.records.text import plain
-from searchlab.lab.results import CellResult, Floats
-from searchlab.lab.study import IncumbentLook, Round
+from searchlab.lab.results import CellResult, Floats, PartWinner, RoundSummary, Winner
+from searchlab.lab.study import IncumbentLook, Quality
 
 FORMAT = 1
-_BESIDE = ("code", "earlier")  # of the run as a whole: its manifest has them
-_FIELDS = tuple(f.name for f in fields(CellResult) if f.name not in _BESIDE)
 
 
 def to_json(result: CellResult) -> dict[str, Any]:
     """A result as plain values."""
-    found: dict[str, Any] = {name: _finite(getattr(result, name)) for name in _FIELDS}
-    return {"format": FORMAT, **plain(found, f"cell {result.id}")}
+    return {"format": FORMAT, **plain(_finite(data(result)), f"cell {result.id}")}
 
 
-def from_json(data: Mapping[str, Any]) -> CellResult:
-    """The result again, from data of the form `forms.CellFile`."""
-    values = {name: data[name] for name in _FIELDS if name in data}
-    values["seconds"], values["elapsed"] = _times(data["seconds"]), _times(data["elapsed"])
-    values["status"] = tuple(data["status"])
-    values["rounds"] = tuple(_round(r) for r in data["rounds"])
-    return CellResult(**values)
+def data(result: CellResult) -> dict[str, Any]:
+    """A result as dictionaries and lists, with what names its cell."""
+    return {
+        "id": result.id,
+        "entry": result.entry,
+        "task": result.task,
+        "seed": result.seed,
+        "factors": dict(result.factors),
+        "state": result.state,
+        "seconds": result.seconds,
+        "elapsed": result.elapsed,
+        "status": result.status,
+        "rounds": [_round_data(r) for r in result.rounds],
+        "ledger": result.ledger,
+        "best": None if result.best is None else _winner_data(result.best),
+        "baselines": result.baselines,
+        "optimum_s": result.optimum_s,
+        "error": result.error,
+    }
 
 
-def waiting(id: str, entry: str, task: str, seed: int, factors: Mapping[str, str]) -> CellResult:
-    """A cell that has not begun."""
-    return CellResult(id, entry, task, seed, dict(factors), "waiting", _times(()), _times(()), ())
+def from_json(given: Mapping[str, Any], cell: Cell) -> CellResult:
+    """The result of a cell again, from data of the form `file_forms.CellFile`."""
+    return CellResult(
+        cell=cell,
+        state=given["state"],
+        seconds=_times(given["seconds"]),
+        elapsed=_times(given["elapsed"]),
+        status=tuple(given["status"]),
+        rounds=tuple(map(_round, given["rounds"])),
+        ledger=given["ledger"],
+        best=None if given["best"] is None else _winner(given["best"]),
+        baselines=given["baselines"],
+        optimum_s=given["optimum_s"],
+        error=given["error"],
+    )
 
 
-def round_data(done: Round) -> dict[str, Any]:
-    """A round of a study as plain values; keys of points are texts, since not every reader has integers of 64 bits."""
+def looks(result: CellResult | None, part: int | None = None) -> list[IncumbentLook]:
+    """The re-measurements that a cell has made, or at one task of a network, in their order."""
+    rounds = () if result is None else result.rounds
+    return [look for r in rounds if r.part == part for look in r.looks]
+
+
+# --- rounds -----------------------------------------------------------------------------------------------------------
+
+
+def _round_data(done: RoundSummary) -> dict[str, Any]:
+    """Keys of points are texts, since not every reader has integers of 64 bits."""
     found: dict[str, Any] = {"number": done.number, "trials": done.trials, "best_s": done.best_s}
     found["quality"] = asdict(done.quality) if done.quality is not None else {}
     if done.part is not None:
@@ -49,23 +80,48 @@ def round_data(done: Round) -> dict[str, Any]:
     return found
 
 
-def looks(result: CellResult | None, part: int | None = None) -> list[IncumbentLook]:
-    """The second looks that a cell has taken, or at one task of a network, in their order."""
-    rounds = [r for r in (result.rounds if result is not None else ()) if r.get("part") == part]
-    given = [look for r in rounds for look in r.get("looks", ())]
-    return [IncumbentLook(**{**x, "rival": int(x["rival"], 16), "leader": int(x["leader"], 16)}) for x in given]
+def _round(given: Mapping[str, Any]) -> RoundSummary:
+    return RoundSummary(
+        given["number"],
+        given["trials"],
+        _infinite(given["best_s"]),
+        _quality(given["quality"]),
+        given.get("part"),
+        tuple(map(_look, given.get("looks", ()))),
+    )
 
 
-def _round(data: Mapping[str, Any]) -> dict[str, Any]:
-    found = {
-        **data,
-        "best_s": _infinite(data["best_s"]),
-        "quality": {name: _infinite(value) for name, value in data["quality"].items()},
-    }
-    if "looks" in data:
-        times = ("rival_s", "leader_s")
-        found["looks"] = [{**x, **{name: _infinite(x[name]) for name in times}} for x in data["looks"]]
-    return found
+def _quality(given: Mapping[str, Any]) -> Quality | None:
+    """The figures that this version knows; those that an earlier one did not write are not numbers."""
+    if not given:
+        return None
+    figures = {f.name: _infinite(given.get(f.name, math.nan)) for f in fields(Quality) if f.name != "count"}
+    return Quality(given.get("count", 0), **figures)
+
+
+def _look(given: Mapping[str, Any]) -> IncumbentLook:
+    times = {name: _infinite(given[name]) for name in ("rival_s", "leader_s")}
+    return IncumbentLook(int(given["rival"], 16), int(given["leader"], 16), given["confirmed"], **times)
+
+
+# --- what was found ---------------------------------------------------------------------------------------------------
+
+
+def _winner_data(best: Winner) -> dict[str, Any]:
+    found = {"trial": best.trial, "knobs": best.knobs, "point": best.point, "seconds": best.seconds}
+    return {**found, "parts": [_part_data(p) for p in best.parts]} if best.parts else found
+
+
+def _part_data(part: PartWinner) -> dict[str, Any]:
+    return {"task": part.task, "weight": part.weight, **_winner_data(part.best), "baselines": part.baselines}
+
+
+def _winner(given: Mapping[str, Any]) -> Winner:
+    parts = tuple(PartWinner(p["task"], p["weight"], _winner(p), p["baselines"]) for p in given.get("parts") or ())
+    return Winner(given["trial"], given["knobs"], given["point"], given["seconds"], parts)
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
 
 
 def _times(values: Iterable[float | None]) -> Floats:

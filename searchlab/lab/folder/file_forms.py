@@ -41,9 +41,11 @@ class ConfigForm(FileForm):
     """What decides what a cell measures."""
 
     budget: BudgetForm
-    measure: dict[str, dict[str, Any]]
+    measure: Annotated[dict[Literal["local", "ray", "replay"], dict[str, Any]], Field(min_length=1, max_length=1)]
     target: _Named
     space: _Named | None
+    model: _Named
+    strategy: _Named
     workload: str | None = None
     table: str | None = None
     parts: list[PartForm] | None = None
@@ -56,7 +58,7 @@ class ConfigForm(FileForm):
 
 
 class CellForm(FileForm):
-    """A cell, as `folder.Entry` has it."""
+    """A cell, as `manifest.Cell` has it."""
 
     id: _FileName
     entry: str
@@ -123,7 +125,7 @@ class RunOffForm(FileForm):
 
 
 class LookForm(FileForm):
-    """A second look, as `study.Look` has it."""
+    """A second look, as `study.IncumbentLook` has it."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -165,7 +167,7 @@ class WholeForm(BestForm):
 
 
 class CellFile(FileForm):
-    """What a cell gave, as `results.CellResult` has it."""
+    """What a cell gave, as `results.CellResult` has it, with what names the cell."""
 
     format: Literal[1]
     id: str

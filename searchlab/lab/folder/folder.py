@@ -18,17 +18,19 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
+from searchlab import jsonfile
 from searchlab.errors import ConfigError
-from searchlab.lab.cells import FORMAT
-from searchlab.lab.code import Code, changed
+from searchlab.lab.code import changed
 from searchlab.lab.folder import atomic, cellfile
 from searchlab.lab.folder.file_forms import CardForm, CellFile, FileForm, ManifestForm
+from searchlab.lab.manifest import FORMAT, Cell, Manifest
 from searchlab.lab.records import RecordStore
 from searchlab.lab.results import CellResult
 
@@ -36,72 +38,6 @@ _log = logging.getLogger(__name__)
 _NO_MANIFEST = "put back a copy of it, or give `searchlab run --fresh` the experiment's YAML file to start over"
 _NO_CARD = "it says which machine took the times; delete it if that was this one, and `searchlab run` writes it again"
 LOG_FORMAT = "%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"
-
-
-@dataclass(frozen=True)
-class ManifestCell:
-    """A cell as the manifest has it; `kept` cells belong to an earlier form of the experiment and are not run.
-
-    `code` has the versions of its components that it ran with, or will run with, as far as they are known.
-    """
-
-    id: str
-    entry: str
-    task: str
-    seed: int
-    factors: Mapping[str, str]
-    config: Mapping[str, Any]
-    table: str | None = None
-    tables: Sequence[str] = ()
-    kept: bool = False
-    code: Code = field(default_factory=dict)
-
-    @staticmethod
-    def of(data: Mapping[str, Any]) -> ManifestCell:
-        """The cell that plain data describes; what later versions write besides is left out."""
-        return ManifestCell(**{f.name: data[f.name] for f in fields(ManifestCell) if f.name in data})
-
-    @property
-    def trials(self) -> int:
-        """Its budget; 0 where only time limits it."""
-        return int(self.config["budget"]["trials"] or 0) * len(self.parts)
-
-    @property
-    def recorded(self) -> bool:
-        """Whether it searches recorded tables."""
-        return self.table is not None or bool(self.tables)
-
-    @cached_property
-    def parts(self) -> tuple[ManifestCell, ...]:
-        """What it searches, task by task: itself, or the tasks of its network as cells that keep records with it."""
-        given = self.config.get("parts")
-        if given is None:
-            return (self,)
-        tables: Sequence[str | None] = self.tables or [None] * len(given)
-        settings = {k: v for k, v in self.config.items() if k not in ("network", "parts")}
-        return tuple(
-            replace(self, task=part["task"], config={**settings, **part}, table=table, tables=())
-            for part, table in zip(given, tables, strict=True)
-        )
-
-    def waiting(self) -> CellResult:
-        """Its result before it has begun."""
-        return cellfile.waiting(self.id, self.entry, self.task, self.seed, self.factors)
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """What a run consists of; `code` has the latest versions of all components that it has seen."""
-
-    name: str
-    started: str
-    cells: tuple[ManifestCell, ...]
-    code: Code = field(default_factory=dict)
-
-    @staticmethod
-    def of(data: Mapping[str, Any]) -> Manifest:
-        """The manifest that plain data describes (see `searchlab.lab.cells.manifest`)."""
-        return Manifest(data["name"], data["started"], tuple(map(ManifestCell.of, data["cells"])), data.get("code", {}))
 
 
 @dataclass(frozen=True)
@@ -144,15 +80,23 @@ class Folder:
     @property
     def exists(self) -> bool:
         """Whether a run has begun here."""
-        return (self.path / "manifest.json").exists()
+        return self._manifest.exists()
+
+    @property
+    def _manifest(self) -> Path:
+        return self.path / "manifest.json"
 
     def manifest(self) -> Manifest:
         """The manifest; a folder without one is no run."""
-        return Manifest.of(self.manifest_data())
+        data = self.manifest_data()
+        try:
+            return Manifest.of(data)
+        except ValidationError as e:
+            raise ConfigError(f"{self._manifest} is damaged: {jsonfile.reason(e)}; {_NO_MANIFEST}") from None
 
     def manifest_data(self) -> dict[str, Any]:
         """The manifest as it is written."""
-        path = self.path / "manifest.json"
+        path = self._manifest
         data = atomic.read_json(path, FileForm, _NO_MANIFEST)
         if data is None:
             raise ConfigError(f"{self.path} is not a run folder: it has no manifest.json; `searchlab run` makes one")
@@ -163,7 +107,7 @@ class Folder:
 
     def write_manifest(self, data: Mapping[str, Any]) -> None:
         """Writes a manifest from plain data."""
-        atomic.replace_json(self.path / "manifest.json", data)
+        atomic.replace_json(self._manifest, data)
 
     # --- cells --------------------------------------------------------------------------------------------------------
 
@@ -174,14 +118,14 @@ class Folder:
         """The measurements of a cell."""
         return RecordStore(self.records_path(cell), fsync)
 
-    def result(self, cell: str) -> CellResult | None:
+    def result(self, cell: Cell) -> CellResult | None:
         """What a cell gave so far; None if it has not begun or its file cannot be trusted."""
-        path = self.path / "cells" / f"{cell}.json"
+        path = self.path / "cells" / f"{cell.id}.json"
         data = atomic.known_json(path, CellFile, f"`searchlab run {self.path}` runs the cell again from its records")
-        if data is not None and data["id"] != cell:
+        if data is not None and data["id"] != cell.id:
             _log.warning("%s holds the result of cell %s and is left out", path, data["id"])
             return None
-        return None if data is None else cellfile.from_json(data)
+        return None if data is None else cellfile.from_json(data, cell)
 
     def write_result(self, result: CellResult, sync: bool = True) -> None:
         atomic.replace_json(self.path / "cells" / f"{result.id}.json", cellfile.to_json(result), sync)
@@ -190,12 +134,12 @@ class Folder:
         """All cells in the order of the manifest."""
         manifest = self.manifest()
         for cell in manifest.cells:
-            found = self.result(cell.id) or cell.waiting()
-            yield replace(found, code=cell.code, earlier=changed(cell.code, manifest.code))
+            found = self.result(cell) or CellResult.waiting(cell)
+            yield replace(found, earlier=changed(cell.code, manifest.code))
 
-    def begun(self, cell: ManifestCell) -> bool:
+    def begun(self, cell: Cell) -> bool:
         """Whether it has measurements that the next run keeps; a table that is not done is searched from its start."""
-        result = self.result(cell.id)
+        result = self.result(cell)
         if result is not None and (result.state == "done" or (len(result.seconds) and not cell.recorded)):
             return True
         records = self.records_path(cell.id)

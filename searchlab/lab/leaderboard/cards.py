@@ -85,6 +85,7 @@ def _task(cells: Sequence[Any], task: str) -> TaskCard:
     worked = sorted((c for c in done if np.isfinite(c.final_s) and c.state == "done"), key=lambda c: c.final_s)
     if not worked:
         return TaskCard(task, len(done), len(done), None, None, "")
-    best = worked[0].best or {}
+    best = worked[0].best
     median = float(np.median([c.final_s for c in worked]))
-    return TaskCard(task, len(done), len(done) - len(worked), median, worked[0].final_s, str(best.get("point", "")))
+    point = "" if best is None else best.point
+    return TaskCard(task, len(done), len(done) - len(worked), median, worked[0].final_s, point)

@@ -13,8 +13,8 @@ import numpy as np
 
 from searchlab.errors import ResultError, SearchLabError
 from searchlab.lab.export.finding import Found, chosen
-from searchlab.lab.folder.folder import Folder, ManifestCell
-from searchlab.lab.run.runoff.runoff import parts, results
+from searchlab.lab.folder.folder import Folder
+from searchlab.lab.run.runoff.runoff import results
 from searchlab.measure.job import Job, Limits, Measurer, Protocol
 
 if TYPE_CHECKING:
@@ -88,12 +88,11 @@ def sampled(claims: Sequence[Found], count: int, rng: np.random.Generator) -> li
 
 
 def _claims(place: Folder, entry: str | None) -> Iterator[Found]:
-    found = results(place)
-    for whole in chosen(place.manifest().cells, None, entry):
-        for cell, result in parts(whole, found[whole.id]):
+    for whole in chosen(results(place).values(), None, entry):
+        for result in whole.searches:
             if _claims_something(result):
                 assert result.best is not None
-                yield Found(cell, place, result.final_s, result.best["knobs"], True, result.baselines)
+                yield Found(result.cell, place, result.final_s, result.best.knobs, True, result.baselines)
 
 
 def _claims_something(result: CellResult) -> bool:
@@ -199,7 +198,7 @@ def _check(
     high: float | None = None,
     why: str = "",
 ) -> Validation:
-    cell: ManifestCell = claim.cell
+    cell = claim.cell
     ratio = None if seconds is None else seconds / claim.seconds
     names = (cell.entry, cell.task, cell.seed, cell.id)
     return Validation(*names, claim.seconds, seconds, ratio, low, high, verdict, why)

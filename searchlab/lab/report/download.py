@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
+from searchlab.lab.folder import cellfile
 from searchlab.lab.report.material import Material
 from searchlab.lab.results import CellResult
 
@@ -33,7 +33,7 @@ def data_json(material: Material) -> str:
 
 
 def _cell(cell: CellResult) -> dict[str, Any]:
-    return {f.name: getattr(cell, f.name) for f in fields(cell)}
+    return {**cellfile.data(cell), "code": cell.code, "earlier": cell.earlier}
 
 
 def _plain(value: Any) -> Any:

@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from searchlab.lab.cells import shared
 from searchlab.lab.code import codes
-from searchlab.lab.folder.folder import Folder, Manifest, ManifestCell
+from searchlab.lab.folder.folder import Folder
 from searchlab.lab.folder.folder_lock import owner
+from searchlab.lab.manifest import Cell, Manifest, shared
 from searchlab.lab.results import CellResult
 from searchlab.lab.run.execute.prepare import outdated_in
 from searchlab.lab.run.execute.run_state import OPTIMUM, against
@@ -110,15 +110,15 @@ def _state(place: Folder, result: CellResult, running: bool) -> str:
     return "running" if running and result.state == "interrupted" else result.state
 
 
-def _left_s(cells: Sequence[ManifestCell], results: Mapping[str, CellResult]) -> float | None:
+def _left_s(cells: Sequence[Cell], results: Mapping[str, CellResult]) -> float | None:
     """By the pace of what is done, as if cells ran one after another."""
     spent = sum(sum(r.ledger.values()) for r in results.values())
     trials = sum(len(r.seconds) for r in results.values())
-    left = sum(max(0, c.trials - len(results[c.id].seconds)) for c in cells if results[c.id].state != "done")
+    left = sum(max(0, (c.trials or 0) - len(results[c.id].seconds)) for c in cells if results[c.id].state != "done")
     return left * spent / trials if trials else None
 
 
-def _rows(cells: Sequence[ManifestCell], results: Mapping[str, CellResult]) -> list[StatusRow]:
+def _rows(cells: Sequence[Cell], results: Mapping[str, CellResult]) -> list[StatusRow]:
     groups: dict[tuple[str, str], list[CellResult]] = {}
     for cell in cells:
         groups.setdefault((cell.entry, cell.task), []).append(results[cell.id])

@@ -25,7 +25,7 @@ def pooled(runs: Sequence[Run]) -> tuple[CellResult, ...]:
             name = f"{cell.entry} ({run.name})" if cell.entry in clashing else cell.entry
             known = found.get((name, cell.id))
             if known is None or (known.state != "done" and cell.state == "done"):
-                found[name, cell.id] = replace(cell, entry=name)
+                found[name, cell.id] = replace(cell, cell=replace(cell.cell, entry=name))
     return tuple(found.values())
 
 

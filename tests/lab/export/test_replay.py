@@ -47,10 +47,10 @@ def test_second_looks_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     changes = {**DATA, "strategy": "genetic", "sweep": {}, "seeds": [1], "budget": {"trials": 48, "batch": 8}}
     folder = Folder(write(tmp_path / "run", monkeypatch, Unsteady, **changes))
     (result,) = folder.results()
-    assert any(look["rival_s"] < result.seconds.max() for r in result.rounds for look in r.get("looks", ()))
+    assert any(look.rival_s < result.seconds.max() for r in result.rounds for look in r.looks)
     (found,) = replay(folder.path)
     assert (found.trials, found.same, found.departure) == (48, 48, "")
-    stopped = [{k: v for k, v in r.items() if k != "looks"} for r in result.rounds]
+    stopped = [dataclasses.replace(r, looks=()) for r in result.rounds]
     folder.write_result(dataclasses.replace(result, rounds=tuple(stopped)))
     (found,) = replay(folder.path)
     assert found.ok and found.same < 48  # what a second look said is not known

@@ -62,7 +62,7 @@ def test_the_best_is_the_fastest_winner(folder: Path) -> None:
     cells = load_run(folder).cells
     assert found.seconds == min(c.final_s for c in cells)
     (cell,) = [c for c in cells if c.id == found.cell.id]
-    assert (found.point, found.entry) == (cell.best["point"], cell.entry)
+    assert (found.point, found.entry) == (cell.best.point, cell.entry)
     assert found.record.program == found.program.hash
     assert found.confirmed
 

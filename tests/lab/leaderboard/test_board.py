@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from lab.made import failed_cell, made_run
+from lab.made import failed_cell, made_run, renamed, timed
 
 from searchlab.errors import ResultError
 from searchlab.lab.leaderboard import FORMS, board_sheets, boards, cards, comparison_sheets, pools, recorded_tables
@@ -43,7 +43,7 @@ def uneven_run() -> Run:
     """Sure always beats slow; bold is far better or far worse than both, so that nothing can be said of it."""
     run = made_run(["bold", "sure", "slow"], ["matmul"], 20, noise=0.0)
     times = {"sure": (0.9, 0.9), "slow": (1.0, 1.0), "bold": (0.5, 1.3)}
-    cells = [replace(c, best={**c.best, "seconds": 1e-3 * times[c.entry][c.seed % 2]}) for c in run.cells if c.best]
+    cells = [timed(c, 1e-3 * times[c.entry][c.seed % 2]) for c in run.cells if c.best]
     return replace(run, cells=tuple(cells))
 
 
@@ -181,7 +181,7 @@ def test_cards():
 
 def test_cards_of_namesakes():
     one = made_run(["a"], ["t"], seeds=2)
-    two = replace(one, name="two", cells=tuple(replace(c, id=c.id + "'") for c in one.cells))
+    two = replace(one, name="two", cells=tuple(renamed(c, id=c.id + "'") for c in one.cells))
     (card,) = cards([one, two], "a (two)")
     assert card.run == "two"
     assert len(cards([one, two], "a")) == 2

@@ -13,11 +13,12 @@ from typer.testing import CliRunner
 from searchlab import targets, workloads
 from searchlab.cli import app
 from searchlab.errors import ResultError, SearchLabError
-from searchlab.lab.cells import Cell, cells, manifest
+from searchlab.lab.cells import cells, manifest
 from searchlab.lab.config import from_data
 from searchlab.lab.export.finding import Found
 from searchlab.lab.leaderboard.validation import FAILED, HOLDS, SLOWER, UNCHECKED, validate
-from searchlab.lab.results import CellResult
+from searchlab.lab.manifest import Cell
+from searchlab.lab.results import CellResult, Winner
 from searchlab.lab.run import Folder
 from searchlab.lab.study import Study
 from searchlab.measure import Job, Measurer, Outcome
@@ -66,11 +67,10 @@ def write(path: Path, data: dict) -> Path:
         with folder.records(cell.id) as store, _study(cell, store) as study:
             best = study.optimize(cell.budget.trials)
         scale = 1.0 if cell.table else 1.01
-        claim = {"trial": 0, "knobs": study.space.choice(best.point), "point": "", "seconds": scale * best.seconds}
+        claim = Winner(0, study.space.choice(best.point), "", scale * best.seconds)
         seconds = study.trials.seconds
         elapsed, status = np.arange(1.0, 1 + len(seconds)), ("ok",) * len(seconds)
-        names = (cell.id, cell.entry, cell.task, cell.seed, cell.factors)
-        folder.write_result(CellResult(*names, "done", seconds, elapsed, status, best=claim))
+        folder.write_result(CellResult(cell, "done", seconds, elapsed, status, best=claim))
     return path
 
 
@@ -136,7 +136,7 @@ def test_tables_are_looked_up(tmp_path: Path):
     assert {(c.verdict, c.ratio) for c in validate(folder, rng())} == {(HOLDS, 1.0)}
     place = Folder(folder)
     claim = next(iter(place.results()))
-    place.write_result(replace(claim, best={**claim.best, "seconds": claim.final_s / 2}))
+    place.write_result(replace(claim, best=replace(claim.best, seconds=claim.final_s / 2)))
     verdicts = {c.cell: c.verdict for c in validate(folder, rng())}
     assert verdicts[claim.id] == SLOWER
     told = CliRunner().invoke(app, ["leaderboard", "validate", str(folder)])

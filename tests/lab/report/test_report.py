@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from lab.made import failed_cell, made_run
+from lab.made import failed_cell, made_run, renamed
 
 from searchlab.errors import ResultError
 from searchlab.lab.report import Report
@@ -175,7 +175,7 @@ def test_odd_runs(name: str, said: str, absent: set[str]) -> None:
 
 def test_entries_that_did_the_same_are_named() -> None:
     run = made_run(["a"], seeds=2, trials=8)
-    twins = tuple(replace(c, entry="b", id=f"{c.id}-b") for c in run.cells)
+    twins = tuple(renamed(c, entry="b", id=f"{c.id}-b") for c in run.cells)
     report = Report.of([replace(run, cells=run.cells + twins)])
     assert "a and b gave identical measurements in every search: they differ in name only" in report.headline.limits
 

@@ -1,10 +1,10 @@
 """What a run shows of a cell before its first trial."""
 
 import pytest
+from lab.made import bare_cell
 from rich.console import Console
 
 from searchlab.cli import views
-from searchlab.lab.folder.folder import ManifestCell
 from searchlab.lab.run.execute.events import CellProgress, Doing, Event, Started
 from searchlab.lab.run.execute.run_state import RunState
 
@@ -13,7 +13,7 @@ TEXT = "building the search space (120 structures so far)"
 
 @pytest.fixture
 def board() -> RunState:
-    return RunState([ManifestCell("c", "sketch", "attention", 0, {}, {"budget": {"trials": 16}})], [])
+    return RunState([bare_cell("sketch", "attention", 0, id="c")], [])
 
 
 def shown(board: RunState) -> str:

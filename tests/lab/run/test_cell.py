@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from searchlab.lab.cells import Cell, cells
+from searchlab.lab.cells import cells
 from searchlab.lab.config import from_data
 from searchlab.lab.folder.cellfile import from_json, to_json
+from searchlab.lab.manifest import Cell
 from searchlab.lab.results import CellResult
 from searchlab.lab.run import Folder
 from searchlab.lab.run.execute.cell import run_cell
@@ -80,7 +81,7 @@ def test_a_stopped_cell_goes_on(cell: Cell, tmp_path: Path, monkeypatch: pytest.
     found, said = searched(cell, tmp_path / "run", monkeypatch, rest)
     assert found.state == "done" and len(rest.asked) == 6 and not set(rest.asked) & set(first.asked)
     assert found.seconds.tolist() == whole.seconds.tolist() and found.status == whole.status
-    assert found.best is not None and whole.best is not None and found.best["point"] == whole.best["point"]
+    assert found.best is not None and whole.best is not None and found.best.point == whole.best.point
     assert (np.diff(found.elapsed) >= 0).all() and found.elapsed[:4].tolist() == part.elapsed.tolist()
     assert found.ledger["propose"] > part.ledger["propose"]
     assert all(e.measured <= 6 for e in said if isinstance(e, CellProgress))
@@ -108,7 +109,7 @@ def test_nothing_worked(cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     found, _ = searched(cell, tmp_path, monkeypatch, Broken())
     assert found.state == "done" and found.best is None and found.failures == {"build": 12}
-    again = Folder(tmp_path).result(cell.id)
+    again = Folder(tmp_path).result(cell)
     assert again is not None and np.isinf(again.seconds).all() and np.isinf(again.final_s)
 
 
@@ -159,7 +160,7 @@ def test_a_budget_of_seconds(cell: Cell, tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_results_are_read_back_as_they_were(cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = searched(cell, tmp_path, monkeypatch, Made())
-    again = from_json(to_json(found))
+    again = from_json(to_json(found), cell)
     assert again is not None and to_json(again) == to_json(found)
     assert again.seconds.tolist() == found.seconds.tolist() and again.rounds == found.rounds
 

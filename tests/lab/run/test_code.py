@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lab.made import bare_cell
 from lab.run.runs import content
 from typer.testing import CliRunner
 
@@ -315,7 +316,7 @@ def notes_of(path: str) -> list[str]:
 def test_runs_of_several_versions_that_are_compared() -> None:
     def cell(seed: int, version: str) -> CellResult:
         one = np.ones(1)
-        return CellResult(str(seed), "a", "t", seed, {}, "done", one, one, ("ok",), code={"strategy x": version})
+        return CellResult(bare_cell("a", "t", seed, code={"strategy x": version}), "done", one, one, ("ok",))
 
     assert "results come from 2 versions of strategy x" in notes([cell(0, "1"), cell(1, "2")])
     assert not any("version" in n for n in notes([cell(0, "1"), cell(1, "1")]))

@@ -62,9 +62,9 @@ def test_a_run_leaves_everything(path: Path) -> None:
     for cell in found.cells:
         assert cell.state == "done" and len(cell.seconds) == len(cell.elapsed) == len(cell.status) == 12
         assert (np.diff(cell.elapsed) >= 0).all() and cell.elapsed[0] > 0
-        assert [r["trials"] for r in cell.rounds] == [4, 8, 12]
-        assert cell.best is not None and cell.best["seconds"] == cell.seconds.min() == cell.seconds[cell.best["trial"]]
-        assert cell.optimum_s is not None and cell.optimum_s <= cell.best["seconds"]
+        assert [r.trials for r in cell.rounds] == [4, 8, 12]
+        assert cell.best is not None and cell.best.seconds == cell.seconds.min() == cell.seconds[cell.best.trial]
+        assert cell.optimum_s is not None and cell.optimum_s <= cell.best.seconds
         assert sum(cell.ledger.values()) > 0
         records = list(RecordStore(Folder(path).records_path(cell.id)))
         assert [r.seconds for r in records] == cell.seconds.tolist() and {r.cell for r in records} == {cell.id}

@@ -12,13 +12,14 @@ from lab.export.small_run import Unsteady, write
 from lab.run.runs import content, replay
 from lab.run.test_cell import Made, no_race, searched
 
-from searchlab.lab.cells import Cell, cells
+from searchlab.lab.cells import cells
 from searchlab.lab.config import dump, from_data, load
 from searchlab.lab.export.finding import best_programs
 from searchlab.lab.history.origins import digest
 from searchlab.lab.history.trials import past
 from searchlab.lab.leaderboard import boards, recorded_tables
 from searchlab.lab.leaderboard.validation import validate
+from searchlab.lab.manifest import Cell
 from searchlab.lab.replay import replay as replayed
 from searchlab.lab.report import Report
 from searchlab.lab.report.blocks import ProgramText
@@ -59,7 +60,7 @@ def tasks(**changes: Any) -> dict[str, Any]:
 
 def total(result: CellResult) -> float:
     assert result.best is not None
-    return float(sum(p["weight"] * p["seconds"] for p in result.best["parts"]))
+    return float(sum(p.weight * p.best.seconds for p in result.best.parts))
 
 
 # --- what a file says -------------------------------------------------------------------------------------------------
@@ -70,7 +71,7 @@ def test_a_network_is_one_subject() -> None:
     assert cell.task == "resnet18" and len(cell.parts) > 5 and max(p.weight for p in cell.parts) > 1
     assert cell.trials == 8 * len(cell.parts) and cell.config["budget"]["scheduler"] == "gradient"
     assert [c.task for c in cell.searches] == [p.label for p in cell.parts]
-    assert {c.owner for c in cell.searches} == {cell.id} and not cell.recorded
+    assert {c.id for c in cell.searches} == {cell.id} and not cell.recorded
 
 
 def test_single_tasks_are_what_they_were() -> None:
@@ -78,7 +79,7 @@ def test_single_tasks_are_what_they_were() -> None:
     settings = {"name": "w", "workloads": ["matmul:m=16,n=16,k=16"], "seeds": [0], "model": "none"}
     (cell,) = cells(from_data({**settings, "budget": {"trials": 4, "batch": 2}}))
     assert cell.config["budget"] == {"trials": 4, "seconds": None, "batch": 2}
-    assert cell.searches == (cell,) and cell.owner == cell.id and cell.trials == 4
+    assert cell.searches == (cell,) and cell.trials == 4
 
 
 def test_what_was_resolved_gives_the_same_cells(tmp_path: Path) -> None:
@@ -117,7 +118,7 @@ def test_times_are_those_of_the_whole(recorded: Path) -> None:
 def test_turns(recorded: Path) -> None:
     run_ = load_run(recorded)
     for cell in run_.cells:
-        turns = [r["part"] for r in cell.rounds]
+        turns = [r.part for r in cell.rounds]
         assert sorted(turns[:3]) == [0, 1, 2] and len(turns) == 9
         if cell.entry.endswith("round-robin"):
             assert all(turns.count(n) == 3 for n in range(3))
@@ -184,7 +185,7 @@ def test_a_history_of_a_network(measured: Path) -> None:
 def test_second_looks_belong_to_their_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write(tmp_path / "run", monkeypatch, Unsteady, **tasks(budget={"trials": 16, "batch": 4}))
     results = list(Folder(folder).results())
-    assert len({r["part"] for c in results for r in c.rounds if r.get("looks")}) > 1
+    assert len({r.part for c in results for r in c.rounds if r.looks}) > 1
     assert all(r.ok for r in replayed(folder))
 
 
@@ -206,7 +207,7 @@ def test_a_stopped_network_goes_on(cell: Cell, at: int, tmp_path: Path, monkeypa
     found, _ = searched(cell, tmp_path / "run", monkeypatch, rest)
     assert len(first.asked) + len(rest.asked) == 24
     assert found.seconds.tolist() == whole.seconds.tolist() and found.status == whole.status
-    assert [r["part"] for r in found.rounds] == [r["part"] for r in whole.rounds]
+    assert [r.part for r in found.rounds] == [r.part for r in whole.rounds]
     assert found.best == whole.best
     assert (np.diff(found.elapsed) >= 0).all()
 

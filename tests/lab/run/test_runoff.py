@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 from lab.export.small_run import write as write_run
 
-from searchlab.lab.cells import FORMAT
 from searchlab.lab.config import load as load_experiment
-from searchlab.lab.folder.folder import ManifestCell
 from searchlab.lab.folder.folder_lock import owner
+from searchlab.lab.manifest import FORMAT, Cell
 from searchlab.lab.records import Record
+from searchlab.lab.results import CellResult, Winner
 from searchlab.lab.run import Folder, Observer, RunSummary, load, run
 from searchlab.lab.run.runoff import holder, holding
 from searchlab.lab.run.runoff.runoff import (
@@ -42,7 +42,8 @@ from searchlab.workloads import parse as workload
 _fork = multiprocessing.get_context("fork")
 _PATIENCE_S = 120.0
 MATMUL, NATIVE = "matmul:m=16,n=16,k=16", {"native": {"threads": 1}}
-CONFIG = {"workload": MATMUL, "target": NATIVE, "space": "template", "measure": {"local": {}}, "budget": {"trials": 4}}
+PARTS = {"space": "template", "model": "none", "strategy": "random"}
+CONFIG = {"workload": MATMUL, "target": NATIVE, **PARTS, "measure": {"local": {}}, "budget": {"trials": 4}}
 
 
 def made(path: Path, **cells: dict[str, Any]) -> Folder:
@@ -53,10 +54,9 @@ def made(path: Path, **cells: dict[str, Any]) -> Folder:
         config = {**CONFIG, **said.get("config", {})}
         more = {"table": said.get("table"), "kept": said.get("kept", False)}
         entries.append({"id": id, "entry": id, "task": "t", "seed": 0, "factors": {}, "config": config, **more})
-        found = {"trial": 0, "point": "", "knobs": said["knobs"], "seconds": 1e-3 * (number + 1)}
-        best = None if said["knobs"] is None else found
+        best = None if said["knobs"] is None else Winner(0, said["knobs"], "", 1e-3 * (number + 1))
         if said["state"] != "waiting":
-            folder.write_result(replace(ManifestCell(**entries[-1]).waiting(), state=said["state"], best=best))
+            folder.write_result(replace(CellResult.waiting(Cell.of(entries[-1])), state=said["state"], best=best))
     folder.write_manifest({"format": FORMAT, "version": 1, "name": "made", "started": "", "cells": entries})
     return folder
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lab.made import failed_cell, made_run
+from lab.made import failed_cell, made_run, renamed, scaled
 from scipy import stats
 
 from searchlab.errors import ResultError
@@ -130,16 +130,11 @@ def test_scale_and_order_do_not_matter(scale, order):
     worth = {"a": 1.0, "b": 1.1, "c": 1.3}
     run = made_run(worth, seeds=4, trials=8, rng=rng(7))
     by_entry = {e: [c for c in run.cells if c.entry == e] for e in worth}
-    other = [_scaled(c, scale) for n in order for c in by_entry[list(worth)[n]]]
+    other = [scaled(c, scale) for n in order for c in by_entry[list(worth)[n]]]
     found, expected = ({s.entry: s for s in summaries(scores(x), rng(), 100)} for x in (other, run.cells))
     for entry in worth:
         assert found[entry].iqm.value == pytest.approx(expected[entry].iqm.value)
         assert found[entry].iqm.low == pytest.approx(expected[entry].iqm.low)
-
-
-def _scaled(cell, scale):
-    best = {**cell.best, "seconds": cell.best["seconds"] * scale}
-    return replace(cell, seconds=cell.seconds * scale, best=best)
 
 
 def test_levels_of_a_factor_are_compared_within_the_others():
@@ -158,14 +153,14 @@ def test_pooling_counts_a_cell_once_and_tells_namesakes_apart():
     assert {c.entry for c in pooled([one, more])} == {"a"}
     apart = {"a (made)", "a (more)"}
     for different in (
-        replace(more, cells=tuple(replace(c, id=c.id + "'", seed=c.seed - 2) for c in more.cells)),
+        replace(more, cells=tuple(renamed(c, id=c.id + "'", seed=c.seed - 2) for c in more.cells)),
         replace(more, machine={"cpu": "other"}),
         replace(more, config={"budget": {"trials": 7}}),
-        replace(more, cells=tuple(replace(c, factors={"strategy": "b"}) for c in more.cells)),
+        replace(more, cells=tuple(renamed(c, factors={"strategy": "b"}) for c in more.cells)),
     ):
         assert {c.entry for c in pooled([one, different])} == apart
-    renamed = replace(one, cells=tuple(replace(c, entry="b") for c in one.cells))
-    assert len(pooled([one, renamed])) == 4  # the same cells under two names are two entries
+    other = replace(one, cells=tuple(renamed(c, entry="b") for c in one.cells))
+    assert len(pooled([one, other])) == 4  # the same cells under two names are two entries
 
 
 def test_tie_band_is_the_noise_that_was_measured_or_two_percent():

@@ -1,12 +1,10 @@
 """Areas, curves and time to target, by hand and against known estimators."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lab.made import failed_cell, made_run
+from lab.made import bare_cell, failed_cell, made_run, scaled
 
 from searchlab.lab.results import CellResult
 from searchlab.lab.statistics import ALL, AXES, areas, progress, reach
@@ -17,7 +15,7 @@ def cell(seconds, elapsed=None, entry="a", seed=0, task="t") -> CellResult:
     times = np.array(seconds, dtype=float)
     when = np.arange(1.0, len(times) + 1) if elapsed is None else np.array(elapsed, dtype=float)
     status = tuple("ok" if np.isfinite(s) else "run" for s in times)
-    return CellResult(f"{entry}{task}{seed}", entry, task, seed, {}, "done", times, when, status)
+    return CellResult(bare_cell(entry, task, seed), "done", times, when, status)
 
 
 def test_area_by_trials():
@@ -53,7 +51,7 @@ def test_areas_of_failures_and_of_nothing(axis):
 @pytest.mark.parametrize("axis", AXES)
 def test_areas_do_not_depend_on_the_unit_of_time(axis):
     run = made_run(seeds=2, trials=10)
-    other = [replace(c, seconds=c.seconds * 7, best={"seconds": c.final_s * 7}) for c in run.cells]
+    other = [scaled(c, 7) for c in run.cells]
     assert [r.score for r in areas(other, axis)] == pytest.approx([r.score for r in areas(run.cells, axis)])
 
 

@@ -1,12 +1,10 @@
 """Pairs and rankings: wins, probabilities, effect sizes, verdicts, groups."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lab.made import failed_cell, made_run
+from lab.made import failed_cell, made_run, renamed, scaled
 from scipy import stats
 
 from searchlab.lab.statistics import ComparedBy, Verdict, a12, cliffs_delta, magnitude, notes, pairs, ranking, scores
@@ -147,12 +145,7 @@ def test_rankings_do_not_depend_on_order_names_or_scale(order, scale):
     run = made_run({"a": 1.0, "b": 1.05, "c": 1.3}, seeds=6, trials=4, rng=rng(5))
     expected = ranking(scores(run.cells), rng())
     names = dict(zip("abc", ("z", "y", "x"), strict=True))
-    cells = [
-        replace(c, entry=names[c.entry], seconds=c.seconds * scale, best={"seconds": c.best["seconds"] * scale})
-        for e in order
-        for c in run.cells
-        if c.entry == e
-    ]
+    cells = [renamed(scaled(c, scale), entry=names[c.entry]) for e in order for c in run.cells if c.entry == e]
     found = ranking(scores(cells), rng())
     assert found.mean_ranks == pytest.approx({names[e]: r for e, r in expected.mean_ranks.items()})
     assert {frozenset(c) for c in found.cliques} == {frozenset(names[e] for e in c) for c in expected.cliques}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lab.made import failed_cell, made_run
+from lab.made import failed_cell, made_run, renamed, timed
 
 from searchlab.lab.leaderboard import boards, comparison_sheets
 from searchlab.lab.report.headline import headline
@@ -30,8 +30,8 @@ def run_of(times: dict[str, Sequence[float]], tasks: int = 1) -> Run:
 
 def _cell(cell: CellResult, seconds: float) -> CellResult:
     if np.isinf(seconds):
-        return replace(failed_cell(cell.entry, cell.task, cell.seed), factors=cell.factors)
-    return replace(cell, best={**(cell.best or {}), "seconds": seconds})
+        return renamed(failed_cell(cell.entry, cell.task, cell.seed), factors=cell.factors)
+    return timed(cell, seconds)
 
 
 @st.composite

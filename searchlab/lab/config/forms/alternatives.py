@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from searchlab.lab.config.measuring import KINDS
+
 Schema = dict[str, Any]
 
 NAMED: Schema = {"type": "object", "minProperties": 1, "maxProperties": 1}
@@ -78,9 +80,6 @@ SWEEP: Schema = {
 
 def measure() -> Schema:
     """Of `measure`: a kind, or a kind with its settings."""
-    from searchlab.lab.config.measuring import KINDS, LocalMeasure, Ray, Replay
-
-    schemas = (LocalMeasure.model_json_schema(), Ray.model_json_schema(), Replay.model_json_schema())
-    kinds = {k: {"anyOf": [s, {"type": "null"}]} for k, s in zip(KINDS, schemas, strict=True)}
+    kinds = {kind: {"anyOf": [model.model_json_schema(), {"type": "null"}]} for kind, model in KINDS.items()}
     one = {**NAMED, "properties": kinds, "additionalProperties": False}
     return {"anyOf": [{"enum": list(KINDS)}, one]}

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from searchlab.lab.config.checks.effort import EFFORTS
 from searchlab.lab.config.experiment import Ablate, Claim, Experiment, ReportSettings, Source, Sweep
-from searchlab.lab.config.measuring import LocalMeasure, Ray, Replay, Timing
+from searchlab.lab.config.measuring import KINDS, Timing
 from searchlab.lab.config.search_settings import Budget
 
 _TOP = """\
@@ -245,9 +245,7 @@ def page() -> str:
             "## Measure\n\n`local`, `ray` or `replay`, alone or with settings, such as `{local: {repeats: 5}}`.\n",
             f"{_sentence(Timing)} For `local` and `ray`:\n",
             _table(Timing),
-            _kind("local", LocalMeasure),
-            _kind("ray", Ray),
-            _kind("replay", Replay),
+            *(_kind(name, model) for name, model in KINDS.items()),
             "## Effort\n",
             _efforts(),
             _SWEEP,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import numpy as np
 
 from searchlab.lab.report.blocks import Column, Figure, Section, TableBlock, TableCell
@@ -45,10 +47,10 @@ def section(material: Material) -> Section | None:
 def _judged(cells: tuple[CellResult, ...]) -> list[tuple[float, dict[str, float]]]:
     """(share of the trials done, trials and measures) of every round in which a model had predicted."""
     return [
-        (float(r["trials"]) / max(len(c.seconds), 1), {**r["quality"], "trials": float(r["trials"])})
+        (r.trials / max(len(c.seconds), 1), {**asdict(r.quality), "trials": float(r.trials)})
         for c in cells
         for r in c.rounds
-        if r.get("quality")
+        if r.quality is not None
     ]
 
 

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from searchlab.lab.report.blocks import Block, Column, Section, TableBlock, TableCell, Words
 from searchlab.lab.report.material import Material
 from searchlab.lab.report.words import digits, seconds, share
-from searchlab.lab.results import CellResult
+from searchlab.lab.results import CellResult, PartWinner
 
 
 def section(material: Material) -> Section | None:
     """None where all tasks are single ones."""
     blocks: list[Block] = []
     for number, task in enumerate(material.tasks, 1):
-        cells = [c for c in material.working if c.task == task and "parts" in (c.best or {})]
+        cells = [c for c in material.working if c.task == task and _parts(c)]
         if cells:
             blocks += [_times(min(cells, key=lambda c: c.final_s), number), _turns(material, cells, number)]
     if not blocks:
@@ -27,14 +26,14 @@ def section(material: Material) -> Section | None:
     return Section("networks", "Networks, task by task", (Words(lead), *blocks))
 
 
-def _parts(cell: CellResult) -> Sequence[Mapping[str, Any]]:
-    return (cell.best or {})["parts"]  # type: ignore[no-any-return]
+def _parts(cell: CellResult) -> Sequence[PartWinner]:
+    return () if cell.best is None else cell.best.parts
 
 
 def _times(cell: CellResult, number: int) -> TableBlock:
     """The tasks of the fastest network, those that take most of its time first."""
-    parts = sorted(_parts(cell), key=lambda p: -p["weight"] * p["seconds"])
-    names = tuple(dict.fromkeys(name for p in parts for name in p["baselines"]))
+    parts = sorted(_parts(cell), key=lambda p: -p.weight * p.best.seconds)
+    names = tuple(dict.fromkeys(name for p in parts for name in p.baselines))
     columns = (
         Column("task"),
         Column("occurs", True, "how often it occurs in one run of the network"),
@@ -47,13 +46,13 @@ def _times(cell: CellResult, number: int) -> TableBlock:
     return TableBlock(f"network-{number}", f"{cell.task}: the time of the fastest, by task", columns, rows, note)
 
 
-def _row(part: Mapping[str, Any], whole_s: float, names: Sequence[str]) -> tuple[TableCell, ...]:
-    own = float(part["seconds"])
-    total = part["weight"] * own / whole_s
-    ratios = [part["baselines"].get(name, np.nan) / own for name in names]
+def _row(part: PartWinner, whole_s: float, names: Sequence[str]) -> tuple[TableCell, ...]:
+    own = part.best.seconds
+    total = part.weight * own / whole_s
+    ratios = [part.baselines.get(name, np.nan) / own for name in names]
     return (
-        TableCell(str(part["task"])),
-        TableCell(f"{part['weight']:g}", part["weight"]),
+        TableCell(part.task),
+        TableCell(f"{part.weight:g}", part.weight),
         TableCell(seconds(own), own),
         TableCell(share(total), total),
         *(TableCell(digits(r), r) for r in ratios),
@@ -64,7 +63,7 @@ def _turns(material: Material, cells: Sequence[CellResult], number: int) -> Tabl
     """How many trials each entry has given to each task."""
     entries = [e for e in material.order if any(c.entry == e for c in cells)]
     given = {e: [_trials(c) for c in cells if c.entry == e] for e in entries}
-    labels = [str(p["task"]) for p in _parts(cells[0])]
+    labels = [p.task for p in _parts(cells[0])]
     columns = (Column("task"), *(Column(e, True) for e in entries))
     rows = tuple(
         (TableCell(label), *(TableCell(f"{(m := _mean(given[e], n)):.0f}", m) for e in entries))
@@ -83,6 +82,6 @@ def _trials(cell: CellResult) -> Counter[int]:
     found: Counter[int] = Counter()
     before = 0
     for done in cell.rounds:
-        found[int(done["part"])] += int(done["trials"]) - before
-        before = int(done["trials"])
+        found[done.part or 0] += done.trials - before
+        before = done.trials
     return found

@@ -26,7 +26,7 @@ def section(material: Material) -> Section | None:
     rebuilt, problems = _rebuilt(material)
     blocks: list[Block] = [Words("The fastest program of each task, over all entries and seeds.")]
     blocks += [Words(f"Programs cannot be shown: {p}.", "note") for p in problems]
-    singles = [cell for cell in best if "parts" not in (cell.best or {})]
+    singles = [cell for cell in best if cell.best is None or not cell.best.parts]
     shown = [(c.task, _facts(material, c), rebuilt.get((c.id, c.task))) for c in singles]
     shown += [(task, _of_network(f), f) for (_, task), f in rebuilt.items() if task not in material.tasks]
     for n, (task, facts, program) in enumerate(shown):
@@ -63,11 +63,9 @@ def _facts(material: Material, cell: CellResult) -> tuple[tuple[str, str], ...]:
         facts.append((name, f"{seconds(took)}, {digits(took / cell.final_s)} times the best's time"))
     if optimum:
         facts.append(("optimum of the table", f"{seconds(optimum)}; found: {share_of_optimum(cell.final_s, optimum)}"))
-    best = cell.best or {}
-    if "trial" in best:
-        facts.append(("in trial", f"{int(best['trial']) + 1} of {len(cell.seconds)}"))
-    if best.get("point"):
-        facts.append(("point", str(best["point"])))
+    if cell.best is not None:
+        facts.append(("in trial", f"{cell.best.trial + 1} of {len(cell.seconds)}"))
+        facts += [("point", cell.best.point)] if cell.best.point else []
     others = [
         c.entry for c in material.working if c.task == cell.task and c.final_s <= cell.final_s * (1 + material.tie)
     ]

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from searchlab.errors import RecordError
-from searchlab.lab.folder import cellfile
 from searchlab.lab.folder.folder import Folder
-from searchlab.lab.results import CellResult
+from searchlab.lab.results import CellResult, RoundSummary
 from searchlab.lab.run.execute.elapsed import Elapsed
 from searchlab.lab.run.execute.equipment import Bench, Final, Measurers, bench
 from searchlab.lab.run.execute.events import CellEnded, CellProgress, Doing, Event, Noted, Started
@@ -29,7 +28,7 @@ from searchlab.measure import Outcome
 from searchlab.search.progress import listening
 
 if TYPE_CHECKING:
-    from searchlab.lab.cells import Cell
+    from searchlab.lab.manifest import Cell
 
 _log = logging.getLogger(__name__)
 _TELL_S = 0.1  # between two reports
@@ -47,7 +46,7 @@ def run_cell(cell: Cell, folder: Folder, stop: threading.Event, tell: Tell, meas
     is raised.
     """
     tell(Started(cell.id))
-    nothing = cellfile.waiting(cell.id, cell.entry, cell.task, cell.seed, cell.factors)
+    nothing = CellResult.waiting(cell)
     search: _Search | None = None
     trace = ""
 
@@ -147,7 +146,7 @@ class _Search:
         if self.bench.recorded:
             self.folder.records_path(self.cell.id).unlink(missing_ok=True)
             return None
-        return self.folder.result(self.cell.id)
+        return self.folder.result(self.cell)
 
     def run(self) -> CellResult:
         try:
@@ -209,19 +208,14 @@ class _Search:
 
     def result(self, state: str, final: Final | None = None) -> CellResult:
         """Everything so far, and the last look at the best."""
-        cell = self.cell
         rounds = self.study.rounds[: self._known_rounds()]
         return CellResult(
-            id=cell.id,
-            entry=cell.entry,
-            task=cell.task,
-            seed=cell.seed,
-            factors=dict(cell.factors),
+            cell=self.cell,
             state=state,
             seconds=np.array(self._seconds, dtype=np.float64),
             elapsed=np.array(self._elapsed.times, dtype=np.float64),
             status=tuple(self._status),
-            rounds=tuple(cellfile.round_data(r) for r in rounds),
+            rounds=tuple(map(RoundSummary.of, rounds)),
             ledger=self._ledger(),
             best=self.bench.best(self.study, final) if math.isfinite(self.study.best_s) else None,
             baselines=dict(final.baselines if final is not None else {}),

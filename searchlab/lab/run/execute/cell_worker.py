@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from searchlab.lab.cells import Cell
 from searchlab.lab.folder.folder import LOG_FORMAT, Folder
+from searchlab.lab.manifest import Cell
 from searchlab.lab.run.execute.cell import run_cell
 from searchlab.lab.run.execute.equipment import Measurers
 from searchlab.lab.run.execute.events import CellEnded, Event, Word

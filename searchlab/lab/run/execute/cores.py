@@ -11,7 +11,7 @@ from searchlab.errors import ConfigError
 from searchlab.targets import parse as target
 
 if TYPE_CHECKING:
-    from searchlab.lab.cells import Cell
+    from searchlab.lab.manifest import Cell
 
 _LOOK_S = 0.1
 _BUSY = 50.0  # per cent

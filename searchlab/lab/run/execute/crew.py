@@ -15,9 +15,9 @@ from types import TracebackType
 from typing import Self
 
 from searchlab import interpreter
-from searchlab.lab.cells import Cell
-from searchlab.lab.folder import cellfile
 from searchlab.lab.folder.folder import Folder
+from searchlab.lab.manifest import Cell
+from searchlab.lab.results import CellResult
 from searchlab.lab.run.execute.cell import run_cell
 from searchlab.lab.run.execute.equipment import Measurers
 from searchlab.lab.run.execute.events import CellEnded, Event, Word
@@ -143,8 +143,7 @@ class Crew:
 
     def _failed(self, cell: Cell, why: str) -> CellEnded:
         error = f"{why}; {self._folder.log} may say why"
-        waiting = cellfile.waiting(cell.id, cell.entry, cell.task, cell.seed, cell.factors)
-        so_far = self._folder.result(cell.id) or waiting
+        so_far = self._folder.result(cell) or CellResult.waiting(cell)
         self._folder.write_result(replace(so_far, state="failed", error=error))
         return CellEnded(cell.id, "failed", len(so_far.seconds), error=error)
 

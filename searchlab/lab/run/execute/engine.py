@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from searchlab.errors import RecordError
-from searchlab.lab.cells import Cell
 from searchlab.lab.cells import cells as cells_of
 from searchlab.lab.folder.folder import LOG_FORMAT, Folder
 from searchlab.lab.folder.folder_lock import FolderLock
+from searchlab.lab.manifest import Cell
 from searchlab.lab.run.execute import cores
 from searchlab.lab.run.execute.crew import Crew, Here
 from searchlab.lab.run.execute.events import CellEnded, Event, Noted

@@ -18,6 +18,7 @@ import numpy as np
 from searchlab.lab.config.measuring import Timing
 from searchlab.lab.folder import cellfile
 from searchlab.lab.records import RecordStore
+from searchlab.lab.results import Winner
 from searchlab.lab.study import JointStudy, Ledger, Study
 from searchlab.lab.study.subject import Subject, TaskSubject
 from searchlab.measure import CoreLock, LocalMeasurer, Measurer
@@ -29,7 +30,7 @@ from searchlab.targets import parse as target
 from searchlab.workloads import parse as workload
 
 if TYPE_CHECKING:
-    from searchlab.lab.cells import Cell
+    from searchlab.lab.manifest import Cell
     from searchlab.lab.results import CellResult
 
 S = TypeVar("S", Study, JointStudy)
@@ -68,8 +69,8 @@ class Bench(ABC, Generic[S]):
         """The last look at what a study found."""
 
     @abstractmethod
-    def best(self, study: S, final: Final | None) -> dict[str, Any]:
-        """What the incumbent is, as plain data."""
+    def best(self, study: S, final: Final | None) -> Winner:
+        """What the incumbent is."""
 
 
 class SingleBench(Bench[Study]):
@@ -96,7 +97,7 @@ class SingleBench(Bench[Study]):
             seed=cell.seed,
             batch=cell.budget.batch,
             store=store,
-            cell=cell.owner,
+            cell=cell.id,
             looks=cellfile.looks(before, part),
             ledger=ledger,
             **self._options(),
@@ -109,12 +110,12 @@ class SingleBench(Bench[Study]):
         """What else a study of this kind needs."""
         return {}
 
-    def best(self, study: Study, final: Final | None) -> dict[str, Any]:
+    def best(self, study: Study, final: Final | None) -> Winner:
         best, space = study.best, study.space
         keys = space.key(study.trials.points)
         (trial, *_) = np.flatnonzero(keys == space.key(best.point)[0]).tolist()
-        found = {"trial": trial, "knobs": space.choice(best.point), "point": space.text(best.point)}
-        return {**found, "seconds": best.seconds if final is None else final.seconds}
+        seconds = best.seconds if final is None else final.seconds
+        return Winner(trial, space.choice(best.point), space.text(best.point), seconds)
 
 
 class Measurers:
@@ -238,7 +239,7 @@ class TaskBench(SingleBench):
         from searchlab.lab.history.trials import lessons
 
         found = lessons(self._cell.history, self._cell.learnt, self._task)
-        _log.info("cell %s: %s", self._cell.owner, found)
+        _log.info("cell %s: %s", self._cell.id, found)
         return found.trials
 
     def final(self, study: Study) -> Final:

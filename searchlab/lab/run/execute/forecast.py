@@ -14,7 +14,7 @@ from searchlab.targets import parse as parse_target
 from searchlab.workloads import parse
 
 if TYPE_CHECKING:
-    from searchlab.lab.cells import Cell
+    from searchlab.lab.manifest import Cell
 
 _LOOKED_UP_S = 0.004  # a trial of a recorded table, with a model that learns
 _CELL_S = 3.0  # making a space, the race of the finalists at the end

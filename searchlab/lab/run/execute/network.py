@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from searchlab.lab.records import RecordStore
+from searchlab.lab.results import PartWinner, Winner
 from searchlab.lab.run.execute.equipment import Bench, Final, Over, SingleBench
 from searchlab.lab.study import JointStudy, Ledger
 from searchlab.lab.study.objective import Latency
 
 if TYPE_CHECKING:
-    from searchlab.lab.cells import Cell
+    from searchlab.lab.manifest import Cell
     from searchlab.lab.results import CellResult
 
 
@@ -41,18 +43,18 @@ class NetworkBench(Bench[JointStudy]):
         others = self._latency.by_name([p.baselines for p in parts])
         return Final(self._latency([p.seconds for p in parts]), others, parts)
 
-    def best(self, study: JointStudy, final: Final | None) -> dict[str, Any]:
-        parts = [self._part(study, n, final) for n in range(len(self._parts))]
-        return {
-            "trial": max(p["trial"] for p in parts),
-            "knobs": {p["task"]: p["knobs"] for p in parts},
-            "point": "; ".join(f"{p['task']}: {p['point']}" for p in parts),
-            "seconds": study.best_s if final is None else final.seconds,
-            "parts": parts,
-        }
+    def best(self, study: JointStudy, final: Final | None) -> Winner:
+        parts = tuple(self._part(study, n, final) for n in range(len(self._parts)))
+        return Winner(
+            max(p.best.trial for p in parts),
+            {p.task: p.best.knobs for p in parts},
+            "; ".join(f"{p.task}: {p.best.point}" for p in parts),
+            study.best_s if final is None else final.seconds,
+            parts,
+        )
 
-    def _part(self, study: JointStudy, n: int, final: Final | None) -> dict[str, Any]:
+    def _part(self, study: JointStudy, n: int, final: Final | None) -> PartWinner:
         part, last = self._cell.parts[n], None if final is None else final.parts[n]
         best = self._parts[n].best(study.studies[n], last)
-        best["trial"] = study.trial(n, best["trial"])
-        return {"task": part.label, "weight": part.weight, **best, "baselines": dict(last.baselines) if last else {}}
+        best = replace(best, trial=study.trial(n, best.trial))
+        return PartWinner(part.label, part.weight, best, dict(last.baselines) if last else {})

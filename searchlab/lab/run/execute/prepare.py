@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from searchlab.errors import ConfigError
-from searchlab.lab.cells import Cell, Drift, cells, drift, label, manifest
+from searchlab.lab.cells import cells, manifest
 from searchlab.lab.code import Code, Outdated, changed, codes, outdated
 from searchlab.lab.config import dump
 from searchlab.lab.folder import atomic
-from searchlab.lab.folder.folder import Folder, Manifest
+from searchlab.lab.folder.folder import Folder
 from searchlab.lab.folder.provenance import machine, revision, versions
+from searchlab.lab.manifest import Cell, Drift, Manifest, drift
 from searchlab.lab.records.record import now
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def outdated_in(folder: Folder, now: Mapping[str, Code]) -> Outdated:
     """The cells whose code has changed since they began; `now` has that of today by their ids."""
     listed = (c for c in folder.manifest().cells if c.id in now and changed(c.code, now[c.id]))
     ran = (c for c in listed if folder.begun(c))
-    return outdated(((c.id, label(c.entry, c.task, c.seed), c.code) for c in ran), now)
+    return outdated(((c.id, str(c), c.code) for c in ran), now)
 
 
 def _manifest(experiment: Experiment) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from searchlab.lab.folder.folder import ManifestCell
+from searchlab.lab.manifest import Cell
 from searchlab.lab.results import CellResult
 from searchlab.lab.run.execute.events import CellEnded, CellProgress, Doing, Event, Noted, Started
 from searchlab.lab.statistics.wording import share_of_optimum
@@ -21,7 +21,7 @@ _ENOUGH = 8  # trials that tell something about those to come
 class CellRow:
     """One cell: how far it is and what it has found."""
 
-    cell: ManifestCell
+    cell: Cell
     state: str = "waiting"
     trials: int = 0
     measured: int = 0
@@ -33,14 +33,14 @@ class CellRow:
     @property
     def left(self) -> int:
         """Trials that are still to come."""
-        return 0 if self.state in ("done", "failed") else max(0, self.cell.trials - self.trials)
+        return 0 if self.state in ("done", "failed") else max(0, (self.cell.trials or 0) - self.trials)
 
 
 class RunState:
     """All cells of a run."""
 
     def __init__(
-        self, cells: Sequence[ManifestCell], results: Sequence[CellResult], now: Callable[[], float] = time.monotonic
+        self, cells: Sequence[Cell], results: Sequence[CellResult], now: Callable[[], float] = time.monotonic
     ) -> None:
         self.rows = {c.id: CellRow(c) for c in cells}
         self.references: dict[str, dict[str, float]] = {}  # by task: times of others, or the best there is

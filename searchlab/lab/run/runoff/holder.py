@@ -53,7 +53,7 @@ def race(folder: Folder, group: RunoffGroup, say: Say = lambda text: None) -> Ru
     from searchlab.bench import noise
     from searchlab.lab.export.finding import Found
 
-    claims = [Found(cell, folder, r.final_s, r.best["knobs"], True) for cell, r in group.found if r.best is not None]
+    claims = [Found(r.cell, folder, r.final_s, r.best.knobs, True) for r in group.found if r.best is not None]
     programs, wrong = _programs(claims)
     if wrong:  # nobody's times would count
         return RunOff(group.task, {}, group.points, wrong=wrong)

@@ -13,12 +13,12 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from searchlab.lab.folder import atomic
 from searchlab.lab.folder.file_forms import RunOffForm
-from searchlab.lab.folder.folder import Folder, ManifestCell
-from searchlab.lab.results import CellResult
+from searchlab.lab.folder.folder import Folder
+from searchlab.lab.manifest import Cell
+from searchlab.lab.results import CellResult, PartWinner
 from searchlab.lab.study.objective import Latency
 
 
@@ -45,44 +45,33 @@ class RunoffGroup:
     """Cells that search the same workload for the same machine, all of which have ended; or networks that have it."""
 
     task: str
-    cells: tuple[tuple[ManifestCell, CellResult], ...]
+    cells: tuple[CellResult, ...]
 
     @property
-    def found(self) -> list[tuple[ManifestCell, CellResult]]:
+    def found(self) -> list[CellResult]:
         """Those that have found a program."""
-        return [(cell, r) for cell, r in self.cells if _found(r)]
+        return [r for r in self.cells if _found(r)]
 
     @property
     def points(self) -> dict[str, str]:
         """What they have found, by cell."""
-        return {r.id: json.dumps((r.best or {}).get("knobs"), sort_keys=True) for _, r in self.found}
+        return {r.id: json.dumps(r.best.knobs, sort_keys=True) for r in self.found if r.best is not None}
 
     def path(self, folder: Folder) -> Path:
         """Where its run-off is kept."""
-        text = _search(self.cells[0][0])
+        text = _search(self.cells[0].cell)
         return folder.path / "runoffs" / f"{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
 
 
 def groups(folder: Folder) -> list[RunoffGroup]:
     """All groups whose cells have ended, with two that found something or more."""
-    found: dict[str, list[tuple[ManifestCell, CellResult]]] = {}
+    found: dict[str, list[CellResult]] = {}
     for cell in folder.manifest().cells:
-        if not cell.recorded and not cell.kept and "local" in cell.config["measure"]:
-            for part, result in parts(cell, folder.result(cell.id) or cell.waiting()):
-                found.setdefault(_search(part), []).append((part, result))
-    made = [RunoffGroup(pairs[0][0].task, tuple(pairs)) for pairs in found.values()]
-    return [g for g in made if len(g.found) > 1 and all(r.state in ("done", "failed") for _, r in g.cells)]
-
-
-def parts(cell: ManifestCell, result: CellResult) -> list[tuple[ManifestCell, CellResult]]:
-    """A cell and its result, or one for each task of its network, with what was found for that task."""
-    if len(cell.parts) == 1 and cell.parts[0] is cell:
-        return [(cell, result)]
-    known = result.best["parts"] if result.best is not None else [None] * len(cell.parts)
-    return [
-        (part, replace(result, task=part.task, best=best, baselines=best["baselines"] if best else {}))
-        for part, best in zip(cell.parts, known, strict=True)
-    ]
+        if not cell.recorded and not cell.kept and cell.measure.kind == "local":
+            for result in (folder.result(cell) or CellResult.waiting(cell)).searches:
+                found.setdefault(_search(result.cell), []).append(result)
+    made = [RunoffGroup(results[0].task, tuple(results)) for results in found.values()]
+    return [g for g in made if len(g.found) > 1 and all(r.state in ("done", "failed") for r in g.cells)]
 
 
 def pending(folder: Folder) -> list[RunoffGroup]:
@@ -124,23 +113,25 @@ def _timed(result: CellResult, races: Mapping[str, RunOff]) -> CellResult:
     """A result with the times of races, which are named by their tasks."""
     if not races or result.best is None:
         return result
-    if "parts" in result.best:
-        return _whole(result, [_raced(p, races.get(p["task"]), result.id) for p in result.best["parts"]])
+    if result.best.parts:
+        return _whole(result, [_raced(p, races.get(p.task), result.id) for p in result.best.parts])
     (run_off,) = races.values()
-    best = {**result.best, "seconds": run_off.seconds[result.id]}
+    best = replace(result.best, seconds=run_off.seconds[result.id])
     return replace(result, best=best, baselines=dict(run_off.baselines))
 
 
-def _raced(part: Mapping[str, Any], race: RunOff | None, cell: str) -> dict[str, Any]:
-    times = {} if race is None else {"seconds": race.seconds[cell], "baselines": dict(race.baselines)}
-    return {**part, **times}
+def _raced(part: PartWinner, race: RunOff | None, cell: str) -> PartWinner:
+    if race is None:
+        return part
+    return replace(part, best=replace(part.best, seconds=race.seconds[cell]), baselines=dict(race.baselines))
 
 
-def _whole(result: CellResult, found: list[dict[str, Any]]) -> CellResult:
+def _whole(result: CellResult, found: list[PartWinner]) -> CellResult:
     """A network, whose times are those of its tasks together; of others only where they have one for every task."""
-    latency = Latency(tuple(p["weight"] for p in found))
-    best = {**(result.best or {}), "seconds": latency([p["seconds"] for p in found]), "parts": found}
-    return replace(result, best=best, baselines=latency.by_name([p["baselines"] for p in found]))
+    assert result.best is not None
+    latency = Latency(tuple(p.weight for p in found))
+    best = replace(result.best, seconds=latency([p.best.seconds for p in found]), parts=tuple(found))
+    return replace(result, best=best, baselines=latency.by_name([p.baselines for p in found]))
 
 
 def noise(known: Iterable[RunOff], cells: Iterable[CellResult]) -> float | None:
@@ -153,19 +144,18 @@ def noise(known: Iterable[RunOff], cells: Iterable[CellResult]) -> float | None:
 
 
 def _noise(cell: CellResult, by_task: Mapping[str, float]) -> float | None:
-    parts = (cell.best or {}).get("parts")
-    if parts is None:
+    if cell.best is None or not cell.best.parts:
         return by_task.get(cell.task)
-    if not all(p["task"] in by_task for p in parts):
+    parts = cell.best.parts
+    if not all(p.task in by_task for p in parts):
         return None
-    return math.fsum(p["weight"] * p["seconds"] * by_task[p["task"]] for p in parts) / cell.final_s
+    return math.fsum(p.weight * p.best.seconds * by_task[p.task] for p in parts) / cell.final_s
 
 
 def _found(result: CellResult) -> bool:
     return result.state == "done" and result.best is not None and math.isfinite(result.final_s)
 
 
-def _search(cell: ManifestCell) -> str:
+def _search(cell: Cell) -> str:
     """What cells that can be compared have in common."""
-    config: Mapping[str, Any] = cell.config
-    return json.dumps([config["workload"], config["target"]], sort_keys=True)
+    return json.dumps([cell.workload, cell.target], sort_keys=True)

@@ -1,0 +1,274 @@
+"""Cells and the manifest of a run, which lists them all: one search each, known by a hash of what decides it.
+
+A run is resumed by its manifest, and an experiment that has changed since is noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from searchlab.lab.config.search_settings import SearchSettings
+from searchlab.lab.config.subjects import NetworkPart, SubjectSettings
+
+if TYPE_CHECKING:
+    from searchlab.lab.code import Code
+    from searchlab.lab.config.measuring import Measure
+    from searchlab.lab.config.search_settings import Budget
+    from searchlab.lab.study.scheduler import Policy
+    from searchlab.registry import Component
+
+FORMAT = "searchlab-manifest"
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One search: a subject, the settings of one combination (`entry`), and a seed.
+
+    `factors` say what the entry is made of, as text.  `learnt` has digests of what the histories hold.  Without an `id`
+    it is computed; the cell of one task of a network has that of the network's cell, which keeps its records.  `kept`
+    cells belong to an earlier form of the experiment and are not run.  `code` has the versions of the components that
+    it ran with, or will run with, as far as they are known.
+    """
+
+    entry: str
+    factors: Mapping[str, str]
+    subject: SubjectSettings
+    settings: SearchSettings
+    seed: int
+    learnt: tuple[str, ...] = field(default=(), repr=False)
+    id: str = ""
+    kept: bool = False
+    code: Code = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        """The id is twelve hex digits of the config; neither the experiment's name nor the entry's is part of it."""
+        if not self.id:
+            text = json.dumps(self.config, sort_keys=True)
+            object.__setattr__(self, "id", hashlib.sha256(text.encode()).hexdigest()[:12])
+
+    def __str__(self) -> str:
+        return label(self.entry, self.task, self.seed)
+
+    # --- the subject --------------------------------------------------------------------------------------------------
+
+    @property
+    def task(self) -> str:
+        """The label of the subject."""
+        return self.subject.label
+
+    @property
+    def workload(self) -> str | None:
+        """The text of the workload; None for tables and networks."""
+        return self.subject.workload
+
+    @property
+    def table(self) -> str | None:
+        """The name or the path of a recorded table."""
+        return self.subject.table
+
+    @property
+    def digest(self) -> str:
+        """Twelve hex digits of what the table holds."""
+        return self.subject.digest
+
+    @property
+    def parts(self) -> tuple[NetworkPart, ...]:
+        """The tasks of a network."""
+        return self.subject.parts
+
+    @property
+    def recorded(self) -> bool:
+        """Whether all times are looked up in recorded tables."""
+        return any(one.table is not None for one in (self.subject, *self.parts))
+
+    @property
+    def searches(self) -> tuple[Cell, ...]:
+        """The cell itself, or one for each task of the network."""
+        return tuple(replace(self, subject=part) for part in self.parts) or (self,)
+
+    # --- the settings -------------------------------------------------------------------------------------------------
+
+    @property
+    def target(self) -> Component:
+        """The machine that code is made for."""
+        return self.settings.target
+
+    @property
+    def space(self) -> Component | None:
+        """The search space; None for recorded tables."""
+        return self.settings.space
+
+    @property
+    def model(self) -> Component:
+        """The cost model."""
+        return self.settings.model
+
+    @property
+    def strategy(self) -> Component:
+        """The search strategy."""
+        return self.settings.strategy
+
+    @property
+    def history(self) -> tuple[str, ...]:
+        """The paths of what the model learns from; manifests have only digests of what they hold."""
+        return self.settings.history
+
+    @property
+    def budget(self) -> Budget:
+        """When the search of each task ends."""
+        return self.settings.budget
+
+    @property
+    def measure(self) -> Measure:
+        """How candidates are measured."""
+        return self.settings.measure
+
+    @property
+    def scheduler(self) -> Policy:
+        """Whose turn it is among the tasks of a network."""
+        return self.budget.scheduler or "gradient"
+
+    @property
+    def trials(self) -> int | None:
+        """The number of measurements that it may take: a network's budget counts for each of its tasks."""
+        return None if self.budget.trials is None else self.budget.trials * max(1, len(self.parts))
+
+    @property
+    def seconds(self) -> float | None:
+        """The time that it may take."""
+        return None if self.budget.seconds is None else self.budget.seconds * max(1, len(self.parts))
+
+    # --- plain data ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """All that decides what the cell measures, as plain data; tables and histories are known by what they hold."""
+        given = self.settings.plain
+        return {
+            **self.subject.plain,
+            **{k: given[k] for k in ("target", "space", "model", "strategy")},
+            **({"history": list(self.learnt)} if self.learnt else {}),
+            "budget": self._budget(given["budget"]),
+            "measure": given["measure"],
+            "seed": self.seed,
+        }
+
+    def _budget(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Who takes turns matters to networks alone."""
+        if self.parts:
+            return {**given, "scheduler": self.scheduler}
+        return {k: v for k, v in given.items() if k != "scheduler"}
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The cell as a manifest has it before its code is known."""
+        row = {"id": self.id, "entry": self.entry, "task": self.task, "seed": self.seed, "factors": dict(self.factors)}
+        row |= {"config": self.config} | ({"table": self.table} if self.table else {})
+        return row | ({"tables": [p.table for p in self.parts]} if self.parts and self.recorded else {})
+
+    @staticmethod
+    def of(row: Mapping[str, Any]) -> Cell:
+        """The cell of a row; what later versions write besides is left out."""
+        config = row["config"]
+        return Cell(
+            entry=row["entry"],
+            factors=row["factors"],
+            subject=_subject(row, config),
+            settings=SearchSettings.restored(config),
+            seed=row["seed"],
+            learnt=tuple(config.get("history", ())),
+            id=row["id"],
+            kept=row.get("kept", False),
+            code=row.get("code", {}),
+        )
+
+
+def _subject(row: Mapping[str, Any], config: Mapping[str, Any]) -> SubjectSettings:
+    """What is searched; where its tables lie is beside the config, since it decides nothing."""
+    given = config.get("parts") or ()
+    tables = row.get("tables") or [None] * len(given)
+    parts = tuple(
+        NetworkPart(p["task"], p.get("workload"), table, p.get("digest", ""), weight=p["weight"])
+        for p, table in zip(given, tables, strict=True)
+    )
+    return SubjectSettings(row["task"], config.get("workload"), row.get("table"), config.get("digest", ""), parts)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a run consists of; `code` has the latest versions of all components that it has seen."""
+
+    name: str
+    started: str
+    cells: tuple[Cell, ...]
+    code: Code = field(default_factory=dict)
+
+    @staticmethod
+    def of(data: Mapping[str, Any]) -> Manifest:
+        """The manifest that plain data describes."""
+        return Manifest(data["name"], data["started"], tuple(map(Cell.of, data["cells"])), data.get("code", {}))
+
+
+def shared(factors: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """What all combinations have in common, which their names do not say."""
+    every = list(factors)
+    return {k: v for k, v in (every[0] if every else {}).items() if all(f.get(k) == v for f in every)}
+
+
+# --- differences ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How an experiment differs from the manifest of its run; cells as "entry on task, seed n"."""
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.changed)
+
+    def __str__(self) -> str:
+        parts = [(self.changed, "changed"), (self.removed, "gone"), (self.added, "new")]
+        return "; ".join(f"{len(c)} cells {what}, such as {c[0]}" for c, what in parts if c)
+
+
+def drift(old: Mapping[str, Any], new: Mapping[str, Any]) -> Drift:
+    """What differs between two manifests: cells that are new, gone, or the same by name but not by config."""
+    before = {c["id"]: c for c in old["cells"]}
+    after = {c["id"]: c for c in new["cells"]}
+    gone = {_label(c): c for i, c in before.items() if i not in after}
+    come = {_label(c): c for i, c in after.items() if i not in before}
+    return Drift(
+        tuple(label for label in come if label not in gone),
+        tuple(label for label in gone if label not in come),
+        tuple(
+            f"{label} ({_difference(c['config'], come[label]['config'])})" for label, c in gone.items() if label in come
+        ),
+    )
+
+
+def label(entry: str, task: str, seed: int) -> str:
+    """What a cell is called in messages."""
+    return f"{entry} on {task}, seed {seed}"
+
+
+def _label(cell: Mapping[str, Any]) -> str:
+    return label(cell["entry"], cell["task"], cell["seed"])
+
+
+def _difference(old: Mapping[str, Any], new: Mapping[str, Any], inside: str = "") -> str:
+    found = []
+    for key in dict.fromkeys((*old, *new)):
+        a, b = old.get(key), new.get(key)
+        if isinstance(a, dict) and isinstance(b, dict) and a != b:
+            found.append(_difference(a, b, f"{inside}{key}."))
+        elif a != b:
+            found.append(f"{inside}{key}: {json.dumps(a)} -> {json.dumps(b)}")
+    return ", ".join(found)
