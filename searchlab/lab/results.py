@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from searchlab.lab.config.experiment import Experiment, ReportSettings
+
 if TYPE_CHECKING:
     from searchlab.lab.code import Code
     from searchlab.lab.manifest import Cell
@@ -159,7 +161,8 @@ class Run:
 
     name: str
     cells: tuple[CellResult, ...]
-    config: Mapping[str, Any] = field(default_factory=dict)  # resolved
+    experiment: Experiment | None = None  # None where the folder has lost it
+    config: Mapping[str, Any] = field(default_factory=dict)  # the resolved experiment as its file has it, to be shown
     source: str = ""  # the YAML text as written
     command: str = ""
     machine: Mapping[str, Any] = field(default_factory=dict)
@@ -168,6 +171,11 @@ class Run:
     recorded: bool = False  # all measurements come from tables
     folder: str = ""
     noise: float | None = None  # of the times that are compared, relative; None where nobody has measured it
+
+    @property
+    def report(self) -> ReportSettings:
+        """What the experiment says about its report."""
+        return ReportSettings() if self.experiment is None else self.experiment.report
 
     @property
     def entries(self) -> tuple[str, ...]:

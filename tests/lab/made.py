@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from searchlab.lab.config import Budget, LocalMeasure, Measure
+from searchlab.lab.config.restoring import restored
 from searchlab.lab.config.search_settings import SearchSettings
 from searchlab.lab.config.subjects import SubjectSettings
 from searchlab.lab.manifest import Cell
@@ -58,10 +59,12 @@ def made_run(
         for task, best in bests.items()
         for seed in numbers
     ]  # fmt: skip
+    config = {"name": name, "seeds": list(numbers), "budget": {"trials": trials}}
     return Run(
         name,
         tuple(cells),
-        config={"name": name, "seeds": list(numbers), "budget": {"trials": trials}},
+        experiment=restored({"workloads": ["matmul"], **config, "name": "made"}),
+        config=config,
         source=f"name: {name}\n",
         command=f"searchlab run {name}.yaml",
         machine={"cpu": machine, "cores": 2},
@@ -69,6 +72,12 @@ def made_run(
         started="2026-01-02T03:04:05+00:00",
         recorded=recorded,
     )
+
+
+def saying(run: Run, **more: Any) -> Run:
+    """The run of an experiment that says more."""
+    assert run.experiment is not None
+    return replace(run, experiment=restored({**run.experiment.resolved(), **more}))
 
 
 def made_cell(

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from searchlab.lab.config import matches
+from searchlab.lab.config.experiment import Claim
+from searchlab.lab.config.selectors import Selector, matches
 from searchlab.lab.report.material import Material
 from searchlab.lab.report.words import digits, p_value
 from searchlab.lab.results import CellResult
@@ -32,45 +33,52 @@ class JudgedClaim:
 
 def check(material: Material) -> tuple[JudgedClaim, ...]:
     """All statements of all runs, in their order."""
-    found = []
-    for run in material.runs:
-        expected = run.config.get("expect") or ()
-        found += [_checked(material, claim) for claim in expected if isinstance(claim, Mapping)]
-    return tuple(found)
+    expected = (claim for run in material.runs if run.experiment is not None for claim in run.experiment.expect)
+    return tuple(_checked(material, claim) for claim in expected)
 
 
-def _checked(material: Material, claim: Mapping[str, Any]) -> JudgedClaim:
-    better = "better" in claim
-    ours, theirs = (claim.get("better"), claim.get("than")) if better else (claim.get("same"), claim.get("as"))
-    cells = [c for c in material.ended if fnmatchcase(c.task, str(claim.get("tasks", "*")))]
-    found = _compared(material, cells, ours, theirs, str(claim.get("on", "final")))
-    text, note = _text(claim, ours, theirs, better), str(claim.get("note", ""))
+def _checked(material: Material, claim: Claim) -> JudgedClaim:
+    cells = [c for c in material.ended if fnmatchcase(c.task, claim.tasks)]
+    ours, theirs = claim.sides.values()
+    found = _compared(material, cells, ours, theirs, claim.on)
+    text = _text(claim, ours, theirs)
     if not found:
-        return JudgedClaim(text, OPEN, "no cells exist for both sides", note)
-    limit = float(claim.get("by", 1.0)) if better else float(claim.get("within", 1.05))
-    judged = [(_better if better else _same)(p, limit) for p in found]
+        return JudgedClaim(text, OPEN, "no cells exist for both sides", claim.note)
+    better = claim.better is not None
+    judged = [_better(p, claim.by) if better else _same(p, claim.within) for p in found]
     result = REFUTED if REFUTED in judged else OPEN if OPEN in judged else HELD
-    return JudgedClaim(text, result, "; ".join(_figures(p, len(found) > 1) for p in found), note)
+    return JudgedClaim(text, result, "; ".join(_figures(p, len(found) > 1) for p in found), claim.note)
 
 
-def _compared(material: Material, cells: Sequence[CellResult], ours: Any, theirs: Any, metric: str) -> list[Pair]:
+def _compared(
+    material: Material, cells: Sequence[CellResult], ours: Selector, theirs: Selector, metric: str
+) -> list[Pair]:
     """Each entry of one side against each of the other; sides named by the same factors are paired as wholes."""
     rows = _rows(cells, metric, material.target)
     if isinstance(ours, Mapping) and isinstance(theirs, Mapping) and ours.keys() == theirs.keys():
-        sides = [
-            [(c, r) for c, r in zip(cells, rows, strict=True) if matches(s, c.entry, c.factors)] for s in (ours, theirs)
-        ]
-        first, second = ([c for c, _ in side] for side in sides)
-        common = _common(first, second, ours)
-        sided = [
-            replace(row, entry=_name(name), context=", ".join(f"{k}={c.factors.get(k)}" for k in common))
-            for name, side in zip((ours, theirs), sides, strict=True)
-            for c, row in side
-        ]
-        return _against(material, _name(ours), sided)
-    left = dict.fromkeys(c.entry for c in cells if matches(ours, c.entry, c.factors))
-    right = [e for e in dict.fromkeys(c.entry for c in cells if matches(theirs, c.entry, c.factors)) if e not in left]
-    return [p for a in left for p in _against(material, a, [r for r in rows if r.entry == a or r.entry in right])]
+        return _against(material, _name(ours), _sided(list(zip(cells, rows, strict=True)), ours, theirs))
+    left, right = _meant(cells, ours), _meant(cells, theirs)
+    others = [e for e in right if e not in left]
+    return [p for a in left for p in _against(material, a, [r for r in rows if r.entry == a or r.entry in others])]
+
+
+def _meant(cells: Sequence[CellResult], selector: Selector) -> list[str]:
+    """The entries that a side names."""
+    return list(dict.fromkeys(c.entry for c in cells if matches(selector, c.entry, c.factors)))
+
+
+def _sided(
+    pairs: Sequence[tuple[CellResult, Score]], ours: Mapping[str, str], theirs: Mapping[str, str]
+) -> list[Score]:
+    """The rows of both sides, each side as one entry, in the context of the factors that they share."""
+    sides = {_name(s): [(c, row) for c, row in pairs if matches(s, c.entry, c.factors)] for s in (ours, theirs)}
+    first, second = ([c for c, _ in sides[_name(s)]] for s in (ours, theirs))
+    common = _common(first, second, ours)
+    return [
+        replace(row, entry=name, context=", ".join(f"{k}={c.factors.get(k)}" for k in common))
+        for name, side in sides.items()
+        for c, row in side
+    ]
 
 
 def _against(material: Material, entry: str, rows: Sequence[Score]) -> list[Pair]:
@@ -121,16 +129,14 @@ def _same(pair: Pair, within: float) -> str:
     return HELD if inside and not pair.failed_a and not pair.failed_b else OPEN
 
 
-def _text(claim: Mapping[str, Any], ours: Any, theirs: Any, better: bool) -> str:
-    metric = _METRICS.get(str(claim.get("on", "final")), str(claim.get("on")))
-    by, within = float(claim.get("by", 1.0)), float(claim.get("within", 1.05))
-    much = f"at least {by:g} times better" if by > 1 else "better"
-    said = f"{much} than" if better else f"the same (within {within:g} times) as"
-    where = f" on {claim['tasks']}" if claim.get("tasks", "*") != "*" else ""
-    return f"{_name(ours)} is {said} {_name(theirs)}{where} ({metric})"
+def _text(claim: Claim, ours: Selector, theirs: Selector) -> str:
+    much = f"at least {claim.by:g} times better" if claim.by > 1 else "better"
+    said = f"{much} than" if claim.better is not None else f"the same (within {claim.within:g} times) as"
+    where = f" on {claim.tasks}" if claim.tasks != "*" else ""
+    return f"{_name(ours)} is {said} {_name(theirs)}{where} ({_METRICS[claim.on]})"
 
 
-def _name(selector: Any) -> str:
+def _name(selector: Selector) -> str:
     if isinstance(selector, Mapping):
         return ", ".join(f"{k} {v}" for k, v in selector.items())
     return str(selector)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from searchlab.errors import ResultError
+from searchlab.lab.config.experiment import ReportSettings
 from searchlab.lab.leaderboard import Leaderboard, Standing, boards, pools, recorded_tables
 from searchlab.lab.report.drawing import EntryStyle
 from searchlab.lab.report.drawing.theme import COLOURS
@@ -49,7 +49,7 @@ class Material:
     @property
     def title(self) -> str:
         """What the experiment calls its report, or its name."""
-        return str(self.settings.get("title") or self.name)
+        return self.settings.title or self.name
 
     @property
     def recorded(self) -> bool:
@@ -57,10 +57,9 @@ class Material:
         return all(run.recorded for run in self.runs)
 
     @property
-    def settings(self) -> Mapping[str, Any]:
+    def settings(self) -> ReportSettings:
         """What the first experiment says about its report."""
-        found = self.runs[0].config.get("report")
-        return found if isinstance(found, Mapping) else {}
+        return self.runs[0].report
 
     @cached_property
     def entries(self) -> tuple[str, ...]:
@@ -102,7 +101,7 @@ class Material:
     @property
     def target(self) -> float:
         """The share of the best known speed that a search should reach."""
-        return float(self.settings.get("target", 0.95))
+        return self.settings.target
 
     @cached_property
     def scores(self) -> tuple[Score, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from searchlab.errors import ResultError
+from searchlab.lab.config.experiment import ReportSettings
 from searchlab.lab.results import CellResult, Run
 from searchlab.lab.statistics import wording
 from searchlab.lab.statistics.aggregate import METHOD, Summary, summaries
@@ -59,9 +60,8 @@ class ComparisonSettings:
 
         Boards, comparisons and reports of the same runs take these, so that they agree on who is better.
         """
-        said = runs[0].config.get("report") if runs else None
-        said = said if isinstance(said, Mapping) else {}
-        found = {"alpha": float(said.get("alpha", 0.05)), "band": max(float(said.get("tie", 0.0)), tie_band(runs))}
+        said = runs[0].report if runs else ReportSettings()
+        found = {"alpha": said.alpha, "band": max(said.tie, tie_band(runs))}
         return ComparisonSettings(**(found | {name: value for name, value in given.items() if value is not None}))
 
 

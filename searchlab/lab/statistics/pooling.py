@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from searchlab.lab.results import CellResult, Run
 
-_SETTINGS = ("target", "budget", "measure")  # of a run; what else decides a cell is among its factors
+_SETTINGS = {"target", "budget", "measure"}  # of a run; what else decides a cell is among its factors
 
 
 def pooled(runs: Sequence[Run]) -> tuple[CellResult, ...]:
@@ -40,7 +40,7 @@ def _clashing(runs: Sequence[Run]) -> set[str]:
     ids: dict[tuple[str, str, int], set[str]] = {}
     for run in runs:
         where = "" if run.recorded else machine_key(run)
-        settings = {k: run.config.get(k) for k in _SETTINGS}
+        settings = {} if run.experiment is None else run.experiment.model_dump(mode="json", include=_SETTINGS)
         for c in run.cells:
             meaning = json.dumps([where, settings, dict(c.factors)], sort_keys=True, default=str)
             meanings.setdefault(c.entry, set()).add(meaning)

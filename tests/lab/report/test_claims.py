@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from lab.made import failed_cell, made_run
+from lab.made import failed_cell, made_run, saying
 
 from searchlab.lab.report import Report
 from searchlab.lab.report.claims import HELD, OPEN, REFUTED, JudgedClaim, check
@@ -16,7 +16,7 @@ def run_with(*claims: dict[str, Any], seeds: int = 10) -> Run:
     worth = {"sketch/gbt": 1.0, "sketch/none": 1.3, "template/gbt": 1.5, "template/none": 1.9, "twin/gbt": 1.0}
     factors = {e: dict(zip(("space", "model"), e.split("/"))) for e in worth}
     run = made_run(worth, ["matmul", "conv2d"], seeds, 16, noise=0.02, factors=factors)
-    return replace(run, config={**run.config, "expect": list(claims)})
+    return saying(run, expect=list(claims))
 
 
 def checked(claim: dict[str, Any], seeds: int = 10) -> JudgedClaim:
@@ -91,5 +91,5 @@ def test_factors_that_change_along_with_the_named_one_do_not_keep_sides_apart() 
     worth = dict(zip(factors, (1.0, 1.3, 3.0, 3.9), strict=True))
     run = made_run(worth, ["matmul", "conv2d"], 10, 16, noise=0.02, factors=factors)
     claim = {"better": {"strategy": "evolutionary"}, "than": {"strategy": "random"}}
-    (found,) = check(Material.of([replace(run, config={**run.config, "expect": [claim]})]))
+    (found,) = check(Material.of([saying(run, expect=[claim])]))
     assert found.result == HELD and "40 pairs" in found.figures  # template with template, sketch with sketch

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from lab.made import failed_cell, made_run, renamed
+from lab.made import failed_cell, made_run, renamed, saying
 
 from searchlab.errors import ResultError
 from searchlab.lab.report import Report
@@ -182,7 +182,7 @@ def test_entries_that_did_the_same_are_named() -> None:
 
 def test_the_chosen_baseline_gets_a_column() -> None:
     run = made_run({"a": 1.0, "b": 2.0}, seeds=2, trials=8)
-    report = Report.of([replace(run, config={"report": {"baseline": "b"}})])
+    report = Report.of([saying(run, report={"baseline": "b"})])
     assert "× b</button>" in report.html
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lab.made import failed_cell, made_run, renamed, scaled
+from lab.made import failed_cell, made_run, renamed, saying, scaled
 from scipy import stats
 
 from searchlab.errors import ResultError
@@ -155,7 +155,7 @@ def test_pooling_counts_a_cell_once_and_tells_namesakes_apart():
     for different in (
         replace(more, cells=tuple(renamed(c, id=c.id + "'", seed=c.seed - 2) for c in more.cells)),
         replace(more, machine={"cpu": "other"}),
-        replace(more, config={"budget": {"trials": 7}}),
+        saying(more, budget={"trials": 7}),
         replace(more, cells=tuple(renamed(c, factors={"strategy": "b"}) for c in more.cells)),
     ):
         assert {c.entry for c in pooled([one, different])} == apart

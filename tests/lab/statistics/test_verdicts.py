@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lab.made import failed_cell, made_run, renamed, timed
+from lab.made import failed_cell, made_run, renamed, saying, timed
 
 from searchlab.lab.leaderboard import boards, comparison_sheets
 from searchlab.lab.report.headline import headline
@@ -191,7 +191,7 @@ def test_nobody_is_ahead_of_what_it_cannot_be_told_apart_from() -> None:
 
 def test_the_experiment_decides_for_all_outputs() -> None:
     run = made_run({"a": 1.0, "b": 1.1}, ["t"], 12, 4, noise=0.01)
-    strict = replace(run, config={**run.config, "report": {"alpha": 1e-9, "tie": 0.04}})
+    strict = saying(run, report={"alpha": 1e-9, "tie": 0.04})
     assert ComparisonSettings.of([strict]) == ComparisonSettings(alpha=1e-9, band=0.04)
     assert (ComparisonSettings.of([strict], alpha=0.05).alpha, ComparisonSettings.of([run]).band) == (0.05, 0.02)
     assert headline(Material.of([strict])).text.endswith("cannot be told apart.")

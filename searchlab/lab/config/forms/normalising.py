@@ -26,7 +26,7 @@ def normalise(tree: Map, problems: Problems) -> None:
         tree["workloads"] = normal_workloads(tree["workloads"], tree.at("workloads"), problems)
     _settings(tree, problems)
     if "seeds" in tree:
-        tree["seeds"] = _seeds(tree["seeds"], tree.at("seeds"), problems)
+        tree["seeds"] = normal_seeds(tree["seeds"], tree.at("seeds"), problems)
     if tree.get("sweep") is not None:
         tree["sweep"] = _sweep(tree["sweep"], tree.at("sweep"), problems)
     if tree.get("ablate") is not None:
@@ -57,7 +57,8 @@ def _settings(tree: Map, problems: Problems) -> None:
 # --- seeds ------------------------------------------------------------------------------------------------------------
 
 
-def _seeds(given: Any, place: Place, problems: Problems) -> PlacedList:
+def normal_seeds(given: Any, place: Place, problems: Problems) -> PlacedList:
+    """Seeds in their one form: a list of numbers, each once."""
     items = given if isinstance(given, PlacedList) else PlacedList(place, [(given, place)])
     if not items:
         problems.add(place, "seeds is empty; accepted: one number, a range such as 0..9, or a list of both")

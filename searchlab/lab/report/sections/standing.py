@@ -99,7 +99,7 @@ def _baselines(material: Material) -> dict[str, dict[str, float]]:
 
 def _chosen(material: Material) -> list[str]:
     """The entry that the experiment calls its baseline, if it is one."""
-    selector = material.settings.get("baseline")
+    selector = material.settings.baseline
     meant = dict.fromkeys(c.entry for c in material.ended if selector and matches(selector, c.entry, c.factors))
     return list(meant) if len(meant) == 1 else []
 
