@@ -1,7 +1,8 @@
 """The layers of the project: which part may import which, read from the source of every module.
 
-A *part* is a module or package directly under searchlab/, or one of the plug-in packages. All imports count: inside
-functions, under TYPE_CHECKING, and `import_module("...")` with a literal name.
+A *part* is a module or package directly under searchlab/, or one of the plug-in packages; the laboratory, which is the
+largest, has parts of its own. All imports count: inside functions, under TYPE_CHECKING, and `import_module("...")` with
+a literal name.
 """
 
 import ast
@@ -47,6 +48,79 @@ ALLOWED["cli"] = {*ALLOWED, "__init__"} - {"testing"}
 ALLOWED["__main__"] = {"cli"}
 for _plugin in PLUGINS:
     ALLOWED[_plugin] = {*ALLOWED, "__init__"} - {"cli", "lab", "testing", "__main__"} - PLUGINS
+
+
+# The same for the parts of searchlab/lab, from low to high. A dotted name is a module or package inside another one;
+# `X.__init__` is what a package gathers for its users, which is more than its own modules may know.
+LAB: dict[str, set[str]] = {
+    "records": set(),
+    "auto": set(),
+    "code": set(),
+    "config": {"auto"},
+    "study": {"auto", "records"},
+    "manifest": {"code", "config", "study"},
+    "results": {"code", "config", "manifest", "study"},
+    "export": {"records"},
+    "folder": {"code", "config", "export", "manifest", "records", "results", "study"},
+    "history": {"folder", "records"},
+    "config.checks": {"auto", "config", "history"},
+    "config.loading": {"config", "config.checks"},
+    "config.__init__": {"config", "config.loading"},
+    "cells": {"config", "history", "manifest"},
+    "statistics": {"config", "results"},
+    "run.cores": {"manifest"},
+    "run.processes": set(),
+    "run.runoff": {"folder", "manifest", "results", "run.cores", "run.processes", "study"},
+    "run.readback": {"config", "folder", "results", "run.runoff"},
+    "export.finding": {"folder", "results", "run.runoff"},
+    "export.opening": {"export", "export.finding"},
+    "export.verification": {"export", "export.opening"},
+    "export.__init__": {"export", "export.finding", "export.opening", "export.verification", "folder"},
+}
+LAB["run.execute"] = {part for part in LAB if not part.startswith("export")} - {"run.readback"}
+LAB["run.status"] = {"code", "folder", "manifest", "results", "run.execute", "run.runoff"}
+LAB["run.__init__"] = {"folder", "run.execute", "run.readback"}
+LAB["replay"] = {
+    "cells", "config.__init__", "export.finding", "folder", "manifest", "records", "results", "run.execute", "study",
+}  # fmt: skip
+LAB["leaderboard"] = {"export.finding", "folder", "results", "run.runoff", "statistics"}
+LAB["report"] = {"config", "export.finding", "folder", "leaderboard", "records", "results", "statistics"}
+LAB["scaffold"] = set()
+LAB["__init__"] = set()
+
+
+def lab_part(module: str, modules: set[str]) -> str | None:
+    """The part of searchlab/lab that a dotted name belongs to; None outside it, and what is in no part for itself."""
+    name = module
+    while name and name not in modules:
+        name = name.rpartition(".")[0]
+    inside = name.removeprefix("searchlab.lab").lstrip(".").split(".")
+    if not name.startswith("searchlab.lab"):
+        return None
+    if f"{name}.__init__" in modules:
+        inside = [*(word for word in inside if word), "__init__"]
+    found = [".".join(inside[:n]) for n in range(len(inside), 0, -1) if ".".join(inside[:n]) in LAB]
+    return found[0] if found else inside[0]
+
+
+def lab_edges(files: dict[Path, str]) -> Iterator[tuple[str, str, str]]:
+    """(importing part, imported part, where) for every import from one part of searchlab/lab into another."""
+    dotted = {".".join(path.with_suffix("").parts): path for path in files}
+    modules = {*dotted, *(name.removesuffix(".__init__") for name in dotted)}
+    for name, path in dotted.items():
+        owner = lab_part(name, modules)
+        for line, module in imported_modules(path, files[path]) if owner is not None else ():
+            part = lab_part(module, modules)
+            if owner is not None and part is not None and part != owner:
+                yield owner, part, f"{path}:{line} imports {module}"
+
+
+def lab_violations(files: dict[Path, str]) -> list[str]:
+    return [
+        f"{where}: lab.{owner} may import {', '.join(sorted(LAB.get(owner, ()))) or 'no other part of lab'}, not {part}"
+        for owner, part, where in lab_edges(files)
+        if part not in LAB.get(owner, ())
+    ]
 
 
 def part_of(module: str) -> str | None:
@@ -149,6 +223,13 @@ def test_the_table_has_no_cycles() -> None:
     assert cycle({part: allowed - {"__init__"} for part, allowed in ALLOWED.items()}) is None
 
 
+def test_layers_of_the_laboratory(files: dict[Path, str]) -> None:
+    found = lab_violations(files)
+    assert not found, "\n" + "\n".join(found)
+    assert cycle(LAB) is None
+    assert {part for edge in lab_edges(files) for part in edge[:2]} <= LAB.keys()
+
+
 @pytest.mark.parametrize(
     ("path", "source", "message"),
     [
@@ -187,6 +268,20 @@ def test_an_offence_is_found(path: str, source: str, message: str) -> None:
 )
 def test_what_is_allowed_is_let_through(path: str, source: str) -> None:
     assert violations({Path(path): source}) == []
+
+
+def test_an_offence_in_the_laboratory_is_found() -> None:
+    files = {
+        Path("searchlab/lab/config/__init__.py"): "from searchlab.lab.config.loading import load",
+        Path("searchlab/lab/config/loading.py"): "",
+        Path("searchlab/lab/config/settings.py"): "",
+        Path("searchlab/lab/manifest.py"): "from searchlab.lab.config.settings import split",
+        Path("searchlab/lab/results.py"): "def f():\n    from searchlab.lab.config import load",
+        Path("searchlab/lab/novel.py"): "import searchlab.lab.manifest",
+    }
+    first, second = lab_violations(files)
+    assert first.startswith("searchlab/lab/results.py:2 imports searchlab.lab.config.load: lab.results may import code")
+    assert first.endswith("not config.__init__") and "lab.novel may import no other part of lab" in second
 
 
 def test_a_cycle_is_found() -> None:

@@ -111,7 +111,7 @@ def _dry_run(cells: Sequence[Cell], place: Path, jobs: int | None, form: OutputF
     from searchlab.lab.code import Outdated
     from searchlab.lab.manifest import shared
     from searchlab.lab.run import Folder
-    from searchlab.lab.run.execute.cores import check, side_by_side
+    from searchlab.lab.run.cores import check, side_by_side
     from searchlab.lab.run.execute.forecast import forecast
     from searchlab.lab.run.execute.prepare import code_drift
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from searchlab.lab.config.checks import effort
 from searchlab.lab.config.checks.checking import check_settings, check_whole, without_absent
 from searchlab.lab.config.checks.fitting import fit
 from searchlab.lab.config.experiment import Experiment, Source
+from searchlab.lab.config.forms import effort
 from searchlab.lab.config.forms.normalising import normalise
 from searchlab.lab.config.forms.translating import faults
 from searchlab.lab.config.settings import SETTINGS

@@ -1,8 +1,9 @@
 """Taking programs out of the laboratory: kernels as libraries, and callables from what was exported."""
 
 from searchlab.lab.export.bundle import Exported, export
-from searchlab.lab.export.finding import Found, best_program, best_programs
+from searchlab.lab.export.finding import best_program, best_programs
 from searchlab.lab.export.opening import load
 from searchlab.lab.export.verification import Verified, verify
+from searchlab.lab.folder.found import Found
 
 __all__ = ["Exported", "Found", "Verified", "best_program", "best_programs", "export", "load", "verify"]

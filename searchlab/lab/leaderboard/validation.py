@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from searchlab.errors import ResultError, SearchLabError
-from searchlab.lab.export.finding import Found, chosen
+from searchlab.lab.export.finding import chosen
 from searchlab.lab.folder.folder import Folder
+from searchlab.lab.folder.found import Found
 from searchlab.lab.run.runoff.runoff import results
 from searchlab.measure.job import Job, Limits, Measurer, Protocol
 

@@ -1,9 +1,9 @@
 """Runs: executing the cells of an experiment, going on after whatever interrupted them, and reading them back."""
 
 from searchlab.lab.folder.folder import Folder
-from searchlab.lab.folder.readback import load
 from searchlab.lab.run.execute.engine import RunSummary, run
 from searchlab.lab.run.execute.observer import Observer
 from searchlab.lab.run.execute.policy import OnError
+from searchlab.lab.run.readback import load
 
 __all__ = ["Folder", "Observer", "OnError", "RunSummary", "load", "run"]

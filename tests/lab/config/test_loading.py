@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from searchlab.errors import ConfigError
 from searchlab.lab.cells import cells
 from searchlab.lab.config import Experiment, dump, from_data, load
-from searchlab.lab.config.checks.effort import EFFORTS
 from searchlab.lab.config.experiment import Source
+from searchlab.lab.config.forms.effort import EFFORTS
 from searchlab.lab.config.text.overrides import split
 from searchlab.lab.config.text.reading import read
 from searchlab.measure import Limits, Protocol

@@ -15,7 +15,7 @@ from searchlab.cli import app
 from searchlab.errors import ResultError, SearchLabError
 from searchlab.lab.cells import cells, manifest
 from searchlab.lab.config import from_data
-from searchlab.lab.export.finding import Found
+from searchlab.lab.folder.found import Found
 from searchlab.lab.leaderboard.validation import FAILED, HOLDS, SLOWER, UNCHECKED, validate
 from searchlab.lab.manifest import Cell
 from searchlab.lab.results import CellResult, Winner

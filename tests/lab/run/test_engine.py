@@ -21,8 +21,8 @@ from searchlab.lab.cells import cells
 from searchlab.lab.config import from_data
 from searchlab.lab.folder.folder_lock import FolderLock, owner
 from searchlab.lab.records import RecordStore
-from searchlab.lab.run import Folder, Observer, OnError, load, run
-from searchlab.lab.run.execute import cores, crew
+from searchlab.lab.run import Folder, Observer, OnError, cores, load, run
+from searchlab.lab.run.execute import crew
 from searchlab.lab.run.execute.events import CellEnded, Event, Noted, Started
 from searchlab.lab.run.execute.run_state import CellRow, RunState
 

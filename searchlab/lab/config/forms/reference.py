@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from searchlab.lab.config.checks.effort import EFFORTS
 from searchlab.lab.config.experiment import Ablate, Claim, Experiment, ReportSettings, Source, Sweep
+from searchlab.lab.config.forms.effort import EFFORTS
 from searchlab.lab.config.measuring import KINDS, Timing
 from searchlab.lab.config.search_settings import Budget
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from searchlab.errors import SearchLabError
-from searchlab.lab.export.finding import Found, best_programs
+from searchlab.lab.export.finding import best_programs
+from searchlab.lab.folder.found import Found
 from searchlab.lab.report.blocks import Block, CodeBlock, ProgramText, Section, Words
 from searchlab.lab.report.material import Material
 from searchlab.lab.report.words import digits, listed, seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from searchlab.errors import ResultError
-from searchlab.lab.config import matches
+from searchlab.lab.config.selectors import matches
 from searchlab.lab.leaderboard import Standing
 from searchlab.lab.leaderboard.board import NEAR
 from searchlab.lab.report.blocks import Column, Figure, Section, TableBlock, TableCell

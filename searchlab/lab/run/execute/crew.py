@@ -21,7 +21,7 @@ from searchlab.lab.results import CellResult
 from searchlab.lab.run.execute.cell import run_cell
 from searchlab.lab.run.execute.equipment import Measurers
 from searchlab.lab.run.execute.events import CellEnded, Event, Word
-from searchlab.lab.run.execute.processes import how_it_ended
+from searchlab.lab.run.processes import how_it_ended
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _STARTS = 3  # processes that are started for a cell before it counts as failed

@@ -16,7 +16,7 @@ from searchlab.lab.cells import cells as cells_of
 from searchlab.lab.folder.folder import LOG_FORMAT, Folder
 from searchlab.lab.folder.folder_lock import FolderLock
 from searchlab.lab.manifest import Cell
-from searchlab.lab.run.execute import cores
+from searchlab.lab.run import cores
 from searchlab.lab.run.execute.crew import Crew, Here
 from searchlab.lab.run.execute.events import CellEnded, Event, Noted
 from searchlab.lab.run.execute.interrupt import Interrupt

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from searchlab.errors import SearchLabError
 from searchlab.lab.folder.folder import LOG_FORMAT, Folder
+from searchlab.lab.folder.found import Found
 from searchlab.lab.run.runoff.runoff import RunOff, RunoffGroup, pending, write
 
 if TYPE_CHECKING:
     from searchlab.bench.contests import ContestRow, Maker
-    from searchlab.lab.export.finding import Found
 
 _EACH_S, _MOST_S, _ROUNDS = 0.15, 1.0, 8  # for every program
 _FEW = 8  # programs; a race of fewer takes as long as one of so many, as its noise does not depend on them
@@ -51,7 +51,6 @@ def hold(folder: Folder, say: Say, stop: threading.Event) -> None:
 def race(folder: Folder, group: RunoffGroup, say: Say = lambda text: None) -> RunOff:
     """Times what the cells of a group found, each program once, with the default schedule and the libraries."""
     from searchlab.bench import noise
-    from searchlab.lab.export.finding import Found
 
     claims = [Found(r.cell, folder, r.final_s, r.best.knobs, True) for r in group.found if r.best is not None]
     programs, wrong = _programs(claims)

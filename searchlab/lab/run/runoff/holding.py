@@ -12,8 +12,8 @@ from multiprocessing.connection import wait
 
 from searchlab import interpreter
 from searchlab.lab.folder.folder import Folder
-from searchlab.lab.run.execute import cores
-from searchlab.lab.run.execute.processes import how_it_ended
+from searchlab.lab.run import cores
+from searchlab.lab.run.processes import how_it_ended
 
 _MODULE = "searchlab.lab.run.runoff.holder"
 _WAIT_S = 0.2

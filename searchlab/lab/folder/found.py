@@ -1,0 +1,144 @@
+"""A program that a run found, rebuilt from what the run wrote down."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
+
+from searchlab import targets
+from searchlab.errors import ExportError
+from searchlab.lab.config.subjects import NetworkPart
+from searchlab.lab.folder.folder import Folder
+from searchlab.lab.manifest import Cell
+from searchlab.lab.records import Record
+from searchlab.measure.recorded.tables import load
+from searchlab.search import Points, Space, Task, space
+from searchlab.workloads import Workload, parse
+
+if TYPE_CHECKING:
+    from searchlab.ir.program import Program
+    from searchlab.lab.export.bundle import Exported
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A program that a run found: its time, where it was found, and on demand what it is.
+
+    `choice` says which point of the space it is.  `confirmed` programs won their search and were timed again after it;
+    the time of others is a single measurement, and the best of many such is lucky.
+    """
+
+    cell: Cell
+    folder: Folder
+    seconds: float
+    choice: Mapping[str, Any]
+    confirmed: bool
+    baselines: Mapping[str, float] = field(default_factory=dict)
+    known: Record | None = field(default=None, repr=False)
+
+    @property
+    def task(self) -> str:
+        """The label of the task."""
+        return self.cell.task
+
+    @property
+    def entry(self) -> str:
+        """The entry that found it."""
+        return self.cell.entry
+
+    @cached_property
+    def record(self) -> Record | None:
+        """Its measurement during the search."""
+        if self.known is not None:
+            return self.known
+        records = self.folder.records(self.cell.id).records(record_task(self.cell))
+        return next((r for r in records if r.ok and _same(r.knobs, self.choice)), None)
+
+    @property
+    def workload(self) -> Workload:
+        """What it computes; refused for tables, which have no programs."""
+        if self.cell.recorded:
+            raise ExportError(f"{self.task} is a table of measurements: its points have no programs")
+        return parse(str(self.cell.workload))
+
+    @property
+    def target(self) -> targets.Target:
+        """What the code is made for."""
+        return targets.parse(self.cell.target)
+
+    @cached_property
+    def point(self) -> str:
+        """The point for people."""
+        space, point = self._place
+        return space.text(point)
+
+    @cached_property
+    def program(self) -> Program:
+        """The loops; refused where they are no longer what was measured."""
+        self.workload  # noqa: B018
+        space, point = self._place
+        program = space.program(point)
+        if self.record is not None and self.record.program != program.hash:
+            raise ExportError(
+                f"{self.task}: space '{space.name}' no longer gives the program that was measured "
+                f"({self._change()}); run the experiment again"
+            )
+        return program
+
+    def _change(self) -> str:
+        assert self.record is not None
+        if self.record.target != self.target.fingerprint():
+            return f"it was measured on another machine, {self.record.cpu} with {self.record.threads} threads"
+        return "the space or the workload has changed since"
+
+    def about(self) -> dict[str, Any]:
+        """Where it comes from, as plain data; kernel.json keeps it."""
+        return {
+            "workload": self.cell.workload or self.task,
+            "seconds": self.seconds,
+            "baselines": dict(self.baselines),
+            "space": self.cell.space,
+            "knobs": dict(self.choice),
+            "point": self.point,
+            "run": {
+                "name": self.folder.manifest().name,
+                "cell": self.cell.id,
+                "entry": self.entry,
+                "seed": self.cell.seed,
+            },
+            "record": None if self.record is None else self.record.id,
+        }
+
+    def export(self, folder: str | os.PathLike[str]) -> Exported:
+        """Writes it to a folder as a library; see `searchlab.lab.export.export`."""
+        from searchlab.lab.export.bundle import export  # compilers and linkers, which few commands need
+
+        return export(self.program, self.target, folder, self.task, self.about())
+
+    @cached_property
+    def _place(self) -> tuple[Space, Points]:
+        if self.cell.table is not None:
+            made: Space = load(self.cell.table).space
+        else:
+            made = _space(str(self.cell.workload), json.dumps(self.cell.target), json.dumps(self.cell.space))
+        return made, made.chosen(self.choice)
+
+
+def record_task(cell: Cell) -> str | None:
+    """What records call the task of a cell; None where all records of the cell are of it."""
+    if not isinstance(cell.subject, NetworkPart):
+        return None
+    return load(cell.table).name if cell.table is not None else parse(str(cell.workload)).key
+
+
+def _same(a: Any, b: Any) -> bool:
+    return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
+
+
+@cache
+def _space(workload: str, target: str, component: str) -> Space:
+    return space(json.loads(component), Task(parse(workload), targets.parse(json.loads(target))))
