@@ -50,21 +50,26 @@ def combinations(tree: Mapping[str, Any], problems: Problems | None = None) -> l
     if count > MOST:
         noted.add(_at(tree, "sweep", start), f"{count} combinations are too many; at most {MOST}")
         noted.raise_any()
+    found = list(_product(base, axes, variants, noted))
+    if problems is None:
+        noted.raise_any()
+    return found
+
+
+def _product(
+    base: Map, axes: list[list[Choice]], variants: list[tuple[Choice, ...]], problems: Problems
+) -> Iterator[Combination]:
     changed = [frozenset(k.partition(".")[0] for c in axis for k in c.changes) for axis in axes]
-    found = []
     for chosen in itertools.product(*axes):
-        swept = _changed(base, chosen, noted)
+        swept = _changed(base, chosen, problems)
         if swept is None:
             continue
         names = tuple(c.name for c in chosen if c.name)
         named = frozenset().union(*(own for own, c in zip(changed, chosen, strict=True) if c.name))
         for variant in variants:
-            settings = _changed(swept, variant, noted)
+            settings = _changed(swept, variant, problems)
             if settings is not None:
-                found.append(Combination(swept, settings, names, named, variant[-1].name if variant else ""))
-    if problems is None:
-        noted.raise_any()
-    return found
+                yield Combination(swept, settings, names, named, variant[-1].name if variant else "")
 
 
 def _at(tree: Mapping[str, Any], key: str, default: Place) -> Place:

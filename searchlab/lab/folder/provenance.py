@@ -11,6 +11,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from searchlab.doctor import examine
+from searchlab.targets import detect
+
 _PACKAGES = (
     "searchlab", "numpy", "scipy", "llvmlite", "torch", "xgboost-cpu", "xgboost", "optuna", "ray", "pydantic",
 )  # fmt: skip
@@ -19,9 +22,6 @@ _PACKAGES = (
 @cache
 def machine() -> dict[str, Any]:
     """The processor with its caches and vectors, and what the doctor says about it."""
-    from searchlab.doctor import examine
-    from searchlab.targets import detect
-
     target = detect()
     checks = takewhile(lambda check: check.group == "machine", examine())
     return {

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from searchlab.errors import ConfigError
+from searchlab.lab.folder.folder import Folder
+from searchlab.lab.records import RecordStore
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,6 @@ def parts(path: str) -> tuple[RecordFile, ...]:
 
 def check(path: str) -> None:
     """Refuses a path without measurements of programs."""
-    from searchlab.lab.records import RecordStore
-
     if not any(record.workload for part in parts(path) for record in RecordStore(part.file).records()):
         raise ConfigError(f"{path} holds no measurements of programs yet; run its experiment first")
 
@@ -50,8 +50,6 @@ def digest(path: str) -> str:
 
 
 def _of_run(place: Path) -> tuple[RecordFile, ...]:
-    from searchlab.lab.folder.folder import Folder
-
     folder = Folder(place)
     cells = [cell for cell in folder.manifest().cells if not cell.recorded]
     return tuple(RecordFile(file, c.id, c.config) for c in cells if (file := folder.records_path(c.id)).is_file())

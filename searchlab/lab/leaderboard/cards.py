@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from searchlab.errors import ResultError
 from searchlab.lab.leaderboard.pools import machine_name
-from searchlab.lab.results import Run
+from searchlab.lab.results import CellResult, Run
 from searchlab.lab.statistics import counted, pooled, version_notes
 from searchlab.registry import nearest
 
@@ -78,9 +80,7 @@ def _card(run: Run, entry: str, ids: set[str]) -> Card:
     )
 
 
-def _task(cells: Sequence[Any], task: str) -> TaskCard:
-    import numpy as np
-
+def _task(cells: Sequence[CellResult], task: str) -> TaskCard:
     done = counted(cells)
     worked = sorted((c for c in done if np.isfinite(c.final_s) and c.state == "done"), key=lambda c: c.final_s)
     if not worked:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from searchlab.backend import backend_of
 from searchlab.errors import SearchLabError
 from searchlab.lab.config.checks import components, feasible
 from searchlab.lab.config.combinations import ablation, combinations, sweep_axes
@@ -128,8 +129,6 @@ def _slots(settings: Map, options: Any) -> Iterator[tuple[Path, str]]:
 
 
 def _cores(settings: Map, options: Any) -> Iterator[tuple[Path, str]]:
-    from searchlab.backend import backend_of
-
     target = parse(plain(settings["target"]))
     try:
         backend_of(target).require(target)

@@ -6,6 +6,7 @@ import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, wraps
+from importlib.util import find_spec
 from typing import Any, ParamSpec, TypeVar, get_type_hints
 
 import numpy as np
@@ -21,6 +22,7 @@ from searchlab.lab.history import origins
 from searchlab.registry import Registry, accepted_options, nearest
 from searchlab.search import MODELS, SPACES, STRATEGIES, RecordedSpace, Strategy, menu
 from searchlab.search.returned import proposed
+from searchlab.targets import parse
 
 Fault = tuple[Path, str]
 P = ParamSpec("P")
@@ -94,8 +96,6 @@ def _measure(value: Any) -> Iterator[Fault]:
 
 
 def _target(value: Any) -> Iterator[Fault]:
-    from searchlab.targets import parse
-
     name, options = split("target", value)
     threads = options.get("threads")
     if "threads" in options and (not isinstance(threads, int) or isinstance(threads, bool)):
@@ -216,6 +216,4 @@ def _few_points() -> RecordedSpace:
 
 
 def _importable(module: str) -> bool:
-    from importlib.util import find_spec
-
     return find_spec(module) is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from searchlab.lab import auto
@@ -39,11 +39,16 @@ def _name(setting: str, value: Any) -> str:
 
 def _holders(tree: Map, setting: str) -> Iterator[tuple[Any, Any]]:
     """Where the setting is given a value: a mapping or a list, and the key of the value in it."""
-    sweep, ablate = tree.get("sweep") or {}, tree.get("ablate") or {}
-    for values in ((sweep.get(form) or {}).get(setting) for form in ("grid", "zip")):
+    sweep, ablate = _inside(tree, "sweep"), _inside(tree, "ablate")
+    for values in (_inside(sweep, form).get(setting) for form in ("grid", "zip")):
         if isinstance(values, PlacedList):
             yield from ((values, n) for n in range(len(values)))
-    variants = [v for form in ("remove", "replace") for v in (ablate.get(form) or {}).values()]
+    variants = [v for form in ("remove", "replace") for v in _inside(ablate, form).values()]
     for changes in (tree, ablate.get("base"), *(sweep.get("list") or ()), *variants):
         if isinstance(changes, Map) and setting in changes:
             yield changes, setting
+
+
+def _inside(tree: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """The mapping of a key, an empty one where nothing is given."""
+    return tree.get(key) or {}

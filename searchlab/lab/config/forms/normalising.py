@@ -6,8 +6,9 @@ import re
 from typing import Any
 
 from searchlab.lab.auto import AUTO
+from searchlab.lab.config.forms.workload_forms import normal_workloads
 from searchlab.lab.config.settings import SETTINGS, Malformed, normal, say
-from searchlab.lab.config.subjects import looked_up, normal_workloads
+from searchlab.lab.config.subjects import looked_up
 from searchlab.lab.config.text.tree import Map, Place, PlacedList, Problems
 from searchlab.registry import nearest
 
