@@ -6,6 +6,8 @@ a literal name.
 """
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -83,7 +85,7 @@ LAB["run.__init__"] = {"folder", "run.execute", "run.readback"}
 LAB["replay"] = {
     "cells", "config.__init__", "export.finding", "folder", "manifest", "records", "results", "run.execute", "study",
 }  # fmt: skip
-LAB["leaderboard"] = {"export.finding", "folder", "results", "run.runoff", "statistics"}
+LAB["leaderboard"] = {"export.finding", "folder", "records", "results", "run.runoff", "statistics"}
 LAB["report"] = {"config", "export.finding", "folder", "leaderboard", "records", "results", "statistics"}
 LAB["scaffold"] = set()
 LAB["__init__"] = set()
@@ -228,6 +230,14 @@ def test_layers_of_the_laboratory(files: dict[Path, str]) -> None:
     assert not found, "\n" + "\n".join(found)
     assert cycle(LAB) is None
     assert {part for edge in lab_edges(files) for part in edge[:2]} <= LAB.keys()
+
+
+@pytest.mark.parametrize(
+    "module", ["manifest", "results", "history.origins", "run.execute.cell_worker", "run.runoff.holder", "leaderboard"]
+)
+def test_parts_of_the_laboratory_are_imported_in_any_order(module: str) -> None:
+    command = [sys.executable, "-c", f"import searchlab.lab.{module}"]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=120)
 
 
 @pytest.mark.parametrize(

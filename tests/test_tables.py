@@ -23,7 +23,7 @@ from searchlab import bench
 from searchlab.cli import app
 from searchlab.cli.output import amount, duration, out, three_digits
 from searchlab.doctor import MachineCheck
-from searchlab.lab.leaderboard.sheets import with_interval
+from searchlab.lab.leaderboard.sheet_columns import with_interval
 from searchlab.lab.run import run
 from searchlab.lab.statistics import Estimate, shown_p
 from searchlab.measure import Job, Measurer, Outcome

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from searchlab.cli.output import AsCsv, AsJson, amount, form, hint, out, print_rows, print_table, table
-
-if TYPE_CHECKING:
-    from searchlab.registry import Registry
 
 Row = dict[str, Any]
 
@@ -86,10 +83,9 @@ def _targets() -> Iterator[Row]:
 
 def _components(kind: str) -> Iterator[Row]:
     from searchlab.registry import summary
-    from searchlab.search import MODELS, SPACES, STRATEGIES
+    from searchlab.search import REGISTRIES
 
-    registries: dict[str, Registry[Any]] = {"space": SPACES, "model": MODELS, "strategy": STRATEGIES}
-    for name, cls in registries[kind].all().items():
+    for name, cls in REGISTRIES[kind].all().items():
         yield {"name": name, "summary": summary(cls), "options": _options(cls), "version": cls.version}
 
 

@@ -39,9 +39,9 @@ def _component(text: str) -> Component:
     if not text.lstrip().startswith("{"):
         return text
     from searchlab.lab.config.text.reading import read
-    from searchlab.lab.config.text.tree import Place, plain
+    from searchlab.lab.config.text.tree import Place, unplaced
 
-    found: Component = plain(read(text, "--space", Place("--space")))
+    found: Component = unplaced(read(text, "--space", Place("--space")))
     return found
 
 

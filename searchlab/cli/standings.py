@@ -27,7 +27,7 @@ def print_standings(run: Run) -> None:
 
 
 def _print(run: Run, board: Leaderboard) -> None:
-    from searchlab.lab.leaderboard.sheets import with_interval
+    from searchlab.lab.leaderboard.sheet_columns import with_interval
 
     tasks = board.tasks if len(board.tasks) <= _MOST_TASKS else ()
     headings = [_heading(t) for t in tasks]

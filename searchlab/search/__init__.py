@@ -7,13 +7,14 @@ from searchlab.search.knob import Knob, category, menu, split_knob
 from searchlab.search.model import MODELS, CostModel
 from searchlab.search.points import Points, Sample
 from searchlab.search.recorded import RecordedSpace
+from searchlab.search.registries import REGISTRIES
 from searchlab.search.sketch import Deferred, Sketch
 from searchlab.search.space import Size, Space
 from searchlab.search.strategy import STRATEGIES, Scorer, Strategy
 from searchlab.search.task import Task
 
 __all__ = [
-    "MODELS", "SPACES", "STRATEGIES", "CostModel", "Deferred", "History", "Knob", "Points", "RecordedSpace", "Sample",
-    "Scorer", "Size", "Sketch", "Space", "SpaceError", "SpaceGenerator", "Strategy", "Task", "Trials", "category",
-    "menu", "space", "split_knob",
+    "MODELS", "REGISTRIES", "SPACES", "STRATEGIES", "CostModel", "Deferred", "History", "Knob", "Points",
+    "RecordedSpace", "Sample", "Scorer", "Size", "Sketch", "Space", "SpaceError", "SpaceGenerator", "Strategy", "Task",
+    "Trials", "category", "menu", "space", "split_knob",
 ]  # fmt: skip

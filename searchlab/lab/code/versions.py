@@ -11,12 +11,11 @@ from searchlab.errors import SearchLabError
 from searchlab.lab.code.source_files import digest
 from searchlab.named import is_shipped
 from searchlab.registry import Registry
-from searchlab.search import MODELS, SPACES, STRATEGIES
+from searchlab.search import REGISTRIES
 from searchlab.workloads.catalogue import find
 
 Code = Mapping[str, str]  # "strategy mine:Nearby": digits of its source; "strategy random": its version
 
-_REGISTRIES: dict[str, Registry[Any]] = {"space": SPACES, "model": MODELS, "strategy": STRATEGIES}
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -37,7 +36,7 @@ def codes(configs: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
 
 def _parts(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The components of a cell with their kinds."""
-    yield from ((kind, config[kind]) for kind in _REGISTRIES if config.get(kind) is not None)
+    yield from ((kind, config[kind]) for kind in REGISTRIES if config.get(kind) is not None)
     for subject in (config, *config.get("parts", ())):
         if subject.get("workload"):
             yield "workload", subject["workload"]
@@ -45,7 +44,7 @@ def _parts(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _component(kind: str, value: Any) -> Iterator[tuple[str, str]]:
     """A component and those that its options name."""
-    registry = _REGISTRIES[kind]
+    registry = REGISTRIES[kind]
     name, options = registry.parse(value)
     for one in dict.fromkeys([name, *_words(options)]):
         version = _version(registry, one)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from searchlab.lab.config.settings import SETTINGS, Malformed, assign
-from searchlab.lab.config.text.tree import Map, Place, Problems, placed, plain
+from searchlab.lab.config.text.tree import Map, Place, Problems, placed, unplaced
 
 MOST = 100_000
 FULL = "full"
@@ -95,7 +95,7 @@ def _changed(settings: Map, choices: tuple[Choice, ...], problems: Problems) -> 
 
 def sweep_axes(sweep: Any, place: Place) -> list[list[Choice]]:
     """The axes of a sweep: one for every key of the grid, one for all of zip, one for the list."""
-    given = placed(plain(sweep), place) if sweep is not None and not isinstance(sweep, Map) else sweep
+    given = placed(unplaced(sweep), place) if sweep is not None and not isinstance(sweep, Map) else sweep
     if not given:
         return []
     axes = []

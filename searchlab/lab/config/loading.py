@@ -18,7 +18,7 @@ from searchlab.lab.config.forms.translating import faults
 from searchlab.lab.config.settings import SETTINGS
 from searchlab.lab.config.text import overrides
 from searchlab.lab.config.text.including import read_file
-from searchlab.lab.config.text.tree import Map, Place, Problems, find, placed, plain
+from searchlab.lab.config.text.tree import Map, Place, Problems, find, placed, unplaced
 
 
 def load(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -53,7 +53,7 @@ def _experiment(tree: Map, texts: Sequence[str]) -> Experiment:
     effort.fill(tree)
     wrong: set[str | int] = set()
     try:
-        made = Experiment.model_validate(plain(tree))
+        made = Experiment.model_validate(unplaced(tree))
     except ValidationError as e:
         for path, message in faults(e, Source):
             problems.add(find(tree, path, tree.place), message)

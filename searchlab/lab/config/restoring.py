@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from searchlab.lab.config.experiment import Experiment
 from searchlab.lab.config.forms.normalising import normal_seeds
 from searchlab.lab.config.subjects import looked_up
-from searchlab.lab.config.text.tree import Place, Problems, placed, plain
+from searchlab.lab.config.text.tree import Place, Problems, placed, unplaced
 
 _NEEDED = ("name", "workloads", "report", "expect")  # the parts that readers of a run rely on
 _PLACE = Place("experiment")
@@ -21,8 +21,8 @@ def restored(data: Mapping[str, Any]) -> Experiment:
 
     ValidationError says what is wrong with the parts that readers of a run rely on.
     """
-    given = {key: plain(value) for key, value in data.items() if key in Experiment.model_fields}
-    given["seeds"] = plain(normal_seeds(placed(given.get("seeds", 0), _PLACE), _PLACE, Problems()))
+    given = {key: unplaced(value) for key, value in data.items() if key in Experiment.model_fields}
+    given["seeds"] = unplaced(normal_seeds(placed(given.get("seeds", 0), _PLACE), _PLACE, Problems()))
     given.setdefault("measure", _default_measure(given))
     try:
         return Experiment.model_validate(given)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from searchlab.lab.config.measuring import KINDS, Measure, Model
-from searchlab.lab.config.text.tree import plain
+from searchlab.lab.config.text.tree import unplaced
 from searchlab.registry import Component
 
 
@@ -49,7 +49,7 @@ class SearchSettings:
     @staticmethod
     def of(given: Mapping[str, Any]) -> SearchSettings:
         """The settings that plain data describes, which has them all in their one form."""
-        data = plain(given)
+        data = unplaced(given)
         return SearchSettings(
             target=data["target"],
             space=data["space"],

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from searchlab.errors import RecordError
 from searchlab.lab.manifest import Cell
 from searchlab.lab.records.text import plain
 from searchlab.lab.results import CellResult, Floats, PartWinner, RoundSummary, Winner
@@ -19,7 +20,10 @@ FORMAT = 1
 
 def to_json(result: CellResult) -> dict[str, Any]:
     """A result as plain values."""
-    return {"format": FORMAT, **plain(_finite(data(result)), f"cell {result.id}")}
+    try:
+        return {"format": FORMAT, **plain(data(result))}
+    except TypeError as e:
+        raise RecordError(f"cell {result.id}: {e}") from None
 
 
 def data(result: CellResult) -> dict[str, Any]:
@@ -126,19 +130,6 @@ def _winner(given: Mapping[str, Any]) -> Winner:
 
 def _times(values: Iterable[float | None]) -> Floats:
     return np.array([_infinite(v) for v in values], dtype=np.float64)
-
-
-def _finite(value: Any) -> Any:
-    """The value with None for what JSON has no number for."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, np.ndarray):
-        return [_finite(v) for v in value.tolist()]
-    if isinstance(value, Mapping):
-        return {k: _finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    return value
 
 
 def _infinite(value: float | None) -> float:

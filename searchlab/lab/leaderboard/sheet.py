@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
 from html import escape
 from typing import Any
+
+from searchlab.lab.records.text import plain
 
 
 @dataclass(frozen=True)
@@ -36,19 +37,6 @@ def flat(row: Any) -> dict[str, Any]:
         else:
             found[name] = value
     return {name: plain(value) for name, value in found.items()}
-
-
-def plain(value: Any) -> Any:
-    """The value as JSON can write it: dataclasses as mappings, None for what is not finite."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return plain(asdict(value))
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(v) for v in value]
-    return value
 
 
 def markdown(sheets: Sequence[Sheet]) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from searchlab.errors import RecordError
 from searchlab.lab.records import identity
-from searchlab.lab.records.text import digest, number, plain
+from searchlab.lab.records.text import digest, number, recordable
 
 if TYPE_CHECKING:
     from searchlab.measure.job import Job, Limits, Outcome, Status
@@ -225,7 +225,7 @@ def _sequence(value: Any, name: str) -> Any:
 def _mapping(value: Any, name: str) -> dict[str, Any]:
     if type(value) is not dict and not isinstance(value, Mapping):
         raise RecordError(f"{name}: expected names with values, got {type(value).__name__}")
-    found: dict[str, Any] = plain(value, name)
+    found: dict[str, Any] = recordable(value, name)
     return found
 
 

@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from searchlab.errors import RecordError
@@ -46,27 +47,55 @@ def number(value: float) -> float | str:
     return value if math.isfinite(value) else str(value)
 
 
-def plain(value: Any, where: str) -> Any:
-    """The value with lists as tuples and numpy's scalars as Python's, so that it is equal to what is read back."""
+def plain(value: Any, digits: int | None = None) -> Any:
+    """The value as JSON can write it: dataclasses as objects, arrays as lists, null for numbers that are not finite.
+
+    With `digits`, floats keep this number of significant ones.
+    """
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return None if not math.isfinite(value) else float(value if digits is None else f"{value:.{digits}g}")
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name), digits) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(k): plain(v, digits) for k, v in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(v, digits) for v in value]
+    if hasattr(value, "tolist"):  # numpy's arrays and scalars, without importing numpy
+        return plain(value.tolist(), digits)
+    raise TypeError(f"{type(value).__name__} is not a JSON value")
+
+
+def recordable(value: Any, where: str) -> Any:
+    """The value as a record keeps it, equal to what is read back: lists are tuples, numpy's scalars Python's.
+
+    What JSON has no form for is refused; `where` says whose value it is.
+    """
     kind = type(value)
     if kind in _SCALARS:
         return value
     # The usual kinds are told apart without a call each: this runs over every knob of every record.
     if kind is dict:
         return {
-            k if type(k) is str else _name(k, where): v if type(v) in _SCALARS else plain(v, where)
+            k if type(k) is str else _name(k, where): v if type(v) in _SCALARS else recordable(v, where)
             for k, v in value.items()
         }
     if kind is list or kind is tuple:
-        return tuple([v if type(v) in _SCALARS else plain(v, where) for v in value])
+        return tuple([v if type(v) in _SCALARS else recordable(v, where) for v in value])
+    return _unusual(value, where)
+
+
+def _unusual(value: Any, where: str) -> Any:
+    """The same for what is seldom among knobs."""
     if isinstance(value, float):
         if not math.isfinite(value):
             raise RecordError(f"{where}: {value} cannot be written as JSON; use text or leave it out")
         return float(value)
     if isinstance(value, list | tuple | Mapping):
-        return plain(dict(value) if isinstance(value, Mapping) else tuple(value), where)
+        return recordable(dict(value) if isinstance(value, Mapping) else tuple(value), where)
     if hasattr(value, "tolist"):  # numpy's arrays and scalars, without importing numpy
-        return plain(value.tolist(), where)
+        return recordable(value.tolist(), where)
     raise RecordError(f"{where}: {type(value).__name__} is not a JSON value")
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from searchlab.lab.report.drawing import unit
+from searchlab.lab.statistics import shown_p
 
 
 def seconds(value: float) -> str:
@@ -49,4 +50,4 @@ def listed(names: Sequence[str], most: int = 6) -> str:
 
 def p_value(value: float) -> str:
     """A probability as papers write it."""
-    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}" if value < 0.1 else f"p = {value:.2f}"
+    return f"p {shown_p(value)}"

@@ -13,7 +13,7 @@ from searchlab.errors import ConfigError
 from searchlab.lab.config.experiment import Experiment
 from searchlab.lab.config.restoring import restored
 from searchlab.lab.config.text.including import read_file
-from searchlab.lab.config.text.tree import plain
+from searchlab.lab.config.text.tree import unplaced
 from searchlab.lab.folder.folder import Folder
 from searchlab.lab.results import Run
 from searchlab.lab.run.runoff.runoff import noise, results, run_offs
@@ -52,7 +52,7 @@ def _experiment(place: Folder) -> tuple[Experiment | None, dict[str, Any]]:
         return None, {}
     remedy = f"delete it, and `searchlab run EXPERIMENT.yaml -o {place.path}` writes it again"
     try:
-        data = plain(read_file(place.experiment))
+        data = unplaced(read_file(place.experiment))
         return restored(data), data
     except ConfigError as e:
         raise ConfigError(f"{e}; {remedy}") from None

@@ -9,11 +9,12 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from searchlab.errors import ComponentError
 from searchlab.lab.scaffold import texts
-from searchlab.registry import Registry, nearest
+from searchlab.registry import nearest
+from searchlab.search import REGISTRIES
+from searchlab.workloads import operators
 
 # kind -> (the group of entry points, what `searchlab list` calls them)
 KINDS = {
@@ -76,13 +77,8 @@ def _words(kind: str, name: str) -> dict[str, str]:
 
 def _known(kind: str) -> list[str]:
     if kind == "workload":
-        from searchlab.workloads import operators
-
         return list(operators())
-    from searchlab.search import MODELS, SPACES, STRATEGIES
-
-    registries: dict[str, Registry[Any]] = {"space": SPACES, "model": MODELS, "strategy": STRATEGIES}
-    return registries[kind].names()
+    return REGISTRIES[kind].names()
 
 
 def _plugin(kind: str, words: dict[str, str]) -> str:

@@ -19,7 +19,7 @@ from searchlab.lab.statistics.aggregate import (
 )
 from searchlab.lab.statistics.anytime import AXES, Axis, CurvePoint, areas, progress
 from searchlab.lab.statistics.community_score import K, RandomSearch, mean_scores, recorded_scores
-from searchlab.lab.statistics.comparison import METRICS, Comparison, ComparisonSettings, Metric, compare, shown_p
+from searchlab.lab.statistics.comparison import METRICS, Comparison, ComparisonSettings, Metric, compare
 from searchlab.lab.statistics.effects import a12, cliffs_delta, magnitude
 from searchlab.lab.statistics.notes import ENOUGH_SEEDS, TIE_BAND, notes, tie_band, version_notes
 from searchlab.lab.statistics.pairs import Pair, pairs
@@ -29,6 +29,7 @@ from searchlab.lab.statistics.reaching import ALL, TimeToTarget, reach
 from searchlab.lab.statistics.scores import BEST, ComparedBy, Score, best_known, counted, scores
 from searchlab.lab.statistics.significance import Friedman, critical_difference, friedman, holm, wilcoxon
 from searchlab.lab.statistics.verdicts import Verdict
+from searchlab.lab.statistics.wording import shown_p
 
 __all__ = [
     "ALL", "AXES", "BEST", "ENOUGH_SEEDS", "K", "METHOD", "METRICS", "TIE_BAND", "Axis", "ComparedBy", "Comparison",

@@ -12,7 +12,7 @@ from searchlab.errors import ResultError
 from searchlab.lab.config.experiment import ReportSettings
 from searchlab.lab.results import CellResult, Run
 from searchlab.lab.statistics import wording
-from searchlab.lab.statistics.aggregate import METHOD, Summary, summaries
+from searchlab.lab.statistics.aggregate import Summary, summaries
 from searchlab.lab.statistics.anytime import areas, trial_bests
 from searchlab.lab.statistics.notes import TIE_BAND, notes, tie_band
 from searchlab.lab.statistics.ranking import Ranking, ranking
@@ -86,19 +86,7 @@ class Comparison:
     @property
     def method(self) -> tuple[str, ...]:
         """How the figures were made, for the foot of a table."""
-        s, r = self.settings, self.ranking
-        what = {"final": "the best found", "trials": "the best so far, mean over trials"}
-        relative = "the best known" if s.to == BEST else s.to
-        blocks = "pairs of task and seed" if s.unit == "seed" else "tasks (medians over seeds)"
-        friedman = "" if r.friedman is None else f"Friedman p {shown_p(r.friedman.p_f)}, then "
-        if r.friedman is not None and r.friedman.p_f >= s.alpha and s.control is None:
-            friedman = f"Friedman p {shown_p(r.friedman.p_f)}, so no two are told apart; p-values by "
-        return (
-            f"score: time of {relative} / time of {what.get(s.metric, f'the best so far, mean over {s.metric}')}; "
-            f"IQM with {METHOD}",
-            f"tests: {friedman}Wilcoxon with Holm's correction at {s.alpha:g} on {r.blocks} {blocks}; "
-            f"ties within {100 * s.band:.3g} %; better: by the test, by more than a tie, and with P(faster) > 1/2",
-        )
+        return wording.method(self.settings, self.ranking)
 
 
 def compare(
@@ -133,8 +121,3 @@ def rows_of(
         return scores(known, view, settings.to, best_known(counted(among)))
     found = areas(known, settings.metric, view, bests=trial_bests(counted(among)))
     return tuple(replace(r, seconds=1 / r.score if r.score > 0 else np.inf) for r in found)
-
-
-def shown_p(p: float) -> str:
-    """A p-value for people."""
-    return "< 0.001" if p < 0.001 else f"= {p:.3f}" if p < 0.1 else f"= {p:.2f}"

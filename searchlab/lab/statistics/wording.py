@@ -1,4 +1,4 @@
-"""Verdicts in words: the one place that writes who is better, for comparisons, leaderboards, reports and tables.
+"""Comparisons in words: the one place that writes who is better, and how that was found out.
 
 A sentence is made of pieces, each with the entry that it names, so that a page can show entries in their colours.
 """
@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from searchlab.lab.statistics.aggregate import METHOD
+from searchlab.lab.statistics.scores import BEST
 from searchlab.lab.statistics.verdicts import Verdict
 
 if TYPE_CHECKING:
+    from searchlab.lab.statistics.comparison import ComparisonSettings
     from searchlab.lab.statistics.pairs import Pair
     from searchlab.lab.statistics.ranking import Ranking
 
@@ -81,6 +84,34 @@ def two(pair: Pair) -> str:
         Verdict.UNKNOWN: "the two cannot be told apart",
     }
     return clauses[pair.verdict] + (f", as {pair.why}" if pair.why else "")
+
+
+def method(settings: ComparisonSettings, ranking: Ranking) -> tuple[str, ...]:
+    """How scores and tests were made, for the foot of a table."""
+    what = {"final": "the best found", "trials": "the best so far, mean over trials"}
+    said = what.get(settings.metric, f"the best so far, mean over {settings.metric}")
+    relative = "the best known" if settings.to == BEST else settings.to
+    blocks = "pairs of task and seed" if settings.unit == "seed" else "tasks (medians over seeds)"
+    return (
+        f"score: time of {relative} / time of {said}; IQM with {METHOD}",
+        f"tests: {_overall(settings, ranking)}Wilcoxon with Holm's correction at {settings.alpha:g} on "
+        f"{ranking.blocks} {blocks}; ties within {100 * settings.band:.3g} %; better: by the test, by more than a tie, "
+        "and with P(faster) > 1/2",
+    )
+
+
+def _overall(settings: ComparisonSettings, ranking: Ranking) -> str:
+    """Friedman's test, which comes before those of pairs."""
+    if ranking.friedman is None:
+        return ""
+    p = ranking.friedman.p_f
+    alike = p >= settings.alpha and settings.control is None
+    return f"Friedman p {shown_p(p)}, {'so no two are told apart; p-values by' if alike else 'then'} "
+
+
+def shown_p(p: float) -> str:
+    """A p-value as a table has it."""
+    return "< 0.001" if p < 0.001 else f"= {p:.3f}" if p < 0.1 else f"= {p:.2f}"
 
 
 def share_of_optimum(seconds: float, optimum_s: float) -> str:

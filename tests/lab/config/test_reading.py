@@ -8,7 +8,7 @@ from searchlab.errors import ConfigError
 from searchlab.lab.config import load
 from searchlab.lab.config.text.reading import read
 from searchlab.lab.config.text.scalars import Trap, meaning
-from searchlab.lab.config.text.tree import Map, Place, PlacedList, find, placed, plain
+from searchlab.lab.config.text.tree import Map, Place, PlacedList, find, placed, unplaced
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_every_value_has_its_line() -> None:
 def test_places_survive_a_copy() -> None:
     tree = read("a: [1, {b: 2}]\n\nc: 3\n", "f")
     copy = placed(tree, Place("other"))
-    assert plain(copy) == {"a": [1, {"b": 2}], "c": 3}
+    assert unplaced(copy) == {"a": [1, {"b": 2}], "c": 3}
     assert isinstance(copy, Map) and isinstance(copy["a"], PlacedList) and copy.at("c").line == 3
     copy["a"][1].put("b", 5, Place("other", 9))
     assert tree["a"][1]["b"] == 2

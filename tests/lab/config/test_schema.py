@@ -15,7 +15,7 @@ from searchlab.lab.config.experiment import Source
 from searchlab.lab.config.forms.reference import page
 from searchlab.lab.config.forms.schema import schema
 from searchlab.lab.config.text.reading import read
-from searchlab.lab.config.text.tree import plain
+from searchlab.lab.config.text.tree import unplaced
 
 DOCS = Path(__file__).parents[3] / "docs" / "yaml.md"
 SCHEMA = schema()
@@ -39,7 +39,7 @@ def test_examples_and_what_they_become_fit_the_schema(text: str, tmp_path: Path)
     jsonschema = pytest.importorskip("jsonschema")
     (tmp_path / "x.yaml").write_text(text)
     check = jsonschema.Draft7Validator(SCHEMA)
-    assert not list(check.iter_errors(plain(read(text, "x.yaml"))))
+    assert not list(check.iter_errors(unplaced(read(text, "x.yaml"))))
     assert not list(check.iter_errors(load(tmp_path / "x.yaml").resolved()))
 
 

@@ -11,7 +11,7 @@ from lab.made import failed_cell, made_run, renamed, timed
 
 from searchlab.errors import ResultError
 from searchlab.lab.leaderboard import FORMS, board_sheets, boards, cards, comparison_sheets, pools, recorded_tables
-from searchlab.lab.leaderboard.sheets import seconds
+from searchlab.lab.leaderboard.sheet_columns import seconds
 from searchlab.lab.report import Report
 from searchlab.lab.results import Run
 from searchlab.lab.statistics import ComparedBy, ComparisonSettings, Verdict, compare

@@ -17,7 +17,7 @@ from searchlab.lab.config.naming import Entry
 from searchlab.lab.config.selectors import matches
 from searchlab.lab.config.settings import SETTINGS, split
 from searchlab.lab.config.subjects import is_network, looked_up, subjects
-from searchlab.lab.config.text.tree import Map, Path, Problems, find, plain
+from searchlab.lab.config.text.tree import Map, Path, Problems, find, unplaced
 from searchlab.lab.history.origins import digest
 from searchlab.registry import nearest
 from searchlab.search import SPACES
@@ -67,7 +67,7 @@ def _names(tree: Map, problems: Problems) -> None:
 def _settings(settings: Map, recorded: bool, problems: Problems) -> None:
     good = True
     for key in SETTINGS:
-        for path, message in components.faults(key, plain(settings[key])):
+        for path, message in components.faults(key, unplaced(settings[key])):
             good = False
             problems.add(find(settings, (key, *path), settings.place), message)
     if good:
@@ -92,7 +92,7 @@ def _recorded(settings: Map) -> Iterator[tuple[Path, str]]:
         yield ("measure",), f"recorded tables are not measured; measure is replay, not '{kind}'"
     if settings["history"]:
         yield ("history",), "recorded tables have no programs that a history could teach about; leave it out"
-    model = plain(settings["model"])
+    model = unplaced(settings["model"])
     view = components.view(model)
     if view not in ("none", "knobs"):
         name, _ = split("model", model)
@@ -108,7 +108,7 @@ def _measured(settings: Map) -> Iterator[tuple[Path, str]]:
         yield ("space",), f"workloads need a space; accepted: {known}"
     if kind == "replay":
         yield ("measure",), "replay needs recorded tables, but these are workloads; use measure: local or ray"
-    model = plain(settings["model"])
+    model = unplaced(settings["model"])
     if settings["history"] and components.view(model) == "knobs":
         name, _ = split("model", model)
         why = f"model '{name}' looks at knobs, which differ from space to space, and cannot learn from a history"
@@ -120,7 +120,7 @@ def _measured(settings: Map) -> Iterator[tuple[Path, str]]:
 
 
 def _slots(settings: Map, options: Any) -> Iterator[tuple[Path, str]]:
-    threads, given = parse(plain(settings["target"])).threads, options.get("cores")
+    threads, given = parse(unplaced(settings["target"])).threads, options.get("cores")
     cores = int(options.get("cpus", 1)) if given is None else given
     if 0 < cores < threads:
         wanted = f"kernels use {threads} threads and a slot has {cores} cores"
@@ -129,7 +129,7 @@ def _slots(settings: Map, options: Any) -> Iterator[tuple[Path, str]]:
 
 
 def _cores(settings: Map, options: Any) -> Iterator[tuple[Path, str]]:
-    target = parse(plain(settings["target"]))
+    target = parse(unplaced(settings["target"]))
     try:
         backend_of(target).require(target)
     except SearchLabError as e:
@@ -153,7 +153,7 @@ def _feasible(tree: Map, entries: Sequence[Entry], problems: Problems) -> None:
             settings[target, measure.run_s, measure.memory_bytes] = measure
     workloads = tree["workloads"]
     for number, item in enumerate(workloads):
-        specs = [p.workload for s in subjects([plain(item)]) for p in (s.parts or (s,)) if p.workload is not None]
+        specs = [p.workload for s in subjects([unplaced(item)]) for p in (s.parts or (s,)) if p.workload is not None]
         told = (f for spec in specs for (target, *_), m in settings.items() for f in feasible.faults(spec, target, m))
         for fault in dict.fromkeys(told):
             problems.add(workloads.at(number), fault)

@@ -19,8 +19,8 @@ from searchlab.lab.config.search_settings import Budget
 from searchlab.lab.config.settings import COMPONENTS, Malformed, say, split
 from searchlab.lab.config.text.tree import Path
 from searchlab.lab.history import origins
-from searchlab.registry import Registry, accepted_options, nearest
-from searchlab.search import MODELS, SPACES, STRATEGIES, RecordedSpace, Strategy, menu
+from searchlab.registry import accepted_options, nearest
+from searchlab.search import MODELS, REGISTRIES, SPACES, STRATEGIES, RecordedSpace, Strategy, menu
 from searchlab.search.returned import proposed
 from searchlab.targets import parse
 
@@ -29,7 +29,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 _FEW = 4  # points that a strategy is asked for
 _GIVEN = ("space", "rng")  # what a study passes itself
-_REGISTRIES: dict[str, Registry[Any]] = {"space": SPACES, "model": MODELS, "strategy": STRATEGIES}
 
 
 def faults(key: str, value: Any) -> tuple[Fault, ...]:
@@ -109,7 +108,7 @@ def _target(value: Any) -> Iterator[Fault]:
 
 def _component(key: str, value: Any) -> Iterator[Fault]:
     name, options = split(key, value)
-    registry = _REGISTRIES[key]
+    registry = REGISTRIES[key]
     try:
         cls = registry.find(name)
     except ComponentError as e:
@@ -175,11 +174,11 @@ def _made(key: str, name: str, value: Any) -> Iterator[Fault]:
         if key == "strategy" and not type(made).__module__.startswith("searchlab."):
             _probe(made)
     except ImportError as e:
-        yield (), f"{_REGISTRIES[key].kind} '{name}' needs a package that is not installed: {e}"
+        yield (), f"{REGISTRIES[key].kind} '{name}' needs a package that is not installed: {e}"
     except SearchLabError as e:
-        yield (name,), str(e) if name in str(e) else f"{_REGISTRIES[key].kind} '{name}': {e}"
+        yield (name,), str(e) if name in str(e) else f"{REGISTRIES[key].kind} '{name}': {e}"
     except Exception as e:  # whatever a constructor does with options
-        yield (name,), f"{_REGISTRIES[key].kind} '{name}' cannot be made: {type(e).__name__}: {e}"
+        yield (name,), f"{REGISTRIES[key].kind} '{name}' cannot be made: {type(e).__name__}: {e}"
 
 
 def make(key: str, value: Any) -> Any:

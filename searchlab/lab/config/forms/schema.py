@@ -8,10 +8,9 @@ from typing import Any
 from searchlab.lab.config.experiment import Source
 from searchlab.lab.config.forms import alternatives
 from searchlab.registry import Registry, accepted_options, summary
-from searchlab.search import MODELS, SPACES, STRATEGIES
+from searchlab.search import REGISTRIES
 
 DIALECT = "http://json-schema.org/draft-07/schema#"  # what editors understand
-_REGISTRIES: dict[str, Registry[Any]] = {"space": SPACES, "model": MODELS, "strategy": STRATEGIES}
 _PLAIN = (bool, int, float, str, type(None))
 
 
@@ -21,7 +20,7 @@ def schema() -> dict[str, Any]:
     made["definitions"] = made.pop("$defs")
     made.pop("required", None)  # what a file leaves out may be in one that it includes, or has a default
     made |= {"$schema": DIALECT, "title": "searchlab experiment"}
-    for key, registry in _REGISTRIES.items():
+    for key, registry in REGISTRIES.items():
         old = made["properties"][key]
         made["properties"][key] = {"description": old["description"], **_component(registry)}
     return {k: made[k] for k in ("$schema", "title", *sorted(made.keys() - {"$schema", "title"}))}

@@ -95,12 +95,12 @@ def placed(data: Any, place: Place) -> Any:
     return data
 
 
-def plain(data: Any) -> Any:
-    """The same data as dictionaries and lists."""
+def unplaced(data: Any) -> Any:
+    """A tree as plain dictionaries and lists, without its places."""
     if isinstance(data, Mapping):
-        return {k: plain(v) for k, v in data.items()}
+        return {k: unplaced(v) for k, v in data.items()}
     if isinstance(data, Sequence) and not isinstance(data, str):
-        return [plain(v) for v in data]
+        return [unplaced(v) for v in data]
     return data
 
 
