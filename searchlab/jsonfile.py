@@ -1,9 +1,11 @@
-"""JSON files that may be damaged: what they hold, if it has the form that is expected, or what is wrong with them."""
+"""JSON: values as it can write them, and files that may be damaged, which have the expected form or are refused."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,33 @@ from searchlab.errors import SearchLabError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
+
+
+def plain(value: Any, digits: int | None = None) -> Any:
+    """The value as JSON can write it: objects and lists of text, numbers, true, false and null.
+
+    Dataclasses become objects and arrays lists; null stands for numbers that are not finite, text for what else there
+    is.  With `digits`, floats keep this number of significant ones.
+    """
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return _finite(value, digits)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name), digits) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(k): plain(v, digits) for k, v in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(v, digits) for v in value]
+    if hasattr(value, "tolist"):  # numpy's arrays and scalars, without importing numpy
+        return plain(value.tolist(), digits)
+    return str(value)
+
+
+def _finite(value: float, digits: int | None) -> float | None:
+    if not math.isfinite(value):
+        return None
+    return float(value) if digits is None else float(f"{value:.{digits}g}")
 
 
 def read(

@@ -85,7 +85,7 @@ LAB["run.__init__"] = {"folder", "run.execute", "run.readback"}
 LAB["replay"] = {
     "cells", "config.__init__", "export.finding", "folder", "manifest", "records", "results", "run.execute", "study",
 }  # fmt: skip
-LAB["leaderboard"] = {"export.finding", "folder", "records", "results", "run.runoff", "statistics"}
+LAB["leaderboard"] = {"export.finding", "folder", "results", "run.runoff", "statistics"}
 LAB["report"] = {"config", "export.finding", "folder", "leaderboard", "records", "results", "statistics"}
 LAB["scaffold"] = set()
 LAB["__init__"] = set()

@@ -7,27 +7,22 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from searchlab.cli import leaderboard, records, warned
-from searchlab.cli.bench import bench_command
-from searchlab.cli.best import best_command
-from searchlab.cli.compare import compare_command
-from searchlab.cli.doctor import doctor_command
-from searchlab.cli.list import list_command
-from searchlab.cli.new import new_command
-from searchlab.cli.noise import noise_command
+from searchlab.cli import warned
 from searchlab.cli.output import err, out
-from searchlab.cli.replay import replay_command
-from searchlab.cli.report import report_command
-from searchlab.cli.run import run_command
-from searchlab.cli.schema import schema_command
-from searchlab.cli.show import show_command
-from searchlab.cli.status import status_command
 from searchlab.errors import SearchLabError
+
+# The commands in the order of the help. Each has a module of its name, with a function NAME_command, or with an `app`
+# where it has commands of its own.
+COMMANDS = (
+    "list", "show", "bench", "doctor", "noise", "run", "status", "schema", "records", "leaderboard", "report",
+    "compare", "best", "replay", "new",
+)  # fmt: skip
 
 
 class _Group(TyperGroup):
@@ -93,21 +88,12 @@ def _main(
     """
 
 
-app.command("list")(list_command)
-app.command("show")(show_command)
-app.command("bench")(bench_command)
-app.command("doctor")(doctor_command)
-app.command("noise")(noise_command)
-app.command("run")(run_command)
-app.command("status")(status_command)
-app.command("schema")(schema_command)
-app.add_typer(records.app, name="records")
-app.add_typer(leaderboard.app, name="leaderboard")
-app.command("report")(report_command)
-app.command("compare")(compare_command)
-app.command("best")(best_command)
-app.command("replay")(replay_command)
-app.command("new")(new_command)
+for _name in COMMANDS:
+    _module = import_module(f"{__name__}.{_name}")
+    if hasattr(_module, "app"):
+        app.add_typer(_module.app, name=_name)
+    else:
+        app.command(_name)(getattr(_module, f"{_name}_command"))
 
 
 def main() -> None:

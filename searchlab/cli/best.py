@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from searchlab.cli.output import AsCsv, AsJson, duration, form, hint, out, print_rows, print_table, table
+from searchlab.cli.output import AsCsv, AsJson, duration, form, hint, out, print_program, print_rows, print_table, table
 from searchlab.cli.run_options import EntryOption, RunArgument, TaskOption
-from searchlab.cli.show import print_program
 
 if TYPE_CHECKING:
     from searchlab.lab.export import Exported, Found, Verified

@@ -61,7 +61,7 @@ def print_checks(checks: Sequence[Validation], band: float) -> None:
 
 def print_cards(found: Sequence[Card], form: OutputForm | None) -> None:
     """Cards one after the other, or as rows for programs."""
-    from searchlab.lab.records.text import plain
+    from searchlab.jsonfile import plain
 
     if form:
         print_rows([plain(card) for card in found], form)

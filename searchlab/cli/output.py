@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
@@ -15,11 +14,14 @@ from rich import box
 from rich.console import Console, RenderableType
 from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
 from searchlab.errors import SearchLabError
+from searchlab.jsonfile import plain
 
 T = TypeVar("T")
 
+_KEYWORDS = ("program", "layout", "buffer", "assume", "alloc", "block", "init", "for", "if", "parallel", "vectorized")
 _UNLIMITED = 1 << 16  # columns of files and pipes, which have no width
 
 out = Console(highlight=False, width=None if sys.stdout.isatty() else _UNLIMITED)
@@ -47,12 +49,20 @@ def print_rows(rows: Iterable[Mapping[str, Any]], form: OutputForm) -> None:
     """Rows for programs: JSON as they come, or CSV when all of them, and so all columns, are known."""
     if form is OutputForm.json:
         for row in rows:
-            out.out(json.dumps(_plain(row), allow_nan=False), highlight=False)
+            out.out(json.dumps(plain(row), allow_nan=False), highlight=False)
         return
-    flat = [_flat(_plain(row)) for row in rows]
+    flat = [_flat(plain(row)) for row in rows]
     writer = csv.DictWriter(out.file, list(dict.fromkeys(name for row in flat for name in row)), lineterminator="\n")
     writer.writeheader()
     writer.writerows(flat)
+
+
+def print_program(text: str) -> None:
+    """A program, or code made of it; the words of programs stand out."""
+    shown = Text(text.rstrip())
+    if text.startswith("program "):
+        shown.highlight_regex(rf"(?m)\b({'|'.join(_KEYWORDS)})\b(?=[^\n]*)", "cyan")
+    out.print(shown, soft_wrap=True)
 
 
 def kept(items: Iterable[T], into: list[T]) -> Iterator[T]:
@@ -60,17 +70,6 @@ def kept(items: Iterable[T], into: list[T]) -> Iterator[T]:
     for item in items:
         into.append(item)
         yield item
-
-
-def _plain(value: Any) -> Any:
-    """The value as JSON has it: None for what is not finite, text for what it does not know."""
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(v) for v in value]
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
 def _flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

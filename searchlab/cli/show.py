@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from searchlab.cli.names import NamedGroup, NamedWorkload, resolve
-from searchlab.cli.output import AsCsv, AsJson, amount, form, hint, out, print_rows, print_table, table
+from searchlab.cli.output import (
+    AsCsv,
+    AsJson,
+    OutputForm,
+    amount,
+    form,
+    hint,
+    out,
+    print_program,
+    print_rows,
+    print_table,
+    table,
+)
 from searchlab.errors import SpaceError, WorkloadError
 
 if TYPE_CHECKING:
     from searchlab.workloads import Workload
-
-_KEYWORDS = ("program", "layout", "buffer", "assume", "alloc", "block", "init", "for", "if", "parallel", "vectorized")
 
 
 def show_command(
@@ -40,8 +50,7 @@ def show_command(
     For a network or a suite: its tasks, with weights and costs.
     """
     as_form, group = form(as_json, as_csv), resolve(name)
-    views = {"scheduled": scheduled, "llvm": llvm, "asm": asm}
-    wanted = [view for view, on in views.items() if on]
+    wanted = [view for view, on in (("scheduled", scheduled), ("llvm", llvm), ("asm", asm)) if on]
     if point is not None and space is None:
         raise SpaceError("--point needs --space NAME")
     if space is not None:
@@ -53,9 +62,13 @@ def show_command(
         return
     if wanted and group.kind != "workload":
         raise WorkloadError(f"'{name}' is a {group.kind}; --{wanted[0]} needs a single workload")
-    texts = dict(_code(group.entries[0].workload, wanted, target))
+    _print(group, dict(_code(group.entries[0].workload, wanted, target)), as_form)
+
+
+def _print(group: NamedGroup, texts: Mapping[str, str], as_form: OutputForm | None) -> None:
+    """What a name stands for, or code made of it."""
     if as_form:
-        print_rows((_fields(group, entry) | texts for entry in group.entries), as_form)
+        print_rows((_fields(group, entry) | dict(texts) for entry in group.entries), as_form)
     elif texts:
         for text in texts.values():
             print_program(text)
@@ -97,15 +110,6 @@ def _fields(group: NamedGroup, entry: NamedWorkload) -> dict[str, Any]:
         "spec": w.spec,
         **({"program": str(w.program), "weights": list(w.weights)} if group.kind == "workload" else {}),
     }
-
-
-def print_program(text: str) -> None:
-    from rich.text import Text
-
-    shown = Text(text.rstrip())
-    if text.startswith("program "):
-        shown.highlight_regex(rf"(?m)\b({'|'.join(_KEYWORDS)})\b(?=[^\n]*)", "cyan")
-    out.print(shown, soft_wrap=True)
 
 
 def _print_workload(group: NamedGroup) -> None:

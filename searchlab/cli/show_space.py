@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from searchlab.cli.output import OutputForm, err, hint, out, print_rows, print_table, table
-from searchlab.cli.show import print_program
+from searchlab.cli.output import OutputForm, err, hint, out, print_program, print_rows, print_table, table
 
 if TYPE_CHECKING:
     from searchlab.registry import Component

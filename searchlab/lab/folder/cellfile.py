@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from searchlab.errors import RecordError
+from searchlab.jsonfile import plain
 from searchlab.lab.manifest import Cell
-from searchlab.lab.records.text import plain
 from searchlab.lab.results import CellResult, Floats, PartWinner, RoundSummary, Winner
 from searchlab.lab.study import IncumbentLook, Quality
 
@@ -20,10 +19,7 @@ FORMAT = 1
 
 def to_json(result: CellResult) -> dict[str, Any]:
     """A result as plain values."""
-    try:
-        return {"format": FORMAT, **plain(data(result))}
-    except TypeError as e:
-        raise RecordError(f"cell {result.id}: {e}") from None
+    return {"format": FORMAT, **plain(data(result))}
 
 
 def data(result: CellResult) -> dict[str, Any]:

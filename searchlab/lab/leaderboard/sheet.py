@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, is_dataclass
 from html import escape
 from typing import Any
 
-from searchlab.lab.records.text import plain
+from searchlab.jsonfile import plain
 
 
 @dataclass(frozen=True)

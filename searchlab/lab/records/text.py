@@ -9,7 +9,6 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 from searchlab.errors import RecordError
@@ -45,26 +44,6 @@ def loads(text: str | bytes) -> Any:
 def number(value: float) -> float | str:
     """A number as JSON can write it."""
     return value if math.isfinite(value) else str(value)
-
-
-def plain(value: Any, digits: int | None = None) -> Any:
-    """The value as JSON can write it: dataclasses as objects, arrays as lists, null for numbers that are not finite.
-
-    With `digits`, floats keep this number of significant ones.
-    """
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return None if not math.isfinite(value) else float(value if digits is None else f"{value:.{digits}g}")
-    if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name), digits) for f in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(k): plain(v, digits) for k, v in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(v, digits) for v in value]
-    if hasattr(value, "tolist"):  # numpy's arrays and scalars, without importing numpy
-        return plain(value.tolist(), digits)
-    raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 
 def recordable(value: Any, where: str) -> Any:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from searchlab.jsonfile import plain
 from searchlab.lab.folder import cellfile
-from searchlab.lab.records.text import plain
 from searchlab.lab.report.material import Material
 from searchlab.lab.results import CellResult
 
