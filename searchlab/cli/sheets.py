@@ -59,6 +59,7 @@ def chosen_form(form: SheetForm, as_json: bool, as_csv: bool) -> SheetForm:
 
 
 def read_runs(dirs: Sequence[Path]) -> list[Run]:
+    """The runs of folders, of which at least one cell must have ended."""
     from searchlab.lab.run import load
 
     runs = [load(folder) for folder in dirs]
@@ -77,6 +78,7 @@ def settings_of(
     control: str | None,
     seed: int,
 ) -> ComparisonSettings:
+    """The settings of a comparison: options first, then what the experiment says."""
     from searchlab.lab.statistics import ComparisonSettings
 
     band = None if tie is None else tie / 100
@@ -86,6 +88,7 @@ def settings_of(
 
 
 def write_sheets(sheets: Sequence[Sheet], form: SheetForm, output: Path | None) -> None:
+    """Prints sheets in a form, or writes them to a file."""
     from searchlab.lab.leaderboard import FORMS
 
     if form is SheetForm.text and output is None:

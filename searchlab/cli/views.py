@@ -46,20 +46,24 @@ class Errors(Observer):
     _last_note = ""  # the same thing is not said twice
 
     def changed(self, row: CellRow, event: Event, board: RunState) -> None:
+        """Shows what is new of a cell."""
         if isinstance(event, CellEnded) and event.state == "failed":
             err.print(f"[bold red]failed:[/] {_name(row)}: {escape(_line(event.error))}", soft_wrap=True)
         elif isinstance(event, Noted):
             self.noted(event.text)
 
     def noted(self, text: str) -> None:
+        """Shows a note, once."""
         if text != self._last_note:
             self._last_note = text
             err.print(f"[yellow]note:[/] {escape(_line(text))}", soft_wrap=True)
 
     def retried(self, row: CellRow, attempt: int, board: RunState) -> None:
+        """Says that a failed cell is tried again."""
         err.print(f"[yellow]retrying:[/] {_name(row)}: {escape(_line(row.error))}", soft_wrap=True)
 
     def stopping(self) -> None:
+        """Says that the run ends soon."""
         err.print("stopping after the measurements in flight; Ctrl-C again stops at once")
 
 
@@ -71,10 +75,12 @@ class Lines(Errors):
         self._last = time.monotonic()
 
     def began(self, board: RunState) -> None:
+        """Shows what was there already."""
         done, total = board.count("done"), len(board.rows)
         err.print(f"{total} cells{f', {done} of them done before' if done else ''}", soft_wrap=True)
 
     def changed(self, row: CellRow, event: Event, board: RunState) -> None:
+        """Shows what is new of a cell."""
         super().changed(row, event, board)
         if isinstance(event, CellEnded) and event.state != "failed":
             self._last = time.monotonic()
@@ -101,19 +107,23 @@ class Live(Errors):
         self._drawn = 0.0
 
     def began(self, board: RunState) -> None:
+        """Shows what was there already."""
         self._area.start()
         self._draw(board)
 
     def changed(self, row: CellRow, event: Event, board: RunState) -> None:
+        """Shows what is new of a cell."""
         super().changed(row, event, board)
         if time.monotonic() - self._drawn >= _REFRESH_S:
             self._draw(board)
 
     def idle(self, board: RunState) -> None:
+        """Draws the time that has passed."""
         if time.monotonic() - self._drawn >= 4 * _REFRESH_S:
             self._draw(board)
 
     def ended(self) -> None:
+        """Clears the live view."""
         self._area.stop()
 
     def _draw(self, board: RunState) -> None:

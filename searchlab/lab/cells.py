@@ -6,12 +6,10 @@ for cell in cells(load("experiment.yaml")):
 
 from __future__ import annotations
 
-from typing import Any
-
 from searchlab.lab.config.experiment import Experiment
 from searchlab.lab.config.subjects import subjects
 from searchlab.lab.history.origins import digest
-from searchlab.lab.manifest import FORMAT, Cell
+from searchlab.lab.manifest import Cell
 
 
 def cells(experiment: Experiment) -> tuple[Cell, ...]:
@@ -24,8 +22,3 @@ def cells(experiment: Experiment) -> tuple[Cell, ...]:
         for subject in found
         for entry, learnt in entries
     )
-
-
-def manifest(experiment: Experiment) -> dict[str, Any]:
-    """The cells of an experiment as plain data, to be written before anything runs."""
-    return {"format": FORMAT, "version": 1, "name": experiment.name, "cells": [c.row for c in cells(experiment)]}

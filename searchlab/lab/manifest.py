@@ -214,6 +214,11 @@ class Manifest:
         return Manifest(data["name"], data["started"], tuple(map(Cell.of, data["cells"])), data.get("code", {}))
 
 
+def manifest_data(name: str, cells: Iterable[Cell]) -> dict[str, Any]:
+    """The manifest of an experiment as plain data, before its code and its start are known."""
+    return {"format": FORMAT, "version": 1, "name": name, "cells": [cell.row for cell in cells]}
+
+
 def shared(factors: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """What all combinations have in common, which their names do not say."""
     every = list(factors)

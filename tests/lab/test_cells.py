@@ -9,12 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchlab.errors import ConfigError
-from searchlab.lab.cells import cells, manifest
-from searchlab.lab.config import dump, from_data, load, matches
-from searchlab.lab.manifest import drift
+from searchlab.lab.cells import cells
+from searchlab.lab.config import Experiment, dump, from_data, load, matches
+from searchlab.lab.manifest import drift, manifest_data
 
 TABLE = {"name": "t", "workloads": [{"table": "matmul-256"}], "strategy": "random", "seeds": 0}
 WORK = {"name": "w", "workloads": ["matmul"], "seeds": 0}
+
+
+def manifest(experiment: Experiment) -> dict[str, Any]:
+    return manifest_data(experiment.name, cells(experiment))
 
 
 def entries(data: dict[str, Any]) -> list[str]:

@@ -26,6 +26,8 @@ class FileForm(BaseModel):
 
 
 class BudgetForm(FileForm):
+    """The budget of a cell."""
+
     trials: int | None
 
 
@@ -73,6 +75,8 @@ class CellForm(FileForm):
 
 
 class ManifestForm(FileForm):
+    """A manifest with all its cells."""
+
     format: str
     version: int
     name: str
@@ -85,6 +89,8 @@ class ManifestForm(FileForm):
 
 
 class MachineForm(FileForm):
+    """The machine that took the times."""
+
     fingerprint: str
     processor: str
 
@@ -137,6 +143,8 @@ class LookForm(FileForm):
 
 
 class RoundForm(FileForm):
+    """One batch of a search."""
+
     number: int
     trials: int
     best_s: _Seconds
@@ -163,6 +171,8 @@ class FoundForm(BestForm):
 
 
 class WholeForm(BestForm):
+    """What was found for a task, or for a network with its tasks."""
+
     parts: list[FoundForm] | None = None
 
 

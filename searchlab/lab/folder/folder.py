@@ -48,22 +48,27 @@ class Folder:
 
     @property
     def lock(self) -> Path:
+        """The file that a run locks while it works in the folder."""
         return self.path / ".lock"
 
     @property
     def log(self) -> Path:
+        """The log of all runs in the folder."""
         return self.path / "log.txt"
 
     @property
     def experiment(self) -> Path:
+        """The experiment, resolved."""
         return self.path / "experiment.yaml"
 
     @property
     def source(self) -> Path:
+        """The experiment as it was written."""
         return self.path / "source.yaml"
 
     @property
     def machine(self) -> Path:
+        """What the run was made on and with."""
         return self.path / "machine.json"
 
     def written(self) -> str:
@@ -87,7 +92,7 @@ class Folder:
         return self.path / "manifest.json"
 
     def manifest(self) -> Manifest:
-        """The manifest; a folder without one is no run."""
+        """The manifest; a folder without one is not a run folder."""
         data = self.manifest_data()
         try:
             return Manifest.of(data)
@@ -112,6 +117,7 @@ class Folder:
     # --- cells --------------------------------------------------------------------------------------------------------
 
     def records_path(self, cell: str) -> Path:
+        """The file with the measurements of a cell."""
         return self.path / "records" / f"{cell}.jsonl"
 
     def records(self, cell: str, fsync: bool = False) -> RecordStore:
@@ -128,6 +134,7 @@ class Folder:
         return None if data is None else cellfile.from_json(data, cell)
 
     def write_result(self, result: CellResult, sync: bool = True) -> None:
+        """Puts a result in the place of what the cell gave before."""
         atomic.replace_json(self.path / "cells" / f"{result.id}.json", cellfile.to_json(result), sync)
 
     def results(self) -> Iterator[CellResult]:

@@ -22,7 +22,7 @@ _Place = tuple[str, str, str, str]  # key of the workload, machine, what the spa
 
 @dataclass(frozen=True, eq=False)
 class KnownTrials:
-    """Trials of one workload on one machine (`target`, a fingerprint), made of so many `records`."""
+    """Trials of one workload on one machine (`target`, a fingerprint), and the number of `records` behind them."""
 
     trials: Trials
     target: str
@@ -31,7 +31,7 @@ class KnownTrials:
 
 @dataclass(frozen=True, eq=False)
 class Past:
-    """What a run folder or a file of records holds; `unfit` counts what is no point of its space any more."""
+    """What a run folder or a file of records holds; `unfit` counts records that no longer fit their space."""
 
     known: tuple[KnownTrials, ...]
     unfit: int

@@ -29,7 +29,7 @@ class Sheet:
 
 
 def flat(row: Any) -> dict[str, Any]:
-    """A row as flat named columns: what has an interval becomes three of them; what is no number, None."""
+    """A row as flat named columns: what has an interval becomes three of them; what is not a number becomes None."""
     found: dict[str, Any] = {}
     for name, value in (asdict(row) if is_dataclass(row) and not isinstance(row, type) else dict(row)).items():
         if isinstance(value, Mapping) and set(value) == {"value", "low", "high"}:

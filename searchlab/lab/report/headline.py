@@ -23,6 +23,7 @@ class Headline:
 
     @property
     def text(self) -> str:
+        """The sentence."""
         return "".join(words for words, _ in self.pieces)
 
 

@@ -44,6 +44,7 @@ class Material:
 
     @property
     def name(self) -> str:
+        """The names of the runs."""
         return ", ".join(dict.fromkeys(run.name for run in self.runs))
 
     @property
@@ -63,14 +64,17 @@ class Material:
 
     @cached_property
     def entries(self) -> tuple[str, ...]:
+        """The combinations that are compared, in the order of the runs."""
         return tuple(dict.fromkeys(c.entry for c in self.cells))
 
     @cached_property
     def tasks(self) -> tuple[str, ...]:
+        """The tasks, in the order of the runs."""
         return tuple(dict.fromkeys(c.task for c in self.cells))
 
     @cached_property
     def seeds(self) -> tuple[int, ...]:
+        """The seeds of all cells."""
         return tuple(sorted({c.seed for c in self.cells}))
 
     @cached_property
@@ -84,6 +88,7 @@ class Material:
         return tuple(c for c in self.ended if np.isfinite(c.final_s))
 
     def of_entry(self, entry: str) -> tuple[CellResult, ...]:
+        """The cells of an entry."""
         return tuple(c for c in self.cells if c.entry == entry)
 
     # --- what follows -------------------------------------------------------------------------------------------------
@@ -105,10 +110,12 @@ class Material:
 
     @cached_property
     def scores(self) -> tuple[Score, ...]:
+        """The score of every cell that came to its end."""
         return scores(self.ended)
 
     @cached_property
     def best_known(self) -> dict[str, float]:
+        """The best time of each task that any cell found."""
         return best_known(self.ended)
 
     @cached_property
@@ -120,6 +127,7 @@ class Material:
 
     @property
     def ranking(self) -> Ranking:
+        """The entries by rank, with the tests between them."""
         return self.board.comparison.ranking
 
     @cached_property

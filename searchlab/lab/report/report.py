@@ -48,6 +48,7 @@ class Report:
 
     @cached_property
     def headline(self) -> Headline:
+        """The answer in a sentence, and what supports it."""
         return headline(self.material)
 
     @cached_property
@@ -57,6 +58,7 @@ class Report:
 
     @property
     def figures(self) -> tuple[Figure, ...]:
+        """The figures of all sections."""
         return tuple(f for s in self.sections for f in s.figures)
 
     @cached_property

@@ -65,7 +65,7 @@ def aside() -> Iterator[None]:
 
 
 def shares(count: int, apart: bool) -> list[tuple[int, ...]]:
-    """The cores of so many cells side by side: those that time get cores of their own."""
+    """The cores of each of `count` cells side by side: those that time get cores of their own."""
     cores = usable()
     if count < 2 or not apart:
         return [cores] * count

@@ -63,6 +63,7 @@ class Status:
         return self.owner is None
 
     def to_json(self) -> dict[str, Any]:
+        """The status as plain data."""
         return {**asdict(self), "complete": self.complete}
 
 

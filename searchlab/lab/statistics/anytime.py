@@ -19,7 +19,7 @@ AXES: tuple[Axis, ...] = ("trials", "time", "log-time")
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """The interquartile mean of an entry's scores after so many trials or seconds, over all its tasks and seeds."""
+    """The interquartile mean of an entry's scores after a number of trials or seconds, over all its tasks and seeds."""
 
     entry: str
     axis: Axis
@@ -127,7 +127,7 @@ def progress(
 
 
 def heights(cell: CellResult, best_s: float, axis: Axis, where: Floats) -> Floats:
-    """The score of a cell after so many trials or seconds."""
+    """The score of a cell after each number of trials or seconds."""
     starts, values = steps(cell, best_s, axis)
     after = starts + 1 if axis == "trials" else starts
     found: Floats = np.append(0.0, values)[np.searchsorted(after, where, side="right")]

@@ -44,9 +44,11 @@ class ComparedBy:
     by: str = "entry"
 
     def entry(self, cell: CellResult) -> str:
+        """What a cell counts for: its entry, or its level of the factor."""
         return cell.entry if self.by == "entry" else cell.factors[self.by]
 
     def context(self, cell: CellResult) -> str:
+        """The other factors of a cell, within which levels are compared."""
         if self.by == "entry":
             return ""
         return ", ".join(f"{k}={v}" for k, v in sorted(cell.factors.items()) if k != self.by)

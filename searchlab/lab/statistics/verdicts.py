@@ -66,7 +66,7 @@ def _better(pair: Pair, band: float) -> bool:
 
 
 def _enough(blocks: int, alpha: float) -> bool:
-    """Whether the test could find a difference at all: of so many pairs, all would have to point one way."""
+    """Whether the test could find a difference at all: all of the pairs would have to point one way."""
     return 2 * 0.5**blocks < alpha
 
 

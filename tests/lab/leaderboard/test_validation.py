@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 from searchlab import targets, workloads
 from searchlab.cli import app
 from searchlab.errors import ResultError, SearchLabError
-from searchlab.lab.cells import cells, manifest
+from searchlab.lab.cells import cells
 from searchlab.lab.config import from_data
 from searchlab.lab.folder.found import Found
 from searchlab.lab.leaderboard.validation import FAILED, HOLDS, SLOWER, UNCHECKED, validate
-from searchlab.lab.manifest import Cell
+from searchlab.lab.manifest import Cell, manifest_data
 from searchlab.lab.results import CellResult, Winner
 from searchlab.lab.run import Folder
 from searchlab.lab.study import Study
@@ -62,7 +62,7 @@ def write(path: Path, data: dict) -> Path:
     """The folder of a run with made-up times, whose claims are one percent too modest."""
     experiment, folder = from_data(data), Folder(path)
     path.mkdir()
-    folder.write_manifest({**manifest(experiment), "started": "2026-01-02T03:04:05+00:00"})
+    folder.write_manifest({**manifest_data(experiment.name, cells(experiment)), "started": "2026-01-02T03:04:05+00:00"})
     for cell in cells(experiment):
         with folder.records(cell.id) as store, _study(cell, store) as study:
             best = study.optimize(cell.budget.trials)

@@ -264,15 +264,15 @@ def test_a_task_that_has_measurements_keeps_its_code(mine: Module) -> None:
     folder = Folder(Path("run"))
     from searchlab.lab.run.execute.prepare import code_drift, prepare
 
-    prepare(folder, experiment, "", "", False)
+    prepare(folder, experiment, [cell], "", "", False)
     mine.edit("mine")
-    prepare(folder, experiment, "", "", False)  # nothing has been measured
+    prepare(folder, experiment, [cell], "", "", False)  # nothing has been measured
     assert not code_drift(folder, [cell])
     folder.records_path(cell.id).parent.mkdir()
     folder.records_path(cell.id).write_text("{}\n")
     mine.edit("mine")
     with pytest.raises(ConfigError, match="--fresh runs these cells again"):
-        prepare(folder, experiment, "", "", False)
+        prepare(folder, experiment, [cell], "", "", False)
 
 
 def test_folders_without_code_are_read_and_go_on(mine: Module, go: Go) -> None:

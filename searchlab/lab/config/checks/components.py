@@ -196,7 +196,7 @@ def _probe(strategy: Strategy) -> None:
     """
     try:
         points = strategy.ask(_FEW)
-    except Exception:
+    except Exception:  # a strategy may do anything
         return
     proposed(strategy, points, _FEW)
 

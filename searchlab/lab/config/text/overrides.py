@@ -30,6 +30,7 @@ class Override:
 
     @property
     def head(self) -> str:
+        """The setting that the key is, or is a part of."""
         return self.key.partition(".")[0]
 
 

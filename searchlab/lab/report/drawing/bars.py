@@ -38,21 +38,25 @@ class Rows:
 
     @property
     def stacked(self) -> bool:
+        """Whether names stand above their rows."""
         return self.width < NARROW
 
     @property
     def left(self) -> float:
+        """Where bars may begin."""
         if self.stacked:
             return 8.0
         return min(max((svg.room(n) for n in self.names), default=0.0) + 14, self.width * 0.34)
 
     @property
     def right(self) -> float:
+        """Where bars must end."""
         beside = 8.0 if self.stacked else max((svg.room(n, 11) for n in self.notes), default=0.0) + 14
         return self.width - beside
 
     @property
     def bottom(self) -> float:
+        """Where the last row ends."""
         return self.top + len(self.names) * self._height + 4
 
     @property

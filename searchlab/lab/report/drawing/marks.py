@@ -23,6 +23,7 @@ class EntryStyle:
 
     @property
     def kind(self) -> str:
+        """The class of its marks, which has its colour."""
         return entry_class(self.number, self.muted)
 
     def group(self, *content: str) -> str:

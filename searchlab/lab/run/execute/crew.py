@@ -100,7 +100,7 @@ class Crew:
             member.send(Word.STOP)
 
     def events(self, seconds: float) -> Iterator[Event]:
-        """What members say within so many seconds; one that died says that its cell failed."""
+        """The events of members within `seconds`; for one that died, that its cell failed."""
         for member in self._members:
             if member.hangs():
                 member.process.kill()  # its connection ends then

@@ -50,6 +50,7 @@ class RunSummary:
 
     @property
     def exit_code(self) -> int:
+        """The exit code of the command: 0 if nothing failed, 1 if a cell did, 130 if the run was interrupted."""
         return 130 if self.interrupted else 1 if self.failed else 0
 
 
@@ -76,9 +77,9 @@ def run(
     renewed = ""
     if fresh and place.exists:
         with FolderLock(place.lock):
-            renewed = renew(place, experiment, allow_drift)
+            renewed = renew(place, experiment, cells, allow_drift)
     with FolderLock(place.lock) as lock, _logging(place):
-        manifest = prepare(place, experiment, source, command, allow_drift)
+        manifest = prepare(place, experiment, cells, source, command, allow_drift)
         _log.info("%s", command or f"run {experiment.name}")
         board = RunState([c for c in manifest.cells if not c.kept], list(place.results()))
         todo = [cell for cell in cells if board.rows[cell.id].state != "done"]

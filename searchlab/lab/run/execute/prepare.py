@@ -10,22 +10,23 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from searchlab.errors import ConfigError
-from searchlab.lab.cells import cells, manifest
 from searchlab.lab.code import Code, Outdated, changed, codes, outdated
 from searchlab.lab.config import dump
 from searchlab.lab.folder import atomic
 from searchlab.lab.folder.folder import Folder
 from searchlab.lab.folder.provenance import machine, revision, versions
-from searchlab.lab.manifest import Cell, Drift, Manifest, drift
+from searchlab.lab.manifest import Cell, Drift, Manifest, drift, manifest_data
 from searchlab.lab.records.record import now
 
 if TYPE_CHECKING:
     from searchlab.lab.config import Experiment
 
 
-def prepare(folder: Folder, experiment: Experiment, source: str, command: str, allow_drift: bool) -> Manifest:
+def prepare(
+    folder: Folder, experiment: Experiment, cells: Sequence[Cell], source: str, command: str, allow_drift: bool
+) -> Manifest:
     """Writes what is missing; another experiment than the folder's, or other code, is refused unless it is allowed."""
-    data = _manifest(experiment)
+    data = _manifest(experiment.name, cells)
     before: Mapping[str, Any] = {}
     difference: Drift | bool = True
     if folder.exists:
@@ -33,7 +34,7 @@ def prepare(folder: Folder, experiment: Experiment, source: str, command: str, a
         difference = _difference(before, data)
         if not allow_drift:
             seen: Code = before.get("code", {})  # what was allowed before is not refused again
-            old = code_drift(folder, cells(experiment)).without(n for n, v in data["code"].items() if seen.get(n) == v)
+            old = code_drift(folder, cells).without(n for n, v in data["code"].items() if seen.get(n) == v)
             _refuse(folder, difference, old)
         data = _joined(folder, before, data)
     if json.loads(json.dumps(data)) != before:
@@ -46,14 +47,14 @@ def prepare(folder: Folder, experiment: Experiment, source: str, command: str, a
     return found
 
 
-def renew(folder: Folder, experiment: Experiment, allow_drift: bool) -> str:
+def renew(folder: Folder, experiment: Experiment, cells: Sequence[Cell], allow_drift: bool) -> str:
     """Makes place for a run to start anew: all of it, or, where code has changed since cells ran, these cells alone.
 
     It says which cells these are.
     """
     try:
-        old = code_drift(folder, cells(experiment))
-        another = _difference(folder.manifest_data(), _manifest(experiment))
+        old = code_drift(folder, cells)
+        another = _difference(folder.manifest_data(), _manifest(experiment.name, cells))
     except ConfigError:  # a manifest that cannot be read is no reason to stay
         old, another = Outdated(), None
     if not old or (another and not allow_drift):
@@ -76,8 +77,8 @@ def outdated_in(folder: Folder, now: Mapping[str, Code]) -> Outdated:
     return outdated(((c.id, str(c), c.code) for c in ran), now)
 
 
-def _manifest(experiment: Experiment) -> dict[str, Any]:
-    data = {**manifest(experiment), "started": now()}
+def _manifest(name: str, cells: Sequence[Cell]) -> dict[str, Any]:
+    data = {**manifest_data(name, cells), "started": now()}
     found = codes(row["config"] for row in data["cells"])
     rows = [{**row, "code": code} for row, code in zip(data["cells"], found, strict=True)]
     return {**data, "cells": rows, "code": {k: v for code in found for k, v in code.items()}}

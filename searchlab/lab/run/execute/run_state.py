@@ -86,6 +86,7 @@ class RunState:
 
     @property
     def running(self) -> list[CellRow]:
+        """The cells under way."""
         return [row for row in self.rows.values() if row.state == "running"]
 
     @property
