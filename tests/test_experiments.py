@@ -158,7 +158,7 @@ def test_quickstart_runs_with_races_and_a_run_off(tmp_path: Path, monkeypatch: p
     assert race["wrong"] == {} and race["seconds"] == {c.id: c.final_s for c in found}
     for cell in found:
         own = json.loads((folder / "cells" / f"{cell.id}.json").read_text())
-        assert own["best"]["seconds"] > 0 and own["best"]["point"] == cell.best["point"]
+        assert own["best"]["seconds"] > 0 and own["best"]["point"] == cell.best.point
         assert {"default", "numpy"} <= own["baselines"].keys() == cell.baselines.keys()
         assert cell.baselines == race["baselines"]
 

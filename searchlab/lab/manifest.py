@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from searchlab.registry import Component
 
 FORMAT = "searchlab-manifest"
+_SETTINGS = ("target", "space", "model", "strategy", "budget", "measure")
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,14 +173,14 @@ class Cell:
         return row | ({"tables": [p.table for p in self.parts]} if self.parts and self.recorded else {})
 
     @staticmethod
-    def of(row: Mapping[str, Any]) -> Cell:
-        """The cell of a row; what later versions write besides is left out."""
+    def of(row: Mapping[str, Any], settings: SearchSettings | None = None) -> Cell:
+        """The cell of a row; what later versions write besides is left out.  `settings` are its own, if known."""
         config = row["config"]
         return Cell(
             entry=row["entry"],
             factors=row["factors"],
             subject=_subject(row, config),
-            settings=SearchSettings.restored(config),
+            settings=settings or SearchSettings.restored(config),
             seed=row["seed"],
             learnt=tuple(config.get("history", ())),
             id=row["id"],
@@ -211,7 +212,14 @@ class Manifest:
     @staticmethod
     def of(data: Mapping[str, Any]) -> Manifest:
         """The manifest that plain data describes."""
-        return Manifest(data["name"], data["started"], tuple(map(Cell.of, data["cells"])), data.get("code", {}))
+        settings: dict[str, SearchSettings] = {}  # the same for all tasks and seeds of an entry, so parsed once
+        cells = []
+        for row in data["cells"]:
+            key = repr([row["config"][name] for name in _SETTINGS])
+            if key not in settings:
+                settings[key] = SearchSettings.restored(row["config"])
+            cells.append(Cell.of(row, settings[key]))
+        return Manifest(data["name"], data["started"], tuple(cells), data.get("code", {}))
 
 
 def manifest_data(name: str, cells: Iterable[Cell]) -> dict[str, Any]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
-from searchlab.lab.config.combinations import combinations
+from searchlab.lab.config.combinations import Combination, combinations
 from searchlab.lab.config.forms import alternatives
 from searchlab.lab.config.measuring import Listed, Measure, Model
 from searchlab.lab.config.naming import Entry, entries
@@ -166,6 +166,10 @@ class Experiment(Model):
     def entries(self) -> tuple[Entry, ...]:
         """The combinations that it compares, each by its name and with its settings."""
         return entries(combinations(self.model_dump(mode="json")))
+
+    def combined(self, found: Sequence[Combination]) -> None:
+        """Takes its combinations, where they are known already, as `entries` would compute them."""
+        vars(self)["entries"] = entries(found)
 
     @property
     def recorded(self) -> bool:

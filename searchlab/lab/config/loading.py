@@ -58,9 +58,9 @@ def _experiment(tree: Map, texts: Sequence[str]) -> Experiment:
         for path, message in faults(e, Source):
             problems.add(find(tree, path, tree.place), message)
             wrong.add(path[0])
-    if wrong.isdisjoint(("sweep", "ablate")):
-        check_settings(tree, problems)
+    found = check_settings(tree, problems) if wrong.isdisjoint(("sweep", "ablate")) else []
     if not problems.found:
+        made.combined(found)
         if any(o.head in (*SETTINGS, "sweep", "ablate") for o in given):
             made = without_absent(made)
         check_whole(tree, made, problems)

@@ -10,7 +10,7 @@ from typing import Any
 from searchlab.backend import backend_of
 from searchlab.errors import SearchLabError
 from searchlab.lab.config.checks import components, feasible
-from searchlab.lab.config.combinations import ablation, combinations, sweep_axes
+from searchlab.lab.config.combinations import Combination, ablation, combinations, sweep_axes
 from searchlab.lab.config.experiment import Experiment
 from searchlab.lab.config.measuring import Timing
 from searchlab.lab.config.naming import Entry
@@ -26,17 +26,19 @@ from searchlab.targets import parse
 MOST_CELLS = 1_000_000
 
 
-def check_settings(tree: Map, problems: Problems) -> None:
-    """Notes what is wrong with the combinations of an experiment, each by itself."""
+def check_settings(tree: Map, problems: Problems) -> list[Combination]:
+    """The combinations of an experiment; notes what is wrong with each by itself."""
     recorded = _tables(tree)
     if any(recorded) and not all(recorded):
         odd = tree["workloads"].at(recorded.index(not recorded[0]))
         problems.add(odd, "workloads and recorded tables are not searched in one experiment; write two files")
     _names(tree, problems)
     networks = any(map(is_network, tree.get("workloads", ())))
-    for combination in combinations(tree, problems):
+    found = combinations(tree, problems)
+    for combination in found:
         _settings(combination.settings, any(recorded), problems)
         _scheduler(combination.settings, networks, problems)
+    return found
 
 
 def check_whole(tree: Map, experiment: Experiment, problems: Problems) -> None:
