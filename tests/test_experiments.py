@@ -16,9 +16,9 @@ from searchlab.lab.config import Experiment, load
 from searchlab.lab.report import Report
 from searchlab.lab.run import load as load_run
 from searchlab.lab.run import run
-from searchlab.lab.run.execute.equipment import Final, Measurers, TaskBench
+from searchlab.lab.run.execute.measurers import Measurers
 from searchlab.lab.run.runoff import holder
-from searchlab.lab.study import Study
+from searchlab.lab.study import Finish, TaskSubject
 from searchlab.measure.recorded.tables import shipped
 
 ROOT = Path(__file__).parents[1]
@@ -37,9 +37,9 @@ by_name = pytest.mark.parametrize("file", FILES, ids=lambda f: f.stem)
 Needs = Callable[[Path], list[str]]
 
 
-def final(self: TaskBench, study: Study) -> Final:
+def final(self: TaskSubject, finalists: object, best_s: float, *_: float) -> Finish:
     """Leaves out the race beside libraries, which takes longer than a search of a few trials."""
-    return Final(study.best_s)
+    return Finish(0, best_s)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("past") / "autotvm"
     little = ["effort=smoke", "seeds=[0]", "budget.trials=4", "ablate=null"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TaskBench, "final", final)
+        patch.setattr(TaskSubject, "final", final)
         patch.setattr(Measurers, "of", lambda *_: MadeUp())
         assert run(load(FOLDER / "papers" / "autotvm.yaml", little), folder, jobs=0).exit_code == 0
     return folder
@@ -131,7 +131,7 @@ def first_task_only(experiment: Experiment) -> list[str]:
 
 @pytest.fixture
 def no_race(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TaskBench, "final", final)
+    monkeypatch.setattr(TaskSubject, "final", final)
     monkeypatch.setattr(holder, "hold", lambda *_: None)
 
 

@@ -22,8 +22,8 @@ from searchlab.lab.folder.folder import Folder
 from searchlab.lab.manifest import Cell
 from searchlab.lab.records import Record
 from searchlab.lab.results import CellResult
-from searchlab.lab.run.execute.equipment import made
-from searchlab.lab.study import Candidate, JointStudy, Study
+from searchlab.lab.run.execute.assembly import search_of, subject_of
+from searchlab.lab.study import Candidate, Search, Study, search_loop
 from searchlab.measure import Measurer, Outcome
 
 
@@ -58,28 +58,60 @@ def replay_cell(cell: Cell, folder: Folder) -> ReplayedCell:
     records = list(folder.records(cell.id).records())
     result = folder.result(cell)
     nothing = _Nothing()
-    search: Study | JointStudy = made(cell, lambda _: nothing, lambda _: None).study(
-        lambda _: nothing, folder.records(cell.id), result
-    )
-    rounds = _rounds(records)
-    same = 0
-    while (done := sum(len(r.seconds) for r in search.rounds)) < len(records):
-        left = search.batch if cell.trials is None else cell.trials - done
-        candidates = search.ask(min(search.batch, left))
-        study = search.turn if isinstance(search, JointStudy) else search
-        there = rounds.get((study.subject.name, len(study.rounds)), {})
-        if departure := _departure(study, candidates, there, done):
-            return ReplayedCell(cell, len(records), same, departure)
-        if any(c.job.id not in there for c in candidates):  # the run was stopped within this batch
-            same += len(there)
-            break
-        outcomes = search.measure(candidates)
-        same += len(candidates)
-        try:
-            search.tell(candidates, outcomes)
-        except _NotKept:  # a second look of a run that was stopped in it
-            break
-    return ReplayedCell(cell, len(records), same, _other_times(search, result))
+    search = search_of(cell, subject_of(cell), lambda _: nothing, folder.records(cell.id), result)
+    way = _Way(search, records)
+
+    def left() -> int:
+        budget = len(records) if cell.trials is None else cell.trials
+        return budget - way.done if way.done < len(records) else 0
+
+    departure = ""
+    try:
+        if not search_loop(search, left, way.measure):
+            departure = way.cut_short()
+    except _Departed as e:
+        departure = str(e)
+    except _NotKept:  # the run was stopped within this batch, or within a re-measurement after it
+        pass
+    return ReplayedCell(cell, len(records), way.same, departure or _other_times(search, result))
+
+
+class _Way:
+    """The way of a replay beside that of the run; `same` counts the trials that both have."""
+
+    def __init__(self, search: Search, records: Sequence[Record]) -> None:
+        self.same = 0
+        self._search, self._rounds = search, _rounds(records)
+
+    @property
+    def done(self) -> int:
+        """How many trials the replay has."""
+        return sum(len(r.seconds) for r in self._search.rounds)
+
+    def measure(self, candidates: Sequence[Candidate]) -> Sequence[Outcome]:
+        """The recorded times of a batch, if it is the run's."""
+        study = self._search.studies[candidates[0].part]
+        there = self._there(study)
+        if departure := _departure(study, candidates, there, self.done):
+            raise _Departed(departure)
+        if any(c.job.id not in there for c in candidates):
+            self.same += len(there)
+            raise _NotKept("the run was stopped within this batch")
+        self.same += len(candidates)
+        return self._search.measure(candidates)
+
+    def cut_short(self) -> str:
+        """How a replay that proposes nothing more departs from the run."""
+        found = (_departure(study, (), self._there(study), self.done) for study in self._search.studies)
+        return next(filter(None, found), "")
+
+    def _there(self, study: Study) -> Mapping[str, Record]:
+        """The records of the batch that a study is at."""
+        return self._rounds.get((study.subject.name, len(study.rounds)), {})
+
+
+class _Departed(Exception):
+    """A replay proposes other candidates than the run."""
 
 
 class _Nothing(Measurer[Any]):
@@ -97,7 +129,7 @@ def _rounds(records: Sequence[Record]) -> dict[tuple[str, int], dict[str, Record
     """The records of each batch by job; a batch is known by its task and number."""
     found: dict[tuple[str, int], dict[str, Record]] = {}
     for r in records:
-        found.setdefault((r.task, int(r.notes.get("round", 0))), {})[r.job] = r
+        found.setdefault((r.task, r.place.round), {})[r.job] = r
     return found
 
 
@@ -117,11 +149,11 @@ def _text(study: Study, record: Record) -> str:
     return study.space.text(study.space.chosen(record.knobs))
 
 
-def _other_times(study: Study | JointStudy, result: CellResult | None) -> str:
+def _other_times(search: Search, result: CellResult | None) -> str:
     """Where trials came in another order than in the run."""
     if result is None:
         return ""
-    seconds = np.concatenate([np.empty(0), *(r.seconds for r in study.rounds)])
+    seconds = np.concatenate([np.empty(0), *(r.seconds for r in search.rounds)])
     count = min(len(seconds), len(result.seconds))
     differ = np.flatnonzero(seconds[:count] != result.seconds[:count])
     if not len(differ):

@@ -23,6 +23,29 @@ _CLOCK_DIGITS = 9  # the clock counts nanoseconds; further digits would double w
 
 
 @dataclass(frozen=True, slots=True)
+class SearchPlace:
+    """The place of a measurement in its search: the round, and the time that a cost model had predicted.
+
+    Records keep it as text among their notes.
+    """
+
+    round: int = 0
+    predicted: float | None = None
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """The place as notes of a record."""
+        found = {"round": str(self.round)}
+        return found if self.predicted is None else {**found, "predicted": repr(self.predicted)}
+
+    @classmethod
+    def read(cls, notes: Mapping[str, Any]) -> SearchPlace:
+        """The place from the notes of a record; the first round where they do not name one."""
+        predicted = notes.get("predicted")
+        return cls(int(notes.get("round", 0)), None if predicted is None else float(predicted))
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """A measurement; times are seconds per run.
 
@@ -137,6 +160,11 @@ class Record:
         """The figure that is reported: the median repeat, infinite if there is none."""
         median = statistics.median(self.times) if self.ok and self.times else math.inf
         return median if math.isfinite(median) else math.inf
+
+    @property
+    def place(self) -> SearchPlace:
+        """The place of the measurement in the search that asked for it."""
+        return SearchPlace.read(self.notes)
 
     @property
     def key(self) -> str:

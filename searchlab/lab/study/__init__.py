@@ -1,25 +1,17 @@
-"""Studies: the loop that proposes, measures and learns, and what it keeps account of."""
+"""Studies: the loop that proposes, measures and learns, and its account of trials, times and records."""
 
 from searchlab.lab.study.best import Best
 from searchlab.lab.study.finish import Finish
-from searchlab.lab.study.joint import JointStudy
+from searchlab.lab.study.incumbent import IncumbentLook
+from searchlab.lab.study.joint import JointStudy, Search
 from searchlab.lab.study.ledger import Ledger
+from searchlab.lab.study.loop import Round, search_loop
 from searchlab.lab.study.quality import Quality, judge
-from searchlab.lab.study.study import IncumbentLook, Round, Study
-from searchlab.lab.study.subject import Candidate, Subject, TableSubject, TaskSubject
+from searchlab.lab.study.study import Study, StudySettings
+from searchlab.lab.study.subject import Candidate, NetworkSubject, SpaceSubject, Subject, TableSubject, TaskSubject
 
 __all__ = [
-    "Best",
-    "Candidate",
-    "Finish",
-    "Ledger",
-    "IncumbentLook",
-    "JointStudy",
-    "Quality",
-    "Round",
-    "Study",
-    "Subject",
-    "TableSubject",
-    "TaskSubject",
-    "judge",
-]
+    "Best", "Candidate", "Finish", "IncumbentLook", "JointStudy", "Ledger", "NetworkSubject", "Quality", "Round",
+    "Search", "SpaceSubject", "Study", "StudySettings", "Subject", "TableSubject", "TaskSubject", "judge",
+    "search_loop",
+]  # fmt: skip

@@ -1,14 +1,13 @@
-"""Best: what a study found, ready to be used."""
+"""Best: the incumbent of a study, ready to be used."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
 
-from searchlab.backend import Kernel, compile
-from searchlab.errors import SpaceError
+from searchlab.backend import Kernel
 from searchlab.ir.program import Program
-from searchlab.lab.study.subject import Subject, TaskSubject
+from searchlab.lab.study.subject import SpaceSubject
 from searchlab.search import Points
 
 
@@ -16,7 +15,7 @@ from searchlab.search import Points
 class Best:
     """The best point, its time, and on demand its program and kernel."""
 
-    subject: Subject
+    subject: SpaceSubject
     point: Points
     seconds: float
 
@@ -31,6 +30,4 @@ class Best:
     @cached_property
     def kernel(self) -> Kernel:
         """The compiled program, a callable on arrays."""
-        if not isinstance(self.subject, TaskSubject):
-            raise SpaceError(f"{self.subject.name} is a table of measurements: its points have no programs")
-        return compile(self.program, self.subject.task.target)
+        return self.subject.kernel(self.point)

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from searchlab.errors import SpaceError
-from searchlab.lab.study.subject import TaskSubject
-from searchlab.search import Points
+from searchlab.ir.program import Program
+from searchlab.targets import Target
+from searchlab.workloads import Workload
 
 if TYPE_CHECKING:
     from searchlab.bench.contests import Maker
 
-_ROUNDS, _STEADY = 5, 0.03  # at least so many; noise above which the race goes on
+_ROUNDS, _STEADY = 5, 0.03  # rounds of the race at least; noise above which the race goes on
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Finish:
     and of others by name.
 
     `ratio` is how many times as fast as the better of numpy and torch it is.  `load` is the share of all cores that
-    other programs took: with much of it the figures say little.
+    other programs took: with much of it the figures say little.  `parts` are those of a network's tasks.
     """
 
     winner: int
@@ -30,23 +31,22 @@ class Finish:
     baselines: Mapping[str, float] = field(default_factory=dict)
     ratio: float | None = None
     load: float = 0.0
+    parts: tuple[Finish, ...] = ()
 
 
-def final_race(subject: TaskSubject, finalists: Sequence[Points], seconds: float, most: float) -> Finish:
-    """Times the finalists, the default schedule and what libraries have for the workload, in turns."""
+def final_race(workload: Workload, target: Target, finalists: Sequence[Program], seconds: float, most: float) -> Finish:
+    """Times the finalists, the default schedule and the libraries' versions of the workload, in turns."""
     from searchlab.bench import DEFAULT, LIBRARIES, Steady, contest, prepare, prepare_program
 
-    workload, target = subject.task.workload, subject.task.target
+    def maker(program: Program) -> Maker:
+        return lambda inputs: prepare_program(program, workload, inputs, target)
 
-    def maker(point: Points) -> Maker:
-        return lambda inputs: prepare_program(subject.program(point), workload, inputs, target)
-
-    makers = {str(n): maker(point) for n, point in enumerate(finalists)}
+    makers = {str(n): maker(program) for n, program in enumerate(finalists)}
     everyone = {**makers, DEFAULT: lambda inputs: prepare(workload, inputs, target)}
     row = contest(workload, target, everyone, None, seconds, _ROUNDS, Steady(_STEADY, most))
     ours = [name for name in makers if name in row.times]
     if not ours:
-        raise SpaceError(f"{subject.name}: {row.wrong[next(iter(makers))]}")
+        raise SpaceError(f"{workload.key}: {row.wrong[next(iter(makers))]}")
     best = min(ours, key=lambda name: row.times[name].min)
     fastest = row.times[best].min
     others = {name: t.min for name, t in row.times.items() if name not in makers}

@@ -1,11 +1,11 @@
-"""Network: several studies with one budget, and a scheduler that says whose turn it is.
+"""JointStudy: several studies with one budget, and a scheduler that chooses whose turn it is.
 
-    network = Network(studies, weights=(4, 1), scheduler="gradient")
+    network = JointStudy(studies, weights=(4, 1), scheduler="gradient")
     network.optimize(trials=512)
     network.seconds  # the best time of every task
 
-It is asked and told as a study is.  Its times are those of one run of the whole network: that of a trial is what the
-network would take with its candidate, and with the best of all other tasks.
+It is asked and told as a study is.  Its times are those of one run of the whole network: that of a trial is the time
+that the network would take with its candidate, and with the best of all other tasks.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from searchlab.errors import SpaceError
+from searchlab.lab.study.finish import Finish
 from searchlab.lab.study.ledger import Ledger
-from searchlab.lab.study.objective import Latency, Objective
+from searchlab.lab.study.loop import Round, search_loop
+from searchlab.lab.study.objective import Objective
 from searchlab.lab.study.scheduler import Policy, TaskProgress, TaskScheduler
-from searchlab.lab.study.study import Round, Study
-from searchlab.lab.study.subject import Candidate, TaskSubject
+from searchlab.lab.study.study import Study
+from searchlab.lab.study.subject import Candidate, NetworkSubject
 from searchlab.measure import Outcome
 
 
@@ -39,59 +40,47 @@ class JointStudy:
         objective: Objective | None = None,
         seed: int = 0,
     ) -> None:
-        if len(studies) != len(weights) or not studies:
-            raise SpaceError(f"a network has a weight for each of its tasks, not {len(weights)} for {len(studies)}")
         self.studies, self.weights = tuple(studies), tuple(weights)
-        self.objective = objective or Latency(self.weights)
+        self.subject = NetworkSubject("network", tuple(study.subject for study in studies), self.weights)
+        self.objective = objective or self.subject.latency
         self.batch = max(study.batch for study in studies)
         self.rounds: list[Round] = []
         self._scheduler = TaskScheduler(self.objective, scheduler, rng=np.random.default_rng(seed))
-        self._tasks = [TaskProgress(*_kind(study)) for study in studies]
+        self._tasks = [TaskProgress(*study.subject.kind) for study in studies]
         self._open = [True] * len(studies)
-        self._turn = 0
 
     def optimize(self, trials: int) -> float:
-        """Measures until so many trials of all tasks are done, or nothing is left; gives the network's time."""
-        while (left := trials - self.trials) > 0 and (candidates := self.ask(left)):
-            self.tell(candidates, self.measure(candidates))
+        """Measures until all tasks together have this many trials, or nothing is left; returns the network's time."""
+        search_loop(self, lambda: trials - self.trials)
         return self.best_s
 
     # --- the loop of a study ------------------------------------------------------------------------------------------
 
     def ask(self, count: int) -> list[Candidate]:
-        """Candidates of the task whose turn it is; none if no task has any left."""
+        """Candidates of the task whose turn it is, which they name; none if no task has any left."""
         while (turn := self._scheduler.choose(self._tasks, self._open)) is not None:
-            self._turn = turn
-            if found := self.turn.ask(min(count, self.turn.batch)):
-                return found
+            study = self.studies[turn]
+            if found := study.ask(min(count, study.batch)):
+                return [replace(candidate, part=turn) for candidate in found]
             self._open[turn] = False
         return []
 
     def measure(self, candidates: Sequence[Candidate]) -> list[Outcome]:
-        """What measuring the candidates that were asked for last gave."""
-        return self.turn.measure(candidates)
+        """The outcomes of candidates of one task, in their order."""
+        return self.studies[candidates[0].part].measure(candidates)
 
     def tell(self, candidates: Sequence[Candidate], outcomes: Sequence[Outcome]) -> Round:
-        """The study whose turn it is learns from its batch; gives the round in times of the network."""
-        before = self.seconds
-        done = self.turn.tell(candidates, outcomes)
-        self._tasks[self._turn] = self._tasks[self._turn].after(self.turn.best_s)
-        seconds = np.array(self._in_place(before, done.seconds.tolist()))
-        number, trials, part = len(self.rounds), self.trials, self._turn
+        """The study of the candidates' task learns from its batch; returns the round in times of the network."""
+        part, before = candidates[0].part, self.seconds
+        study = self.studies[part]
+        done = study.tell(candidates, outcomes)
+        self._tasks[part] = self._tasks[part].after(study.best_s)
+        seconds = np.array([self._time([*before[:part], s, *before[part + 1 :]]) for s in done.seconds.tolist()])
+        number, trials = len(self.rounds), self.trials
         self.rounds.append(replace(done, number=number, seconds=seconds, best_s=self.best_s, trials=trials, part=part))
         return self.rounds[-1]
 
-    def _in_place(self, others: Sequence[float], times: Sequence[float]) -> list[float]:
-        """The network's time with each candidate in the place of its task's best."""
-        turn = self._turn
-        return [self._time([*others[:turn], seconds, *others[turn + 1 :]]) for seconds in times]
-
     # --- results ------------------------------------------------------------------------------------------------------
-
-    @property
-    def turn(self) -> Study:
-        """The study that was asked last."""
-        return self.studies[self._turn]
 
     @property
     def turns(self) -> list[int]:
@@ -124,12 +113,15 @@ class JointStudy:
         mine = [n for r, turn in enumerate(self.turns) if turn == part for n in range(ends[r], ends[r + 1])]
         return mine[number]
 
+    def finish(self, seconds: float = 1.0, most: float = 2.5) -> Finish:
+        """The final races of all tasks one after another; of others only the times of those who have all of them."""
+        parts = tuple(study.finish(seconds=seconds, most=most) for study in self.studies)
+        latency = self.subject.latency
+        others = latency.by_name([part.baselines for part in parts])
+        return Finish(0, latency([part.seconds for part in parts]), others, parts=parts)
+
     def _time(self, seconds: Sequence[float]) -> float:
         return self.objective(seconds) if all(map(math.isfinite, seconds)) else math.inf
 
 
-def _kind(study: Study) -> tuple[str, float]:
-    subject = study.subject
-    if isinstance(subject, TaskSubject):
-        return subject.task.workload.name, float(subject.task.workload.flops)
-    return subject.name, 1.0
+Search = Study | JointStudy

@@ -1,44 +1,101 @@
-"""What a study searches: a task on hardware, or a recorded table; both turn points into jobs and records."""
+"""What is searched: a task on hardware, a recorded table, or a network of either; all that differs between them."""
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
 
+from searchlab.backend import Kernel, compile
+from searchlab.errors import SpaceError
 from searchlab.ir.program import Program
-from searchlab.lab.records import Record
-from searchlab.measure import Job, Limits, Outcome, Protocol
-from searchlab.measure.recorded.replayer import TableJob
+from searchlab.lab.records import Record, SearchPlace
+from searchlab.lab.study.finish import Finish, final_race
+from searchlab.lab.study.objective import Latency
+from searchlab.measure import Job, Limits, LocalMeasurer, Measurer, Outcome, Protocol
+from searchlab.measure.recorded.replayer import ReplayMeasurer, TableJob
 from searchlab.measure.recorded.tables import Table
-from searchlab.search import Points, Space, Task
+from searchlab.registry import Component
+from searchlab.search import Points, Space, SpaceGenerator, Task
+from searchlab.search.generator import space as space_of
+
+Figure = Literal["fastest", "median"]
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A point on its way through a study: `digest` is the same for points that are the same program."""
+    """A point on its way through a study: `digest` is the same for points that are the same program.
+
+    `part` is the number of its task in a joint study.
+    """
 
     point: Points
     key: int
     digest: str
     job: Any
     predicted: float | None = None
+    part: int = 0
 
 
 class Subject(ABC):
-    """A space whose points can be measured."""
+    """Something that can be searched; `recorded` means that all its times are looked up, on a simulated clock.
+
+    `optimum_s` is its best possible time, where that is known.  `raced` says whether the search ends with a race on
+    this machine.  `parts` are the tasks or tables that it consists of: itself, if it is one of these.
+    """
 
     name: str
+    recorded: bool
+    raced: bool
+    optimum_s: float | None
+    parts: tuple[SpaceSubject, ...]
+
+    @abstractmethod
+    def now(self) -> float:
+        """The time that counts for its searches: of the wall, or simulated."""
+
+
+class SpaceSubject(Subject):
+    """A subject with one space, whose points can be measured.
+
+    `figure` is the figure of a measurement that counts; `confirmed` says whether measuring again may tell another time.
+    """
+
     space: Space
+    figure: Figure
+    confirmed: bool
 
     @abstractmethod
     def candidate(self, point: Points, best_s: float | None) -> Candidate:
         """The point with the job that measures it."""
 
     @abstractmethod
-    def record(self, candidate: Candidate, outcome: Outcome, cell: str, notes: Mapping[str, str]) -> Record:
-        """What measuring it gave, ready to be stored."""
+    def record(self, candidate: Candidate, outcome: Outcome, cell: str, place: SearchPlace) -> Record:
+        """The measurement of a candidate, ready to be stored."""
+
+    @abstractmethod
+    def measurer(self, shared: Measurer[Any] | None = None) -> Measurer[Any]:
+        """The measurer of its candidates: its own, or `shared` where any measurer of programs will do."""
+
+    @abstractmethod
+    def final(self, finalists: Sequence[Points], best_s: float, seconds: float, most: float) -> Finish:
+        """Decides between finalists, of which the first is the incumbent with its time `best_s`."""
+
+    @abstractmethod
+    def kernel(self, point: Points) -> Kernel:
+        """The compiled program of a point."""
+
+    @property
+    @abstractmethod
+    def kind(self) -> tuple[str, float]:
+        """The kind of work and its operations: subjects that agree in these reach similar speeds."""
+
+    @property
+    def parts(self) -> tuple[SpaceSubject, ...]:  # type: ignore[override]
+        return (self,)
 
     def program(self, point: Points) -> Program:
         """The program of a point."""
@@ -46,18 +103,31 @@ class Subject(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class TaskSubject(Subject):
-    """A workload on a target."""
+class TaskSubject(SpaceSubject):
+    """A workload on a target; `raced` is False where candidates are timed on other machines than this one."""
 
     task: Task
     space: Space
     protocol: Protocol = Protocol()
     limits: Limits = Limits()
     seed: int = 0
+    raced: bool = True
+    confirmed: bool = True
+
+    recorded = False
+    optimum_s = None
+    figure = "fastest"
 
     @property
     def name(self) -> str:  # type: ignore[override]
         return self.task.workload.key
+
+    @property
+    def kind(self) -> tuple[str, float]:
+        return self.task.workload.name, float(self.task.workload.flops)
+
+    def now(self) -> float:
+        return time.perf_counter()
 
     def candidate(self, point: Points, best_s: float | None) -> Candidate:
         program = self.space.program(point)
@@ -66,19 +136,37 @@ class TaskSubject(Subject):
         job = Job(f"{key:016x}", self.task.workload, self.task.target, program, **settings)  # type: ignore[arg-type]
         return Candidate(point, key, program.hash, job)
 
-    def record(self, candidate: Candidate, outcome: Outcome, cell: str, notes: Mapping[str, str]) -> Record:
+    def record(self, candidate: Candidate, outcome: Outcome, cell: str, place: SearchPlace) -> Record:
         space, choice = self.space, self.space.choice(candidate.point)
-        noted = replace(outcome, notes={**outcome.notes, **notes})
+        noted = replace(outcome, notes={**outcome.notes, **place.notes})
         return Record.from_outcome(
             candidate.job, noted, space=space.name, space_version=space.version, knobs=choice, cell=cell
         )
 
+    def measurer(self, shared: Measurer[Any] | None = None) -> Measurer[Any]:
+        return LocalMeasurer() if shared is None else shared
+
+    def final(self, finalists: Sequence[Points], best_s: float, seconds: float, most: float) -> Finish:
+        if not self.raced:
+            return Finish(0, best_s)
+        programs = [self.program(point) for point in finalists]
+        return final_race(self.task.workload, self.task.target, programs, seconds, most)
+
+    def kernel(self, point: Points) -> Kernel:
+        return compile(self.program(point), self.task.target)
+
 
 @dataclass(frozen=True, eq=False)
-class TableSubject(Subject):
-    """A table of measurements that answers instead of hardware."""
+class TableSubject(SpaceSubject):
+    """A table of measurements that answers instead of hardware; `replay` holds options of its ReplayMeasurer."""
 
     table: Table
+    replay: Mapping[str, Any] = field(default_factory=dict)
+
+    recorded = True
+    raced = False
+    figure = "median"
+    confirmed = False
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -88,11 +176,26 @@ class TableSubject(Subject):
     def space(self) -> Space:  # type: ignore[override]
         return self.table.space
 
+    @property
+    def optimum_s(self) -> float:  # type: ignore[override]
+        return self.table.best
+
+    @property
+    def kind(self) -> tuple[str, float]:
+        return self.name, 1.0
+
+    @cached_property
+    def _replayer(self) -> ReplayMeasurer:
+        return ReplayMeasurer(self.table, **self.replay)
+
+    def now(self) -> float:
+        return self._replayer.clock_s
+
     def candidate(self, point: Points, best_s: float | None) -> Candidate:
         key = int(self.space.key(point)[0])
         return Candidate(point, key, f"{key:016x}", TableJob(f"{key:016x}", tuple(point.rows()[0])))
 
-    def record(self, candidate: Candidate, outcome: Outcome, cell: str, notes: Mapping[str, str]) -> Record:
+    def record(self, candidate: Candidate, outcome: Outcome, cell: str, place: SearchPlace) -> Record:
         measured = {n: getattr(outcome, n) for n in ("status", "times", "error", "number", "worker")}
         phases = {n: getattr(outcome, n) for n in ("build_s", "check_s", "run_s", "queue_s")}
         return Record(
@@ -104,7 +207,69 @@ class TableSubject(Subject):
             program=candidate.digest,
             cell=cell,
             job=outcome.id,
-            notes={**outcome.notes, **notes},
+            notes={**outcome.notes, **place.notes},
             **measured,
             **phases,
         )
+
+    def measurer(self, shared: Measurer[Any] | None = None) -> Measurer[Any]:
+        return self._replayer
+
+    def final(self, finalists: Sequence[Points], best_s: float, seconds: float, most: float) -> Finish:
+        """The incumbent with its time in the table, which has no noise."""
+        row = int(self.table.space.row(finalists[0])[0])
+        return Finish(0, float(self.table.seconds[row]))
+
+    def kernel(self, point: Points) -> Kernel:
+        raise SpaceError(f"{self.name} is a table of measurements: its points have no programs")
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkSubject(Subject):
+    """Subjects that are searched with one budget; `weights` says how often each occurs in one run of the network."""
+
+    name: str
+    parts: tuple[SpaceSubject, ...]
+    weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.parts) != len(self.weights) or not self.parts:
+            raise SpaceError(
+                f"a network has a weight for each of its tasks, not {len(self.weights)} for {len(self.parts)}"
+            )
+
+    @property
+    def latency(self) -> Latency:
+        """The time of one run of the network as a function of its tasks' times."""
+        return Latency(self.weights)
+
+    @property
+    def recorded(self) -> bool:  # type: ignore[override]
+        return any(part.recorded for part in self.parts)
+
+    @property
+    def raced(self) -> bool:  # type: ignore[override]
+        return any(part.raced for part in self.parts)
+
+    @property
+    def optimum_s(self) -> float | None:  # type: ignore[override]
+        known = [s for part in self.parts if (s := part.optimum_s) is not None]
+        return self.latency(known) if len(known) == len(self.parts) else None
+
+    def now(self) -> float:
+        """Simulated clocks stand still while another task has its turn, so they add up."""
+        return sum(part.now() for part in self.parts) if self.recorded else time.perf_counter()
+
+
+def subject(
+    given: Task | Table | SpaceSubject,
+    space: Component | SpaceGenerator,
+    protocol: Protocol | None = None,
+    limits: Limits | None = None,
+) -> SpaceSubject:
+    """The subject of a study, from the forms in which it is given; a table needs no `space`."""
+    if isinstance(given, SpaceSubject):
+        return given
+    if isinstance(given, Table):
+        return TableSubject(given)
+    return TaskSubject(given, space_of(space, given), protocol or Protocol(), limits or Limits())

@@ -12,9 +12,9 @@ import pytest
 
 from searchlab.lab.config import from_data
 from searchlab.lab.run import run
-from searchlab.lab.run.execute import equipment
+from searchlab.lab.run.execute.measurers import Measurers
 from searchlab.lab.run.runoff import holder
-from searchlab.lab.study import Study
+from searchlab.lab.study import Finish, TaskSubject
 from searchlab.measure import Job, Measurer, Outcome
 
 DATA = {
@@ -74,11 +74,11 @@ class Hiccups(MadeUp):
 def write(folder: Path, monkeypatch: pytest.MonkeyPatch, measurer: type[MadeUp] = MadeUp, **changes: object) -> Path:
     """Runs the small experiment, or another one, into a folder; without a run-off, whose times would be real."""
 
-    def final(_: object, study: Study) -> equipment.Final:
-        return equipment.Final(study.best_s * 1.01, {"numpy": 2e-5})
+    def final(self: TaskSubject, finalists: object, best_s: float, *_: float) -> Finish:
+        return Finish(0, best_s * 1.01, {"numpy": 2e-5})
 
-    monkeypatch.setattr(equipment.Measurers, "of", lambda *_: measurer())
-    monkeypatch.setattr(equipment.TaskBench, "final", final)
+    monkeypatch.setattr(Measurers, "of", lambda *_: measurer())
+    monkeypatch.setattr(TaskSubject, "final", final)
     monkeypatch.setattr(holder, "hold", lambda *_: None)
     run(from_data({**DATA, **changes} if "workloads" not in changes else changes), folder, jobs=0)
     return folder

@@ -15,10 +15,11 @@ from searchlab.lab.folder.cellfile import from_json, to_json
 from searchlab.lab.manifest import Cell
 from searchlab.lab.results import CellResult
 from searchlab.lab.run import Folder
+from searchlab.lab.run.execute.assembly import _space
 from searchlab.lab.run.execute.cell import run_cell
 from searchlab.lab.run.execute.elapsed import Elapsed
-from searchlab.lab.run.execute.equipment import Measurers, _space
 from searchlab.lab.run.execute.events import CellEnded, CellProgress, Doing, Event, Noted, Started
+from searchlab.lab.run.execute.measurers import Measurers
 from searchlab.lab.study import Finish, Study
 from searchlab.measure import Job, Measurer, Outcome
 from searchlab.search import Sketch, Task

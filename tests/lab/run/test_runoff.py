@@ -287,9 +287,9 @@ def test_a_run_that_ends_during_the_run_off(
 
 def test_a_run_that_stops_at_a_failure_has_no_run_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from searchlab.lab.run import OnError
-    from searchlab.lab.run.execute import equipment
+    from searchlab.lab.run.execute import measurers
 
-    monkeypatch.setattr(equipment.Measurers, "of", lambda *_: 1 / 0)
+    monkeypatch.setattr(measurers.Measurers, "of", lambda *_: 1 / 0)
     victim = max(path.glob("cells/*.json"))
     victim.write_text(json.dumps({}))
     heard = Heard()

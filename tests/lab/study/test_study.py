@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from searchlab.errors import ComponentError, SpaceError
 from searchlab.lab.records import RecordStore
-from searchlab.lab.study import Candidate, Finish, IncumbentLook, Ledger, Study, TableSubject, judge
+from searchlab.lab.study import Candidate, Finish, IncumbentLook, Ledger, Study, TableSubject, TaskSubject, judge
 from searchlab.measure.job import Job, Measurer, Outcome
 from searchlab.measure.recorded.replayer import ReplayMeasurer
 from searchlab.measure.recorded.tables import Table, load
@@ -326,11 +326,11 @@ def test_the_final_race(trials: int, asked: int | None, expected: int, monkeypat
     """The best trials race, the incumbent among them; more of them after many trials; the winner leads."""
     raced: list[Points] = []
 
-    def race(subject: object, finalists: Sequence[Points], seconds: float, most: float) -> Finish:
+    def race(self: object, finalists: Sequence[Points], best_s: float, seconds: float, most: float) -> Finish:
         raced.extend(finalists)
         return Finish(len(finalists) - 1, 1e-6)
 
-    monkeypatch.setattr("searchlab.lab.study.study.final_race", race)
+    monkeypatch.setattr(TaskSubject, "final", race)
     task = Task(parse_workload("matmul:m=32,n=32,k=32"), detect(1))
     s = Study(task, "template", None, "random", measurer=Unsteady(0), batch=32)
     s.optimize(trials=trials)

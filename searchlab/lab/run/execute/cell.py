@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import logging
 import math
+import os
 import threading
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +20,14 @@ import numpy as np
 from searchlab.errors import RecordError
 from searchlab.lab.folder.folder import Folder
 from searchlab.lab.results import CellResult, RoundSummary
+from searchlab.lab.run.execute.assembly import search_of, subject_of
 from searchlab.lab.run.execute.elapsed import Elapsed
-from searchlab.lab.run.execute.equipment import Bench, Final, Measurers, bench
 from searchlab.lab.run.execute.events import CellEnded, CellProgress, Doing, Event, Noted, Started
+from searchlab.lab.run.execute.incumbents import best_of
+from searchlab.lab.run.execute.measurers import Measurers
 from searchlab.lab.run.execute.stopping import Stopped, Watch
-from searchlab.lab.study import Candidate, JointStudy, Study
-from searchlab.measure import Outcome
+from searchlab.lab.study import Candidate, Finish, Round, SpaceSubject, search_loop
+from searchlab.measure import CoreLock, Measurer, Outcome
 from searchlab.search.progress import listening
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _TELL_S = 0.1  # between two reports
 _SAVE_S = 2.0  # between two states on disk; measurements are there at once, in the records
+_FINAL_S = 0.5  # of the race at the end of a cell, which chooses among its finalists; the run-off looks longer
 # Errors that every other cell would meet as well.
 _DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
@@ -47,19 +51,16 @@ def run_cell(cell: Cell, folder: Folder, stop: threading.Event, tell: Tell, meas
     """
     tell(Started(cell.id))
     nothing = CellResult.waiting(cell)
-    search: _Search | None = None
+    search: _CellSearch | None = None
     trace = ""
-
-    def note(text: str) -> None:
-        tell(Noted(cell.id, text))
 
     try:
         with ExitStack() as open_:
             open_.enter_context(listening(_Slowly(lambda text: tell(Doing(cell.id, text)))))
-            ready = open_.enter_context(bench(cell, measurers, note))
-            search = _Search(cell, folder, ready, stop, tell, open_)
+            open_.enter_context(measurers.closed_on_error())
+            search = _CellSearch(cell, folder, measurers, stop, tell, open_)
             found = search.run()
-    except Exception as e:
+    except Exception as e:  # a cell that fails, for whatever reason in whosever component, must not end the run
         if (full := _no_disk(e)) is not None:
             raise full from e
         trace = traceback.format_exc()
@@ -114,48 +115,53 @@ def _ended(found: CellResult, measured: int, trace: str) -> CellEnded:
     )
 
 
-class _Search:
-    """A study on its way, and what it gave so far."""
+class _CellSearch:
+    """The search of a cell on its way, and its result so far."""
 
     def __init__(
-        self, cell: Cell, folder: Folder, bench: Bench[Any], stop: threading.Event, tell: Tell, open_: ExitStack
+        self, cell: Cell, folder: Folder, measurers: Measurers, stop: threading.Event, tell: Tell, open_: ExitStack
     ) -> None:
-        self.cell, self.folder, self.bench = cell, folder, bench
+        self.cell, self.folder = cell, folder
         self.measured = 0
-        self._stop, self._tell = stop, tell
+        self._measurers, self._stop, self._tell = measurers, stop, tell
         self._told = self._saved = -math.inf
+        self.subject = subject_of(cell)
         self._before = self._begin()
-        self._watch = Watch(stop, bench.now, self._arrived)
-        store = open_.enter_context(folder.records(cell.id, fsync=not bench.recorded))
-        self.study: Study | JointStudy = bench.study(self._watch.over, store, self._before)
+        self._watch = Watch(stop, self.subject.now, self._arrived)
+        store = open_.enter_context(folder.records(cell.id, fsync=not self.subject.recorded))
+        self.search = search_of(cell, self.subject, self._measurer, store, self._before)
         earlier = self._before.elapsed.tolist() if self._before is not None else ()
-        self._elapsed = Elapsed(bench.now, earlier)
+        self._elapsed = Elapsed(self.subject.now, earlier)
         self._status: list[str] = []
         self._seconds: list[float] = []
         self._blind()
 
+    def _measurer(self, subject: SpaceSubject) -> Measurer[Any]:
+        """The measurer of a subject under watch; tasks share one with each other and with the cells before."""
+        shared = None if subject.recorded else self._measurers.of(self.cell, self._note)
+        return self._watch.over(subject.measurer(shared))
+
+    def _note(self, text: str) -> None:
+        self._tell(Noted(self.cell.id, text))
+
     def _blind(self) -> None:
         """Says that a strategy has nothing to search by."""
-        study = self.study.turn if isinstance(self.study, JointStudy) else self.study
+        study = self.search.studies[0]
         if study.strategy.needs_model and study.model is None:
-            text = f"strategy '{study.strategy.name}' has no cost model here, so all candidates are random"
-            self._tell(Noted(self.cell.id, text))
+            self._note(f"strategy '{study.strategy.name}' has no cost model here, so all candidates are random")
 
     def _begin(self) -> CellResult | None:
         """What an earlier run left; a table is searched from its beginning, which costs no measurements."""
-        if self.bench.recorded:
+        if self.subject.recorded:
             self.folder.records_path(self.cell.id).unlink(missing_ok=True)
             return None
         return self.folder.result(self.cell)
 
     def run(self) -> CellResult:
+        """Searches until the budget is used, and then decides between the finalists; or until it is stopped."""
         try:
-            while (count := self._left()) > 0 and not self._stop.is_set():
-                candidates = self.study.ask(count)
-                if not candidates:
-                    self._exhausted()
-                    break
-                self._batch(candidates)
+            if not search_loop(self.search, self._next, self._measure, self._round):
+                self._exhausted()
         except Stopped:
             return self.result("interrupted")
         if self._stop.is_set() and self._left() > 0:
@@ -165,22 +171,28 @@ class _Search:
     def _exhausted(self) -> None:
         """Says why a cell is done before its budget is."""
         of = "" if self.cell.trials is None else f" of {self.cell.trials}"
-        self._tell(Noted(self.cell.id, f"the space is exhausted after {len(self._seconds)}{of} trials"))
+        self._note(f"the space is exhausted after {len(self._seconds)}{of} trials")
 
     def _left(self) -> int:
         """How many trials the next batch may have."""
         if self.cell.seconds is not None and self._elapsed.total >= self.cell.seconds:
             return 0
         left = math.inf if (trials := self.cell.trials) is None else trials - len(self._seconds)
-        return int(min(self.study.batch, left))
+        return int(min(self.search.batch, left))
 
-    def _batch(self, candidates: Sequence[Candidate]) -> None:
+    def _next(self) -> int:
+        """How many trials the next batch has; none if the search was asked to stop."""
+        left = self._left()
+        return 0 if self._stop.is_set() else left
+
+    def _measure(self, candidates: Sequence[Candidate]) -> Sequence[Outcome]:
         self._report()  # what was going on before is over
         with self._watch.batch():
-            outcomes = self.study.measure(candidates)
-        told = self.study.tell(list(candidates), outcomes)
+            return self.search.measure(candidates)
+
+    def _round(self, outcomes: Sequence[Outcome], done: Round) -> None:
         self._elapsed.extend(outcomes, self._watch.arrived)
-        self._seconds += told.seconds.tolist()
+        self._seconds += done.seconds.tolist()
         self._status += [o.status for o in outcomes]
         self._report()
         if time.monotonic() - self._saved >= _SAVE_S:
@@ -197,18 +209,20 @@ class _Search:
         if now - self._told >= _TELL_S:
             self._told = now
             failures = Counter(s for s in self._status if s != "ok")
-            self._tell(CellProgress(self.cell.id, len(self._seconds), self.measured, self.study.best_s, failures))
+            self._tell(CellProgress(self.cell.id, len(self._seconds), self.measured, self.search.best_s, failures))
 
     # --- results ------------------------------------------------------------------------------------------------------
 
     def _finished(self) -> CellResult:
-        if not math.isfinite(self.study.best_s):
+        if not math.isfinite(self.search.best_s):
             return self.result("done")
-        return self.result("done", self.bench.final(self.study))
+        cores = CoreLock(sorted(os.sched_getaffinity(0)), on_wait=self._note) if self.subject.raced else nullcontext()
+        with cores:
+            return self.result("done", self.search.finish(seconds=_FINAL_S, most=_FINAL_S))
 
-    def result(self, state: str, final: Final | None = None) -> CellResult:
-        """Everything so far, and the last look at the best."""
-        rounds = self.study.rounds[: self._known_rounds()]
+    def result(self, state: str, final: Finish | None = None) -> CellResult:
+        """Everything so far, and the final race."""
+        rounds = self.search.rounds[: self._known_rounds()]
         return CellResult(
             cell=self.cell,
             state=state,
@@ -217,16 +231,16 @@ class _Search:
             status=tuple(self._status),
             rounds=tuple(map(RoundSummary.of, rounds)),
             ledger=self._ledger(),
-            best=self.bench.best(self.study, final) if math.isfinite(self.study.best_s) else None,
+            best=best_of(self.cell, self.search, final) if math.isfinite(self.search.best_s) else None,
             baselines=dict(final.baselines if final is not None else {}),
-            optimum_s=self.bench.optimum_s,
+            optimum_s=self.subject.optimum_s,
         )
 
     def _known_rounds(self) -> int:
-        return sum(r.trials <= len(self._seconds) for r in self.study.rounds)
+        return sum(r.trials <= len(self._seconds) for r in self.search.rounds)
 
     def _ledger(self) -> dict[str, float]:
         """Seconds by phase, with those of earlier runs of the cell."""
         total = Counter(self._before.ledger if self._before is not None else {})
-        total.update(self.study.ledger.seconds)
+        total.update(self.search.ledger.seconds)
         return dict(total)

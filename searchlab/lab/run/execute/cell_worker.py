@@ -20,8 +20,8 @@ from pathlib import Path
 from searchlab.lab.folder.folder import LOG_FORMAT, Folder
 from searchlab.lab.manifest import Cell
 from searchlab.lab.run.execute.cell import run_cell
-from searchlab.lab.run.execute.equipment import Measurers
 from searchlab.lab.run.execute.events import CellEnded, Event, Word
+from searchlab.lab.run.execute.measurers import Measurers
 
 
 class _Worker:

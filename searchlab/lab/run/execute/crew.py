@@ -19,8 +19,8 @@ from searchlab.lab.folder.folder import Folder
 from searchlab.lab.manifest import Cell
 from searchlab.lab.results import CellResult
 from searchlab.lab.run.execute.cell import run_cell
-from searchlab.lab.run.execute.equipment import Measurers
 from searchlab.lab.run.execute.events import CellEnded, Event, Word
+from searchlab.lab.run.execute.measurers import Measurers
 from searchlab.lab.run.processes import how_it_ended
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
