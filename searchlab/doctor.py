@@ -193,7 +193,7 @@ def _lock(root: Path) -> Found:
 def lock_holders() -> list[str]:
     """Who measures on which of this process's cores; found out by taking each lock for a moment."""
     from searchlab.errors import MeasureError
-    from searchlab.measure.corelock import CoreLock
+    from searchlab.timing.corelock import CoreLock
 
     held = []
     for core in sorted(os.sched_getaffinity(0)):

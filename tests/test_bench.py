@@ -17,7 +17,6 @@ from searchlab import bench
 from searchlab.backend import build
 from searchlab.bench import OURS, ContestRow, OtherLoad, Times, contest, libraries, measure, prepare, race, threads
 from searchlab.bench.operands import Array
-from searchlab.bench.racing import _times as times_of
 from searchlab.errors import BuildError
 from searchlab.targets import detect
 from searchlab.workloads import operators, parse
@@ -125,9 +124,9 @@ def test_the_race_takes_turns() -> None:
 
 
 def test_spread_is_between_the_bests_of_every_other_round() -> None:
-    found = times_of([[4.0, 2.0], [3.0, 2.2], [2.1, 5.0], [9.0, 2.5]])
+    found = Times.of([[4.0, 2.0], [3.0, 2.2], [2.1, 5.0], [9.0, 2.5]])
     assert (found.min, found.rounds) == (2.0, 8) and found.spread == pytest.approx(0.1)
-    assert times_of([[1.0, 2.0]]).spread == 0.0
+    assert Times.of([[1.0, 2.0]]).spread == 0.0
 
 
 def test_short_runs_are_repeated() -> None:
@@ -147,7 +146,7 @@ def test_a_race_of_nobody() -> None:
 
 
 def test_threads_are_set_and_put_back() -> None:
-    from searchlab.bench.racing import _blas, _torch
+    from searchlab.bench.library_threads import _blas, _torch
 
     pools = [*_blas(), *_torch()]
     assert _blas() or "openblas" not in Path("/proc/self/maps").read_text()

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from searchlab import doctor
 from searchlab.cli import app
 from searchlab.doctor import MachineCheck, examine, memory_limit, summary
-from searchlab.measure.corelock import CoreLock
+from searchlab.timing.corelock import CoreLock
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = {

@@ -38,11 +38,23 @@ ALLOWED: dict[str, set[str]] = {
     "workloads": {"errors", "ir", "named", "registry"},
     "tactics": {"errors", "ir", "schedule", "targets"},
     "defaults": {"ir", "schedule", "tactics", "targets"},
-    "bench": {"errors", "ir", "backend", "runtime", "defaults", "targets", "workloads"},
+    "timing": {"errors"},
+    "bench": {"errors", "ir", "backend", "runtime", "defaults", "targets", "timing", "workloads"},
     "search": {"errors", "ir", "named", "schedule", "analysis", "registry", "targets", "workloads"},
     "strategies": {"errors", "search"},
-    "measure": {"errors", "interpreter", "ir", "search", "llvm", "backend", "runtime", "workloads", "targets"},
-    "doctor": {"errors", "llvm", "backend", "measure", "targets", "workloads"},
+    "measure": {
+        "errors",
+        "interpreter",
+        "ir",
+        "search",
+        "llvm",
+        "backend",
+        "runtime",
+        "workloads",
+        "targets",
+        "timing",
+    },
+    "doctor": {"errors", "llvm", "backend", "measure", "targets", "timing", "workloads"},
 }
 ALLOWED["testing"] = set(ALLOWED)
 ALLOWED["lab"] = set(ALLOWED) - {"testing"}

@@ -11,41 +11,30 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import math
-import multiprocessing
-import os
 import platform
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib.metadata import version
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
 import llvmlite.binding
 import numpy as np
-import numpy.typing as npt
 
 import searchlab as sl
-from searchlab.bench.racing import OtherLoad
-from searchlab.errors import SearchLabError
 from searchlab.ir import Program
-from searchlab.measure.job import Outcome
+from searchlab.measure import Job, Limits, LocalMeasurer, Outcome, Protocol
 from searchlab.measure.recorded.tables import save
 from searchlab.search import RecordedSpace, Sketch, Space, menu, split_knob
+from searchlab.timing.race import OtherLoad
 from searchlab.workloads import Workload, parse
 
-Array = npt.NDArray[Any]
-
 ROOT = Path(__file__).resolve().parents[1]
-CONTEXT = multiprocessing.get_context("spawn")
-# Whatever else runs on the core empties its caches; the slower samples tell of that, not of the kernel.
-SAMPLES, KEPT, SAMPLE_S = 15, 9, 1e-3
-LIMIT_S = 30.0  # for one point
+# Every row has all its repeats, however slow it is.
+PROTOCOL = Protocol(warmup=4, repeats=9, early_stop=None, beaten=None)
+LIMITS = Limits(build_s=30.0, run_s=30.0)
 UNSTEADY = 0.10  # spread of the repeats above which a row is measured again
 REFERENCE_EVERY = 40
 CONFIRMATIONS = 3
@@ -153,44 +142,30 @@ SPACES: dict[str, Callable[[], tuple[str, list[Sketch]]]] = {
 
 
 class Recorder:
-    """Measures points of one space, one after the other, in a child process that is replaced when it dies or hangs."""
+    """Measures the points of one space, one after the other, on one core."""
 
-    def __init__(self, name: str, core: int) -> None:
-        self._arguments = (name, core)
-        self._child: tuple[BaseProcess, Connection] | None = None
+    def __init__(self, space: Space, workload: Workload, target: sl.Target, core: int) -> None:
+        self._space, self._workload, self._target = space, workload, target
+        self._points = space.enumerate()
+        self._measurer = LocalMeasurer(cores=[core])
 
     def measure(self, n: int) -> Outcome:
         """The outcome of point n."""
-        if self._child is None:
-            here, there = CONTEXT.Pipe()
-            process: BaseProcess = CONTEXT.Process(target=serve, args=(*self._arguments, there), daemon=True)
-            process.start()
-            there.close()
-            self._child = process, here
-        process, pipe = self._child
-        try:
-            pipe.send(n)
-            if pipe.poll(LIMIT_S):
-                outcome: Outcome = pipe.recv()
-                return outcome
-            failed = Outcome(str(n), "timeout", error=f"not done within {LIMIT_S} s", run_s=LIMIT_S)
-        except (EOFError, OSError):
-            process.join()
-            failed = Outcome(str(n), "crash", error=f"the process ended with {process.exitcode}")
-        self.close()
-        return failed
+        program = self._space.program(self._points[n])
+        job = Job(str(n), self._workload, self._target, program, limits=LIMITS, protocol=PROTOCOL)
+        (outcome,) = self._measurer.measure([job])
+        return outcome
 
     def close(self) -> None:
-        if self._child is not None:
-            self._child[0].kill()
-            self._child[0].join()
-            self._child = None
+        """Ends the processes that measure."""
+        self._measurer.close()
 
-    def all(self, count: int) -> tuple[list[Outcome], list[float], list[float]]:
-        """The outcomes of all points, what each took beyond its phases, and times of the reference row."""
+    def all(self) -> tuple[list[Outcome], list[float], list[float]]:
+        """The outcomes of all points, the seconds of each beyond its phases, and times of the reference row."""
+        count = len(self._points)
         outcomes: dict[int, Outcome] = {}
         overhead, reference = [0.0] * count, []
-        self.measure(0)  # starts the child, which is not to be charged to a point
+        self.measure(0)  # starts the workers, which is not to be charged to a point
         for done, n in enumerate(np.random.default_rng(0).permutation(count).tolist()):
             if done % REFERENCE_EVERY == 0:
                 reference.append(self.measure(count // 2).seconds)
@@ -201,7 +176,7 @@ class Recorder:
             if o.ok and spread(o.times) > UNSTEADY:
                 again = self.measure(n)
                 if again.ok and spread(again.times) < spread(o.times):
-                    outcomes[n] = again
+                    outcomes[n] = replace(again, build_s=o.build_s)  # it was not built again
         return self.confirm([outcomes[n] for n in range(count)]), overhead, reference
 
     def confirm(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -216,50 +191,6 @@ class Recorder:
         return found
 
 
-def serve(name: str, core: int, pipe: Connection) -> None:
-    """The child: measures the points that it is sent."""
-    os.sched_setaffinity(0, {core})
-    spec, sketches = SPACES[name]()
-    space, workload = Space(sketches, name), parse(spec)
-    points, inputs = space.enumerate(), workload.inputs(seed=0)
-    expected = workload.reference(inputs)
-    while True:
-        n = pipe.recv()
-        pipe.send(_measure(str(n), space.program(points[n]), workload, inputs, expected))
-
-
-def _measure(
-    id: str, program: Program, workload: Workload, inputs: dict[str, Array], expected: dict[str, Array]
-) -> Outcome:
-    start = time.perf_counter()
-    try:
-        kernel = sl.compile(program, sl.detect(threads=1))
-    except SearchLabError as e:
-        return Outcome(id, "build", error=str(e), build_s=time.perf_counter() - start)
-    built = time.perf_counter()
-    run, outputs = kernel.prepare(*inputs.values())
-    run()
-    wrong = workload.check(outputs, inputs, expected)
-    checked = time.perf_counter()
-    build_s, check_s = built - start, checked - built
-    if wrong:
-        return Outcome(id, "wrong", error=wrong, build_s=build_s, check_s=check_s)
-    number = max(1, math.ceil(SAMPLE_S / max(min(_sample(run, 1) for _ in range(3)), 1e-7)))
-    samples = [_sample(run, number) for _ in range(SAMPLES)]
-    fastest = sorted(range(SAMPLES), key=samples.__getitem__)[:KEPT]
-    times = tuple(samples[n] for n in sorted(fastest))
-    run_s = time.perf_counter() - checked
-    return Outcome(id, "ok", times, number=number, build_s=build_s, check_s=check_s, run_s=run_s)
-
-
-def _sample(run: Callable[[], None], number: int) -> float:
-    # The kernels have one thread, so its CPU time is what they take; the clock on the wall would count other processes.
-    start = time.thread_time()
-    for _ in range(number):
-        run()
-    return (time.thread_time() - start) / number
-
-
 def spread(times: Sequence[float]) -> float:
     """Half the distance between the quartiles, relative to the median."""
     low, middle, high = np.percentile(times, [25, 50, 75])
@@ -271,8 +202,8 @@ def record(name: str, out: Path, core: int) -> str:
     space, workload, target = Space(sketches, name), parse(spec), sl.detect(threads=1)
     points = space.enumerate()
     start = time.perf_counter()
-    with closing(Recorder(name, core)) as recorder, OtherLoad() as load:
-        outcomes, overhead, reference = recorder.all(len(points))
+    with closing(Recorder(space, workload, target, core)) as recorder, OtherLoad() as load:
+        outcomes, overhead, reference = recorder.all()
     seconds = time.perf_counter() - start
     rows = [points.options[points.sketch == n, : len(s.knobs)] for n, s in enumerate(sketches)]
     recorded = RecordedSpace(
@@ -307,11 +238,9 @@ def toolchain() -> dict[str, str]:
 
 
 def protocol() -> dict[str, object]:
+    """The protocol as the header of a table has it."""
     return {
-        "clock": "CPU time of the thread (kernels have one thread)", "warmup": 4,
-        "repeats": f"{KEPT}, the fastest of {SAMPLES}",
-        "min_repeat_ms": SAMPLE_S * 1e3, "cache": "warm", "checked": True, "seconds": "median of the repeats",
-        "order": "shuffled", "limit_s": LIMIT_S,
+        **asdict(PROTOCOL), "limits": asdict(LIMITS), "seconds": "median of the repeats", "order": "shuffled",
         "measured_again": f"rows whose repeats spread by more than {UNSTEADY:.0%}; the steadier result is kept",
         "confirmed": f"{CONFIRMATIONS} times, the tenth that was the fastest by then; all repeats count",
         "cost": "build_s, check_s and run_s are wall times of the phases, overhead_s of the rest of the call",
@@ -323,7 +252,7 @@ def noise(outcomes: Sequence[Outcome], reference: Sequence[float], load: float) 
     middle = statistics.median(reference)
     return {
         "machine_shared": True,
-        "cpu_busy": round(load, 3),  # of all cores, with the child that measures
+        "cpu_busy": round(load, 3),  # of all cores, with the processes that measure
         "spread_of_repeats_median": round(statistics.median(spreads), 4),
         "spread_of_repeats_p95": round(float(np.percentile(spreads, 95)), 4),
         "reference_runs": len(reference),

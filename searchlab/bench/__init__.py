@@ -14,7 +14,9 @@ from searchlab.bench.contests import (
     prepare,
     prepare_program,
 )
-from searchlab.bench.racing import Contender, OtherLoad, Steady, Times, noise, race, threads
+from searchlab.bench.library_threads import threads
+from searchlab.timing.race import Contender, OtherLoad, Steady, race
+from searchlab.timing.turns import Times, noise
 
 __all__ = [
     "BASELINES", "DEFAULT", "EVERY_LIBRARY", "LIBRARIES", "OURS", "Contender", "ContestRow", "OtherLoad", "Steady",

@@ -11,13 +11,15 @@ import numpy as np
 
 from searchlab.backend import Artifact, compile, load
 from searchlab.bench import with_numpy
+from searchlab.bench.library_threads import threads
 from searchlab.bench.operands import Array, LibraryOperands
-from searchlab.bench.racing import Contender, OtherLoad, Steady, Times, race, threads
 from searchlab.defaults import default_schedule
 from searchlab.errors import SearchLabError
 from searchlab.ir.program import Program
 from searchlab.runtime.memory import placed
 from searchlab.targets import Target
+from searchlab.timing.race import Contender, OtherLoad, Steady, race
+from searchlab.timing.turns import Times
 from searchlab.workloads import Workload
 
 OURS, DEFAULT = "searchlab", "default"  # a program of a search, and the default schedule beside it

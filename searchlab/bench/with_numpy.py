@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from searchlab.bench.operands import Array, LibraryOperands, follow
-from searchlab.bench.racing import Contender
+from searchlab.timing.race import Contender
 from searchlab.workloads.counts import reduction_length
 from searchlab.workloads.references import windows
 

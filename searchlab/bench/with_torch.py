@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from searchlab.bench.operands import LibraryOperands, follow
-from searchlab.bench.racing import Contender
+from searchlab.timing.race import Contender
 
 _NHWC = ("conv2d", "conv2d_bn_relu", "depthwise_conv2d")
 

@@ -16,8 +16,8 @@ from searchlab.measure.fault import FaultPage
 from searchlab.measure.guard import Array, Guarded, mark, memory_limit, same
 from searchlab.measure.inputs import Arrays, JobData
 from searchlab.measure.job import Job, Outcome, Status
-from searchlab.measure.timing import Sampler
 from searchlab.runtime.memory import aligned
+from searchlab.timing.sampler import Sampler
 
 
 @dataclass(frozen=True)

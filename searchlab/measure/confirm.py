@@ -1,4 +1,4 @@
-"""Second looks: a new incumbent beside the old one.
+"""Re-measurement of candidates: jobs that take turns on a measurer, and a new incumbent beside the old one.
 
 A search keeps the luckiest of many noisy figures, so its best figure is too good (the winner's curse).  Here candidates
 take turns in rounds, and only ratios within a round count: whatever the machine did in a round met all of them.
@@ -8,18 +8,46 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from searchlab.measure.job import Job, Measurer, Outcome
+from searchlab.timing.ratios import ratio_interval
+from searchlab.timing.turns import Order, Turns, alternating, as_given, take_turns
 
-Floats = npt.NDArray[np.float64]
-
-_RESAMPLES = 2000
 _LEAST_ROUNDS = 3  # before these a first impression may still be luck
+_NEW, _OLD = "new", "old"
+
+
+# --- jobs in turns ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class JobTurns:
+    """Jobs that take turns on a measurer, one at a time: it may reorder or spread jobs that it is given together.
+
+    `last` are their latest outcomes, `failed` the latest failures.  All repeats of a turn that worked are its samples.
+    """
+
+    measurer: Measurer[Job]
+    jobs: Mapping[str, Job]
+    last: dict[str, Outcome] = field(default_factory=dict)
+    failed: dict[str, Outcome] = field(default_factory=dict)
+
+    def take(self, more: Callable[[Turns], bool], order: Order = as_given) -> Turns:
+        """Measures every job once in every round, as long as there is `more` to do."""
+        return take_turns(list(self.jobs), self._sample, more, order)
+
+    def _sample(self, name: str) -> tuple[float, ...]:
+        (outcome,) = self.measurer.measure([self.jobs[name]])
+        self.last[name] = outcome
+        if outcome.ok:
+            return outcome.times
+        self.failed[name] = outcome
+        return ()
+
+
+# --- incumbents -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,25 +83,23 @@ def confirm(
     It is confirmed if the whole interval of the ratio (at that level) lies below 1, so a tie keeps the incumbent.  A
     candidate that is not ahead after three rounds or more is given up: most lucky figures cost six measurements.
     """
-    jobs = (_turn(job, repeats, "new"), _turn(incumbent_job, repeats, "old"))
-    pairs: list[tuple[float, float]] = []
-    error = ""
-    for number in range(rounds):
-        # The one that goes first changes: a cache left warm or a clock left high helps the second.
-        order = jobs if number % 2 == 0 else jobs[::-1]
-        found = {turn.id: _measure(measurer, turn) for turn in order}
-        new, old = (found[turn.id] for turn in jobs)
-        if not new.ok:
-            return Confirmation(False, math.inf, old.seconds, math.inf, math.inf, math.inf, len(pairs), _why(new))
-        if old.ok:
-            pairs.append((new.fastest, old.fastest))
-        else:
-            error = f"incumbent: {_why(old)}"
-        if len(pairs) >= _LEAST_ROUNDS and statistics.median(a / b for a, b in pairs) >= 1.0:
-            break
+    race = JobTurns(measurer, {_NEW: _turn(job, repeats, _NEW), _OLD: _turn(incumbent_job, repeats, _OLD)})
+
+    def more(turns: Turns) -> bool:
+        return turns.count < rounds and _NEW not in race.failed and not _behind(turns.pairs(_NEW, _OLD))
+
+    pairs = race.take(more, alternating).pairs(_NEW, _OLD)
+    error = f"incumbent: {_why(race.failed[_OLD])}" if _OLD in race.failed else ""
+    if _NEW in race.failed:
+        why, old_s = _why(race.failed[_NEW]), race.last[_OLD].seconds
+        return Confirmation(False, math.inf, old_s, math.inf, math.inf, math.inf, len(pairs), why)
     if not pairs:  # an incumbent that no longer runs is none
-        return Confirmation(True, new.seconds, math.inf, 0.0, 0.0, 0.0, 0, error)
+        return Confirmation(True, race.last[_NEW].seconds, math.inf, 0.0, 0.0, 0.0, 0, error)
     return _decide(pairs, level, seed, error)
+
+
+def _behind(pairs: Sequence[tuple[float, float]]) -> bool:
+    return len(pairs) >= _LEAST_ROUNDS and statistics.median(a / b for a, b in pairs) >= 1.0
 
 
 def _decide(pairs: Sequence[tuple[float, float]], level: float, seed: int, error: str) -> Confirmation:
@@ -83,40 +109,10 @@ def _decide(pairs: Sequence[tuple[float, float]], level: float, seed: int, error
     return Confirmation(enough and high < 1.0, new, old, ratio, low, high, len(pairs), error)
 
 
-# --- statistics -------------------------------------------------------------------------------------------------------
-
-
-def bootstrap(
-    values: Floats, statistic: Callable[[Floats], Floats], level: float, generator: np.random.Generator
-) -> tuple[float, float]:
-    """The percentile interval of a statistic of `values`; it is given all resamples at once, one per row."""
-    drawn = values[generator.integers(0, len(values), (_RESAMPLES, len(values)))]
-    # Nearest ranks, not interpolation: with few values the ends must be values that occurred.
-    tails = [(1 - level) / 2, (1 + level) / 2]
-    low, high = np.quantile(statistic(drawn), tails, method="closest_observation")
-    return float(low), float(high)
-
-
-def ratio_interval(pairs: Sequence[tuple[float, float]], level: float, seed: int) -> tuple[float, float, float]:
-    """The median of the ratios a / b with its interval; each pair is one round."""
-    ratios = np.array([a / b for a, b in pairs])
-    low, high = bootstrap(ratios, lambda drawn: np.median(drawn, axis=1), level, np.random.default_rng(seed))
-    return float(np.median(ratios)), low, high
-
-
-# --- measuring --------------------------------------------------------------------------------------------------------
-
-
-def _turn(job: Job, repeats: int, role: str = "") -> Job:
+def _turn(job: Job, repeats: int, role: str) -> Job:
     """The job as one turn: few repeats, no check (it has passed one), no early stop (it would leave one sample)."""
     protocol = replace(job.protocol, repeats=repeats, check=False, early_stop=None, beaten=None)
-    return replace(job, id=f"{job.id}:{role}" if role else job.id, protocol=protocol, best_s=None)
-
-
-def _measure(measurer: Measurer[Job], job: Job) -> Outcome:
-    """One job alone: a measurer may reorder or spread what it is given together."""
-    (outcome,) = measurer.measure([job])
-    return outcome
+    return replace(job, id=f"{job.id}:{role}", protocol=protocol, best_s=None)
 
 
 def _why(outcome: Outcome) -> str:

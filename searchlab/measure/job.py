@@ -5,7 +5,6 @@ A failure is a value, not an exception: one candidate that crashes costs that ca
 
 from __future__ import annotations
 
-import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from typing import Generic, Literal, Self, TypeVar
 from searchlab.backend import Artifact
 from searchlab.ir.program import Program
 from searchlab.targets import Target
+from searchlab.timing.protocol import Figure, Protocol, figure_of
 from searchlab.workloads import Workload
 
 Status = Literal["ok", "build", "run", "crash", "timeout", "wrong", "oom", "constraints", "quarantined"]
@@ -30,29 +30,6 @@ class Limits:
     run_s: float = 10.0
     queue_s: float | None = None
     memory_bytes: int | None = 4 << 30
-
-
-@dataclass(frozen=True, slots=True)
-class Protocol:
-    """How a candidate is timed: `repeats` samples, each of as many runs as last `min_repeat_ms` together.
-
-    Of long runs there are fewer, at least five: all together take at most four times as long as is said with that.
-    `cache` is "warm" (runs follow each other) or "cold" (caches are emptied before every run).  With `steady`, samples
-    that another program interrupted or that met the core in a slow moment are taken again, three times as many as are
-    wanted in all at most.
-
-    Precision is for candidates that may win: one whose first run is `early_stop` times slower than the best so far is
-    not repeated, and one whose first three samples all are `beaten` times slower gets no more than these.
-    """
-
-    warmup: int = 1
-    repeats: int = 15
-    min_repeat_ms: float = 1.0
-    cache: Literal["warm", "cold"] = "warm"
-    steady: bool = True
-    check: bool = True
-    early_stop: float | None = 5.0
-    beaten: float | None = 1.3
 
 
 @dataclass(frozen=True)
@@ -115,12 +92,16 @@ class Outcome:
     @property
     def seconds(self) -> float:
         """The figure that is reported: the median repeat, infinite for a failure."""
-        return statistics.median(self.times) if self.ok and self.times else float("inf")
+        return self.figure("median")
 
     @property
     def fastest(self) -> float:
         """The fastest repeat, infinite for a failure: other programs make a repeat slower, never faster."""
-        return min(self.times) if self.ok and self.times else float("inf")
+        return self.figure("fastest")
+
+    def figure(self, which: Figure) -> float:
+        """One figure of the repeats, infinite for a failure."""
+        return figure_of(self.times, which) if self.ok else float("inf")
 
 
 class Measurer(ABC, Generic[J]):

@@ -20,11 +20,11 @@ from dataclasses import dataclass, field, replace
 
 from searchlab.backend import Artifact
 from searchlab.errors import MeasureError
-from searchlab.measure.corelock import CoreLock
 from searchlab.measure.job import Job, Measurer, Outcome
 from searchlab.measure.wire import Reply
 from searchlab.measure.worker import Worker, wait
 from searchlab.targets import Target
+from searchlab.timing.corelock import CoreLock
 from searchlab.workloads import Workload
 
 _MOST_BUILDERS = 4
@@ -249,8 +249,8 @@ class LocalMeasurer(Measurer[Job]):
             cores = self._cores[i * self._threads :][:count]
             if worker.ready and not worker.busy and not self._busy_cores().intersection(cores):
                 ticket = self._begin(self._built.popleft())
+                self._running[worker] = ticket  # first: an interrupt while it starts must find it
                 worker.start("run", ticket.job.racing(ticket.batch.best_s.get(ticket.rivals, math.inf)), cores)
-                self._running[worker] = ticket
 
     def _start_builds(self) -> None:
         if not self._building and not self._apart:
@@ -263,8 +263,8 @@ class LocalMeasurer(Measurer[Job]):
             if worker.ready and not worker.busy:
                 core = worker.cores[0] if worker.cores[0] in free else free[0]
                 ticket = self._begin(self._waiting.popleft())
+                self._running[worker] = ticket  # first, as above
                 worker.start("build", ticket.job, (core,))
-                self._running[worker] = ticket
 
     @staticmethod
     def _begin(ticket: _Ticket) -> _Ticket:

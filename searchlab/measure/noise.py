@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from searchlab.errors import MeasureError
 from searchlab.measure.job import Job, Measurer, Outcome
-from searchlab.measure.timing import MOST, NEAR
+from searchlab.timing.sampler import MOST, NEAR
 
 Floats = npt.NDArray[np.float64]
 Estimator = Literal["median", "min"]

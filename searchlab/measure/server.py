@@ -25,9 +25,9 @@ from searchlab.measure.fault import FaultPage
 from searchlab.measure.guard import oom_kills, resident_bytes
 from searchlab.measure.inputs import DataKey, JobData, Kept, make_data
 from searchlab.measure.job import Job, Limits, Outcome, Status
-from searchlab.measure.pulse import Levels
 from searchlab.measure.wire import CANCEL, PREPARE_S, READY, Channel, Head, Reply, Request, dumps
 from searchlab.targets import detect
+from searchlab.timing.probe import Levels
 
 # A child stops repeating this long before it would be killed; on a busy machine its last sample may take far longer.
 _SPARE_S, _SPARE_SHARE = 0.05, 0.1

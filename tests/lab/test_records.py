@@ -14,7 +14,7 @@ import searchlab as sl
 from searchlab.errors import RecordError
 from searchlab.lab.records import SCHEMA, Record, converter, decode, encode, job_key, lines, toolchain
 from searchlab.lab.records.lines import SchemaError, head
-from searchlab.measure.job import FAILURES, Job, Limits, Outcome, Protocol
+from searchlab.measure import FAILURES, Job, Limits, Outcome, Protocol
 
 TEXT = st.text(max_size=12)
 NAMES = st.text(max_size=8)

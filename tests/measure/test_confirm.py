@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from searchlab.measure import Job, Measurer, Outcome
-from searchlab.measure.confirm import bootstrap, confirm, ratio_interval
+from searchlab.measure.confirm import confirm
 from searchlab.targets import parse
+from searchlab.timing.ratios import bootstrap, ratio_interval
 from searchlab.workloads import workload
 
 Draw = Callable[[np.random.Generator], float]

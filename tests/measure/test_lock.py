@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from searchlab.errors import MeasureError
-from searchlab.measure.corelock import CoreLock, runtime_directory
+from searchlab.timing.corelock import CoreLock, runtime_directory
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from searchlab.measure.corelock import CoreLock
+from searchlab.timing.corelock import CoreLock
 lock = CoreLock([int(c) for c in sys.argv[2].split(",")], directory=Path(sys.argv[1]))
 print(lock.acquire(), flush=True)
 time.sleep(60)

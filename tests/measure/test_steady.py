@@ -7,11 +7,11 @@ import pytest
 
 from searchlab.llvm.jit import compile_ir
 from searchlab.measure import Protocol
-from searchlab.measure.pulse import Levels
-from searchlab.measure.timing import Sampler, Samples
 from searchlab.runtime import clock_probe
 from searchlab.runtime.clock_probe import pulse
 from searchlab.targets import parse
+from searchlab.timing.probe import Levels
+from searchlab.timing.sampler import Sampler, Samples
 
 FAST = 50e-6
 FIVE = Protocol(warmup=0, repeats=5, min_repeat_ms=1.0)
@@ -25,8 +25,8 @@ class Core:
     ) -> None:
         self.now, self.runs, self.lost, self.slowness, self.run_s = 0.0, 0, 0.0, slowness, run_s
         for name in ("perf_counter", "monotonic"):
-            monkeypatch.setattr(f"searchlab.measure.timing.time.{name}", lambda: self.now)
-        monkeypatch.setattr("searchlab.measure.timing.time.thread_time", lambda: self.now - self.lost)
+            monkeypatch.setattr(f"searchlab.timing.sampler.time.{name}", lambda: self.now)
+        monkeypatch.setattr("searchlab.timing.sampler.time.thread_time", lambda: self.now - self.lost)
 
     def run(self, count: int) -> None:
         self.runs += count

@@ -21,9 +21,9 @@ from searchlab.lab.records import Record
 from searchlab.measure import Job, Limits, Outcome, Protocol, Worker
 from searchlab.measure.candidate import failed
 from searchlab.measure.guard import Guarded, mark, same
-from searchlab.measure.timing import Sampler
 from searchlab.runtime.memory import aligned, placed
 from searchlab.targets import detect
+from searchlab.timing.sampler import Sampler
 from searchlab.workloads import Operator, Workload, workload
 
 MATMUL = workload("matmul", m=16, n=16, k=16)
@@ -250,7 +250,7 @@ class Clocked:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *seconds: float) -> None:
         self.now, self.calls, self.seconds = 100.0, 0, seconds
         for name in ("perf_counter", "thread_time", "monotonic"):
-            monkeypatch.setattr(f"searchlab.measure.timing.time.{name}", lambda: self.now)
+            monkeypatch.setattr(f"searchlab.timing.sampler.time.{name}", lambda: self.now)
 
     def __call__(self, count: int) -> None:
         for _ in range(count):
@@ -314,7 +314,7 @@ def test_the_deadline_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_sample_that_lost_its_core_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Clocked(monkeypatch, 1.0)
-    monkeypatch.setattr("searchlab.measure.timing.time.thread_time", lambda: run.now / 2)
+    monkeypatch.setattr("searchlab.timing.sampler.time.thread_time", lambda: run.now / 2)
     assert Sampler(run, Protocol(warmup=0, repeats=2)).take().notes == {"preempted": "2 of 2"}
 
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, Strict, model_serializer
 
-from searchlab.measure.job import Limits, Protocol
+from searchlab.measure.job import Limits
+from searchlab.timing.protocol import Protocol
 
 Listed = Strict(False)  # a tuple that files write as a list; its items are as strict as everything else
 _PROTOCOL, _LIMITS = Protocol(), Limits()

@@ -1,4 +1,4 @@
-"""A second look at an exported kernel: is it right, and as fast outside the laboratory as inside?
+"""Verification of an exported kernel: is it right, and as fast outside the laboratory as inside?
 
 The exported library and the kernel as searchlab builds it run in turns in this process, so that whatever the machine
 does meets both; the time that was recorded is then compared with both.
@@ -22,21 +22,23 @@ from searchlab.lab.export.loader import ExportedKernel
 from searchlab.lab.export.opening import exported
 from searchlab.llvm.jit import LoadedObject, compile_ir
 from searchlab.measure import Protocol
-from searchlab.measure.confirm import ratio_interval
-from searchlab.measure.corelock import CoreLock
-from searchlab.measure.timing import Sampler
 from searchlab.runtime.memory import placed
 from searchlab.targets import Target, detect
+from searchlab.timing.corelock import CoreLock
+from searchlab.timing.ratios import ratio_interval
+from searchlab.timing.sampler import Sampler
+from searchlab.timing.turns import alternating, take_turns
 from searchlab.workloads import Workload
 
 Runs = Callable[[int], None]
 ROUNDS = 9
 _LEVEL = 0.9
+_EXPORTED, _BUILT = "exported", "built"
 
 
 @dataclass(frozen=True)
 class Verified:
-    """What a second look gave.
+    """The result of a verification.
 
     `wrong` says how the output differs from numpy's, None if it does not.  `exported_s` and `built_s` are the
     fastest times, `ratio` is exported to built within rounds, from `low` to `high`.
@@ -66,14 +68,20 @@ def verify(
     protocol: Protocol | None = None,
 ) -> Verified:
     """Runs the kernel of an export folder beside the program it was made of."""
-    kernel = exported(folder)
+    kernel, timing = exported(folder), protocol or Protocol(repeats=3)
     inputs = {name: placed(x) for name, x in workload.inputs(seed=0).items()}
     with _alone(target.threads):
         wrong = workload.check(kernel(*inputs.values()), inputs)
         values, outputs = kernel.arrays(*inputs.values())
         ours = _exported_runs(kernel, values, outputs)
         theirs = _built_runs(program, target, inputs, dict(zip(program.outputs, outputs, strict=True)))
-        pairs = _in_turns(ours, theirs, rounds, protocol or Protocol(repeats=3), target)
+        contenders, probe = {_EXPORTED: ours, _BUILT: theirs}, backend_of(target).clock_probe()
+
+        def sample(name: str) -> Sequence[float]:
+            return Sampler(contenders[name], timing, target.threads, pulse=probe).take().times
+
+        turns = take_turns(list(contenders), sample, lambda turns: turns.count < rounds, alternating)
+    pairs = turns.pairs(_EXPORTED, _BUILT)
     ratio, low, high = ratio_interval(pairs, _LEVEL, seed=0)
     fastest = [min(side) for side in zip(*pairs, strict=True)]
     return Verified(wrong, recorded_s, fastest[0], fastest[1], ratio, low, high)
@@ -89,22 +97,6 @@ def _alone(threads: int) -> Iterator[None]:
             yield
         finally:
             os.sched_setaffinity(0, allowed)
-
-
-def _in_turns(ours: Runs, theirs: Runs, rounds: int, protocol: Protocol, target: Target) -> list[tuple[float, float]]:
-    """Seconds of both in every round; the one that goes first changes."""
-    pairs = []
-    for number in range(rounds):
-        if number % 2 == 0:
-            new, old = (_seconds(runs, protocol, target) for runs in (ours, theirs))
-        else:
-            old, new = (_seconds(runs, protocol, target) for runs in (theirs, ours))
-        pairs.append((new, old))
-    return pairs
-
-
-def _seconds(runs: Runs, protocol: Protocol, target: Target) -> float:
-    return min(Sampler(runs, protocol, target.threads, pulse=backend_of(target).clock_probe()).take().times)
 
 
 def _built_runs(program: Program, target: Target, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Runs:

@@ -1,4 +1,4 @@
-"""Second looks at what entries found: a sample of their best candidates is measured again, or looked up again."""
+"""Validation of entries: a sample of their best candidates is measured again, or looked up again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from searchlab.lab.export.finding import chosen
 from searchlab.lab.folder.folder import Folder
 from searchlab.lab.folder.found import Found
 from searchlab.lab.run.runoff.runoff import results
-from searchlab.measure.job import Job, Limits, Measurer, Protocol
+from searchlab.measure import Job, Limits, LocalMeasurer, Measurer, Protocol
+from searchlab.measure.confirm import JobTurns
+from searchlab.measure.recorded.tables import load
+from searchlab.timing.protocol import figure_of
 
 if TYPE_CHECKING:
     from searchlab.lab.results import CellResult
@@ -104,8 +107,6 @@ def _claims_something(result: CellResult) -> bool:
 
 
 def _looked_up(claim: Found, band: float) -> Validation:
-    from searchlab.measure.recorded.tables import load
-
     try:
         table = load(claim.cell.table or claim.task)
         seconds = float(table.seconds[table.space.row(table.space.chosen(claim.choice))[0]])
@@ -126,9 +127,7 @@ def _measured(
     rng: np.random.Generator,
     make: Callable[[], Measurer[Job]] | None,
 ) -> dict[str, Validation]:
-    """Every candidate once in every round, each round in another order."""
-    if not claims:
-        return {}
+    """Every candidate once in every round, each round in another order; the fastest repeat counts."""
     found: dict[str, Validation] = {}
     jobs: dict[str, Job] = {}
     for claim in claims:
@@ -137,23 +136,21 @@ def _measured(
             jobs[_key(claim)] = made
         else:
             found[_key(claim)] = made
-    times: dict[str, list[float]] = {id: [] for id in jobs}
-    failures: dict[str, str] = {}
-    if jobs:
-        with (make or _local)() as measurer:
-            for _ in range(rounds):
-                for number in rng.permutation(len(jobs)).tolist():
-                    id = list(jobs)[number]
-                    (outcome,) = measurer.measure([jobs[id]])
-                    if outcome.ok:
-                        times[id].append(outcome.fastest)
-                    else:
-                        failures[id] = f"{outcome.status}: {outcome.error}"
+    if not jobs:
+        return found
+
+    def shuffled(names: Sequence[str], number: int) -> list[str]:
+        return [names[n] for n in rng.permutation(len(names)).tolist()]
+
+    with (make or LocalMeasurer)() as measurer:
+        race = JobTurns(measurer, jobs)
+        turns = race.take(lambda turns: turns.count < rounds, shuffled)
     for claim in claims:
-        if (id := _key(claim)) in failures:
-            found[id] = _check(claim, FAILED, why=failures[id])
+        if (id := _key(claim)) in race.failed:
+            failure = race.failed[id]
+            found[id] = _check(claim, FAILED, why=f"{failure.status}: {failure.error}")
         elif id in jobs:
-            found[id] = _judged(claim, times[id], band)
+            found[id] = _judged(claim, [figure_of(times, "fastest") for times in turns.samples[id]], band)
     return found
 
 
@@ -174,12 +171,6 @@ def _job(claim: Found) -> Job | Validation:
 def _read(default: Any, given: Mapping[str, Any]) -> Any:
     """Settings as a record has them; what this version does not know is left out."""
     return replace(default, **{k: v for k, v in given.items() if hasattr(default, k)})
-
-
-def _local() -> Measurer[Job]:
-    from searchlab.measure.local import LocalMeasurer
-
-    return LocalMeasurer()
 
 
 # --- judging ----------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from searchlab.lab.study.ledger import WORK, Ledger
 from searchlab.lab.study.loop import Round, search_loop
 from searchlab.lab.study.quality import judge
 from searchlab.lab.study.seeds import Seeds
-from searchlab.lab.study.subject import Candidate, Figure, SpaceSubject
+from searchlab.lab.study.subject import Candidate, SpaceSubject
 from searchlab.lab.study.subject import subject as subject_of
 from searchlab.lab.study.trial_log import TrialLog
 from searchlab.measure import Limits, Measurer, Outcome, Protocol
@@ -40,6 +40,7 @@ from searchlab.search import CostModel, History, Points, Scorer, SpaceGenerator,
 from searchlab.search.knob import Floats
 from searchlab.search.reach import Reach
 from searchlab.search.returned import predicted, proposed
+from searchlab.timing.protocol import Figure
 
 _FINALISTS, _TRIALS_EACH = (3, 8), 64  # at least and at most in the final race; one more for this many trials
 _TRIES = 8  # asks for programs that are new, before the rest of a batch is drawn at random
@@ -204,7 +205,7 @@ class Study:
         if not candidates:
             raise SpaceError("a batch that is told holds at least one candidate")
         points = Points.concat([c.point for c in candidates])
-        seconds = np.array([o.fastest if self.figure == "fastest" else o.seconds for o in outcomes])
+        seconds = np.array([o.figure(self.figure) for o in outcomes])
         for c in candidates:
             self._pending.pop(c.key, None)
             self._seen.add(c.key)

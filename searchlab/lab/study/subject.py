@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from searchlab.backend import Kernel, compile
 from searchlab.errors import SpaceError
@@ -21,8 +21,7 @@ from searchlab.measure.recorded.tables import Table
 from searchlab.registry import Component
 from searchlab.search import Points, Space, SpaceGenerator, Task
 from searchlab.search.generator import space as space_of
-
-Figure = Literal["fastest", "median"]
+from searchlab.timing.protocol import Figure
 
 
 @dataclass(frozen=True, eq=False)

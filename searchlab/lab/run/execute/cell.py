@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import logging
 import math
-import os
 import threading
 import time
 import traceback
@@ -216,7 +215,7 @@ class _CellSearch:
     def _finished(self) -> CellResult:
         if not math.isfinite(self.search.best_s):
             return self.result("done")
-        cores = CoreLock(sorted(os.sched_getaffinity(0)), on_wait=self._note) if self.subject.raced else nullcontext()
+        cores = CoreLock.all(self._note) if self.subject.raced else nullcontext()
         with cores:
             return self.result("done", self.search.finish(seconds=_FINAL_S, most=_FINAL_S))
 

@@ -78,7 +78,7 @@ def _row(programs: Mapping[str, Found], say: Say) -> ContestRow:
     workload, target = first.workload, first.target
     makers: dict[str, Maker] = {name: _maker(found) for name, found in programs.items()}
     makers[DEFAULT] = lambda inputs: prepare(workload, inputs, target)
-    with CoreLock(sorted(os.sched_getaffinity(0)), on_wait=say):
+    with CoreLock.all(say):
         size = max(_FEW, len(makers))
         steady = Steady(_STEADY, _MOST_S * size)
         return contest(workload, target, makers, None, _EACH_S * size, _ROUNDS, steady, _COPIES)

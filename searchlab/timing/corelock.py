@@ -53,6 +53,11 @@ class CoreLock:
         self._refused: list[int] = []
         _locks.add(self)
 
+    @classmethod
+    def all(cls, on_wait: Callable[[str], None] | None = None) -> Self:
+        """A lock on all cores that this process may use."""
+        return cls(sorted(os.sched_getaffinity(0)), on_wait=on_wait)
+
     def acquire(self) -> tuple[int, ...]:
         """Waits for the cores; which ones they are."""
         if self.held:

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from searchlab.measure.job import Protocol
-from searchlab.measure.pulse import Pulse
+from searchlab.timing.probe import Pulse
+from searchlab.timing.protocol import Protocol
 
 Runs = Callable[[int], None]
 Evict = Callable[[], None]
