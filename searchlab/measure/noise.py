@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, product
 from math import ceil
 from typing import Literal
 
@@ -177,16 +177,9 @@ def judge(visits: Sequence[Visit]) -> Noise:
     streams = [np.asarray(v.times) for v in visits]
     pulses = np.concatenate([np.asarray(v.pulses) for v in visits])
     slowest = NEAR * float(np.quantile(pulses, _FAST_SHARE)) if len(pulses) else np.inf
-    protocols = tuple(
-        protocol
-        for steady in ((False, True) if len(pulses) else (False,))
-        for ms in MIN_REPEAT_MS
-        for repeats in REPEATS
-        for protocol in judge_protocol(visits, repeats, ms, slowest if steady else None)
-    )
     everything = np.concatenate(streams)
     return Noise(
-        protocols,
+        tuple(_protocols(visits, slowest if len(pulses) else None)),
         drift(streams),
         sum(v.preempted for v in visits) / len(everything),
         disturbed(everything),
@@ -198,27 +191,56 @@ def judge(visits: Sequence[Visit]) -> Noise:
     )
 
 
+def _protocols(visits: Sequence[Visit], slowest: float | None) -> Iterator[ProtocolNoise]:
+    """Every protocol, and with a slowest pulse the steady ones as well."""
+    for limit in (None,) if slowest is None else (None, slowest):
+        for ms, repeats in product(MIN_REPEAT_MS, REPEATS):
+            yield from judge_protocol(visits, repeats, ms, limit)
+
+
 def judge_protocol(
     visits: Sequence[Visit], repeats: int, min_repeat_ms: float, slowest: float | None = None
 ) -> list[ProtocolNoise]:
     """The differences of trials under one protocol, by each estimator; steady ones if a slowest pulse is given."""
     # Every visit finds out by itself how many slices a repeat needs, as a trial does.
     counts = [_per_repeat(min_repeat_ms, v.slice_s) for v in visits]
-    rows = [repeats_of(np.asarray(v.times), count) for v, count in zip(visits, counts, strict=True)]
-    slow = [slow_repeats(v, count, slowest) for v, count in zip(visits, counts, strict=True)]
-    single = [trials_of(row, marks, repeats) for row, marks in zip(rows, slow, strict=True)]
-    double = [trials_of(row, marks, 2 * repeats)[0] for row, marks in zip(rows, slow, strict=True)]
-    trials, taken = [each[0] for each in single], [n for each in single for n in each[1]]
+    rows = [_Repeats.of(v, count, slowest) for v, count in zip(visits, counts, strict=True)]
+    single, double = ([row.trials(n * repeats) for row in rows] for n in (1, 2))
+    taken = [n for _, each in single for n in each]
     repeat_s = float(np.median([count * v.slice_s for v, count in zip(visits, counts, strict=True)]))
     timing_s = repeat_s * (float(np.mean(taken)) if taken else MOST * repeats)
-    found = []
-    for name, estimate in _ESTIMATE.items():
-        turns = [relative(estimate(p[:, 0::2]), estimate(p[:, 1::2])) for p in double]
-        sequence = [relative(estimate(p[:, :repeats]), estimate(p[:, repeats:])) for p in double]
-        apart = [relative(estimate(a), estimate(b)) for a, b in zip(trials, trials[1:], strict=False)]
-        floors = (floor(np.concatenate(each)) for each in (turns, sequence, apart))
-        found.append(ProtocolNoise(repeats, min_repeat_ms, slowest is not None, name, timing_s, *floors))
-    return found
+    settings = (repeats, min_repeat_ms, slowest is not None)
+    apart, together = [trials for trials, _ in single], [trials for trials, _ in double]
+    return [
+        ProtocolNoise(*settings, name, timing_s, *_floors(estimate, apart, together))
+        for name, estimate in _ESTIMATE.items()
+    ]
+
+
+@dataclass(frozen=True)
+class _Repeats:
+    """The repeats of a visit, and by how much each met the core in a slow moment."""
+
+    seconds: Floats
+    slow: Floats
+
+    @classmethod
+    def of(cls, visit: Visit, per_repeat: int, slowest: float | None) -> _Repeats:
+        return cls(repeats_of(np.asarray(visit.times), per_repeat), slow_repeats(visit, per_repeat, slowest))
+
+    def trials(self, count: int) -> tuple[Floats, list[int]]:
+        return trials_of(self.seconds, self.slow, count)
+
+
+def _floors(
+    estimate: Callable[[Floats], Floats], single: Sequence[Floats], double: Sequence[Floats]
+) -> tuple[Floor, Floor, Floor]:
+    """The differences in turns, in sequence and apart, from trials (rows of repeats) and from pairs of them in one."""
+    half = [trials.shape[1] // 2 for trials in double]
+    turns = [relative(estimate(p[:, 0::2]), estimate(p[:, 1::2])) for p in double]
+    sequence = [relative(estimate(p[:, :n]), estimate(p[:, n:])) for p, n in zip(double, half, strict=True)]
+    apart = [relative(estimate(a), estimate(b)) for a, b in zip(single, single[1:], strict=False)]
+    return floor(np.concatenate(turns)), floor(np.concatenate(sequence)), floor(np.concatenate(apart))
 
 
 def slow_repeats(visit: Visit, per_repeat: int, slowest: float | None) -> Floats:

@@ -49,6 +49,7 @@ class RecordedRuns:
 
     @staticmethod
     def of(rows: Iterable[Sequence[float]]) -> RecordedRuns:
+        """The runs of rows in their order."""
         lists = [list(r) for r in rows]
         first = np.cumsum([0, *(len(r) for r in lists)])
         return RecordedRuns(np.array([x for r in lists for x in r], dtype=np.float64), first.astype(np.int64))
@@ -59,7 +60,7 @@ class RecordedRuns:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """What was measured for every row of a recorded space, and what measuring it cost; all times in seconds.
+    """The measurements of every row of a recorded space, and what they cost; all times in seconds.
 
     `seconds` is the figure that searches minimise, infinite where the row failed.  A row costs its build (`build_s`),
     the check of its result (`check_s`), all its timed runs (`run_s`) and what went on around them (`overhead_s`).
@@ -93,19 +94,22 @@ class Table:
 
     @property
     def name(self) -> str:
+        """The name of its space."""
         return self.space.name
 
     @cached_property
     def ok(self) -> npt.NDArray[np.bool_]:
+        """Which rows did not fail."""
         return np.array([s == "ok" for s in self.status])
 
     @property
     def cost_s(self) -> Floats:
-        """What measuring each row takes."""
+        """The seconds that measuring each row takes."""
         return self.build_s + self.check_s + self.run_s + self.overhead_s
 
     @cached_property
     def best(self) -> float:
+        """The fastest time; infinite if all rows failed."""
         return float(self.seconds.min(initial=np.inf))
 
     @cached_property
@@ -131,7 +135,7 @@ def load(source: str | Path) -> Table:
 
 @contextmanager
 def _told(source: str | Path) -> Iterator[None]:
-    """Whatever is met in files that are damaged, or are something else's, is an error that names them."""
+    """Turns any error that a damaged or foreign file causes into one that names the file."""
     try:
         yield
     except SearchLabError:
@@ -142,7 +146,7 @@ def _told(source: str | Path) -> Iterator[None]:
 
 
 def check(source: str | Path) -> None:
-    """Refuses what `load` would refuse; of a table in a folder with an index.json only its columns are looked at."""
+    """Refuses a table that `load` would refuse; of one in a folder with an index.json only the columns are read."""
     path = Path(source)
     if str(source) not in shipped() and (path.parent / "index.json").is_file():
         name = path.name.removesuffix(".csv.xz")
@@ -169,7 +173,7 @@ def _load(source: str | Path) -> Table:
 
 
 def _alone(path: Path) -> str:
-    """Why rows without a header are no table: what each column means is said there."""
+    """Why rows without a header are not a table: the header says what each column means."""
     header = path.with_name(f"{path.name.partition('.csv')[0]}.json")
     if header.is_file():
         return f"{path} holds the rows of a table; name its header, {header.name}"
@@ -237,6 +241,28 @@ def load_t4(
     """
     path = Path(path)
     document = t4_tables.load(path)
+    kept = _t4_rows(path, document, objective)
+    results = [r for r, _ in kept]
+    knobs, constants = _t4_knobs(path, [r.configuration for r in results], categories)
+    options = np.stack([k.find((_plain(r.configuration[k.name]),) for r in results) for k in knobs], axis=1)
+    name = path.name.partition(".json")[0]
+    phases = np.array([(r.build_s, r.check_s, sum(r.runs) or r.run_s, r.overhead_s) for r in results])
+    build_s, check_s, run_s, overhead_s = phases.T
+    return Table(
+        RecordedSpace.of(knobs, options.astype(np.int32), name, coverage=coverage),
+        tuple(r.status for r in results),
+        np.array([seconds for _, seconds in kept]),
+        build_s,
+        check_s,
+        run_s,
+        overhead_s,
+        about={**document.metadata, "constants": constants, "source": str(path)},
+        read_runs=partial(RecordedRuns.of, [r.runs for r in results]),
+    )
+
+
+def _t4_rows(path: Path, document: t4_tables.Document, objective: str | None) -> list[tuple[t4_tables.T4Result, float]]:
+    """The results of legal configurations, each once, with the time that is minimised."""
     kept: dict[tuple[Any, ...], tuple[t4_tables.T4Result, float]] = {}
     for raw in document.results:
         r = document.read(raw)
@@ -245,21 +271,7 @@ def load_t4(
             kept.setdefault(tuple(r.configuration.values()), (r, _t4_seconds(path, document, r, wanted)))
     if not kept:
         raise SpaceError(f"{path}: it holds no legal configuration")
-    results = [r for r, _ in kept.values()]
-    knobs, constants = _t4_knobs(path, [r.configuration for r in results], categories)
-    options = np.stack([k.find((_plain(r.configuration[k.name]),) for r in results) for k in knobs], axis=1)
-    name = path.name.partition(".json")[0]
-    return Table(
-        RecordedSpace.of(knobs, options.astype(np.int32), name, coverage=coverage),
-        tuple(r.status for r in results),
-        np.array([seconds for _, seconds in kept.values()]),
-        np.array([r.build_s for r in results]),
-        np.array([r.check_s for r in results]),
-        np.array([sum(r.runs) or r.run_s for r in results]),
-        np.array([r.overhead_s for r in results]),
-        about={**document.metadata, "constants": constants, "source": str(path)},
-        read_runs=partial(RecordedRuns.of, [r.runs for r in results]),
-    )
+    return list(kept.values())
 
 
 def _t4_knobs(
@@ -313,17 +325,12 @@ def load_recorded(header: str | Path) -> Table:
     header = Path(header)
     about = read_json(header)
     if about.get("format") != FORMAT or about.get("format_version") != 1:
-        raise SpaceError(f"{header}: no recorded space of searchlab in format 1")
+        raise SpaceError(f"{header}: not a recorded space of searchlab in format 1")
     _check_header(header, about)
-    several = len(about["sketches"]) > 1
     names = dict.fromkeys(k["name"] for s in about["sketches"] for k in s["knobs"])
-    columns = [*(["sketch"] if several else []), *names, *_MEASURED]
-    rows = read_csv(header.parent / about["file"], about["sha256"], columns)
-    sketches = []
-    for s in about["sketches"]:
-        knobs = tuple(Knob.from_json(k) for k in s["knobs"])
-        own = [r for r in rows if not several or r["sketch"] == s["name"]]
-        sketches.append(Sketch(s["name"], knobs, rows=np.stack([_by_label(k, own) for k in knobs], axis=1)))
+    sketch = ["sketch"] if len(about["sketches"]) > 1 else []
+    rows = read_csv(header.parent / about["file"], about["sha256"], [*sketch, *names, *_MEASURED])
+    sketches = [_recorded_sketch(s, rows, bool(sketch)) for s in about["sketches"]]
     space = RecordedSpace(sketches, about["name"], about["version"], about["coverage"])
     return Table(
         space,
@@ -337,6 +344,13 @@ def load_recorded(header: str | Path) -> Table:
         {k: v for k, v in about.items() if k != "sketches"},
         partial(RecordedRuns.of, [[float(x) for x in r["times"].split()] for r in rows]),
     )
+
+
+def _recorded_sketch(about: Mapping[str, Any], rows: Sequence[Mapping[str, str]], several: bool) -> Sketch:
+    """One sketch of a table with its rows, which name theirs where there are `several`."""
+    knobs = tuple(Knob.from_json(k) for k in about["knobs"])
+    own = [r for r in rows if not several or r["sketch"] == about["name"]]
+    return Sketch(about["name"], knobs, rows=np.stack([_by_label(k, own) for k in knobs], axis=1))
 
 
 def _check_header(header: Path, about: Mapping[str, Any]) -> None:
