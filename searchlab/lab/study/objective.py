@@ -1,4 +1,4 @@
-"""Objectives of tuning several tasks together: what a network's tasks, taken together, are worth.
+"""Objectives of tuning several tasks together.
 
 An objective is a function of the best times of all tasks; smaller is better.
 """
@@ -25,31 +25,6 @@ class Latency:
         """The time of everyone who has one for every task."""
         everywhere = [name for name in seconds[0] if all(name in task for task in seconds)]
         return {name: self([task[name] for task in seconds]) for name in everywhere}
-
-
-@dataclass(frozen=True)
-class Requirement:
-    """Several networks with a time that is enough for each: what lies below it is worth nothing."""
-
-    networks: tuple[tuple[float, ...], ...]
-    limits_s: tuple[float, ...]
-
-    def __call__(self, seconds: Sequence[float]) -> float:
-        pairs = zip(self.networks, self.limits_s, strict=True)
-        return math.fsum(max(Latency(w)(seconds), limit) for w, limit in pairs)
-
-
-@dataclass(frozen=True)
-class SpeedUp:
-    """The geometric mean of the networks' speed-ups over a baseline, negated so that smaller is better."""
-
-    networks: tuple[tuple[float, ...], ...]
-    baselines_s: tuple[float, ...]
-
-    def __call__(self, seconds: Sequence[float]) -> float:
-        pairs = zip(self.networks, self.baselines_s, strict=True)
-        logs = [math.log(base / Latency(w)(seconds)) for w, base in pairs]
-        return -math.exp(math.fsum(logs) / len(logs))
 
 
 @dataclass(frozen=True)

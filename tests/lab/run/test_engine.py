@@ -250,6 +250,22 @@ def test_where_no_process_starts_every_cell_says_so(path: Path, monkeypatch: pyt
     assert [f.error.partition(" ")[0] for f in summary.failed] == ["3", "its", "its"]  # who pays for finding out
 
 
+def test_a_process_that_cannot_be_started_is_an_error_of_its_cell(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hire, tries = crew.Crew._hire, []
+
+    def refused(self: crew.Crew) -> crew._Member:
+        tries.append(self)
+        if len(tries) == 1:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return hire(self)
+
+    monkeypatch.setattr(crew.Crew, "_hire", refused)
+    summary = run(one("random", seeds=[0, 1]), path, jobs=1)
+    assert (summary.done, len(summary.failed), summary.exit_code) == (1, 1, 1)
+    assert summary.failed[0].error.startswith("no process could be started for it: Resource temporarily unavailable")
+    assert run(one("random", seeds=[0, 1]), path, jobs=1).exit_code == 0
+
+
 def test_a_process_that_hangs_while_it_starts_is_replaced(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def patience() -> None:
         time.sleep(0.5)  # the first one has 2 s, those after it have as long as a busy machine may need

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from searchlab.lab.study.joint import JointStudy
-from searchlab.lab.study.objective import Latency, Patient, Requirement, SpeedUp
+from searchlab.lab.study.objective import Latency, Patient
 from searchlab.lab.study.scheduler import Policy, TaskProgress, TaskScheduler
 from searchlab.lab.study.study import Study
 from searchlab.measure.recorded.tables import load
@@ -60,8 +60,6 @@ def test_epsilon_makes_random_choices() -> None:
 
 def test_objectives() -> None:
     assert Latency((2.0, 3.0))([1.0, 10.0]) == 32.0
-    assert Requirement(((1.0, 0.0), (0.0, 1.0)), (5.0, 5.0))([1.0, 10.0]) == 15.0
-    assert SpeedUp(((1.0, 0.0), (0.0, 1.0)), (4.0, 9.0))([1.0, 1.0]) == pytest.approx(-6.0)
     patient = TaskScheduler(Patient(Latency((1.0, 1.0)), rounds=2))
     tired, lively = TaskProgress("a", 1.0, (2.0,) * 4), TaskProgress("b", 1.0, (4.0, 3.0, 2.0, 1.0))
     assert patient.choose([tired, lively]) == 1 and patient.choose([tired, tired]) is None

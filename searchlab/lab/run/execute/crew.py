@@ -63,6 +63,7 @@ class Crew:
         self._lost_starts: Counter[str] = Counter()  # by cell
         self._hopeless = False  # a cell was given up since its processes did not start, and no other has begun since
         self._stopping = False
+        self._unstarted: list[CellEnded] = []
         self.size = len(cores)
 
     def __enter__(self) -> Self:
@@ -84,12 +85,16 @@ class Crew:
 
     @property
     def busy(self) -> int:
-        """How many cells are under way."""
-        return sum(m.cell is not None for m in self._members)
+        """How many cells are under way; one that got no process is so until its failure is told."""
+        return sum(m.cell is not None for m in self._members) + len(self._unstarted)
 
     def start(self, cell: Cell) -> None:
         """Gives a cell to a member that has nothing to do; there must be room for it."""
-        member = next((m for m in self._members if m.cell is None), None) or self._hire()
+        try:
+            member = next((m for m in self._members if m.cell is None), None) or self._hire()
+        except OSError as e:  # of processes, memory or files there are no more
+            self._unstarted.append(self._failed(cell, f"no process could be started for it: {e.strerror or e}"))
+            return
         member.cell = cell
         member.send(cell)
 
@@ -100,7 +105,9 @@ class Crew:
             member.send(Word.STOP)
 
     def events(self, seconds: float) -> Iterator[Event]:
-        """The events of members within `seconds`; for one that died, that its cell failed."""
+        """The events of members within `seconds`; for one that died, or could not be started, that its cell failed."""
+        while self._unstarted:
+            yield self._unstarted.pop()
         for member in self._members:
             if member.hangs():
                 member.process.kill()  # its connection ends then
@@ -149,7 +156,7 @@ class Crew:
 
     def _hire(self) -> _Member:
         ours, theirs = Pipe()
-        cores = self._cores.pop(0)
+        cores = self._cores[0]
         words = [str(theirs.fileno()), str(self._folder.path), ",".join(map(str, cores))]
         command = interpreter.command("-m", "searchlab.lab.run.execute.cell_worker", *words)
         with self._folder.log.open("ab") as log:
@@ -163,6 +170,7 @@ class Crew:
                 start_new_session=True,  # Ctrl-C is for the run, which tells them what to do
             )
         theirs.close()
+        self._cores.pop(0)
         member = _Member(process, ours, cores, time.monotonic() + _START_S)
         self._members.append(member)
         return member
