@@ -38,13 +38,14 @@ class ReplayedCell:
 
     @property
     def ok(self) -> bool:
+        """Whether the replay took the same way."""
         return not self.departure
 
 
 def replay(folder: str | os.PathLike[str], task: str | None = None, entry: str | None = None) -> Iterator[ReplayedCell]:
     """Replays the cells of a run that have begun, one after another."""
     place = Folder(Path(folder))
-    place.manifest()  # refuses what is no run
+    place.manifest()  # refuses a folder that is not a run
     found = chosen(cells(load(place.experiment)), task, entry)
     begun = [c for c in found if place.records_path(c.id).exists()]
     if not begun:

@@ -40,7 +40,7 @@ class Question:
 
 @dataclass(frozen=True)
 class ParentAnswer:
-    """What the parent thinks of it: go on, with a value, or not, for a reason."""
+    """The parent's verdict: go on, with a value, or stop, for a reason."""
 
     value: Any = None
     refused: Any = None
@@ -48,7 +48,7 @@ class ParentAnswer:
 
 @dataclass(frozen=True)
 class ChildResult:
-    """What a task gave."""
+    """The value of a task."""
 
     value: Any
 
@@ -76,7 +76,7 @@ class ChildEnded:
 
     @property
     def crash(self) -> str:
-        """What to tell people about a child that was killed or went away."""
+        """A message about a child that was killed or went away."""
         if self.how == "signal":
             parts = [f"killed by {_signal_name(self.value)} while {self.fault.phase}", self.fault.where()]
         else:
@@ -85,7 +85,7 @@ class ChildEnded:
 
 
 class Host:
-    """The process that this one works for: what it sends, and whether it is still there."""
+    """The process that this one works for: its messages, and whether it is still there."""
 
     def __init__(self, channel: Channel, pid: int) -> None:
         self.channel, self.pid = channel, pid
@@ -149,7 +149,7 @@ class Child:
         dialogue = _Dialogue(self._channel, review, start + limit_s)
         try:
             found = self._converse(task, dialogue)
-        except BaseException:
+        except BaseException:  # also an interrupt: whoever leaves here leaves no child behind
             self.end()
             raise
         how, value = found if found is not None else self._gone(dialogue.deadline)
@@ -205,7 +205,7 @@ class Child:
         return "timeout", None
 
     def _gone(self, deadline: float) -> tuple[How, Any]:
-        """What ended a child that is silent."""
+        """How a child that is silent ended."""
         while True:
             found, status = os.waitpid(self._pid, os.WNOHANG)
             if found:
@@ -248,20 +248,20 @@ class Child:
             return ChildResult(work(task, ask))
         except EOFError:  # the parent is gone
             os._exit(1)
-        except BaseException as error:
+        except BaseException as error:  # a candidate may raise anything, and its parent wants to know
             return Raised(type(error).__name__, str(error))
 
 
 @dataclass
 class _Dialogue:
-    """What the parent of a child knows while it listens to it."""
+    """The state of a parent that listens to its child."""
 
     channel: Channel
     review: Callable[[Any], ParentAnswer] | None
     deadline: float
 
     def hear(self) -> tuple[How, Any] | None:
-        """Takes what the child says; how its task ends if it says that."""
+        """Takes one message of the child; how its task ends, if the message says so."""
         message = self.channel.receive()
         if isinstance(message, Question):
             begin = time.monotonic()

@@ -1,4 +1,4 @@
-"""What a child can still say when it is killed: a page shared with its parent, and a signal handler that writes there.
+"""Crash reports of children: a page shared with the parent, and a signal handler that writes there.
 
 The handler notes which address was touched and whether memory had run out.  It is made of LLVM IR, since nothing in
 Python may run in the middle of a fault; when it returns, the fault happens again and kills the process as it should.
@@ -92,6 +92,7 @@ class FaultPage:
         _HEAD.pack_into(self._memory, 0, 0, 0, 0, 0, 0)
 
     def read(self) -> Fault:
+        """The fault that the child noted last."""
         phase, number, address, full, length = _HEAD.unpack_from(self._memory)
         try:
             regions = pickle.loads(self._memory[_HEAD.size : _HEAD.size + length]) if length else ()
@@ -102,11 +103,11 @@ class FaultPage:
     # --- in the child -------------------------------------------------------------------------------------------------
 
     def enter(self, phase: str) -> None:
-        """Says what the child does from now on."""
+        """Notes the phase that the child is in from now on."""
         struct.pack_into("<Q", self._memory, 0, PHASES.index(phase))
 
     def guard(self, regions: Sequence[Region]) -> None:
-        """Tells the parent what addresses mean."""
+        """Tells the parent which arrays lie at which addresses."""
         data = pickle.dumps(tuple(regions))
         if _HEAD.size + len(data) <= _SIZE:
             self._memory[_HEAD.size : _HEAD.size + len(data)] = data

@@ -1,4 +1,4 @@
-"""What is measured and what comes back: plain values that go to any worker, on this machine or another.
+"""Jobs and their outcomes: plain values that go to any worker, on this machine or another.
 
 A failure is a value, not an exception: one candidate that crashes costs that candidate and nothing else.
 """
@@ -61,11 +61,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What measuring a job gave: all repeats in seconds per run, or a failure class with a message.
+    """The outcome of a job: all repeats in seconds per run, or a failure class with a message.
 
     build_s, check_s and run_s are the seconds the phases took, queue_s the seconds the job waited; `number` is how many
-    runs a repeat had; `stopped_early` says that it was so slow that there are fewer repeats.  `pulses` are how
-    long a short computation took beside each repeat (the slower of before and after): how fast the core was then.
+    runs a repeat had; `stopped_early` says that it was so slow that there are fewer repeats.  `pulses` are
+    readings of the clock probe beside each repeat (the slower of before and after): how fast the core was then.
     A failure that is not the candidate's has `notes["environment"]`, which says what was wrong.
     """
 
@@ -87,6 +87,7 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
+        """Whether it has times."""
         return self.status == "ok"
 
     @property

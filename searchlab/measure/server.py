@@ -80,6 +80,7 @@ class Server:
                 self._host.channel.send(self._answer(message))
 
     def end(self) -> None:
+        """Ends all children."""
         self._builder.end()
         self._runner.end()
 

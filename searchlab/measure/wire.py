@@ -25,7 +25,7 @@ _PIECE = 1 << 18
 
 @dataclass(frozen=True)
 class Head:
-    """What a server must know of a job; the rest it only hands on."""
+    """The part of a job that a server reads itself; the rest it only hands on."""
 
     data: DataKey
     limits: Limits
@@ -35,7 +35,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Request:
-    """What a server should do; the cores are those to do it on.
+    """A request to a server; the cores are those to work on.
 
     Head and job are pickled: a job that cannot be read (that imports the module of its operator) fails alone.
     """
@@ -47,6 +47,7 @@ class Request:
 
     @staticmethod
     def of(kind: Kind, job: Job, cores: tuple[int, ...]) -> Request:
+        """The request to build or run a job."""
         data = DataKey(job.workload, job.seed, job.protocol.check)
         head = Head(data, job.limits, job.target, job.artifact is not None)
         return Request(kind, dumps(head), dumps(job), cores)
@@ -54,7 +55,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """What came of a request; None says that it was cancelled.
+    """The result of a request; None says that it was cancelled.
 
     `resident` is the memory the server occupies now, `attempts` on how many servers the request was tried.
     """
@@ -66,6 +67,7 @@ class Reply:
 
 
 def dumps(value: Any) -> bytes:
+    """The value, pickled."""
     return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
 
 
@@ -77,6 +79,7 @@ class Channel:
         self._received = bytearray()
 
     def fileno(self) -> int:
+        """The descriptor of the socket, to wait for."""
         return self._socket.fileno()
 
     def send(self, value: Any, timeout_s: float | None = None) -> None:
@@ -121,4 +124,5 @@ class Channel:
         return pickle.loads(data)
 
     def close(self) -> None:
+        """Closes the socket."""
         self._socket.close()

@@ -34,7 +34,7 @@ __all__ = ["PREPARE_S", "Worker", "wait"]
 _BOOT_S = 60.0
 _BOOTS = 3
 _GRACE_S = 10.0  # the server enforces limits itself; only one that hangs is late by this much
-_STOPPED_S = 5.0  # a server that was stopped for so long (by SIGSTOP) is not waited for
+_STOPPED_S = 5.0  # a server that has been stopped (by SIGSTOP) for longer is not waited for
 _CANCEL_S = 2.0
 _END_S = 1.0
 # A server is forked for every candidate: threads of a library would not survive that.
@@ -105,7 +105,7 @@ class Worker:
         try:
             while (reply := self.poll()) is None:
                 wait([self], 1.0)
-        except BaseException:
+        except BaseException:  # also an interrupt: the server must not go on with a job that nobody waits for
             self.cancel()
             raise
         assert reply.result is not None

@@ -12,7 +12,7 @@ _FAST_SHARE = 0.2
 
 
 class Levels:
-    """How fast each core is at its best, from the fastest pulses of recent jobs.
+    """How fast each core is at its best, from the fastest probes of recent jobs.
 
     A low quantile of many jobs, not the minimum of all: a core that is slower for good is believed after some of them.
     """
@@ -21,10 +21,10 @@ class Levels:
         self._fast: dict[tuple[int, ...], deque[float]] = {}
 
     def add(self, cores: tuple[int, ...], fastest: float) -> None:
-        """Takes note of the fastest pulse of a job."""
+        """Takes note of the fastest probe of a job."""
         self._fast.setdefault(cores, deque(maxlen=_JOBS)).append(fastest)
 
     def get(self, cores: tuple[int, ...]) -> float | None:
-        """The pulse of these cores at their best; None if nothing ran there yet."""
+        """The probe of these cores at their best; None if nothing ran there yet."""
         known = sorted(self._fast.get(cores, ()))
         return known[int(_FAST_SHARE * len(known))] if known else None

@@ -1,7 +1,8 @@
 """Timing a function by a protocol: warm-up, samples long enough for the clock, an early end for what is hopeless.
 
-A core is not always equally fast: neighbours share it, its clock changes.  So its pulse is taken directly before and
-after every sample, and samples beside a slow one are taken again, up to a bound (see `Protocol.steady`).
+A core is not always equally fast: neighbours share it, its clock changes.  So a clock probe (a *pulse*) is taken
+directly before and after every sample, and samples beside a slow one are taken again, up to a bound (see
+`Protocol.steady`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ _LONG_S = 0.01
 _COLD_RUNS = 8
 _CORRECTIONS = 8
 _SURE = 3  # samples that show that a candidate is beaten
-_FEW, _LONGER = 5, 4.0  # samples that are enough if they are long: all take so many times as long as they should
+_FEW, _LONGER = (
+    5,
+    4.0,
+)  # samples that are enough if they are long, and how much longer all of them take then
 _PREEMPTED_SHARE, _PREEMPTED_S = 0.01, 20e-6
 
 # A pulse within this of the fast level is as good as fast, and no more samples are taken than this many times those
@@ -57,7 +61,7 @@ class Sampler:
     """Takes samples of one function until the protocol is fulfilled or `deadline` (of time.monotonic) is near.
 
     `runs(n)` runs it n times; `threads` is how many it uses; `evict`, if given, is called before every run.  `pulse`
-    takes the pulse of the core, and `level` is what it was lately when the core was fast.
+    is the clock probe of the core, and `level` its recent reading when the core was fast.
     """
 
     def __init__(

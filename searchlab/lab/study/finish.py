@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from searchlab.bench import DEFAULT, LIBRARIES, Steady, contest, prepare, prepare_program
+from searchlab.bench.contests import Maker
 from searchlab.errors import SpaceError
 from searchlab.ir.program import Program
 from searchlab.targets import Target
 from searchlab.workloads import Workload
-
-if TYPE_CHECKING:
-    from searchlab.bench.contests import Maker
 
 _ROUNDS, _STEADY = 5, 0.03  # rounds of the race at least; noise above which the race goes on
 
@@ -36,7 +34,6 @@ class Finish:
 
 def final_race(workload: Workload, target: Target, finalists: Sequence[Program], seconds: float, most: float) -> Finish:
     """Times the finalists, the default schedule and the libraries' versions of the workload, in turns."""
-    from searchlab.bench import DEFAULT, LIBRARIES, Steady, contest, prepare, prepare_program
 
     def maker(program: Program) -> Maker:
         return lambda inputs: prepare_program(program, workload, inputs, target)

@@ -24,7 +24,7 @@ PHASES = (
 
 
 class Ledger:
-    """Seconds per phase; what happens outside of any is `other`."""
+    """Seconds per phase; time outside of any phase is `other`."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
@@ -48,8 +48,8 @@ class Ledger:
     def waiting(self, work: Mapping[str, float]) -> Iterator[None]:
         """Charges the wait for a batch to what workers did meanwhile; `work` is filled while it lasts.
 
-        Timing happens one after the other, so what it took it took; builders work side by side, so building has at most
-        what is left; the rest is waiting for turns.
+        Candidates are timed one after the other, so timing is charged in full; builders work side by side, so building
+        is charged at most the time that is left; the rest is waiting for turns.
         """
         before = self._seconds["queue"]
         with self.phase("queue"):

@@ -31,6 +31,7 @@ class TaskProgress:
 
     @property
     def rounds(self) -> int:
+        """How many rounds it has had."""
         return len(self.best_s)
 
     @property
@@ -39,6 +40,7 @@ class TaskProgress:
         return self.kind, int(math.log(self.flops + 1, _GOLDEN))
 
     def after(self, best_s: float) -> TaskProgress:
+        """The progress after one more round."""
         return TaskProgress(self.kind, self.flops, (*self.best_s, best_s))
 
 

@@ -94,6 +94,7 @@ class SpaceSubject(Subject):
 
     @property
     def parts(self) -> tuple[SpaceSubject, ...]:  # type: ignore[override]
+        """The subject itself."""
         return (self,)
 
     def program(self, point: Points) -> Program:
@@ -119,16 +120,20 @@ class TaskSubject(SpaceSubject):
 
     @property
     def name(self) -> str:  # type: ignore[override]
+        """The key of the workload."""
         return self.task.workload.key
 
     @property
     def kind(self) -> tuple[str, float]:
+        """The name of the workload and its operations."""
         return self.task.workload.name, float(self.task.workload.flops)
 
     def now(self) -> float:
+        """The time of the wall."""
         return time.perf_counter()
 
     def candidate(self, point: Points, best_s: float | None) -> Candidate:
+        """The point with its program as a job."""
         program = self.space.program(point)
         key = int(self.space.key(point)[0])
         settings = {"seed": self.seed, "limits": self.limits, "protocol": self.protocol, "best_s": best_s}
@@ -136,6 +141,7 @@ class TaskSubject(SpaceSubject):
         return Candidate(point, key, program.hash, job)
 
     def record(self, candidate: Candidate, outcome: Outcome, cell: str, place: SearchPlace) -> Record:
+        """The measurement with all that is needed to repeat it."""
         space, choice = self.space, self.space.choice(candidate.point)
         noted = replace(outcome, notes={**outcome.notes, **place.notes})
         return Record.from_outcome(
@@ -143,15 +149,18 @@ class TaskSubject(SpaceSubject):
         )
 
     def measurer(self, shared: Measurer[Any] | None = None) -> Measurer[Any]:
+        """The shared measurer, or a local one."""
         return LocalMeasurer() if shared is None else shared
 
     def final(self, finalists: Sequence[Points], best_s: float, seconds: float, most: float) -> Finish:
+        """A race of the finalists beside the default schedule and the libraries."""
         if not self.raced:
             return Finish(0, best_s)
         programs = [self.program(point) for point in finalists]
         return final_race(self.task.workload, self.task.target, programs, seconds, most)
 
     def kernel(self, point: Points) -> Kernel:
+        """The program, compiled for the target."""
         return compile(self.program(point), self.task.target)
 
 
@@ -169,18 +178,22 @@ class TableSubject(SpaceSubject):
 
     @property
     def name(self) -> str:  # type: ignore[override]
+        """The name of the table."""
         return self.table.name
 
     @property
     def space(self) -> Space:  # type: ignore[override]
+        """The space of the table."""
         return self.table.space
 
     @property
     def optimum_s(self) -> float:  # type: ignore[override]
+        """The best time in the table."""
         return self.table.best
 
     @property
     def kind(self) -> tuple[str, float]:
+        """Tables are not similar to each other."""
         return self.name, 1.0
 
     @cached_property
@@ -188,13 +201,16 @@ class TableSubject(SpaceSubject):
         return ReplayMeasurer(self.table, **self.replay)
 
     def now(self) -> float:
+        """The simulated time."""
         return self._replayer.clock_s
 
     def candidate(self, point: Points, best_s: float | None) -> Candidate:
+        """The point as a job that is looked up."""
         key = int(self.space.key(point)[0])
         return Candidate(point, key, f"{key:016x}", TableJob(f"{key:016x}", tuple(point.rows()[0])))
 
     def record(self, candidate: Candidate, outcome: Outcome, cell: str, place: SearchPlace) -> Record:
+        """The measurement as the table has it."""
         measured = {n: getattr(outcome, n) for n in ("status", "times", "error", "number", "worker")}
         phases = {n: getattr(outcome, n) for n in ("build_s", "check_s", "run_s", "queue_s")}
         return Record(
@@ -212,6 +228,7 @@ class TableSubject(SpaceSubject):
         )
 
     def measurer(self, shared: Measurer[Any] | None = None) -> Measurer[Any]:
+        """The replayer of the table; a table shares no measurer."""
         return self._replayer
 
     def final(self, finalists: Sequence[Points], best_s: float, seconds: float, most: float) -> Finish:
@@ -220,6 +237,7 @@ class TableSubject(SpaceSubject):
         return Finish(0, float(self.table.seconds[row]))
 
     def kernel(self, point: Points) -> Kernel:
+        """Raises SpaceError: points of a table have no programs."""
         raise SpaceError(f"{self.name} is a table of measurements: its points have no programs")
 
 
@@ -244,14 +262,17 @@ class NetworkSubject(Subject):
 
     @property
     def recorded(self) -> bool:  # type: ignore[override]
+        """Whether its parts are tables."""
         return any(part.recorded for part in self.parts)
 
     @property
     def raced(self) -> bool:  # type: ignore[override]
+        """Whether its parts are raced."""
         return any(part.raced for part in self.parts)
 
     @property
     def optimum_s(self) -> float | None:  # type: ignore[override]
+        """The time of one run with the best of every part."""
         known = [s for part in self.parts if (s := part.optimum_s) is not None]
         return self.latency(known) if len(known) == len(self.parts) else None
 

@@ -48,6 +48,7 @@ class Connection:
             self._check(address)
 
     def close(self) -> None:
+        """Leaves the cluster, and ends it if it was started here."""
         if not self._begun:
             return
         self._begun = False
@@ -62,7 +63,7 @@ class Connection:
                 self._start(options)
             else:
                 self._join(address, options)
-        except BaseException:
+        except BaseException:  # also an interrupt: a Ray that was started here must not stay
             self._until_closed.close()
             raise
         _divert_messages(self.ray)

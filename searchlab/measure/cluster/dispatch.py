@@ -57,6 +57,7 @@ class Ticket:
         return self.built or pickle.dumps(self.job, pickle.HIGHEST_PROTOCOL)
 
     def expects(self, token: object) -> bool:
+        """Whether an event is about the task that has the ticket now."""
         return token is self.token
 
 

@@ -41,6 +41,7 @@ class Lane:
 
     @property
     def ready(self) -> bool:
+        """Whether its actor has started."""
         return self.place is not None
 
     def expects(self, token: object) -> bool:
@@ -97,6 +98,7 @@ class LanePool:
                 self.start(lane)
 
     def arrived(self, lane: Lane, place: SlotPlace) -> None:
+        """Takes note that the actor of a lane has started, and where."""
         lane.place, lane.token = place, None
 
     def replace(self, lane: Lane, reason: str, broken: bool) -> None:
@@ -116,6 +118,7 @@ class LanePool:
                 self._ray.kill(actor)
 
     def close(self) -> None:
+        """Ends all actors."""
         for lane in self.lanes:
             self.stop(lane)
 
@@ -139,6 +142,7 @@ class LanePool:
         return self._watch(source, reference), reference
 
     def cancel(self, reference: Any) -> None:
+        """Cancels a build, if it still runs."""
         with suppress(Exception):
             self._ray.cancel(reference, force=True)
 

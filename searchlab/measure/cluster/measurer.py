@@ -67,7 +67,7 @@ class RayMeasurer(Measurer[Job]):
             setup = Setup(demand.times(per_actor), per_actor, self._cores, worker)
             self._pool = LanePool(self._connection.ray, lanes, setup)
             self._dispatch = Dispatch(self._pool, Rules(retries, self.builders, start_s, patience_s))
-        except BaseException:
+        except BaseException:  # also an interrupt: slots that were started must not stay
             self.close()
             raise
 

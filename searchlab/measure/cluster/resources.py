@@ -31,6 +31,7 @@ class Demand:
         return found
 
     def times(self, count: int) -> Demand:
+        """The demand of several together."""
         return Demand({name: amount * count for name, amount in self.amounts.items()})
 
     def fits(self, node: Mapping[str, float]) -> int | None:

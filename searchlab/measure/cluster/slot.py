@@ -30,9 +30,11 @@ _LOCK_S = 30.0  # for others who measure on this node, such as the slot that was
 class Runner(Protocol):
     """What a slot needs of a worker; `Worker` is one, and a fake for tests needs no more either."""
 
-    def run(self, job: Job) -> Outcome: ...
+    def run(self, job: Job) -> Outcome:
+        """Builds if need be, checks and times a job."""
 
-    def build(self, job: Job) -> Artifact | Outcome: ...
+    def build(self, job: Job) -> Artifact | Outcome:
+        """Builds the program of a job."""
 
 
 Factory = Callable[[str, tuple[int, ...]], Runner]
@@ -50,6 +52,7 @@ class Kit:
         sys.path.extend(folder for folder in self.path if folder not in sys.path)
 
     def make(self, name: str, cores: tuple[int, ...]) -> Runner:
+        """A worker with a name, on cores of this node."""
         self.unpack()
         factory: Factory = pickle.loads(self.factory)
         return factory(name, cores)
@@ -126,7 +129,7 @@ class Slot:
             except MeasureError as error:  # the slot is broken, not the candidate: the driver tries another one
                 self._outbox.put(error)
                 return
-            except Exception as error:
+            except Exception as error:  # a job of another process: reading it may import and run anything
                 outcome = _unusable("run", "the job cannot be run", error)
             self._outbox.put((parcel.number, replace(outcome, queue_s=outcome.queue_s + waited)))
 
@@ -137,7 +140,7 @@ def build(job: bytes, kit: Kit) -> Built:
     kit.unpack()
     try:
         made: Job = pickle.loads(job)
-    except Exception as error:
+    except Exception as error:  # as above
         return Built(None, _unusable("build", "the job cannot be read", error), 0.0)
     builder = _builder(kit, _free_cores())
     result = builder.build(made)

@@ -114,6 +114,7 @@ def unpacked(path: Path) -> bytes:
 
 
 def as_object(result: Any) -> dict[str, Any]:
+    """The value, if it is a JSON object."""
     if not isinstance(result, dict):
         raise RecordError("expected an object")
     return result

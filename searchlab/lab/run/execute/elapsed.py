@@ -20,6 +20,7 @@ class Elapsed:
 
     @property
     def last(self) -> float:
+        """When the last trial was known."""
         return self.times[-1] if self.times else 0.0
 
     def extend(self, outcomes: Sequence[Outcome], arrived: Mapping[str, float]) -> None:
@@ -33,7 +34,7 @@ class Elapsed:
                 time = self.last + outcome.build_s + outcome.check_s + outcome.run_s
             self.times.append(max(self.last, time))
         if not any(o.id in arrived for o in outcomes):
-            self._zero = self._now() - self.last  # reading records again is no work on the cell
+            self._zero = self._now() - self.last  # reading records again is not work on the cell
 
     @property
     def total(self) -> float:

@@ -37,7 +37,7 @@ class Measurers:
         """After an error inside, the measurer is not used again: it may be in any state."""
         try:
             yield
-        except BaseException:
+        except BaseException:  # also an interrupt
             self.close()
             raise
 

@@ -1,4 +1,4 @@
-"""Stopping between two measurements: what is in flight is finished and stored, the rest of its batch is left."""
+"""Stopping between two measurements: those in flight are finished and stored, the rest of the batch is left."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Stopped(Exception):
 class Watch:
     """Keeps an eye on the batches of a search: they can be stopped, and it is known when each outcome came.
 
-    `now` is the clock that times are told by.  Second looks at an incumbent are not stopped: they are short, and half
-    of one is worth nothing.
+    `now` is the clock that times are told by.  Re-measurements of an incumbent are not stopped: they are short, and
+    half of one is worth nothing.
     """
 
     def __init__(
@@ -67,4 +67,5 @@ class _Watched(Measurer[Any]):
         return self._watch.passing(self._inner.measure(jobs))
 
     def close(self) -> None:
+        """Ends the measurer."""
         self._inner.close()

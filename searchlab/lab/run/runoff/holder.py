@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from searchlab.bench.contests import ContestRow, Maker
 
 _EACH_S, _MOST_S, _ROUNDS = 0.15, 1.0, 8  # for every program
-_FEW = 8  # programs; a race of fewer takes as long as one of so many, as its noise does not depend on them
+_FEW = 8  # programs; a race of fewer takes as long as one of this many: its noise does not depend on them
 _STEADY = 0.01  # noise above which the race goes on
 _COPIES = 2  # each program is loaded twice, so that bad luck with where it lies does not decide
 _KEEP = "so that its results keep each cell's own times"
@@ -40,7 +40,7 @@ def hold(folder: Folder, say: Say, stop: threading.Event) -> None:
         try:
             found = race(folder, group, say)
             write(folder, group, found)
-        except Exception as e:
+        except Exception as e:  # programs and components of users may raise anything, and other groups can still race
             _log.exception("run-off on %s", group.task)
             say(f"no run-off on {group.task}, {_KEEP}: {type(e).__name__}: {e}")
         else:
