@@ -65,6 +65,19 @@ def test_objectives() -> None:
     assert patient.choose([tired, lively]) == 1 and patient.choose([tired, tired]) is None
 
 
+def test_candidates_name_their_task() -> None:
+    """Whoever was asked last, a batch is measured and told where it belongs."""
+    studies = [Study(load(name), model=None, strategy=STRATEGY, batch=4) for name in ("matmul-256", "softmax-128x1024")]
+    network = JointStudy(studies, (1.0, 1.0), "round-robin")
+    first = network.ask(4)
+    network.tell(first, network.measure(first))
+    second = network.ask(4)
+    assert [{c.part for c in batch} for batch in (first, second)] == [{0}, {1}]
+    assert [o.id for o in network.measure(first)] == [c.job.id for c in first]
+    network.tell(second, network.measure(second))
+    assert network.turns == [0, 1] and [len(s.trials) for s in studies] == [4, 4]
+
+
 def tuned(policy: Policy, seed: int) -> float:
     names = ("matmul-256", "conv2d-32x28x28", "softmax-128x1024")
     studies = [Study(load(name), model=None, strategy=STRATEGY, seed=seed, batch=4) for name in names]

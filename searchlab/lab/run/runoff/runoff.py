@@ -1,8 +1,8 @@
-"""The run-off: what all cells of a task found, timed side by side once they have ended.
+"""The run-off: the best programs of all cells of a task, timed in turns once the cells have ended.
 
 Every cell times its best at its own end, minutes or hours apart from the others, and machines have slow spells.  In a
 run-off the programs of all cells run in turns in one process, so that what differs between them is not the hour.  This
-module says what was timed and what is left to time; `racing` does it.
+module knows which run-offs were held and which are left; `holder` holds them.
 """
 
 from __future__ import annotations
