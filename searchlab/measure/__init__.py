@@ -2,7 +2,7 @@
 
 from searchlab.measure.job import FAILURES, Job, Limits, Measurer, Outcome, Status
 from searchlab.measure.local import LocalMeasurer
-from searchlab.measure.worker import Worker
+from searchlab.measure.workers.worker import Worker
 from searchlab.timing.corelock import CoreLock
 from searchlab.timing.protocol import Protocol
 

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field, replace
 from searchlab.backend import Artifact
 from searchlab.errors import MeasureError
 from searchlab.measure.job import Job, Measurer, Outcome
-from searchlab.measure.wire import Reply
-from searchlab.measure.worker import Worker, wait
+from searchlab.measure.workers.wire import Reply
+from searchlab.measure.workers.worker import Worker, wait
 from searchlab.targets import Target
 from searchlab.timing.corelock import CoreLock
 from searchlab.workloads import Workload

@@ -17,4 +17,4 @@ def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture
 def slow_to_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that takes its time to break off is waited for, not replaced."""
-    monkeypatch.setattr("searchlab.measure.worker._CANCEL_S", 60.0)
+    monkeypatch.setattr("searchlab.measure.workers.worker._CANCEL_S", 60.0)

@@ -344,7 +344,7 @@ def test_a_job_whose_worker_is_stopped_is_tried_again(tmp_path: Path) -> None:
 
 
 def test_a_job_whose_workers_are_all_stopped_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("searchlab.measure.worker._STOPPED_S", 0.5)
+    monkeypatch.setattr("searchlab.measure.workers.worker._STOPPED_S", 0.5)
     with Worker("victim", attempts=2) as worker:
         worker.start("run", job("hangs", HANG))
         until(lambda: worker.poll() is None and worker.ready)
@@ -358,8 +358,8 @@ def test_a_job_whose_workers_are_all_stopped_is_given_up(monkeypatch: pytest.Mon
 
 
 def test_a_worker_that_is_stopped_while_idle_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("searchlab.measure.worker._STOPPED_S", 0.5)
-    monkeypatch.setattr("searchlab.measure.worker._GRACE_S", 0.5)
+    monkeypatch.setattr("searchlab.measure.workers.worker._STOPPED_S", 0.5)
+    monkeypatch.setattr("searchlab.measure.workers.worker._GRACE_S", 0.5)
     with Worker("idle") as worker:
         for name in ("small", "x" * (4 << 20)):  # no connection takes that much before the other side reads
             assert worker.run(job("before")).ok
@@ -369,7 +369,7 @@ def test_a_worker_that_is_stopped_while_idle_is_replaced(monkeypatch: pytest.Mon
 
 
 def test_a_worker_that_is_stopped_while_it_starts_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("searchlab.measure.worker._STOPPED_S", 0.5)
+    monkeypatch.setattr("searchlab.measure.workers.worker._STOPPED_S", 0.5)
     with Worker("new") as worker:
         family = stop(worker)
         assert worker.run(job("first")).attempts == 1

@@ -19,8 +19,8 @@ from searchlab.errors import BuildError, ConstraintError, MeasureError
 from searchlab.ir.expr import size
 from searchlab.lab.records import Record
 from searchlab.measure import Job, Limits, Outcome, Protocol, Worker
-from searchlab.measure.candidate import failed
-from searchlab.measure.guard import Guarded, mark, same
+from searchlab.measure.workers.candidate import failed
+from searchlab.measure.workers.guard import Guarded, mark, same
 from searchlab.runtime.memory import aligned, placed
 from searchlab.targets import detect
 from searchlab.timing.sampler import Sampler

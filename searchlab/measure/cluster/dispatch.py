@@ -18,7 +18,7 @@ from searchlab.errors import MeasureError
 from searchlab.measure.cluster.lanes import Event, Lane, LanePool, is_fault, reason_of
 from searchlab.measure.cluster.slot import Built, Parcel, SlotPlace
 from searchlab.measure.job import Job, Outcome
-from searchlab.measure.worker import PREPARE_S
+from searchlab.measure.workers.worker import PREPARE_S
 
 DEPTH = 2  # jobs per worker: one runs, one is there when it has finished
 _TICK_S = 0.5

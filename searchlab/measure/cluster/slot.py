@@ -21,7 +21,7 @@ from typing import Protocol
 from searchlab.backend import Artifact
 from searchlab.errors import MeasureError
 from searchlab.measure.job import Job, Outcome, Status
-from searchlab.measure.worker import Worker
+from searchlab.measure.workers.worker import Worker
 from searchlab.timing.corelock import CoreLock
 
 _LOCK_S = 30.0  # for others who measure on this node, such as the slot that was here before

@@ -27,7 +27,7 @@ from searchlab import interpreter
 from searchlab.backend import Artifact
 from searchlab.errors import MeasureError
 from searchlab.measure.job import Job, Outcome
-from searchlab.measure.wire import CANCEL, PREPARE_S, READY, Channel, Kind, Reply, Request
+from searchlab.measure.workers.wire import CANCEL, PREPARE_S, READY, Channel, Kind, Reply, Request
 
 __all__ = ["PREPARE_S", "Worker", "wait"]
 
@@ -280,7 +280,7 @@ class _Server:
         self.stderr = os.memfd_create("stderr")
         pin = f"os.sched_setaffinity(0, {set(cores)}); " if cores else ""
         call = f"main({theirs.fileno()}, {os.getpid()}, {reuse}, {most_bytes})"
-        code = f"import os; {pin}from searchlab.measure.server import main; {call}"
+        code = f"import os; {pin}from searchlab.measure.workers.server import main; {call}"
         with theirs:
             self.process = subprocess.Popen(
                 interpreter.command("-c", code),

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 from searchlab.backend import Artifact, Backend, Kernel, backend_of
 from searchlab.errors import BuildError, ConstraintError, MeasureError, SearchLabError
-from searchlab.measure.child import Ask
-from searchlab.measure.fault import FaultPage
-from searchlab.measure.guard import Array, Guarded, mark, memory_limit, same
-from searchlab.measure.inputs import Arrays, JobData
 from searchlab.measure.job import Job, Outcome, Status
+from searchlab.measure.workers.child import Ask
+from searchlab.measure.workers.fault import FaultPage
+from searchlab.measure.workers.guard import Array, Guarded, mark, memory_limit, same
+from searchlab.measure.workers.inputs import Arrays, JobData
 from searchlab.runtime.memory import aligned
 from searchlab.timing.sampler import Sampler
 

@@ -19,13 +19,13 @@ from dataclasses import replace
 from typing import Any
 
 from searchlab.backend import Artifact, backend_of
-from searchlab.measure.candidate import BuildBench, Checked, RunBench, RunTask
-from searchlab.measure.child import Child, ChildEnded, Host, HostGone, ParentAnswer, Work
-from searchlab.measure.fault import FaultPage
-from searchlab.measure.guard import oom_kills, resident_bytes
-from searchlab.measure.inputs import DataKey, JobData, Kept, make_data
 from searchlab.measure.job import Job, Limits, Outcome, Status
-from searchlab.measure.wire import CANCEL, PREPARE_S, READY, Channel, Head, Reply, Request, dumps
+from searchlab.measure.workers.candidate import BuildBench, Checked, RunBench, RunTask
+from searchlab.measure.workers.child import Child, ChildEnded, Host, HostGone, ParentAnswer, Work
+from searchlab.measure.workers.fault import FaultPage
+from searchlab.measure.workers.guard import oom_kills, resident_bytes
+from searchlab.measure.workers.inputs import DataKey, JobData, Kept, make_data
+from searchlab.measure.workers.wire import CANCEL, PREPARE_S, READY, Channel, Head, Reply, Request, dumps
 from searchlab.targets import detect
 from searchlab.timing.probe import Levels
 

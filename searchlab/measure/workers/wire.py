@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from searchlab.backend import Artifact
-from searchlab.measure.inputs import DataKey
 from searchlab.measure.job import Job, Limits, Outcome
+from searchlab.measure.workers.inputs import DataKey
 from searchlab.targets import Target
 
 Kind = Literal["build", "run"]

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from searchlab.measure.fault import Fault, FaultPage
-from searchlab.measure.guard import resident_bytes
-from searchlab.measure.wire import CANCEL, Channel
+from searchlab.measure.workers.fault import Fault, FaultPage
+from searchlab.measure.workers.guard import resident_bytes
+from searchlab.measure.workers.wire import CANCEL, Channel
 
 Ask = Callable[[Any], Any]
 Work = Callable[[Any, Ask], Any]

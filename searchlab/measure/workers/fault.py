@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from searchlab.llvm.jit import LoadedObject, compile_ir
-from searchlab.measure.guard import Region
+from searchlab.measure.workers.guard import Region
 from searchlab.targets import detect
 
 PHASES = ("starting", "preparing", "building", "loading", "checking", "timing", "answering")

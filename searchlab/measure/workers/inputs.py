@@ -11,7 +11,7 @@ import numpy as np
 
 from searchlab.errors import MeasureError
 from searchlab.ir.expr import Expr, value_of
-from searchlab.measure.guard import Array, Guarded, mark
+from searchlab.measure.workers.guard import Array, Guarded, mark
 from searchlab.runtime.memory import placed
 from searchlab.workloads import Workload
 
