@@ -59,7 +59,7 @@ class _Ticket:
 
     @property
     def rivals(self) -> tuple[Workload, Target]:
-        """What it shares with those whose times can be compared with its own."""
+        """The workload and target, which jobs with comparable times share."""
         return self.job.workload, self.job.target
 
 

@@ -171,7 +171,7 @@ def to_visit(outcome: Outcome, elapsed_s: float) -> Visit:
 
 
 def judge(visits: Sequence[Visit]) -> Noise:
-    """What the visits say about every protocol."""
+    """The noise of every protocol, judged from the visits."""
     if len(visits) < 2:
         raise ValueError("noise takes two visits or more")
     streams = [np.asarray(v.times) for v in visits]

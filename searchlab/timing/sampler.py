@@ -182,7 +182,7 @@ class Sampler:
         return _Sample(seconds, time.perf_counter() - begin, disturbed, slowest)
 
     def _timed(self, number: int) -> tuple[float, bool]:
-        """What some runs take, and whether they were interrupted."""
+        """The seconds of some runs, and whether they were interrupted."""
         before = self._interruptions()
         start = time.perf_counter()
         self._runs(number)
@@ -199,7 +199,7 @@ class Sampler:
 
 
 def fast_pulse(pulses: Sequence[float]) -> float:
-    """What the core reached in some of these moments."""
+    """The probe of the core in its fast moments among these."""
     return sorted(pulses)[int(_FAST_SHARE * len(pulses))]
 
 

@@ -372,7 +372,7 @@ class Study:
             store.append(self.subject.record(candidate, outcome, self.settings.cell, place))
 
     def _read_cell(self) -> dict[str, Record]:
-        """What this study measured before it was interrupted, by job."""
+        """The records of this study from before it was interrupted, by job."""
         store, cell = self.settings.store, self.settings.cell
         if store is None or not cell:
             return {}

@@ -1,4 +1,4 @@
-"""What is searched: a task on hardware, a recorded table, or a network of either; all that differs between them."""
+"""Subjects of searches: a task on hardware, a recorded table, or a network of either; all that differs between them."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Ticket:
 
     @property
     def data(self) -> bytes:
-        """What is sent: the job with its object code once that exists."""
+        """The job as it is sent: with its object code once that exists."""
         return self.built or pickle.dumps(self.job, pickle.HIGHEST_PROTOCOL)
 
     def expects(self, token: object) -> bool:
@@ -72,7 +72,7 @@ class Rules:
 
 
 class Dispatch:
-    """What became of every job so far; batches may overlap."""
+    """Hands jobs to slots and builders, and takes their outcomes; batches may overlap."""
 
     def __init__(self, pool: LanePool, rules: Rules) -> None:
         self._pool, self._rules = pool, rules
@@ -181,7 +181,7 @@ class Dispatch:
         return picked or ([] if flying else self._to_build())
 
     def _to_build(self) -> list[Ticket]:
-        """What a slot that has nothing else to do builds for itself; also what no builder has the resources for."""
+        """A job that an idle slot builds for itself, or that no builder has the resources for."""
         if self._ready or not (self._unbuilt or self._building):
             return []
         if self._unbuilt:

@@ -51,7 +51,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Setup:
-    """How slots are made: what an actor asks of its node, how many workers it has, and their cores."""
+    """How slots are made: the resources of an actor, how many workers it has, and their cores."""
 
     demand: Demand
     workers: int
@@ -147,7 +147,7 @@ class LanePool:
             self._ray.cancel(reference, force=True)
 
     def wait(self, seconds: float) -> list[Event]:
-        """What has happened, after waiting for the first event."""
+        """The events so far, after waiting for the first."""
         try:
             found = [self.events.get(timeout=seconds)]
         except queue.Empty:

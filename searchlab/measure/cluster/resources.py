@@ -1,4 +1,4 @@
-"""What a slot asks of a node, and whether the cluster can ever give it: Ray itself would wait for ever."""
+"""The resources of a slot, and whether the cluster can ever give them: Ray itself would wait for ever."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Demand:
 
 
 def alive(ray: Any) -> list[dict[str, float]]:
-    """What every living node of the cluster has."""
+    """The resources of every living node of the cluster."""
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 

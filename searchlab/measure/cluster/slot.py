@@ -1,4 +1,4 @@
-"""What runs on the nodes: the actor of a slot, which measures, and the task that builds.
+"""The code that runs on the nodes: the actor of a slot, which measures, and the task that builds.
 
 Both get all they need in their arguments: no shared folder, no memory of the driver, only an installed searchlab.
 """
@@ -28,7 +28,7 @@ _LOCK_S = 30.0  # for others who measure on this node, such as the slot that was
 
 
 class Runner(Protocol):
-    """What a slot needs of a worker; `Worker` is one, and a fake for tests needs no more either."""
+    """The methods of a worker that a slot needs; `Worker` has them, and so has a fake for tests."""
 
     def run(self, job: Job) -> Outcome:
         """Builds if need be, checks and times a job."""
@@ -68,7 +68,7 @@ class Parcel:
 
 @dataclass(frozen=True)
 class SlotPlace:
-    """Where a slot came to be."""
+    """The place of a slot."""
 
     host: str
     pid: int

@@ -1,4 +1,4 @@
-"""Who may talk to a Ray: one that is started here is for this run alone, one that is joined may ask for a token."""
+"""Access to Ray: a cluster started here is for this run alone, one that is joined may ask for a token."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def environment(settings: Mapping[str, str | None]) -> Iterator[None]:
 
 @contextmanager
 def private(ray: Any, folder: Path) -> Iterator[None]:
-    """What is started meanwhile listens on this machine only, and talks only to those who can read a new token.
+    """A Ray that is started meanwhile listens on this machine only, and only to those who can read a new token.
 
     The token is a file in `folder` and nowhere else: not on a command line, not in the environment, not in a log.
     """

@@ -48,7 +48,7 @@ class Document:
     results: list[Any]
 
     def read(self, result: Any) -> T4Result:
-        """A result in seconds; what is no number counts as missing."""
+        """A result in seconds; values that are not numbers count as missing."""
         given = as_object(result)
         status = STATUS.get(str(given.get("invalidity")))
         if status is None:
@@ -78,7 +78,7 @@ class Document:
 def load(path: Path) -> Document:
     """A T4 file; `.gz` and `.xz` are unpacked."""
     try:
-        # Tools write NaN for what failed, which is no JSON but no reason to refuse the rest.
+        # Tools write NaN for failures, which is not JSON but does not keep the rest from being read.
         data = parsed(path, parse_constant=lambda _: None)
     except OSError as e:
         raise RecordError(f"{path}: cannot read: {e.strerror or e}") from e
@@ -105,7 +105,7 @@ def parsed(path: Path, **options: Any) -> Any:
 
 
 def unpacked(path: Path) -> bytes:
-    """What a file holds, whether it is compressed or not; ValueError if it cannot be unpacked."""
+    """The content of a file, compressed or not; ValueError if it cannot be unpacked."""
     raw = path.read_bytes()
     try:
         return lzma.decompress(raw) if path.suffix == ".xz" else gzip.decompress(raw) if path.suffix == ".gz" else raw

@@ -22,7 +22,7 @@ _LONGEST = 1 << 16  # characters of a line of names
 
 
 def checked(path: Path, checksum: str | None) -> bytes:
-    """What a file holds, once it is known to be the file that was meant."""
+    """The content of a file, after its checksum was compared."""
     if not path.is_file():
         raise SpaceError(f"{path} is missing")
     if checksum is not None and hashlib.sha256(path.read_bytes()).hexdigest() != checksum:

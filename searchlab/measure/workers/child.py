@@ -138,7 +138,7 @@ class Child:
         self._channel = Channel(ours)
 
     def call(self, task: Any, limit_s: float, review: Callable[[Any], ParentAnswer] | None = None) -> ChildEnded:
-        """What becomes of a task that has `limit_s` seconds; after anything but a value or exception the child is gone.
+        """Has the child do a task within `limit_s` seconds; after anything but a value or exception the child is gone.
 
         `review` answers what the child asks; the time that takes is not the child's.
         """

@@ -212,7 +212,7 @@ class _Lane:
         limit_s: float,
         review: Callable[[Any], ParentAnswer] | None = None,
     ) -> ChildEnded:
-        """What becomes of a task; `about` is what the child was made for, known by identity."""
+        """Has a child do a task; `about` is the purpose that it was made for, known by identity."""
         if self._child is not None and self._worn_out(self._child, about):
             self.end()
         used = self._child is not None

@@ -17,7 +17,7 @@ from searchlab.targets import Target
 Kind = Literal["build", "run"]
 READY = "ready"
 CANCEL = "cancel"
-PREPARE_S = 300.0  # for the inputs and the reference of a workload, which are no candidate's fault
+PREPARE_S = 300.0  # for the inputs and the reference of a workload, which are not the candidate's fault
 
 _HEADER = struct.Struct("<Q")
 _PIECE = 1 << 18

@@ -151,7 +151,7 @@ class Worker:
         self._send()
 
     def poll(self) -> Reply | None:
-        """What came of the job, once it is done; also keeps the server alive, so call it when `fileno` is readable."""
+        """The reply to the job, once it is done; also keeps the server alive, so call it when `fileno` is readable."""
         if self._server is None:
             return None
         try:
@@ -312,7 +312,7 @@ class _Server:
         return now - self._stopped_since if self._stopped_since is not None else 0.0
 
     def obituary(self, how: str) -> str:
-        """Why the server is no more, as far as can be seen from outside."""
+        """Why the server has ended, as far as can be seen from outside."""
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(0.5)
         code = self.process.poll()

@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 def subject_of(cell: Cell) -> Subject:
-    """What a cell searches: a task, a recorded table, or a network of either."""
+    """The subject of a cell: a task, a recorded table, or a network of either."""
     parts = tuple(_part(single) for single in cell.searches)
     return NetworkSubject(cell.task, parts, tuple(p.weight for p in cell.parts)) if cell.parts else parts[0]
 

@@ -150,7 +150,7 @@ class _CellSearch:
             self._note(f"strategy '{study.strategy.name}' has no cost model here, so all candidates are random")
 
     def _begin(self) -> CellResult | None:
-        """What an earlier run left; a table is searched from its beginning, which costs no measurements."""
+        """The result of an earlier run; a table is searched from its beginning, which costs no measurements."""
         if self.subject.recorded:
             self.folder.records_path(self.cell.id).unlink(missing_ok=True)
             return None

@@ -85,7 +85,7 @@ def _row(programs: Mapping[str, Found], say: Say) -> ContestRow:
 
 
 def _programs(claims: Sequence[Found]) -> tuple[dict[str, list[Found]], dict[str, str]]:
-    """Who found each program, and why some cells have none."""
+    """The cells that found each program, and why some have none."""
     programs: dict[str, list[Found]] = {}
     wrong: dict[str, str] = {}
     for f in claims:
