@@ -63,8 +63,10 @@ def replay_cell(cell: Cell, folder: Folder) -> ReplayedCell:
     way = _Way(search, records)
 
     def left() -> int:
-        budget = len(records) if cell.trials is None else cell.trials
-        return budget - way.done if way.done < len(records) else 0
+        if way.done >= len(records):
+            return 0
+        # As the run did, which asked for whole batches: a strategy may propose other points if it is asked for fewer.
+        return search.batch if cell.trials is None else cell.trials - way.done
 
     departure = ""
     try:
