@@ -58,8 +58,8 @@ def replay_cell(cell: Cell, folder: Folder) -> ReplayedCell:
     """Searches one cell again with its own times."""
     records = list(folder.records(cell.id).records())
     result = folder.result(cell)
-    nothing = _Nothing()
-    search = search_of(cell, subject_of(cell), lambda _: nothing, folder.records(cell.id), result)
+    subject, nothing = subject_of(cell.subject, cell.settings, cell.seed), _Nothing()
+    search = search_of(cell, subject, lambda _: nothing, folder.records(cell.id), result)
     way = _Way(search, records)
 
     def left() -> int:

@@ -9,7 +9,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from searchlab.lab.config.measuring import Timing
+from searchlab.lab.config.search_settings import SearchSettings
+from searchlab.lab.config.subjects import SubjectSettings
 from searchlab.lab.folder import cellfile
+from searchlab.lab.history.trials import lessons
 from searchlab.lab.records import RecordStore
 from searchlab.lab.study import (
     JointStudy,
@@ -38,10 +41,15 @@ MeasurerOf = Callable[[SpaceSubject], Measurer[Any]]
 _log = logging.getLogger(__name__)
 
 
-def subject_of(cell: Cell) -> Subject:
-    """The subject of a cell: a task, a recorded table, or a network of either."""
-    parts = tuple(_part(single) for single in cell.searches)
-    return NetworkSubject(cell.task, parts, tuple(p.weight for p in cell.parts)) if cell.parts else parts[0]
+def subject_of(described: SubjectSettings, settings: SearchSettings, seed: int) -> Subject:
+    """The subject that an experiment describes: a task, a recorded table, or a network of either.
+
+    `seed` is that of the search, which noise of recorded tables is drawn by.
+    """
+    if not described.parts:
+        return _single(described, settings, seed)
+    parts = tuple(_single(part, settings, seed) for part in described.parts)
+    return NetworkSubject(described.label, parts, tuple(part.weight for part in described.parts))
 
 
 def search_of(
@@ -70,26 +78,24 @@ def search_of(
     return JointStudy(studies, [part.weight for part in cell.parts], cell.scheduler, seed=cell.seed)
 
 
-def _part(cell: Cell) -> SpaceSubject:
-    """The subject of a cell that searches one task or table."""
-    settings = cell.measure.settings
-    if cell.table is not None:
-        return TableSubject(_table(cell.table, cell.digest), {"seed": cell.seed, **settings.options})
-    assert cell.workload is not None and isinstance(settings, Timing)
-    words = (json.dumps(word, sort_keys=True) for word in (cell.target, cell.space))
+def _single(described: SubjectSettings, settings: SearchSettings, seed: int) -> SpaceSubject:
+    measuring = settings.measure.settings
+    if described.table is not None:
+        return TableSubject(_table(described.table, described.digest), {"seed": seed, **measuring.options})
+    assert described.workload is not None and isinstance(measuring, Timing)
+    words = (json.dumps(word, sort_keys=True) for word in (settings.target, settings.space))
     return TaskSubject(
-        _task(cell),
-        _space(cell.workload, *words),
-        settings.protocol,
-        settings.limits,
-        raced=cell.measure.kind == "local",  # elsewhere it would be another machine than that of the search
-        confirmed=settings.confirm,
+        _task(described.workload, settings),
+        _space(described.workload, *words),
+        measuring.protocol,
+        measuring.limits,
+        raced=settings.measure.kind == "local",  # elsewhere it would be another machine than that of the search
+        confirmed=measuring.confirm,
     )
 
 
-def _task(cell: Cell) -> Task:
-    assert cell.workload is not None
-    return Task(workload(cell.workload), target(cell.target))
+def _task(text: str, settings: SearchSettings) -> Task:
+    return Task(workload(text), target(settings.target))
 
 
 @lru_cache(maxsize=32)
@@ -106,10 +112,8 @@ def _space(text: str, machine: str, component: str) -> Space:
 
 def _history(cell: Cell) -> tuple[Trials, ...]:
     """Trials of earlier runs, for a model to learn from."""
-    if not cell.history or cell.recorded:
+    if not cell.history or cell.workload is None:
         return ()
-    from searchlab.lab.history.trials import lessons
-
-    found = lessons(cell.history, cell.learnt, _task(cell))
+    found = lessons(cell.history, cell.learnt, _task(cell.workload, cell.settings))
     _log.info("cell %s: %s", cell.id, found)
     return found.trials

@@ -124,7 +124,7 @@ class _CellSearch:
         self.measured = 0
         self._measurers, self._stop, self._tell = measurers, stop, tell
         self._told = self._saved = -math.inf
-        self.subject = subject_of(cell)
+        self.subject = subject_of(cell.subject, cell.settings, cell.seed)
         self._before = self._begin()
         self._watch = Watch(stop, self.subject.now, self._arrived)
         store = open_.enter_context(folder.records(cell.id, fsync=not self.subject.recorded))
