@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from searchlab.ir.expr import FLOATS, And, Binary, Call, Cast, Compare, Const, Expr, Load, Poly, Select, Var
+from searchlab.dtype import FLOATS
+from searchlab.ir.expr import And, Binary, Call, Cast, Compare, Const, Expr, Load, Poly, Select, Var
 from searchlab.ir.interpret import _FUNCTIONS
 from searchlab.ir.program import Alloc, If, Loop, Prefetch, Program, Seq, Stmt, Store
 from searchlab.lower.passes import Lowered

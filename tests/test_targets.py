@@ -76,7 +76,7 @@ def test_refused_specs(spec: str, message: str) -> None:
 
 
 def test_unknown_dtype() -> None:
-    with pytest.raises(TargetError, match="unknown dtype 'float'; known: float64"):
+    with pytest.raises(TargetError, match="unknown dtype 'float'; known: float32"):
         detect().lanes("float")
 
 

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 from searchlab.analysis.graph import Graph, Node
 from searchlab.analysis.operations import count, flops
 from searchlab.analysis.ranges import NONE, Range, Ranges, Vars
+from searchlab.dtype import DTYPES
 from searchlab.errors import IRError
 from searchlab.ir.expr import TRUE, Expr, Select, Substitution, Var, loads, poly, walk
 from searchlab.ir.program import Block, Buffer, Loop, Program, Seq, Stmt, Store
 
-BYTES = {"float32": 4, "float64": 8, "int8": 1, "uint8": 1, "int32": 4, "int64": 8}
 T = TypeVar("T")
 KINDS = ("serial", "parallel", "vectorized", "unrolled")
 
@@ -50,7 +50,7 @@ class Access:
 
     @property
     def bytes(self) -> int:
-        return BYTES[self.buffer.dtype]
+        return DTYPES[self.buffer.dtype].bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,7 +215,7 @@ class Nest:
         parts = [(at, s.running(depth)) for s, a in uses for at in a.indices]
         held = self.program.buffers[buffer]
         sides = self._box(held, parts, self.ranges, all(a.inside for _, a in uses))
-        return depth, self.graph.product(sides) * BYTES[held.dtype]
+        return depth, self.graph.product(sides) * DTYPES[held.dtype].bytes
 
 
 def _side(found: list[Range]) -> Node:

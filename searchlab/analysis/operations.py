@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from searchlab.ir.expr import BOOL, FLOATS, INDEX, And, Binary, Call, Cast, Compare, Expr, Load, Select
+from searchlab.dtype import BOOL, FLOATS, INDEX
+from searchlab.ir.expr import And, Binary, Call, Cast, Compare, Expr, Load, Select
 
 KINDS = ("mad", "addsub", "mul", "div", "compare", "math", "other")
 COUNTS = (*(f"{t}_{k}" for t in ("float", "int") for k in KINDS), "bool", "select")

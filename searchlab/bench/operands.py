@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from searchlab.ir.expr import FLOATS
+from searchlab.dtype import FLOATS
 from searchlab.workloads import Workload
 from searchlab.workloads.building_blocks import per_axis
 from searchlab.workloads.counts import shape_of

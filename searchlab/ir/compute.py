@@ -13,27 +13,11 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from searchlab.dtype import DTYPES
 from searchlab.errors import IRError
-from searchlab.ir.expr import (
-    DTYPES,
-    FLOATS,
-    Const,
-    Expr,
-    Like,
-    Load,
-    Var,
-    const,
-    index,
-    loads,
-    maximum,
-    minimum,
-    substitute,
-    variables,
-)
+from searchlab.ir.expr import Const, Expr, Like, Load, Var, const, index, loads, maximum, minimum, substitute, variables
 from searchlab.ir.program import Block, Buffer, Iter, Loop, Program, Stmt, Store, seq
 from searchlab.ir.verify import verify
-
-_LIMITS = {"int8": (-128, 127), "uint8": (0, 255), "int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 
 
 @dataclass(frozen=True)
@@ -78,14 +62,12 @@ def total(value: Expr, *axes: Var) -> Reduction:
 
 def largest(value: Expr, *axes: Var) -> Reduction:
     """The maximum over axes."""
-    low = float("-inf") if value.dtype in FLOATS else _LIMITS[value.dtype][0]
-    return Reduction(value, axes, maximum, const(low, value.dtype))
+    return Reduction(value, axes, maximum, const(DTYPES[value.dtype].limits[0], value.dtype))
 
 
 def smallest(value: Expr, *axes: Var) -> Reduction:
     """The minimum over axes."""
-    high = float("inf") if value.dtype in FLOATS else _LIMITS[value.dtype][1]
-    return Reduction(value, axes, minimum, const(high, value.dtype))
+    return Reduction(value, axes, minimum, const(DTYPES[value.dtype].limits[1], value.dtype))
 
 
 class Builder:

@@ -13,13 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, Union
 
+from searchlab.dtype import BOOL, DTYPES, FLOATS, INDEX
 from searchlab.errors import IRError
-
-INDEX = "index"
-BOOL = "bool"
-FLOATS = ("float32", "float64")
-INTEGERS = ("int8", "uint8", "int32", "int64")
-DTYPES = FLOATS + INTEGERS
 
 Role = Literal["iter", "knob", "size"]
 Monomial = tuple["Expr", ...]
@@ -313,6 +308,8 @@ def const(value: int | float, dtype: str) -> Const:
     """A tensor value; integers must be written for integer dtypes."""
     if dtype in FLOATS:
         return Const(float(value), dtype)
+    if dtype == BOOL:
+        return Const(int(bool(value)), dtype)
     if int(value) != value:
         raise IRError(f"{value!r} is not a whole number, but the expression has dtype {dtype}")
     return Const(int(value), dtype)
@@ -561,7 +558,7 @@ def cast(e: Like, dtype: str) -> Expr:
         raise IRError(f"cast: unknown dtype '{dtype}'; known: {', '.join(DTYPES)}")
     e = index(e) if not isinstance(e, Expr) else e
     if isinstance(e, Const):
-        return const(e.value if dtype in FLOATS else int(e.value), dtype)
+        return const(e.value if dtype in FLOATS or dtype == BOOL else int(e.value), dtype)
     return e if e.dtype == dtype else Cast(dtype, e)
 
 

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from searchlab.dtype import BFLOAT16
 from searchlab.errors import IRError
+from searchlab.ir.bfloat16 import from_bits, rounded, to_bits
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import (
     TRUE,
@@ -48,22 +50,36 @@ def interpret(
     for name, b in program.buffers.items():
         shape = tuple(int(evaluate(e, {})) for e in b.shape)
         if name in program.inputs:
-            arrays[name] = np.asarray(inputs[name], dtype=b.dtype)
+            arrays[name] = _held(inputs[name], b.dtype)
             if arrays[name].shape != shape:
                 raise IRError(f"{program.name}: input '{name}' has shape {arrays[name].shape}, expected {shape}")
         else:
-            arrays[name] = np.full(shape, 99, dtype=b.dtype)  # visible if a program reads what it never wrote
+            arrays[name] = _full(shape, b.dtype)  # visible if a program reads what it never wrote
     names = "".join(f"  {n} = _b[{n!r}]\n" for n in arrays)
     source = f"def run(_b, _math, _cast, _full):\n{names}{_stmt(program.body, '  ')}"
     scope: dict[str, Any] = {}
     exec(compile(source, f"<{program.name}>", "exec"), scope)
     with np.errstate(over="ignore"):
-        scope["run"](arrays, _FUNCTIONS, _cast, np.full)
-    return {name: arrays[name] for name in program.outputs}
+        scope["run"](arrays, _FUNCTIONS, _cast, _full)
+    return {name: _returned(arrays[name], program.buffers[name].dtype) for name in program.outputs}
+
+
+def _held(array: npt.ArrayLike, dtype: str) -> Array:
+    """An input as it is computed with: numbers of bfloat16 as float32, rounded wherever they are stored."""
+    return from_bits(array) if dtype == BFLOAT16 else np.asarray(array, dtype=dtype)
+
+
+def _returned(array: Array, dtype: str) -> Array:
+    return to_bits(array) if dtype == BFLOAT16 else array
 
 
 def _cast(value: Any, dtype: str) -> Any:
-    return np.array(value).astype(dtype)[()]
+    return rounded(value, dtype)[()]
+
+
+def _full(shape: tuple[int, ...], dtype: str) -> Array:
+    """Memory that nothing has been written to."""
+    return rounded(np.full(shape, 99), dtype)
 
 
 def _call(f: Any) -> Any:
@@ -86,7 +102,8 @@ _FUNCTIONS = {
 def _stmt(s: Stmt, indent: str) -> str:
     deeper = indent + "  "
     if isinstance(s, Store):
-        return f"{indent}{s.buffer}[{_indices(s.indices)}] = {_expr(s.value)}\n"
+        value = _expr(s.value) if s.value.dtype != BFLOAT16 else f"_cast({_expr(s.value)}, '{BFLOAT16}')"
+        return f"{indent}{s.buffer}[{_indices(s.indices)}] = {value}\n"
     if isinstance(s, Prefetch):
         return f"{indent}pass\n"
     if isinstance(s, Seq):
@@ -97,7 +114,7 @@ def _stmt(s: Stmt, indent: str) -> str:
         return f"{indent}if {_expr(s.condition)}:\n{_stmt(s.body, deeper)}"
     if isinstance(s, Alloc):
         shape = f"({''.join(_expr(e) + ',' for e in s.buffer.shape)})"
-        return f"{indent}{s.buffer.name} = _full({shape}, 99, '{s.buffer.dtype}')\n{_stmt(s.body, indent)}"
+        return f"{indent}{s.buffer.name} = _full({shape}, '{s.buffer.dtype}')\n{_stmt(s.body, indent)}"
     return _block(s, indent)
 
 

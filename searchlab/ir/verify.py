@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
+from searchlab.dtype import BOOL, INDEX
 from searchlab.errors import IRError
-from searchlab.ir.expr import BOOL, INDEX, Expr, Load, Var, iterators, loads, variables, walk
+from searchlab.ir.expr import Expr, Load, Var, iterators, loads, variables, walk
 from searchlab.ir.program import (
     LOOP_KINDS,
     THREAD_AXES,

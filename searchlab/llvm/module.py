@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from searchlab.dtype import DTYPES, GENERATED, INDEX
 from searchlab.errors import BuildError
 from searchlab.ir.expr import (
-    INDEX,
     ZERO,
+    Cast,
     Compare,
     Expr,
+    Load,
     Select,
     Var,
     index,
@@ -21,7 +23,7 @@ from searchlab.ir.expr import (
 )
 from searchlab.ir.program import Alloc, Buffer, If, Loop, Prefetch, Seq, Stmt, Store, children
 from searchlab.llvm import abi
-from searchlab.llvm.ssa import BYTES, TYPES, Function, Known, Linear, Module
+from searchlab.llvm.ssa import TYPES, Function, Known, Linear, Module
 from searchlab.llvm.values import BufferPlace, Lanes, ValueWriter
 from searchlab.lower.passes import Lowered
 from searchlab.lower.plain import expressions, touches
@@ -45,7 +47,7 @@ class Scratch:
     def place(self, buffer: Buffer) -> Expr:
         """Where a buffer goes; copies of one buffer made by cutting loops never live at the same time."""
         if buffer not in self.offsets:
-            count: Expr = index(BYTES[buffer.dtype])
+            count: Expr = index(DTYPES[buffer.dtype].bytes)
             for extent in buffer.shape:
                 count = count * extent
             self.offsets[buffer] = self.used
@@ -70,7 +72,18 @@ class KernelCode:
 
 def generate(lowered: Lowered, target: CpuTarget) -> KernelCode:
     """The LLVM module of a lowered program."""
+    _check_dtypes(lowered)
     return _Generator(lowered, target).run()
+
+
+def _check_dtypes(lowered: Lowered) -> None:
+    """Refuses element types that no code is generated for."""
+    used = {p.dtype for p in lowered.parameters}
+    used |= {x.type for e in expressions(lowered.body) for x in walk(e) if isinstance(x, (Load, Cast))}
+    if wrong := sorted(used.difference(GENERATED)):
+        raise BuildError(
+            f"{lowered.name}: no code can be generated for {', '.join(wrong)}; supported: {', '.join(GENERATED)}"
+        )
 
 
 class _Generator:
@@ -99,7 +112,8 @@ class _Generator:
         buffers = [f"ptr noalias nonnull {n}" for n in names]
         main = Function("main", [*buffers, *(f"i64 {s}" for s in size_names), *abi.CONTEXT], self.module)
         places = {
-            b.name: BufferPlace(b, n, BYTES[b.dtype]) for b, n in zip(self.lowered.parameters, names, strict=True)
+            b.name: BufferPlace(b, n, DTYPES[b.dtype].bytes)
+            for b, n in zip(self.lowered.parameters, names, strict=True)
         }
         for v, n in zip(self.sizes, size_names, strict=True):
             main.env[v] = Linear(0, ((n, 1),))
@@ -297,7 +311,7 @@ class _Body:
         count = 1
         for extent in buffer.shape:
             count *= value_of(extent) or 0
-        if buffer.scope == REGISTER or 0 < count * BYTES[buffer.dtype] <= STACK:
+        if buffer.scope == REGISTER or 0 < count * DTYPES[buffer.dtype].bytes <= STACK:
             pointer = self.f.alloca(f"[{count} x {TYPES[buffer.dtype]}]")
         else:
             pointer = self._scratch(buffer)
@@ -363,7 +377,7 @@ def _leaves_alone(e: Expr, buffer: str) -> bool:
 
 
 def _dtypes(s: Stmt) -> set[str]:
-    found = {e.dtype for x in expressions(s) for e in walk(x)} & set(BYTES)
+    found = {e.dtype for x in expressions(s) for e in walk(x)} & set(GENERATED)
     return found or {"float32"}
 
 

@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from searchlab.dtype import DTYPES, INDEX
 from searchlab.errors import BudgetError, BuildError
 from searchlab.ir.expr import Binary, Const, Expr, Poly, Var
 from searchlab.llvm.abi import LINE
 
-TYPES = {
-    "float32": "float", "float64": "double", "int8": "i8", "uint8": "i8", "int32": "i32", "int64": "i64",
-    "index": "i64", "bool": "i1",
-}  # fmt: skip
-BYTES = {"float32": 4, "float64": 8, "int8": 1, "uint8": 1, "int32": 4, "int64": 8}
+TYPES = {INDEX: "i64", **{name: d.llvm for name, d in DTYPES.items()}}
 
 # Beyond these, LLVM takes longer than ten seconds: it needs some 30 to 50 us for an instruction, and in straight-line
 # code a time that grows almost with the square of its length.  The largest programs of the search spaces have 175,000

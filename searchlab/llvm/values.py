@@ -6,11 +6,9 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from searchlab.dtype import BOOL, DTYPES, FLOATS, INDEX, UNSIGNED
 from searchlab.errors import BuildError
 from searchlab.ir.expr import (
-    BOOL,
-    FLOATS,
-    INDEX,
     And,
     Binary,
     Call,
@@ -29,7 +27,7 @@ from searchlab.ir.expr import (
 from searchlab.ir.program import Buffer
 from searchlab.llvm import vecmath
 from searchlab.llvm.abi import LINE
-from searchlab.llvm.ssa import BYTES, TYPES, Function, Linear
+from searchlab.llvm.ssa import TYPES, Function, Linear
 from searchlab.lower.storage import flat_index
 
 FLAGS = "contract nsz"
@@ -167,7 +165,7 @@ class ValueWriter:
                 test = self.f.let(f"fcmp {FLAGS} {'olt' if op == 'min' else 'ogt'} {type_} {x}, {y}")
                 mask = type_.replace(TYPES[dtype], "i1")
                 return self.f.let(f"select {FLAGS} {mask} {test}, {type_} {x}, {type_} {y}")
-            name = f"{'u' if dtype == 'uint8' else 's'}{op}"
+            name = f"{'u' if dtype in UNSIGNED else 's'}{op}"
             suffix = _suffix(dtype, type_)
             self.f.declare(f"declare {type_} @llvm.{name}.{suffix}({type_}, {type_})")
             return self.f.let(f"call {type_} @llvm.{name}.{suffix}({type_} {x}, {type_} {y})")
@@ -207,7 +205,7 @@ class ValueWriter:
         x, y, type_ = self.spread(a, dtype, n), self.spread(b, dtype, n), self.type(dtype, n)
         if dtype in FLOATS:
             return Value(self.f.let(f"fcmp {_FLOAT_TESTS[e.op]} {type_} {x}, {y}"), n)
-        test = e.op if e.op in ("eq", "ne") else ("u" if dtype == "uint8" else "s") + e.op
+        test = e.op if e.op in ("eq", "ne") else ("u" if dtype in UNSIGNED else "s") + e.op
         return Value(self.f.let(f"icmp {test} {type_} {x}, {y}"), n)
 
     def select(self, e: Select) -> Value:
@@ -310,7 +308,7 @@ class ValueWriter:
     def _load_pairs(self, e: Load, form: Linear, n: int) -> str:
         """Every second element: two overlapping loads that stay inside the touched range, and one shuffle."""
         place, type_ = self.places[e.buffer], self.type(e.type, n)
-        size = BYTES[e.type]
+        size = DTYPES[e.type].bytes
         first = self.f.let(f"load {type_}, ptr {self.f.pointer(place.pointer, e.type, form)}, align {size}")
         later = Linear(form.const + n - 1, form.terms)
         second = self.f.let(f"load {type_}, ptr {self.f.pointer(place.pointer, e.type, later)}, align {size}")
@@ -336,7 +334,7 @@ class ValueWriter:
 
     def align(self, place: BufferPlace, form: Linear, lanes: int) -> int:
         """What is known of an address: buffers of our own begin on cache lines, everything else on elements."""
-        size = BYTES[place.buffer.dtype]
+        size = DTYPES[place.buffer.dtype].bytes
         best = size * lanes if lanes & (lanes - 1) == 0 else size
         while best > size and (
             place.align % best or (form.const * size) % best or any(c * size % best for _, c in form.terms)
@@ -373,7 +371,7 @@ class ValueWriter:
             self._prefetch_line(place, self.f.linear(offset))
             return
         stride, at = self.stride(offset), self.f.env[lanes.var]
-        step = 1 if stride is None else max(1, LINE // (abs(stride) * BYTES[place.buffer.dtype]))
+        step = 1 if stride is None else max(1, LINE // (abs(stride) * DTYPES[place.buffer.dtype].bytes))
         for lane in range(0, lanes.count, step):
             self.f.env[lanes.var] = Linear(at.const + lane, at.terms)
             self._prefetch_line(place, self.f.linear(offset))
@@ -381,7 +379,7 @@ class ValueWriter:
 
     def _prefetch_line(self, place: BufferPlace, form: Linear) -> None:
         dtype = place.buffer.dtype
-        key = (place.pointer, form.terms, form.const * BYTES[dtype] // LINE)
+        key = (place.pointer, form.terms, form.const * DTYPES[dtype].bytes // LINE)
         prefetched = self.f.known.prefetches
         if key not in prefetched:
             address = prefetched[key] = self.f.pointer(place.pointer, dtype, form, inside=False)
@@ -401,7 +399,7 @@ class ValueWriter:
             text = self.f.let(f"extractelement {self.type(dtype, lanes.count)} {vector}, i64 {lane}")
             self.f.env[lanes.var] = Linear(at.const + lane, at.terms)
             address = self.f.pointer(place.pointer, dtype, self.f.linear(offset))
-            self.f.line(f"store {TYPES[dtype]} {text}, ptr {address}, align {BYTES[dtype]}")
+            self.f.line(f"store {TYPES[dtype]} {text}, ptr {address}, align {DTYPES[dtype].bytes}")
         self.f.env[lanes.var] = at
         self._forget(buffer)
 
@@ -423,7 +421,7 @@ class ValueWriter:
         total = self.operate(op, old, joined, dtype, TYPES[dtype])
         form = self.f.linear(self.offset(buffer, indices))
         address = self.f.pointer(place.pointer, dtype, form)
-        self.f.line(f"store {TYPES[dtype]} {total}, ptr {address}, align {BYTES[dtype]}")
+        self.f.line(f"store {TYPES[dtype]} {total}, ptr {address}, align {DTYPES[dtype].bytes}")
         self.lanes = lanes
         self._forget(buffer)
 
@@ -446,7 +444,7 @@ class ValueWriter:
     def _reduce_integers(self, op: str, vector: str, dtype: str, lanes: int) -> str:
         """By LLVM's own reduction: of halves of byte products, LLVM 22 makes a dot product of the first four only."""
         type_, element = self.type(dtype, lanes), TYPES[dtype]
-        name = op if op in ("add", "mul") else f"{'u' if dtype == 'uint8' else 's'}{op}"
+        name = op if op in ("add", "mul") else f"{'u' if dtype in UNSIGNED else 's'}{op}"
         function = f"@llvm.vector.reduce.{name}.{_suffix(dtype, type_)}"
         self.f.declare(f"declare {element} {function}({type_})")
         return self.f.let(f"call {element} {function}({type_} {vector})")
@@ -469,14 +467,14 @@ def _suffix(dtype: str, type_: str) -> str:
 
 
 def _conversion(source: str, target: str) -> str | None:
-    unsigned = source in ("uint8", BOOL)
+    unsigned = source in UNSIGNED
     if source in FLOATS and target in FLOATS:
         return "fpext" if target == "float64" else "fptrunc"
     if source in FLOATS:
-        return "fptoui" if target == "uint8" else "fptosi"
+        return "fptoui" if target in UNSIGNED else "fptosi"
     if target in FLOATS:
         return "uitofp" if unsigned else "sitofp"
-    widths = {**{k: 8 * v for k, v in BYTES.items()}, INDEX: 64, BOOL: 1}
+    widths = {**{name: d.bits for name, d in DTYPES.items()}, INDEX: 64, BOOL: 1}
     if widths[source] == widths[target]:
         return None
     return "trunc" if widths[source] > widths[target] else "zext" if unsigned else "sext"

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from searchlab.dtype import FLOATS
 from searchlab.ir.apart import told_apart
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import (
     FALSE,
-    FLOATS,
     TRUE,
     ZERO,
     Binary,

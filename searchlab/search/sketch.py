@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from searchlab.analysis import Extractor, extractor
+from searchlab.dtype import BOOL
 from searchlab.errors import SpaceError
-from searchlab.ir.expr import BOOL, Expr, variables
+from searchlab.ir.expr import Expr, variables
 from searchlab.ir.program import Program, statements
 from searchlab.search.adjacency import Adjacency
 from searchlab.search.garbage import uncollected

@@ -12,14 +12,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, ClassVar
 
+from searchlab.dtype import DTYPES
 from searchlab.errors import TargetError
 from searchlab.targets import host
 from searchlab.targets.target import Target, kinds
-
-_DTYPE_BITS = {
-    "float64": 64, "float32": 32, "float16": 16, "bfloat16": 16,
-    "int64": 64, "int32": 32, "int16": 16, "int8": 8, "uint64": 64, "uint32": 32, "uint16": 16, "uint8": 8, "bool": 8,
-}  # fmt: skip
 
 CAP = "SEARCHLAB_CPU"
 NATIVE = "native"
@@ -88,9 +84,9 @@ class CpuTarget(Target):
 
     def lanes(self, dtype: str) -> int:
         """How many values of `dtype` one vector register holds."""
-        if dtype not in _DTYPE_BITS:
-            raise TargetError(f"unknown dtype {dtype!r}; known: {', '.join(_DTYPE_BITS)}")
-        return self.vector_bits // _DTYPE_BITS[dtype]
+        if dtype not in DTYPES:
+            raise TargetError(f"unknown dtype {dtype!r}; known: {', '.join(DTYPES)}")
+        return self.vector_bits // DTYPES[dtype].bits
 
     def with_threads(self, threads: int) -> CpuTarget:
         """The same machine with kernels limited to `threads` threads."""

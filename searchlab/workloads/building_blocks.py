@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from searchlab.dtype import FLOATS
 from searchlab.errors import WorkloadError
 from searchlab.ir.compute import Builder, Tensor
-from searchlab.ir.expr import FLOATS, Expr, Var, all_of, cast, select
+from searchlab.ir.expr import Expr, Var, all_of, cast, select
 from searchlab.workloads.definition import Array
 from searchlab.workloads.parameters import Extent
 from searchlab.workloads.pointwise import UNARY, steps

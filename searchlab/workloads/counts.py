@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
+from searchlab.dtype import DTYPES, INDEX
 from searchlab.errors import WorkloadError
-from searchlab.ir.expr import INDEX, Binary, Call, Cast, Expr, Select, value_of
+from searchlab.ir.expr import Binary, Call, Cast, Expr, Select, value_of
 from searchlab.ir.program import Block, Program
 
 
@@ -19,7 +18,7 @@ def flops(program: Program) -> int:
 def bytes_moved(program: Program) -> int:
     """The size of all inputs and outputs: what has to cross the memory bus at least once."""
     names = (*program.inputs, *program.outputs)
-    return sum(elements(program, n) * np.dtype(program.buffers[n].dtype).itemsize for n in names)
+    return sum(elements(program, n) * DTYPES[program.buffers[n].dtype].bytes for n in names)
 
 
 def elements(program: Program, buffer: str) -> int:

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from searchlab.dtype import FLOATS
 from searchlab.errors import IRError, WorkloadError
-from searchlab.ir.expr import FLOATS, Var
+from searchlab.ir.expr import Var
 from searchlab.ir.program import Program
 from searchlab.named import Named
 from searchlab.registry import nearest

@@ -7,9 +7,10 @@ from typing import Literal
 
 import numpy as np
 
+from searchlab.dtype import FLOATS
 from searchlab.errors import WorkloadError
 from searchlab.ir.compute import Builder, Reduction, Tensor, largest, smallest, total
-from searchlab.ir.expr import FLOATS, Expr, Var
+from searchlab.ir.expr import Expr, Var
 from searchlab.workloads.building_blocks import named, require, wide
 from searchlab.workloads.catalogue import operator
 from searchlab.workloads.definition import Array, Definition

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from searchlab.dtype import BOOL
 from searchlab.errors import ScheduleError, SpaceError
-from searchlab.ir.expr import BOOL, ONE, Expr, Var, knob, variables
+from searchlab.ir.expr import ONE, Expr, Var, knob, variables
 from searchlab.ir.program import Program
 from searchlab.schedule import Schedule, loops_around
 from searchlab.schedule.primitive import find_block, find_loop, leaves_in

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from searchlab.dtype import DTYPES
 from searchlab.ir.expr import Expr, Like, ceildiv, compare, knob
 from searchlab.schedule import Schedule
 from searchlab.search import Knob, Sketch, Task, menu
@@ -29,7 +30,6 @@ from spaces.task_mapping.place import extents, place, shape, share
 
 ROWS, VECTORS, PANELS, DEPTH = (knob(n) for n in ("rows", "vectors", "panels", "depth"))
 TILES, PREFETCH = knob("tiles"), knob("prefetch")
-_BYTES = {"float64": 8, "float32": 4, "int32": 4, "int64": 8}
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Machine:
     def of(target: Target, dtype: str) -> Machine:
         """The limits of a CPU."""
         cpu = cpu_of(target)
-        return Machine(cpu.vector_registers, cpu.lanes(dtype), _BYTES[dtype], cpu.l1, cpu.l2)
+        return Machine(cpu.vector_registers, cpu.lanes(dtype), DTYPES[dtype].bytes, cpu.l1, cpu.l2)
 
     def tile(self) -> tuple[list[Knob], list[Expr]]:
         """The register tile: accumulators, one row of operands and one broadcast fit, and fill a good part."""

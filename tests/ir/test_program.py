@@ -449,7 +449,7 @@ def _foreign_axis(b: Builder, X: Tensor) -> object:
 
 
 REFUSED: dict[str, tuple[Make, list[str]]] = {
-    "dtype": (build(lambda b, X: b.input("Z", (3,), "float16")), ["input 'Z'", "'float16'", "known", "float32"]),
+    "dtype": (build(lambda b, X: b.input("Z", (3,), "float8")), ["input 'Z'", "'float8'", "known", "float32"]),
     "name twice": (build(lambda b, X: b.input("X", (3,))), ["two tensors", "'X'"]),
     "stage like an input": (build(lambda b, X: b.compute("X", (4,), lambda i: X[i, 0])), ["two tensors", "'X'"]),
     "no name": (build(lambda b, X: b.input("a b", (3,))), ["'a b' is not a name"]),

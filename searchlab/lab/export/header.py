@@ -5,17 +5,13 @@ from __future__ import annotations
 from math import prod
 
 from searchlab.backend import Argument, Standalone
-
-C_TYPES = {
-    "float32": "float", "float64": "double", "int8": "int8_t", "uint8": "uint8_t", "int32": "int32_t",
-    "int64": "int64_t",
-}  # fmt: skip
+from searchlab.dtype import DTYPES
 
 
 def header(code: Standalone, title: str) -> str:
     """The text of kernel.h."""
     guard = f"{code.name.upper()}_H"
-    arrays = ", ".join([*(_input(a) for a in code.inputs), *(f"{C_TYPES[a.dtype]} *{a.name}" for a in code.outputs)])
+    arrays = ", ".join([*(_input(a) for a in code.inputs), *(f"{DTYPES[a.dtype].c} *{a.name}" for a in code.outputs)])
     parts = [
         f"/* {title}\n * for {_target(code)}\n */",
         f"#ifndef {guard}\n#define {guard}",
@@ -35,7 +31,7 @@ def header(code: Standalone, title: str) -> str:
 
 
 def _input(a: Argument) -> str:
-    return f"const {C_TYPES[a.dtype]} *{a.name}{'_packed' if a.packed is not None else ''}"
+    return f"const {DTYPES[a.dtype].c} *{a.name}{'_packed' if a.packed is not None else ''}"
 
 
 def _target(code: Standalone) -> str:
@@ -58,7 +54,7 @@ def _about_arrays(code: Standalone) -> str:
 
 
 def _describe(a: Argument) -> str:
-    shape = C_TYPES[a.dtype] + "".join(f"[{n}]" for n in a.shape)
+    shape = DTYPES[a.dtype].c + "".join(f"[{n}]" for n in a.shape)
     if a.packed is None:
         return shape
     return f"{shape}, passed packed as {''.join(f'[{n}]' for n in a.packed)} (see below)"
@@ -87,5 +83,5 @@ def _packing(name: str, a: Argument) -> str:
     return (
         f"/* Brings {a.name} into the layout {size} that the kernel reads ({prod(a.packed)} elements), once for\n"
         f" * as long as {a.name} stays the same. */\n"
-        f"void {name}_pack_{a.name}(const {C_TYPES[a.dtype]} *{a.name}, {C_TYPES[a.dtype]} *{a.name}_packed);"
+        f"void {name}_pack_{a.name}(const {DTYPES[a.dtype].c} *{a.name}, {DTYPES[a.dtype].c} *{a.name}_packed);"
     )

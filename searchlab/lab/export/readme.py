@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from searchlab.backend import Argument, Standalone
-from searchlab.lab.export.header import C_TYPES
+from searchlab.dtype import DTYPES
 
 
 def readme(code: Standalone, title: str, about: Mapping[str, Any], missing: str) -> str:
@@ -73,7 +73,7 @@ def _main(code: Standalone) -> list[str]:
     arrays += [(f"{a.name}_packed", a.dtype, a.packed) for a in packed if a.packed is not None]
     lines = ["#include <stdlib.h>", '#include "kernel.h"', "", "int main(void) {"]
     for name, dtype, shape in arrays:
-        lines.append(f"    static _Alignas(64) {C_TYPES[dtype]} {name}{''.join(f'[{n}]' for n in shape)};")
+        lines.append(f"    static _Alignas(64) {DTYPES[dtype].c} {name}{''.join(f'[{n}]' for n in shape)};")
     lines += [
         "    /* fill the inputs */",
         *(f"    {code.name}_pack_{a.name}({_at(a)}, {_at(a, True)});" for a in packed),
