@@ -23,7 +23,8 @@ import numpy.typing as npt
 
 from searchlab.errors import BuildError, ExportError, MeasureError
 from searchlab.ir.evaluate import evaluate
-from searchlab.ir.program import Buffer, Layout, Program
+from searchlab.ir.program import Layout, Program
+from searchlab.ir.stmt import Buffer
 from searchlab.lower.passes import Lowered
 from searchlab.named import Named
 from searchlab.targets import Target, detect

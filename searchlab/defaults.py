@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from searchlab import tactics
 from searchlab.ir.expr import value_of, walk
-from searchlab.ir.program import Block, Iter, Program
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import Block, Iter
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import consumers
 from searchlab.tactics import Panel, ProductView, attempt

@@ -13,7 +13,8 @@ import numpy as np
 from searchlab.dtype import FLOATS
 from searchlab.ir.expr import And, Binary, Call, Cast, Compare, Const, Expr, Load, Poly, Select, Var
 from searchlab.ir.interpret import _FUNCTIONS
-from searchlab.ir.program import Alloc, If, Loop, Prefetch, Program, Seq, Stmt, Store
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import Alloc, If, Loop, Prefetch, Seq, Stmt, Store
 from searchlab.lower.passes import Lowered
 from searchlab.runtime.kernel import pack
 

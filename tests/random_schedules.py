@@ -11,7 +11,8 @@ import numpy as np
 
 from searchlab.errors import ScheduleError
 from searchlab.ir.expr import Expr, Var, value_of
-from searchlab.ir.program import LOOP_KINDS, Block, Loop, Program, Stmt, children, read, written
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import LOOP_KINDS, Block, Loop, Stmt, read, written
 from searchlab.schedule import PRIMITIVES, loops_around
 from searchlab.schedule.primitive import consumers, is_leaf, producers
 
@@ -105,7 +106,7 @@ def copies(s: Stmt, factor: int = 1) -> int:
     if isinstance(s, Block) and is_leaf(s):
         note = dict(s.annotations).get("unroll_up_to", 1)
         return factor * max(1, int(note))
-    return sum(copies(c, factor) for c in children(s))
+    return sum(copies(c, factor) for c in s.children())
 
 
 def elements(program: Program) -> int:
@@ -169,7 +170,7 @@ def _chains(s: Stmt) -> Iterator[list[str]]:
             run.append(x.name)
             x = x.body
         yield run
-    for c in children(s):
+    for c in s.children():
         yield from _chains(c)
 
 

@@ -14,7 +14,8 @@ from searchlab.analysis.ranges import NONE, Range, Ranges, Vars
 from searchlab.dtype import DTYPES
 from searchlab.errors import IRError
 from searchlab.ir.expr import TRUE, Expr, Select, Substitution, Var, loads, poly, walk
-from searchlab.ir.program import Block, Buffer, Loop, Program, Seq, Stmt, Store
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import Block, Buffer, Loop, Seq, Stmt, Store, Visitor
 
 T = TypeVar("T")
 KINDS = ("serial", "parallel", "vectorized", "unrolled")
@@ -72,6 +73,35 @@ class Statement:
         return frozenset(lp.var for lp in self.loops[depth:])
 
 
+Outer = tuple[LoopColumns, ...]
+
+
+@dataclass(frozen=True)
+class _Statements(Visitor[[Outer, Substitution, bool], Iterator[Statement]]):
+    """The leaf blocks in a statement; the last argument says that a predicate leaves some iterations out."""
+
+    nest: Nest
+
+    def visit_seq(self, s: Seq, around: Outer, put: Substitution, cut: bool) -> Iterator[Statement]:
+        for part in s.body:
+            yield from self.visit(part, around, put, cut)
+
+    def visit_loop(self, s: Loop, around: Outer, put: Substitution, cut: bool) -> Iterator[Statement]:
+        yield from self.visit(s.body, (*around, self.nest._loop(s, len(around), around, put)), put, cut)
+
+    def visit_block(self, s: Block, around: Outer, put: Substitution, cut: bool) -> Iterator[Statement]:
+        bound = tuple(put(e) for e in s.bindings)
+        inner = Substitution({**put.mapping, **{it.var: e for it, e in zip(s.iters, bound, strict=True)}})
+        cut = cut or s.predicate != TRUE
+        if isinstance(s.body, Store):
+            yield Statement(s, around, bound, self.nest._accesses(s.body, inner, cut), count(s.body.value))
+        else:
+            yield from self.visit(s.body, around, inner, cut)
+
+    def other(self, s: Stmt, around: Outer, put: Substitution, cut: bool) -> Iterator[Statement]:
+        raise IRError(f"{self.nest.program.name}: analysis takes blocks in loops, not {type(s).__name__.lower()}")
+
+
 class Nest:
     """A program taken apart once; columns are nodes of `graph`."""
 
@@ -82,7 +112,7 @@ class Nest:
         self._extents: dict[Var, Node] = {}
         self._made: dict[Hashable, Any] = {}
         self.ranges = Ranges(self.graph, self._extents)
-        self.statements = tuple(self._visit(program.body, (), Substitution({}), False))
+        self.statements = tuple(_Statements(self).visit(program.body, (), Substitution({}), False))
         if not self.statements:
             raise IRError(f"{program.name} has no blocks: only programs that are not lowered can be analysed")
 
@@ -101,24 +131,6 @@ class Nest:
     def touching(self, buffer: str) -> list[tuple[Statement, Access]]:
         """The statements that access a buffer."""
         return [(s, a) for s in self.statements for a in s.accesses if a.buffer.name == buffer]
-
-    def _visit(self, s: Stmt, around: tuple[LoopColumns, ...], put: Substitution, cut: bool) -> Iterator[Statement]:
-        """The statements inside; `cut` says that a predicate leaves some iterations out."""
-        if isinstance(s, Seq):
-            for part in s.body:
-                yield from self._visit(part, around, put, cut)
-        elif isinstance(s, Loop):
-            yield from self._visit(s.body, (*around, self._loop(s, len(around), around, put)), put, cut)
-        elif isinstance(s, Block):
-            bound = tuple(put(e) for e in s.bindings)
-            inner = Substitution({**put.mapping, **{it.var: e for it, e in zip(s.iters, bound, strict=True)}})
-            cut = cut or s.predicate != TRUE
-            if isinstance(s.body, Store):
-                yield Statement(s, around, bound, self._accesses(s.body, inner, cut), count(s.body.value))
-            else:
-                yield from self._visit(s.body, around, inner, cut)
-        else:
-            raise IRError(f"{self.program.name}: analysis takes blocks in loops, not {type(s).__name__.lower()}")
 
     def _accesses(self, store: Store, put: Substitution, cut: bool) -> tuple[Access, ...]:
         """The stored buffer first, then those that are loaded, in order."""

@@ -10,7 +10,7 @@ from searchlab.analysis.graph import Node
 from searchlab.analysis.nest import Access, Nest, Statement
 from searchlab.analysis.operations import COUNTS
 from searchlab.analysis.position import POSITIONS, annotated
-from searchlab.ir.program import THREAD_AXES
+from searchlab.ir.stmt import THREAD_AXES
 
 BUFFERS = 5
 SAMPLES = 10

@@ -17,8 +17,9 @@ from searchlab.ir.expr import (
     size,
 )
 from searchlab.ir.interpret import interpret
-from searchlab.ir.program import Block, Buffer, Iter, Loop, Program, Seq, Store
-from searchlab.ir.rewrite import from_json, to_json
+from searchlab.ir.jsonform import from_json, to_json
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import Block, Buffer, Iter, Loop, Seq, Store
 from searchlab.ir.verify import verify
 
 __all__ = [

@@ -32,7 +32,8 @@ from searchlab.ir.expr import (
     Substitution,
     Var,
 )
-from searchlab.ir.program import Alloc, Block, If, Loop, Prefetch, Program, Seq, Stmt, Store, map_expressions
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import Alloc, Block, If, Loop, Prefetch, Seq, Store, Visitor, map_expressions
 
 Array = npt.NDArray[Any]
 _COMPARE = {"lt": "<", "le": "<=", "eq": "==", "ne": "!="}
@@ -56,7 +57,7 @@ def interpret(
         else:
             arrays[name] = _full(shape, b.dtype)  # visible if a program reads what it never wrote
     names = "".join(f"  {n} = _b[{n!r}]\n" for n in arrays)
-    source = f"def run(_b, _math, _cast, _full):\n{names}{_stmt(program.body, '  ')}"
+    source = f"def run(_b, _math, _cast, _full):\n{names}{_Source().visit(program.body, '  ')}"
     scope: dict[str, Any] = {}
     exec(compile(source, f"<{program.name}>", "exec"), scope)
     with np.errstate(over="ignore"):
@@ -99,40 +100,44 @@ _FUNCTIONS = {
 }
 
 
-def _stmt(s: Stmt, indent: str) -> str:
-    deeper = indent + "  "
-    if isinstance(s, Store):
+class _Source(Visitor[[str], str]):
+    """The Python text of each kind of statement."""
+
+    def visit_store(self, s: Store, indent: str) -> str:
         value = _expr(s.value) if s.value.dtype != BFLOAT16 else f"_cast({_expr(s.value)}, '{BFLOAT16}')"
         return f"{indent}{s.buffer}[{_indices(s.indices)}] = {value}\n"
-    if isinstance(s, Prefetch):
+
+    def visit_prefetch(self, s: Prefetch, indent: str) -> str:
         return f"{indent}pass\n"
-    if isinstance(s, Seq):
-        return "".join(_stmt(p, indent) for p in s.body)
-    if isinstance(s, Loop):
-        return f"{indent}for {s.name} in range({_expr(s.extent)}):\n{_stmt(s.body, deeper)}"
-    if isinstance(s, If):
-        return f"{indent}if {_expr(s.condition)}:\n{_stmt(s.body, deeper)}"
-    if isinstance(s, Alloc):
+
+    def visit_seq(self, s: Seq, indent: str) -> str:
+        return "".join(self.visit(p, indent) for p in s.body)
+
+    def visit_loop(self, s: Loop, indent: str) -> str:
+        return f"{indent}for {s.name} in range({_expr(s.extent)}):\n{self.visit(s.body, indent + '  ')}"
+
+    def visit_if(self, s: If, indent: str) -> str:
+        return f"{indent}if {_expr(s.condition)}:\n{self.visit(s.body, indent + '  ')}"
+
+    def visit_alloc(self, s: Alloc, indent: str) -> str:
         shape = f"({''.join(_expr(e) + ',' for e in s.buffer.shape)})"
-        return f"{indent}{s.buffer.name} = _full({shape}, '{s.buffer.dtype}')\n{_stmt(s.body, indent)}"
-    return _block(s, indent)
+        return f"{indent}{s.buffer.name} = _full({shape}, '{s.buffer.dtype}')\n{self.visit(s.body, indent)}"
 
-
-def _block(b: Block, indent: str) -> str:
-    # a loop around may be called like an iteration variable, which must not change it
-    own: dict[Var, Expr] = {it.var: Var(f"_{b.name}_{it.var.name}") for it in b.iters}
-    put = Substitution(own)
-    text = "".join(f"{indent}{own[it.var]} = {_expr(e)}\n" for it, e in zip(b.iters, b.bindings, strict=True))
-    if b.predicate != TRUE:
-        text += f"{indent}if {_expr(b.predicate)}:\n"
-        indent += "  "
-    checks = " and ".join(f"0 <= {own[it.var]} < {_expr(it.extent)}" for it in b.iters)
-    if checks:
-        text += f"{indent}assert {checks}, {b.name!r} + ' leaves its domain'\n"
-    if b.init is not None:
-        first = " and ".join(f"{own[it.var]} == 0" for it in b.iters if it.kind == "reduce") or "True"
-        text += f"{indent}if {first}:\n{_stmt(map_expressions(b.init, put), indent + '  ')}"
-    return text + _stmt(map_expressions(b.body, put), indent)
+    def visit_block(self, b: Block, indent: str) -> str:
+        # a loop around may be called like an iteration variable, which must not change it
+        own: dict[Var, Expr] = {it.var: Var(f"_{b.name}_{it.var.name}") for it in b.iters}
+        put = Substitution(own)
+        text = "".join(f"{indent}{own[it.var]} = {_expr(e)}\n" for it, e in zip(b.iters, b.bindings, strict=True))
+        if b.predicate != TRUE:
+            text += f"{indent}if {_expr(b.predicate)}:\n"
+            indent += "  "
+        checks = " and ".join(f"0 <= {own[it.var]} < {_expr(it.extent)}" for it in b.iters)
+        if checks:
+            text += f"{indent}assert {checks}, {b.name!r} + ' leaves its domain'\n"
+        if b.init is not None:
+            first = " and ".join(f"{own[it.var]} == 0" for it in b.iters if it.kind == "reduce") or "True"
+            text += f"{indent}if {first}:\n{self.visit(map_expressions(b.init, put), indent + '  ')}"
+        return text + self.visit(map_expressions(b.body, put), indent)
 
 
 def _indices(indices: tuple[Expr, ...]) -> str:

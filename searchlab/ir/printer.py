@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from searchlab.ir.expr import (
     TRUE,
@@ -18,7 +19,10 @@ from searchlab.ir.expr import (
     Select,
     Var,
 )
-from searchlab.ir.program import Alloc, Block, Buffer, If, Loop, Prefetch, Program, Seq, Stmt, Store
+from searchlab.ir.stmt import Alloc, Block, Buffer, If, Loop, Prefetch, Seq, Stmt, Store, Visitor
+
+if TYPE_CHECKING:
+    from searchlab.ir.program import Program
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%"}
 _LEVEL = {"add": 1, "sub": 1, "mul": 2, "div": 2, "floordiv": 2, "mod": 2}
@@ -39,7 +43,7 @@ def expr_text(e: Expr, level: int = 0) -> str:
         own = _LEVEL[e.op]
         return _brackets(f"{expr_text(e.a, own)} {_SIGNS[e.op]} {expr_text(e.b, own + 1)}", own, level)
     if isinstance(e, Load):
-        return f"{e.buffer}[{', '.join(map(expr_text, e.indices))}]"
+        return _element(e.buffer, e.indices)
     if isinstance(e, Compare):
         return _brackets(f"{expr_text(e.a)} {_COMPARE[e.op]} {expr_text(e.b)}", 0, level)
     if isinstance(e, And):
@@ -103,38 +107,52 @@ def _notes(annotations: tuple[tuple[str, object], ...]) -> str:
 
 def stmt_lines(s: Stmt, indent: str = "") -> Iterator[str]:
     """The lines of a statement."""
-    deeper = indent + "  "
-    if isinstance(s, Store):
-        yield f"{indent}{s.buffer}[{', '.join(map(expr_text, s.indices))}] = {expr_text(s.value)}"
-    elif isinstance(s, Prefetch):
-        yield f"{indent}prefetch {s.buffer}[{', '.join(map(expr_text, s.indices))}]"
-    elif isinstance(s, Seq):
+    return _LINES.visit(s, indent)
+
+
+class _Lines(Visitor[[str], Iterator[str]]):
+    """The lines of each kind of statement, each beginning with `indent`."""
+
+    def visit_store(self, s: Store, indent: str) -> Iterator[str]:
+        yield f"{indent}{_element(s.buffer, s.indices)} = {expr_text(s.value)}"
+
+    def visit_prefetch(self, s: Prefetch, indent: str) -> Iterator[str]:
+        yield f"{indent}prefetch {_element(s.buffer, s.indices)}"
+
+    def visit_seq(self, s: Seq, indent: str) -> Iterator[str]:
         for part in s.body:
-            yield from stmt_lines(part, indent)
-    elif isinstance(s, Loop):
+            yield from self.visit(part, indent)
+
+    def visit_loop(self, s: Loop, indent: str) -> Iterator[str]:
         kind = "" if s.kind == "serial" else f" {s.kind}"
         yield f"{indent}for {s.name} in {expr_text(s.extent)}{kind}{_notes(s.annotations)}:"
-        yield from stmt_lines(s.body, deeper)
-    elif isinstance(s, If):
+        yield from self.visit(s.body, indent + "  ")
+
+    def visit_if(self, s: If, indent: str) -> Iterator[str]:
         yield f"{indent}if {expr_text(s.condition)}:"
-        yield from stmt_lines(s.body, deeper)
-    elif isinstance(s, Alloc):
+        yield from self.visit(s.body, indent + "  ")
+
+    def visit_alloc(self, s: Alloc, indent: str) -> Iterator[str]:
         yield f"{indent}alloc {buffer_text(s.buffer)} in {s.buffer.scope}"
-        yield from stmt_lines(s.body, indent)
-    elif isinstance(s, Block):
-        yield from _block_lines(s, indent)
+        yield from self.visit(s.body, indent)
+
+    def visit_block(self, b: Block, indent: str) -> Iterator[str]:
+        bound = [
+            (it, f"{it.var.name}<{expr_text(it.extent)} = {expr_text(x)}")
+            for it, x in zip(b.iters, b.bindings, strict=True)
+        ]
+        space = ", ".join(t for it, t in bound if it.kind == "space")
+        reduce = ", ".join(t for it, t in bound if it.kind == "reduce")
+        signature = space + (f"; {reduce}" if reduce else "")
+        where = "" if b.predicate == TRUE else f" where {expr_text(b.predicate)}"
+        yield f"{indent}block {b.name}({signature}){where}{_notes(b.annotations)}:"
+        if b.init is not None:
+            yield f"{indent}  init {next(self.visit_store(b.init, ''))}"
+        yield from self.visit(b.body, indent + "  ")
 
 
-def _block_lines(b: Block, indent: str) -> Iterator[str]:
-    bound = [
-        (it, f"{it.var.name}<{expr_text(it.extent)} = {expr_text(x)}")
-        for it, x in zip(b.iters, b.bindings, strict=True)
-    ]
-    space = ", ".join(t for it, t in bound if it.kind == "space")
-    reduce = ", ".join(t for it, t in bound if it.kind == "reduce")
-    signature = space + (f"; {reduce}" if reduce else "")
-    where = "" if b.predicate == TRUE else f" where {expr_text(b.predicate)}"
-    yield f"{indent}block {b.name}({signature}){where}{_notes(b.annotations)}:"
-    if b.init is not None:
-        yield f"{indent}  init {next(stmt_lines(b.init))}"
-    yield from stmt_lines(b.body, indent + "  ")
+def _element(buffer: str, indices: tuple[Expr, ...]) -> str:
+    return f"{buffer}[{', '.join(map(expr_text, indices))}]"
+
+
+_LINES = _Lines()

@@ -18,17 +18,16 @@ from typing import Any
 from searchlab.dtype import BOOL, INDEX
 from searchlab.errors import IRError
 from searchlab.ir.expr import Expr, Load, Var, iterators, loads, variables, walk
-from searchlab.ir.program import (
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import (
     LOOP_KINDS,
     THREAD_AXES,
     Block,
     Loop,
-    Program,
     Seq,
     Stmt,
     Store,
-    children,
-    own_expressions,
+    Visitor,
     read,
     written,
 )
@@ -94,14 +93,7 @@ def _summary(s: Stmt) -> _Summary:
     try:
         return s._sound  # type: ignore[no-any-return]
     except AttributeError:
-        if isinstance(s, Loop):
-            found = _of_loop(s)
-        elif isinstance(s, Block):
-            found = _of_block(s)
-        elif isinstance(s, Seq):
-            found = _joined([_summary(child) for child in s.body])
-        else:
-            found = _joined([_own(s), *(_summary(child) for child in children(s))])
+        found = _SUMMARIES.visit(s)
         object.__setattr__(s, "_sound", found)
         return found
 
@@ -110,14 +102,15 @@ def _own(s: Stmt) -> _Summary:
     """A statement without those inside it."""
     used: set[Var] = set()
     read: dict[Load, None] = {}
-    for e in own_expressions(s):
+    for e in s.own_expressions():
         used |= iterators(e)
         read.update(dict.fromkeys(loads(e)))
-    kept = [st for st in (s, getattr(s, "init", None)) if isinstance(st, Store)]
+    kept = s.own_stores()
+    own = written(s) if isinstance(s, Block) or not s.children() else ()
     return _Summary(
         all(i.dtype in (INDEX, BOOL) for ld in read for i in ld.indices),
         open=frozenset(used),
-        needs=frozenset(ld.buffer for ld in read) - ({*written(s)} if isinstance(s, (Block, Store)) else set()),
+        needs=frozenset(ld.buffer for ld in read).difference(own),
         gives=frozenset(st.buffer for st in kept),
         loaded=frozenset((ld.buffer, len(ld.indices), ld.type) for ld in read),
         stored=frozenset((st.buffer, len(st.indices), st.value.dtype) for st in kept),
@@ -142,6 +135,25 @@ def _joined(parts: list[_Summary]) -> _Summary:
         tuple(chain.from_iterable([p.loops for p in parts])),
         tuple(chain.from_iterable([p.blocks for p in parts])),
     )
+
+
+class _Summaries(Visitor[[], _Summary]):
+    """What is to be said of each kind of statement."""
+
+    def other(self, s: Stmt) -> _Summary:
+        return _joined([_own(s), *map(_summary, s.children())])
+
+    def visit_seq(self, s: Seq) -> _Summary:
+        return _joined([_summary(child) for child in s.body])
+
+    def visit_loop(self, s: Loop) -> _Summary:
+        return _of_loop(s)
+
+    def visit_block(self, s: Block) -> _Summary:
+        return _of_block(s)
+
+
+_SUMMARIES = _Summaries()
 
 
 def _of_loop(s: Loop) -> _Summary:
@@ -183,7 +195,7 @@ def _of_block(s: Block) -> _Summary:
 
 
 @dataclass
-class _Verifier:
+class _Verifier(Visitor[[frozenset[Var], dict[Var, Loop]], None]):
     program: Program
     loops: set[str] = field(default_factory=set)
     blocks: set[str] = field(default_factory=set)
@@ -197,7 +209,7 @@ class _Verifier:
             if (*p.inputs, *p.outputs).count(name) > 1:
                 self.fail(f"parameter '{name}' is named twice")
         self.ready = set(p.inputs)
-        self.visit(p.body, {}, {})
+        self.visit(p.body, _NOTHING, {})
         for name in p.outputs:
             if name not in self.ready:
                 self.fail(f"output '{name}' is never written")
@@ -205,22 +217,28 @@ class _Verifier:
     def fail(self, message: str) -> None:
         raise IRError(f"{self.program.name}: {message}")
 
-    def visit(self, s: Stmt, scope: dict[Var, str], loops: dict[Var, Loop]) -> None:
-        for e in own_expressions(s):
-            inner = set(scope) | ({it.var for it in s.iters} if isinstance(s, Block) else set())
-            self.check(e, inner, s)
-        if isinstance(s, Loop):
-            self.check_loop(s)
-            self.visit(s.body, {**scope, s.var: "loop"}, {**loops, s.var: s})
-        elif isinstance(s, Block):
-            self.check_block(s, scope, loops)
-            self.visit(s.body, {**{v: k for v, k in scope.items()}, **{it.var: "block" for it in s.iters}}, loops)
-            self.ready |= set(written(s))
-        elif isinstance(s, Store):
-            self.check_store(s)
-        else:
-            for child in children(s):
-                self.visit(child, scope, loops)
+    def visit_loop(self, s: Loop, scope: frozenset[Var], loops: dict[Var, Loop]) -> None:
+        self.check_own(s, scope)
+        self.check_loop(s)
+        self.visit(s.body, scope | {s.var}, {**loops, s.var: s})
+
+    def visit_block(self, s: Block, scope: frozenset[Var], loops: dict[Var, Loop]) -> None:
+        inner = scope.union(it.var for it in s.iters)
+        self.check_own(s, inner)
+        self.check_block(s, loops)
+        self.visit(s.body, inner, loops)
+        self.ready |= set(written(s))
+
+    def other(self, s: Stmt, scope: frozenset[Var], loops: dict[Var, Loop]) -> None:
+        self.check_own(s, scope)
+        for store in s.own_stores():
+            self.check_store(store)
+        for child in s.children():
+            self.visit(child, scope, loops)
+
+    def check_own(self, s: Stmt, scope: frozenset[Var]) -> None:
+        for e in s.own_expressions():
+            self.check(e, scope, s)
 
     def check_loop(self, loop: Loop) -> None:
         if loop.name in self.loops:
@@ -230,7 +248,7 @@ class _Verifier:
             if kind not in LOOP_KINDS and kind not in THREAD_AXES:
                 self.fail(f"loop '{loop.name}' has unknown kind '{kind}'; known: {', '.join(LOOP_KINDS + THREAD_AXES)}")
 
-    def check_block(self, b: Block, scope: dict[Var, str], loops: dict[Var, Loop]) -> None:
+    def check_block(self, b: Block, loops: dict[Var, Loop]) -> None:
         if b.name in self.blocks:
             self.fail(f"two blocks are called '{b.name}'")
         self.blocks.add(b.name)
@@ -264,8 +282,8 @@ class _Verifier:
             self.fail(f"'{s.buffer}' holds {buffer.dtype}, the stored value '{s.value}' is {s.value.dtype}")
         self.ready.add(s.buffer)
 
-    def check(self, e: Expr, scope: set[Var], s: Stmt) -> None:
-        own = set(written(s)) if isinstance(s, (Block, Store)) else set()
+    def check(self, e: Expr, scope: frozenset[Var], s: Stmt) -> None:
+        own = set(written(s)) if isinstance(s, Block) or not s.children() else set()
         for x in walk(e):
             if isinstance(x, Var) and x.role == "iter" and x not in scope:
                 self.fail(f"'{x}' is used outside the loop or block that defines it, in {_where(s)}")
@@ -286,8 +304,7 @@ class _Verifier:
 
 
 def _where(s: Stmt) -> str:
-    if isinstance(s, Block):
-        return f"block '{s.name}'"
-    if isinstance(s, Loop):
-        return f"loop '{s.name}'"
-    return f"a store to '{s.buffer}'" if isinstance(s, Store) else f"a {type(s).__name__.lower()}"
+    kind, stored = type(s).__name__.lower(), s.own_stores()
+    if isinstance(s, (Block, Loop)):
+        return f"{kind} '{s.name}'"
+    return f"a store to '{stored[0].buffer}'" if stored else f"a {kind}"

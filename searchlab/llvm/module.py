@@ -21,12 +21,24 @@ from searchlab.ir.expr import (
     variables,
     walk,
 )
-from searchlab.ir.program import Alloc, Buffer, If, Loop, Prefetch, Seq, Stmt, Store, children
+from searchlab.ir.stmt import (
+    Alloc,
+    Buffer,
+    If,
+    Loop,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+    Visitor,
+    expressions,
+    parts_of,
+    touches,
+)
 from searchlab.llvm import abi
 from searchlab.llvm.ssa import TYPES, Function, Known, Linear, Module
 from searchlab.llvm.values import BufferPlace, Lanes, ValueWriter
 from searchlab.lower.passes import Lowered
-from searchlab.lower.plain import expressions, touches
 from searchlab.lower.registers import REGISTER, as_sum
 from searchlab.targets import CpuTarget
 
@@ -102,7 +114,7 @@ class _Generator:
         """How many iterations a full register holds, 0 if the loop cannot run in lanes; asked for every copy of it."""
         found = self._lanes.get(id(s))
         if found is None:
-            able = _vectorizable(s.body, s.var)
+            able = _VECTORIZABLE.visit(s.body, s.var)
             found = self._lanes[id(s)] = min(self.target.lanes(d) for d in _dtypes(s.body)) if able else 0
         return found
 
@@ -117,7 +129,7 @@ class _Generator:
         }
         for v, n in zip(self.sizes, size_names, strict=True):
             main.env[v] = Linear(0, ((n, 1),))
-        _Body(self, main, places, inside=False).statement(self.lowered.body)
+        _Body(self, main, places, inside=False).visit(self.lowered.body)
         self.module.functions.append(main.text())
         self.module.functions.append(self._entry(names, size_names))
         sizes, parallel = tuple(v.name for v in self.sizes), self.bodies > 0
@@ -134,7 +146,7 @@ class _Generator:
         return "\n".join(lines)
 
 
-class _Body:
+class _Body(Visitor[[], None]):
     """Writes statements into one function."""
 
     def __init__(
@@ -145,26 +157,25 @@ class _Body:
         self.inside = inside  # of a parallel loop
         self.w = ValueWriter(function, dict(places))
 
-    def statement(self, s: Stmt) -> None:
-        if isinstance(s, Store):
-            self.w.store(s.buffer, s.indices, s.value)
-        elif isinstance(s, Prefetch):
-            self.w.prefetch(s.buffer, s.indices)
-        elif isinstance(s, Seq):
-            for p in s.body:
-                self.statement(p)
-        elif isinstance(s, If):
-            self.f.branch(self.w.condition(s.condition).text, lambda: self.statement(s.body))
-        elif isinstance(s, Alloc):
-            self.alloc(s)
-        elif isinstance(s, Loop):
-            self.loop(s)
-        else:
-            raise BuildError(f"cannot generate code for a {type(s).__name__}")
+    def other(self, s: Stmt) -> None:
+        raise BuildError(f"cannot generate code for a {type(s).__name__}")
+
+    def visit_store(self, s: Store) -> None:
+        self.w.store(s.buffer, s.indices, s.value)
+
+    def visit_prefetch(self, s: Prefetch) -> None:
+        self.w.prefetch(s.buffer, s.indices)
+
+    def visit_seq(self, s: Seq) -> None:
+        for p in s.body:
+            self.visit(p)
+
+    def visit_if(self, s: If) -> None:
+        self.f.branch(self.w.condition(s.condition).text, lambda: self.visit(s.body))
 
     # --- loops --------------------------------------------------------------------------------------------------------
 
-    def loop(self, s: Loop) -> None:
+    def visit_loop(self, s: Loop) -> None:
         if s.kind == "parallel" and self.g.target.threads > 1 and not self.inside and self.w.lanes is None:
             self.parallel(s)
         elif s.kind == "vectorized" and self.w.lanes is None and self.g.lanes(s):
@@ -182,14 +193,14 @@ class _Body:
     def serial(self, s: Loop) -> None:
         def body(i: str) -> None:
             self.f.env[s.var] = Linear(0, ((i, 1),))
-            self.statement(s.body)
+            self.visit(s.body)
 
         self.f.loop(self.f.linear(s.extent), body)
 
     def unrolled(self, s: Loop) -> None:
         for n in range(value_of(s.extent) or 0):
             self.f.env[s.var] = Linear(n)
-            self.statement(s.body)
+            self.visit(s.body)
 
     # --- vectors ------------------------------------------------------------------------------------------------------
 
@@ -216,7 +227,7 @@ class _Body:
 
     def _joined(self, s: Loop, width: int, full: int) -> bool:
         """x = x <op> term over several registers: these are combined first, and their lanes joined once."""
-        *others, store = s.body.body if isinstance(s.body, Seq) else (s.body,)
+        *others, store = parts_of(s.body)
         if not all(isinstance(x, Prefetch) for x in others):
             return False
         if not isinstance(store, Store) or full > MOST_JOINED or any(s.var in variables(i) for i in store.indices):
@@ -228,7 +239,7 @@ class _Body:
         for n in range(full):
             self.f.env[s.var] = Linear(n * width)
             for x in others:
-                self.statement(x)
+                self.visit(x)
             terms.append(self.w.spread(self.w.write(found.term), dtype, width))
         type_ = self.w.type(dtype, width)
         while len(terms) > 1:
@@ -250,14 +261,14 @@ class _Body:
 
         def single(i: str) -> None:
             self.f.env[s.var] = Linear(0, ((i, 1),))
-            self.statement(s.body)
+            self.visit(s.body)
 
         self.f.loop(self.f.linear(s.extent), single, start)
 
     def _chunk(self, s: Loop, base: Linear, width: int) -> None:
         self.f.env[s.var] = base
         self.w.lanes = Lanes(s.var, width) if width > 1 else None
-        self.statement(s.body)
+        self.visit(s.body)
         self.w.lanes = None
 
     # --- threads ------------------------------------------------------------------------------------------------------
@@ -279,7 +290,7 @@ class _Body:
 
         def iterate(i: str) -> None:
             inner.env[s.var] = Linear(0, ((i, 1),))
-            body.statement(s.body)
+            body.visit(s.body)
 
         inner.loop(Linear(0, (("%end", 1),)), iterate, "%begin")
         self.g.module.functions.append(inner.text())
@@ -306,7 +317,7 @@ class _Body:
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
-    def alloc(self, s: Alloc) -> None:
+    def visit_alloc(self, s: Alloc) -> None:
         buffer = s.buffer
         count = 1
         for extent in buffer.shape:
@@ -317,7 +328,7 @@ class _Body:
             pointer = self._scratch(buffer)
         outer = self.w.places.get(buffer.name)
         self.w.put(BufferPlace(buffer, pointer, abi.LINE))
-        self.statement(s.body)
+        self.visit(s.body)
         if outer is not None:
             self.w.put(outer)
 
@@ -344,15 +355,23 @@ def _trampoline(name: str, pointers: int, numbers: int) -> str:
     return "\n".join(lines)
 
 
-def _vectorizable(s: Stmt, v: Var) -> bool:
+class _Vectorizable(Visitor[[Var], bool]):
     """Whether a body can run in lanes: no control flow that differs between them, no store that all of them share."""
-    if isinstance(s, Store):
+
+    def other(self, s: Stmt, v: Var) -> bool:
+        return all(self.visit(c, v) for c in s.children())
+
+    def visit_if(self, s: If, v: Var) -> bool:
+        return v not in variables(s.condition) and self.visit(s.body, v)
+
+    def visit_loop(self, s: Loop, v: Var) -> bool:
+        return s.kind != "parallel" and v not in variables(s.extent) and self.visit(s.body, v)
+
+    def visit_store(self, s: Store, v: Var) -> bool:
         return not any(_selects_by_index(x, v) for x in walk(s.value)) and _stores_apart(s, v)
-    if isinstance(s, If) and v in variables(s.condition):
-        return False
-    if isinstance(s, Loop) and (s.kind == "parallel" or v in variables(s.extent)):
-        return False
-    return all(_vectorizable(c, v) for c in children(s))
+
+
+_VECTORIZABLE = _Vectorizable()
 
 
 def _selects_by_index(e: Expr, v: Var) -> bool:
@@ -389,4 +408,4 @@ def _uses_registers(s: Stmt, v: Var, places: dict[str, BufferPlace]) -> bool:
         names = {s.buffer} if any(v in variables(i) for i in s.indices) else set()
         names |= {ld.buffer for ld in loads(s.value) if any(v in variables(i) for i in ld.indices)}
         return any(n in places and places[n].buffer.scope == REGISTER for n in names)
-    return any(_uses_registers(c, v, places) for c in children(s))
+    return any(_uses_registers(c, v, places) for c in s.children())

@@ -24,7 +24,7 @@ from searchlab.ir.expr import (
     poly,
     variables,
 )
-from searchlab.ir.program import Buffer
+from searchlab.ir.stmt import Buffer
 from searchlab.llvm import vecmath
 from searchlab.llvm.abi import LINE
 from searchlab.llvm.ssa import TYPES, Function, Linear

@@ -7,20 +7,13 @@ from dataclasses import dataclass, field, replace
 from searchlab.errors import BuildError
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import TRUE, Expr, Substitution, Var, all_of, loads, value_of, variables
-from searchlab.ir.program import Ahead, Block, If, Loop, Prefetch, Program, Seq, Stmt, Store, children, seq
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import Ahead, Block, If, Loop, Prefetch, Seq, Stmt, Store, Update, Visitor, seq
 
 # the most copies of innermost statements that unrolled loops together may make: compile time grows with them
 MOST_COPIES = 1024
 VECTOR = 16  # elements that one statement handles in a vectorised loop, more or less
 FARTHEST = 1 << 31  # iterations; an address further away than that could not be computed safely
-
-
-@dataclass(frozen=True, slots=True)
-class Update(Store):
-    """A store that adds to its element, which holds `init` before the iteration in which `first` is true."""
-
-    init: Expr
-    first: Expr
 
 
 def flatten(program: Program) -> Stmt:
@@ -29,42 +22,38 @@ def flatten(program: Program) -> Stmt:
 
 
 @dataclass(frozen=True)
-class _Flattener:
+class _Flattener(Visitor[[Substitution, Facts, tuple[Loop, ...]], Stmt]):
     before: dict[Var, list[Stmt]] = field(default_factory=dict)  # what goes before a loop that is being written
 
-    def visit(self, s: Stmt, put: Substitution, facts: Facts, around: tuple[Loop, ...]) -> Stmt:
-        if isinstance(s, Seq):
-            return seq(*(self.visit(p, put, facts, around) for p in s.body))
-        if isinstance(s, Loop):
-            kind = "unrolled" if s.kind == "serial" and _fits(s) else s.kind
-            if kind == "unrolled" and (value_of(s.extent) or 1) * _copies(s.body) > MOST_COPIES:
-                kind = "serial"
-            loop = replace(s, extent=put(s.extent), kind=kind, annotations=())
-            body = self.visit(s.body, put, facts, (*around, loop))
-            return seq(*self.before.pop(s.var, ()), replace(loop, body=body))
-        if isinstance(s, Block):
-            return self.block(s, put, facts, around)
-        assert isinstance(s, Store)
-        return self.store(s, put, facts)
+    def other(self, s: Stmt, put: Substitution, facts: Facts, around: tuple[Loop, ...]) -> Stmt:
+        return s.rebuild(lambda e: facts.simplify(put(e)), lambda inner: self.visit(inner, put, facts, around))
 
-    def block(self, b: Block, put: Substitution, facts: Facts, around: tuple[Loop, ...]) -> Stmt:
+    def visit_seq(self, s: Seq, put: Substitution, facts: Facts, around: tuple[Loop, ...]) -> Stmt:
+        return seq(*(self.visit(p, put, facts, around) for p in s.body))
+
+    def visit_loop(self, s: Loop, put: Substitution, facts: Facts, around: tuple[Loop, ...]) -> Stmt:
+        kind = "unrolled" if s.kind == "serial" and _fits(s) else s.kind
+        if kind == "unrolled" and (value_of(s.extent) or 1) * _copies(s.body) > MOST_COPIES:
+            kind = "serial"
+        loop = replace(s, extent=put(s.extent), kind=kind, annotations=())
+        body = self.visit(s.body, put, facts, (*around, loop))
+        return seq(*self.before.pop(s.var, ()), loop.with_body(body))
+
+    def visit_block(self, b: Block, put: Substitution, facts: Facts, around: tuple[Loop, ...]) -> Stmt:
         bound = {it.var: facts.simplify(put(e)) for it, e in zip(b.iters, b.bindings, strict=True)}
         inner = Substitution({**put.mapping, **bound})
         condition = facts.simplify(put(b.predicate))
         if not isinstance(b.body, Store):
             body = self.visit(b.body, inner, facts, around)
             return body if condition == TRUE else If(condition, body)
-        store = self.store(b.body, inner, facts)
+        store = _store(b.body, inner, facts)
         here = [p for note in b.ahead for p in self.prefetch(note, store.value, facts, around)]
         if b.init is not None:
-            init = self.store(b.init, inner, facts)
+            init = _store(b.init, inner, facts)
             first = all_of(bound[it.var].equals(0) for it in b.iters if it.kind == "reduce")
             store = Update(store.buffer, store.indices, store.value, init.value, facts.simplify(first))
         whole = seq(*here, store)
         return whole if condition == TRUE else If(condition, whole)
-
-    def store(self, s: Store, put: Substitution, facts: Facts) -> Store:
-        return Store(s.buffer, tuple(facts.simplify(put(i)) for i in s.indices), facts.simplify(put(s.value)))
 
     # --- prefetching --------------------------------------------------------------------------------------------------
 
@@ -96,14 +85,18 @@ class _Flattener:
         if stop is None:
             return [nest]
         for lp in reversed([lp for lp in inside[stop:] if lp.var in moving]):
-            nest = replace(lp, body=nest)
+            nest = lp.with_body(nest)
         self.before.setdefault(inside[stop].var, []).append(nest)
         return []
 
 
+def _store(s: Store, put: Substitution, facts: Facts) -> Store:
+    return Store(s.buffer, tuple(facts.simplify(put(i)) for i in s.indices), facts.simplify(put(s.value)))
+
+
 def _copies(s: Stmt) -> int:
     """How many innermost statements a program holds once its unrolled loops are written out."""
-    inside = sum(map(_copies, children(s)))
+    inside = sum(map(_copies, s.children()))
     if isinstance(s, Loop):
         extent = value_of(s.extent) or 1
         if s.kind == "unrolled" or (s.kind == "serial" and _fits(s)):

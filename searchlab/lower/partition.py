@@ -34,8 +34,15 @@ from searchlab.ir.expr import (
     variables,
     walk,
 )
-from searchlab.ir.program import Alloc, If, Loop, Prefetch, Seq, Stmt, Store, children, seq
-from searchlab.lower.plain import map_plain, own_expressions
+from searchlab.ir.stmt import (
+    If,
+    Loop,
+    Seq,
+    Stmt,
+    Store,
+    Visitor,
+    seq,
+)
 
 # the most copies of innermost statements a cut may lead to; beyond it conditions stay, and compile time stays bounded
 LIMIT = 3000
@@ -107,7 +114,7 @@ class _Guard:
     around: tuple[Expr, ...] = ()
 
 
-class _Partition:
+class _Partition(Visitor[["_Here"], Stmt | None]):
     """Cuts the loops of one body, remembering what it found about statements."""
 
     def __init__(self, body: Stmt) -> None:
@@ -117,28 +124,26 @@ class _Partition:
         self._weights: dict[int, int] = {}
         self.left = min(MOST_PARTS, MOST_STATEMENTS // max(1, self.weight(body)))  # parts that may still be made
 
-    def visit(self, s: Stmt, here: _Here) -> Stmt | None:
-        if isinstance(s, Seq):
-            parts = [p for p in (self.visit(x, here) for x in s.body) if p is not None]
-            return seq(*parts) if parts else None
-        if isinstance(s, If):
-            condition = here.condition(s.condition)
-            if condition == FALSE:
-                return None
-            body = self.visit(s.body, here)
-            return body if condition == TRUE or body is None else If(condition, body)
-        if isinstance(s, Alloc):
-            body = self.visit(s.body, here)
-            shape = tuple(map(here.put, s.buffer.shape))
-            return None if body is None else Alloc(replace(s.buffer, shape=shape), body)
-        if isinstance(s, Loop):
-            return self.loop(s, here)
-        assert isinstance(s, (Store, Prefetch))
+    def other(self, s: Stmt, here: _Here) -> Stmt | None:
+        """Statements without a condition of their own: only their values and what is inside them may change."""
+        if s.children():
+            left = s.map_children(lambda child: self.visit(child, here))
+            return None if left is None else left.rebuild(here.put)
         if not self.guards(s):
-            return map_plain(s, here.put)
-        return map_plain(s, lambda e: here.facts.simplify(here.value(e)))
+            return s.rebuild(here.put)
+        return s.rebuild(lambda e: here.facts.simplify(here.value(e)))
 
-    def loop(self, loop: Loop, here: _Here) -> Stmt | None:
+    def visit_seq(self, s: Seq, here: _Here) -> Stmt | None:
+        return s.map_children(lambda child: self.visit(child, here))
+
+    def visit_if(self, s: If, here: _Here) -> Stmt | None:
+        condition = here.condition(s.condition)
+        if condition == FALSE:
+            return None
+        body = self.visit(s.body, here)
+        return body if condition == TRUE or body is None else If(condition, body)
+
+    def visit_loop(self, loop: Loop, here: _Here) -> Stmt | None:
         extent = here.put(loop.extent)
         if extent == ZERO or (here.refuted and not any(map(here.refuted.isdisjoint, self.gates(loop)))):
             return None
@@ -156,7 +161,7 @@ class _Partition:
 
     def keep(self, loop: Loop, extent: Expr, here: _Here) -> Stmt | None:
         body = self.visit(loop.body, here.inside(loop.var, extent))
-        return None if body is None else replace(loop, extent=extent, body=body)
+        return None if body is None else Loop(loop.var, extent, body, loop.kind, loop.annotations)
 
     def part(self, loop: Loop, segment: _Segment, here: _Here) -> Stmt | None:
         """One segment as a loop of its own, or without a loop if it is a single iteration."""
@@ -235,7 +240,7 @@ class _Partition:
     def guards(self, s: Stmt) -> tuple[_Guard, ...]:
         found = self._guards.get(id(s))
         if found is None:
-            inside = [g for child in children(s) for g in self.guards(child)]
+            inside = [g for child in s.children() for g in self.guards(child)]
             if isinstance(s, If):
                 own = tuple(_atoms(s.condition))
                 inside = [_Guard(own), *(_Guard(g.own, (*own, *g.around)) for g in inside)]
@@ -246,11 +251,11 @@ class _Partition:
         """For every store inside, the conditions inside that it runs under."""
         found = self._gates.get(id(s))
         if found is None:
-            found = frozenset(g for child in children(s) for g in self.gates(child))
+            found = frozenset(g for child in s.children() for g in self.gates(child))
             if isinstance(s, If):
                 own = frozenset(_atoms(s.condition))
                 found = frozenset(g | own for g in found)
-            elif isinstance(s, (Store, Prefetch)):
+            elif not s.children():
                 found = frozenset((frozenset(),))
             self._gates[id(s)] = found
         return found
@@ -258,7 +263,7 @@ class _Partition:
     def loops(self, s: Stmt) -> tuple[Loop, ...]:
         found = self._loops.get(id(s))
         if found is None:
-            inside = (lp for child in children(s) for lp in self.loops(child))
+            inside = (lp for child in s.children() for lp in self.loops(child))
             found = self._loops[id(s)] = ((s,) if isinstance(s, Loop) else ()) + tuple(inside)
         return found
 
@@ -266,7 +271,7 @@ class _Partition:
         """How many innermost statements the code will hold once loops are written out."""
         found = self._weights.get(id(s))
         if found is None:
-            found = self._weights[id(s)] = _weight(s, sum(self.weight(c) for c in children(s)))
+            found = self._weights[id(s)] = _weight(s, sum(self.weight(c) for c in s.children()))
         return found
 
 
@@ -362,7 +367,7 @@ def _const(n: int) -> Expr:
 def _own_guards(s: Stmt) -> Iterator[_Guard]:
     """What the values of a store ask."""
     if isinstance(s, Store):
-        for e in own_expressions(s)[: len(s.indices) + 1]:
+        for e in s.own_expressions()[: len(s.indices) + 1]:
             yield from _asked_in(e, ())
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from searchlab.errors import BuildError
-from searchlab.ir.program import Buffer, Program, Stmt
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import Buffer, Stmt
 from searchlab.lower.flatten import flatten
 from searchlab.lower.partition import partition
 from searchlab.lower.registers import place_reductions

@@ -30,9 +30,22 @@ from searchlab.ir.expr import (
     value_of,
     variables,
 )
-from searchlab.ir.program import Alloc, Buffer, If, Loop, Prefetch, Seq, Stmt, Store, children, seq
-from searchlab.lower.flatten import Update
-from searchlab.lower.plain import own_accesses, touches
+from searchlab.ir.stmt import (
+    Alloc,
+    Buffer,
+    If,
+    Loop,
+    Rewriter,
+    Seq,
+    Stmt,
+    Store,
+    Update,
+    kept,
+    own_accesses,
+    seq,
+    swap,
+    touches,
+)
 from searchlab.targets import Target
 
 REGISTER = "register"
@@ -42,24 +55,26 @@ MOST_VECTORS = 96
 
 def place_reductions(body: Stmt, target: Target) -> Stmt:
     """The body without Updates: accumulators in registers where they fit, inits before the loops elsewhere."""
-    return _Placer(target).visit(_lift(body), (), Facts())
+    return kept(_Placer(target).visit(kept(_Lifted().visit(body)), Facts()))
 
 
-def _lift(s: Stmt) -> Stmt:
+class _Lifted(Rewriter[[]]):
     """Conditions that a loop does not change are asked once, around it."""
-    if isinstance(s, (Store, Prefetch)):
-        return s
-    if isinstance(s, Seq):
-        return Seq(tuple(map(_lift, s.body)))
-    body = _lift(s.body)
-    if isinstance(s, If) and isinstance(body, If):
-        return If(all_of((s.condition, body.condition)), body.body)
-    if isinstance(s, Loop) and isinstance(body, If):
+
+    def visit_if(self, s: If) -> Stmt | None:
+        body = self.visit(s.body)
+        if isinstance(body, If):
+            return If(all_of((s.condition, body.condition)), body.body)
+        return If(s.condition, kept(body))
+
+    def visit_loop(self, s: Loop) -> Stmt | None:
+        body = kept(self.visit(s.body))
+        if not isinstance(body, If):
+            return s.with_body(body)
         parts = conditions(body.condition)
         changing = all_of(c for c in parts if s.var in variables(c))
         fixed = all_of(c for c in parts if s.var not in variables(c))
-        return _guarded(fixed, replace(s, body=_guarded(changing, body.body)))
-    return replace(s, body=body)
+        return _guarded(fixed, s.with_body(_guarded(changing, body.body)))
 
 
 @dataclass(frozen=True)
@@ -82,27 +97,22 @@ class _Sum:
         return [s for s in self.path if isinstance(s, Loop)]
 
 
-class _Placer:
+class _Placer(Rewriter[[Facts]]):
     def __init__(self, target: Target) -> None:
         self.target = target
         self.tiles: set[str] = set()
 
-    def visit(self, s: Stmt, path: tuple[Stmt, ...], facts: Facts) -> Stmt:
-        if isinstance(s, Loop):
-            promoted = self.promote(s, facts) if s.kind in ("serial", "unrolled") else None
-            if promoted is not None:
-                return promoted
-            decomposed = self.decompose(s, facts)
-            if decomposed is not None:
-                return self.visit(decomposed, path, facts)
-            return replace(s, body=self.visit(s.body, (*path, s), facts.having({s.var: s.extent})))
-        if isinstance(s, Seq):
-            return seq(*(self.visit(p, path, facts) for p in s.body))
-        if isinstance(s, Update):
-            return in_place(s, facts)
-        if isinstance(s, (Store, Prefetch)):
-            return s
-        return replace(s, body=self.visit(s.body, (*path, s), facts))
+    def visit_loop(self, s: Loop, facts: Facts) -> Stmt | None:
+        promoted = self.promote(s, facts) if s.kind in ("serial", "unrolled") else None
+        if promoted is not None:
+            return promoted
+        decomposed = self.decompose(s, facts)
+        if decomposed is not None:
+            return self.visit(decomposed, facts)
+        return self.other(s, facts.having({s.var: s.extent}))
+
+    def visit_update(self, s: Update, facts: Facts) -> Stmt | None:
+        return in_place(s, facts)
 
     # --- accumulators in registers ------------------------------------------------------------------------------------
 
@@ -117,12 +127,12 @@ class _Placer:
         body: Stmt = loop
         for x in found:
             new, pre, post, buffer = self.accumulate(x, loop, facts)
-            body = _replace_store(body, x.store, new)
+            body = kept(swap(body, x.store, new))
             before.append(pre)
             after.append(post)
             allocs.append(buffer)
         assert isinstance(body, Loop)
-        inner = replace(body, body=self.visit(body.body, (), facts.having({loop.var: loop.extent})))
+        inner = body.with_body(kept(self.visit(body.body, facts.having({loop.var: loop.extent}))))
         result: Stmt = seq(*before, inner, *after)
         for buffer in allocs:
             result = Alloc(buffer, result)
@@ -200,7 +210,7 @@ class _Placer:
             if init is None:
                 continue
             before.append(init)
-            body = _replace_store(body, x.store, Store(x.store.buffer, x.store.indices, x.store.value))
+            body = kept(swap(body, x.store, Store(x.store.buffer, x.store.indices, x.store.value)))
         return seq(*before, body) if before else None
 
     def later(self, x: _Sum, facts: Facts) -> bool:
@@ -250,7 +260,7 @@ def _sums(s: Stmt, path: tuple[Stmt, ...]) -> list[_Sum]:
     if isinstance(s, Store):
         found = as_sum(s, here)
         return [found] if found is not None else []
-    return [x for child in children(s) for x in _sums(child, here)]
+    return [x for child in s.children() for x in _sums(child, here)]
 
 
 def _only_touched_by(loop: Loop, store: Store) -> bool:
@@ -259,7 +269,7 @@ def _only_touched_by(loop: Loop, store: Store) -> bool:
     def visit(s: Stmt) -> bool:
         if s is store:
             return all(i == store.indices for i in own_accesses(s, store.buffer))
-        return not any(True for _ in own_accesses(s, store.buffer)) and all(visit(c) for c in children(s))
+        return not any(True for _ in own_accesses(s, store.buffer)) and all(visit(c) for c in s.children())
 
     return visit(loop) and touches(loop, store.buffer)
 
@@ -292,16 +302,6 @@ def _negation(first: Expr) -> Expr:
         assert isinstance(c, Compare) and c.op == "eq"
         total = total + (c.a - c.b)
     return total > ZERO
-
-
-def _replace_store(s: Stmt, old: Store, new: Store) -> Stmt:
-    if s is old:
-        return new
-    if isinstance(s, Seq):
-        return Seq(tuple(_replace_store(p, old, new) for p in s.body))
-    if isinstance(s, (Store, Prefetch)):
-        return s
-    return replace(s, body=_replace_store(s.body, old, new))
 
 
 def _init_nest(x: _Sum, facts: Facts) -> Stmt | None:

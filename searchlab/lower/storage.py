@@ -10,23 +10,23 @@ from dataclasses import replace
 
 from searchlab.ir.apart import told_apart
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import TRUE, ZERO, Binary, Expr, Load, Var, compare, loads, transform, value_of, variables, walk
-from searchlab.ir.program import (
+from searchlab.ir.expr import TRUE, ZERO, Binary, Expr, Var, compare, loads, value_of, variables, walk
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import (
     Alloc,
     Buffer,
-    If,
     Loop,
-    Prefetch,
-    Program,
-    Seq,
+    Rewriter,
     Stmt,
     Store,
-    children,
-    map_children,
+    Update,
+    kept,
+    map_accesses,
+    own_accesses,
+    reindexed,
     statements,
+    swap,
 )
-from searchlab.lower.flatten import Update
-from searchlab.lower.plain import map_access, map_plain, own_accesses, own_expressions
 
 Path = tuple[Stmt, ...]
 
@@ -37,7 +37,7 @@ def place_buffers(program: Program, body: Stmt) -> Stmt:
     body = _without_collisions(_without_unread(body, set(inner)), set(inner))
     for buffer in inner.values():
         body = _place(body, buffer)
-    return _join(body, dict(program.buffers), Facts())
+    return kept(_Joined().visit(body, dict(program.buffers), Facts()))
 
 
 def _without_unread(body: Stmt, inner: set[str]) -> Stmt:
@@ -47,11 +47,9 @@ def _without_unread(body: Stmt, inner: set[str]) -> Stmt:
         return body
 
     def live(s: Stmt) -> Stmt | None:
-        return None if isinstance(s, Store) and s.buffer in unread else map_children(s, live)
+        return None if isinstance(s, Store) and s.buffer in unread else s.map_children(live)
 
-    left = live(body)
-    assert left is not None  # outputs are written
-    return _without_unread(left, inner)
+    return _without_unread(kept(live(body)), inner)  # outputs are written, so something is left
 
 
 def _written(s: Stmt) -> Iterator[str]:
@@ -62,13 +60,12 @@ def _read(s: Stmt) -> Iterator[str]:
     """The buffers that statements read, those left out that a statement reads only to add to them."""
     for x in statements(s):
         own = x.buffer if isinstance(x, Store) else None
-        yield from (ld.buffer for e in own_expressions(x) for ld in loads(e) if ld.buffer != own)
+        yield from (ld.buffer for e in x.own_expressions() for ld in loads(e) if ld.buffer != own)
 
 
 def _without_collisions(s: Stmt, inner: set[str]) -> Stmt:
     """The statement with the loops run in order whose lanes may add to the same element of a shared buffer."""
-    new = map_children(s, lambda child: _without_collisions(child, inner))
-    assert new is not None
+    new = kept(s.map_children(lambda child: _without_collisions(child, inner)))
     if isinstance(new, Loop) and new.kind == "vectorized":
         if any(_collide(new, path) for path in _sums(new.body, (), inner)):
             return replace(new, kind="serial")
@@ -80,14 +77,13 @@ def _sums(s: Stmt, path: Path, buffers: set[str]) -> Iterator[Path]:
     here = (*path, s)
     if isinstance(s, Store) and s.buffer in buffers and any(ld.buffer == s.buffer for ld in loads(s.value)):
         yield here
-    for child in children(s):
+    for child in s.children():
         yield from _sums(child, here, buffers)
 
 
 def _collide(lanes: Loop, path: Path) -> bool:
     """Whether two lanes may add to one element while the sum goes on; one that belongs to all of them they join."""
-    store, inside = path[-1], [s for s in path if isinstance(s, Loop)]
-    assert isinstance(store, Store)
+    (store,), inside = path[-1].own_stores(), [s for s in path if isinstance(s, Loop)]
     space = {v for i in store.indices for v in variables(i)}
     # loops outside those that carry the sum begin it anew each time, if it begins there at all
     carrying = (n for n, lp in enumerate(inside) if lp.var not in space)
@@ -96,27 +92,21 @@ def _collide(lanes: Loop, path: Path) -> bool:
     return lanes.var in space and not told_apart(store.indices, moving, TRUE, Facts())
 
 
-def _join(s: Stmt, buffers: dict[str, Buffer], facts: Facts) -> Stmt:
+class _Joined(Rewriter[[dict[str, Buffer], Facts]]):
     """Accesses through one flat index, where the divisions of a fused loop cancel so."""
-    if isinstance(s, Store):
 
-        def load(e: Expr) -> Expr | None:
-            return replace(e, indices=_flat(buffers[e.buffer], e.indices, facts)) if isinstance(e, Load) else None
+    def other(self, s: Stmt, buffers: dict[str, Buffer], facts: Facts) -> Stmt | None:
+        if s.children():
+            return s.map_children(lambda child: self.visit(child, buffers, facts))
+        if not any(_divides(e) for e in s.own_expressions()):
+            return s
+        return map_accesses(s, lambda place: (place[0], _flat(buffers[place[0]], place[1], facts)))
 
-        if any(_divides(e) for e in own_expressions(s)):
-            s = map_plain(s, lambda e: transform(e, load))
-            assert isinstance(s, Store)
-            return replace(s, indices=_flat(buffers[s.buffer], s.indices, facts))
-        return s
-    if isinstance(s, Prefetch):
-        return replace(s, indices=_flat(buffers[s.buffer], s.indices, facts))
-    if isinstance(s, Seq):
-        return Seq(tuple(_join(p, buffers, facts) for p in s.body))
-    if isinstance(s, Alloc):
-        buffers = {**buffers, s.buffer.name: s.buffer}
-    if isinstance(s, Loop):
-        facts = facts.having({s.var: s.extent})
-    return replace(s, body=_join(s.body, buffers, facts))
+    def visit_alloc(self, s: Alloc, buffers: dict[str, Buffer], facts: Facts) -> Stmt | None:
+        return self.other(s, {**buffers, s.buffer.name: s.buffer}, facts)
+
+    def visit_loop(self, s: Loop, buffers: dict[str, Buffer], facts: Facts) -> Stmt | None:
+        return self.other(s, buffers, facts.having({s.var: s.extent}))
 
 
 def _flat(buffer: Buffer, indices: tuple[Expr, ...], facts: Facts) -> tuple[Expr, ...]:
@@ -153,16 +143,16 @@ def _place(body: Stmt, buffer: Buffer) -> Stmt:
     def shift(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(facts.simplify(i - low) for i, low in zip(indices, lows, strict=True))
 
-    inner = map_access(body if home is None else home.body, buffer.name, shift)
+    inner = reindexed(body if home is None else home.body, buffer.name, shift)
     small = Alloc(replace(buffer, shape=tuple(extent for _, extent in intervals)), inner)
-    return small if home is None else _swap(body, home, replace(home, body=small))
+    return small if home is None else kept(swap(body, home, home.with_body(small)))
 
 
 def _accesses(s: Stmt, name: str, path: Path) -> Iterator[tuple[Path, tuple[Expr, ...]]]:
     here = (*path, s)
     for indices in own_accesses(s, name):
         yield here, indices
-    for child in children(s):
+    for child in s.children():
         yield from _accesses(child, name, here)
 
 
@@ -210,13 +200,3 @@ def _interval(
     if (value_of(extent - whole) or 0) > 0:
         return ZERO, whole
     return low, extent
-
-
-def _swap(root: Stmt, old: Stmt, new: Stmt) -> Stmt:
-    if root is old:
-        return new
-    if isinstance(root, Seq):
-        return replace(root, body=tuple(_swap(p, old, new) for p in root.body))
-    if isinstance(root, (Loop, If, Alloc)):
-        return replace(root, body=_swap(root.body, old, new))
-    return root

@@ -20,7 +20,8 @@ from searchlab.backend import Allocate, Array, Arrays, Artifact, Kernel
 from searchlab.errors import KernelError
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import Const, Expr, Var, variables
-from searchlab.ir.program import Buffer, Layout
+from searchlab.ir.program import Layout
+from searchlab.ir.stmt import Buffer
 from searchlab.llvm import abi, jit
 from searchlab.llvm.module import generate
 from searchlab.lower.passes import Lowered, lower

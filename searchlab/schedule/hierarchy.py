@@ -6,19 +6,9 @@ from dataclasses import replace
 
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import ONE, ZERO, Expr, Var, all_of, compare, divide, from_poly, poly, variables
-from searchlab.ir.program import Block, Iter, Loop, Program
-from searchlab.schedule.primitive import (
-    MadeNames,
-    check,
-    find_loop,
-    fresh,
-    is_leaf,
-    leaves_in,
-    path_to,
-    primitive,
-    replaced,
-    swap,
-)
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import Block, Iter, Loop, path_to, swap
+from searchlab.schedule.primitive import MadeNames, check, find_loop, fresh, is_leaf, leaves_in, primitive, replaced
 
 
 @primitive

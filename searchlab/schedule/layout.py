@@ -28,7 +28,8 @@ from searchlab.ir.expr import (
     variables,
     walk,
 )
-from searchlab.ir.program import Block, Iter, Layout, Loop, Program, Stmt, Store, map_children, read, seq
+from searchlab.ir.program import Layout, Program
+from searchlab.ir.stmt import Block, Iter, Loop, Stmt, Store, path_to, read, seq
 from searchlab.schedule.primitive import (
     MadeNames,
     check,
@@ -37,12 +38,11 @@ from searchlab.schedule.primitive import (
     is_leaf,
     loops_around,
     names_of,
-    path_to,
+    nearest,
     primitive,
     producers,
     replaced,
     top_statement,
-    unknown,
 )
 from searchlab.schedule.reduction import check_perfect, combiner
 
@@ -68,7 +68,7 @@ def transform_layout(program: Program, buffer: str, mapping: Map) -> MadeNames:
     `lambda i, j: (i * n + j,)`.  The stage that fills the buffer then runs in the new order.  An input keeps its shape
     for the caller: it is packed before the kernel runs, once for a constant weight that is bound to the kernel.
     """
-    check(buffer in program.buffers, lambda: unknown("buffer", buffer, program.buffers))
+    check(buffer in program.buffers, lambda: nearest("buffer", buffer, program.buffers))
     check(buffer not in program.outputs, f"'{buffer}' is an output, which keeps its shape; cache_write it first")
     old = program.buffers[buffer]
     olds, news = _evaluate(mapping, len(old.shape), buffer)
@@ -214,7 +214,7 @@ def _rewrite_accesses(
             return tops[s.name]
         if isinstance(s, Block) and is_leaf(s):
             return rewrite(s)
-        new = map_children(s, visit)
+        new = s.map_children(visit)
         assert new is not None
         return new
 
@@ -257,7 +257,7 @@ def pad(program: Program, block: str, multiples: Mapping[str, Like] | Sequence[t
     wanted = {k: index(v) for k, v in (multiples.items() if isinstance(multiples, Mapping) else multiples)}
     known = [it.var.name for it in b.iters]
     for n in wanted:
-        check(n in known, unknown(f"iteration variable of '{block}'", n, known))
+        check(n in known, nearest(f"iteration variable of '{block}'", n, known))
     nest = loops_around(program, block)
     check(b.bindings == tuple(lp.var for lp in nest), f"the loops of '{block}' have been changed already; pad first")
     check(b.predicate == TRUE, f"block '{block}' has a predicate")
@@ -355,7 +355,7 @@ def _padded(program: Program, b: Block, nest: list[Loop], sizes: dict[Var, Expr]
 
 
 def _with_buffers(b: Block, renamed: dict[str, str], sizes: dict[Var, Expr]) -> Block:
-    from searchlab.ir.rewrite import rename_buffer
+    from searchlab.ir.stmt import rename_buffer
 
     for old, new in renamed.items():
         changed = rename_buffer(b, old, new)

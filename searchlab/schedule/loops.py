@@ -27,7 +27,8 @@ from searchlab.ir.expr import (
     variables,
     walk,
 )
-from searchlab.ir.program import LOOP_KINDS, THREAD_AXES, Block, Loop, Program, Stmt, map_children
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import LOOP_KINDS, THREAD_AXES, Block, Loop, Stmt, kept, path_to
 from searchlab.schedule.primitive import (
     MadeNames,
     check,
@@ -36,11 +37,10 @@ from searchlab.schedule.primitive import (
     fresh,
     leaves_in,
     names_of,
-    path_to,
+    nearest,
     primitive,
     replaced,
     rewrite_nest,
-    unknown,
 )
 
 
@@ -125,9 +125,7 @@ def _guard(s: Stmt, condition: Expr) -> Stmt:
     """The condition added to the predicate of the outermost blocks inside."""
     if isinstance(s, Block):
         return replace(s, predicate=all_of((s.predicate, condition)))
-    new = map_children(s, lambda child: _guard(child, condition))
-    assert new is not None
-    return new
+    return kept(s.map_children(lambda child: _guard(child, condition)))
 
 
 @primitive
@@ -340,7 +338,7 @@ def bind(program: Program, loop: str, axis: str) -> MadeNames:
 
     for i in n: S   =>   for i in n threadIdx.x: S
     """
-    check(axis in THREAD_AXES, unknown("thread axis", axis, THREAD_AXES))
+    check(axis in THREAD_AXES, nearest("thread axis", axis, THREAD_AXES))
     return _with_kind(program, loop, axis)
 
 
@@ -355,7 +353,7 @@ def choose_kind(program: Program, loop: str, kinds: Sequence[str], choice: Like)
     old = find_loop(program, loop)
     check(len(kinds) >= 1 and not isinstance(kinds, str), "takes a list of kinds")
     for kind in kinds:
-        check(kind in LOOP_KINDS, unknown("kind of loop", kind, LOOP_KINDS))
+        check(kind in LOOP_KINDS, nearest("kind of loop", kind, LOOP_KINDS))
         _check_kind(program, old, kind)
     check(len(set(kinds)) == len(kinds), f"a kind occurs twice in {list(kinds)}")
     chosen = index(choice)
@@ -382,7 +380,7 @@ def annotate(program: Program, target: str, key: str, value: Any) -> MadeNames:
     """
     check(
         target in program.loops or target in program.blocks,
-        lambda: unknown("loop or block", target, [*program.loops, *program.blocks]),
+        lambda: nearest("loop or block", target, [*program.loops, *program.blocks]),
     )
     check(target not in program.loops or key not in ("kind", "kinds"), f"'{key}' of a loop is set with choose_kind")
     check(key != "prefetch", "'prefetch' is a separate primitive")

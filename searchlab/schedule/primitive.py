@@ -17,19 +17,9 @@ from typing import Any, Concatenate, ParamSpec
 from searchlab.errors import IRError, ScheduleError, TraceError
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import Expr, Substitution, Var, variables
-from searchlab.ir.program import (
-    Block,
-    Loop,
-    Program,
-    Seq,
-    Stmt,
-    children,
-    holds,
-    map_children,
-    map_expressions,
-    statements,
-)
-from searchlab.ir.rewrite import decode, encode
+from searchlab.ir.jsonform import decode, encode
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import Block, Loop, Seq, Stmt, kept, map_expressions, path_to, read, statements, swap, written
 from searchlab.ir.verify import verify
 
 P = ParamSpec("P")
@@ -122,7 +112,7 @@ def replay(program: Program, trace: str) -> Program:
 # --- finding things ---------------------------------------------------------------------------------------------------
 
 
-def unknown(kind: str, name: object, known: Iterable[str]) -> str:
+def nearest(kind: str, name: object, known: Iterable[str]) -> str:
     """The message for a name that does not exist, with the nearest that does."""
     names = list(known)
     near = difflib.get_close_matches(str(name), names, 1)
@@ -133,26 +123,14 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> str:
 
 def find_loop(program: Program, name: str) -> Loop:
     """The loop of that name."""
-    check(name in program.loops, lambda: unknown("loop", name, program.loops))
+    check(name in program.loops, lambda: nearest("loop", name, program.loops))
     return program.loops[name]
 
 
 def find_block(program: Program, name: str) -> Block:
     """The block of that name."""
-    check(name in program.blocks, lambda: unknown("block", name, program.blocks))
+    check(name in program.blocks, lambda: nearest("block", name, program.blocks))
     return program.blocks[name]
-
-
-def path_to(root: Stmt, target: Stmt) -> list[Stmt]:
-    """The statements from the root down to the target, both included."""
-    if root is not target and not holds(root, target):
-        return []
-    path, s = [root], root
-    while s is not target:
-        inside = children(s)
-        s = inside[0] if len(inside) == 1 else next(c for c in inside if c is target or holds(c, target))
-        path.append(s)
-    return path
 
 
 def loops_around(program: Program, block: str) -> list[Loop]:
@@ -175,26 +153,9 @@ def is_leaf(block: Block) -> bool:
     return not any(isinstance(x, Block) for x in statements(block.body))
 
 
-def swap(root: Stmt, old: Stmt, new: Stmt | None) -> Stmt | None:
-    """The tree with one statement (found by identity) replaced or, with None, removed with what it leaves empty."""
-    path = path_to(root, old)
-    if not path:
-        return root
-    for parent in reversed(path[:-1]):
-        new = _with_child(parent, old, new)
-        old = parent
-    return new
-
-
-def _with_child(parent: Stmt, old: Stmt, new: Stmt | None) -> Stmt | None:
-    return map_children(parent, lambda child: new if child is old else child)
-
-
 def replaced(program: Program, old: Stmt, new: Stmt) -> Stmt:
     """The program's body with one statement replaced."""
-    body = swap(program.body, old, new)
-    assert body is not None
-    return body
+    return kept(swap(program.body, old, new))
 
 
 def rewrite_nest(s: Stmt, mapping: dict[Var, Expr], facts: Facts) -> Stmt:
@@ -225,15 +186,11 @@ def top_statement(program: Program, s: Stmt) -> Stmt:
 
 def consumers(program: Program, buffer: str) -> list[Block]:
     """The leaf blocks that read a buffer which they do not write themselves."""
-    from searchlab.ir.program import read, written
-
     return [b for b in leaves_in(program.body) if buffer in read(b) and buffer not in written(b)]
 
 
 def producers(program: Program, buffer: str) -> list[Block]:
     """The leaf blocks that write a buffer."""
-    from searchlab.ir.program import written
-
     return [b for b in leaves_in(program.body) if buffer in written(b)]
 
 

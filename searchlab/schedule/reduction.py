@@ -20,7 +20,8 @@ from searchlab.ir.expr import (
     select,
     variables,
 )
-from searchlab.ir.program import Block, Iter, Loop, Program, Stmt, Store, seq
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import Block, Iter, Loop, Stmt, Store, path_to, seq
 from searchlab.schedule.loops import resolved_bindings, resolved_predicate
 from searchlab.schedule.primitive import (
     MadeNames,
@@ -32,7 +33,6 @@ from searchlab.schedule.primitive import (
     leaves_in,
     loops_around,
     names_of,
-    path_to,
     primitive,
     replaced,
 )
@@ -232,7 +232,7 @@ def decompose_reduction(program: Program, block: str, loop: str) -> MadeNames:
 
 
 def _inside(lp: Loop, old: Block, new: Block) -> Stmt:
-    from searchlab.schedule.primitive import swap
+    from searchlab.ir.stmt import swap
 
     body = swap(lp.body, old, new)
     assert body is not None

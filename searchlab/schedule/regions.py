@@ -21,8 +21,8 @@ from searchlab.ir.expr import (
     variables,
     without,
 )
-from searchlab.ir.program import Block, Loop, Stmt, accesses, statements, stores
-from searchlab.schedule.primitive import check, path_to
+from searchlab.ir.stmt import Block, Loop, Stmt, accesses, path_to, statements, stores
+from searchlab.schedule.primitive import check
 
 
 @dataclass(frozen=True, slots=True)

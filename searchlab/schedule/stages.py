@@ -19,24 +19,26 @@ from searchlab.ir.expr import (
     value_of,
     variables,
 )
-from searchlab.ir.program import (
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import (
     SCOPES,
     Ahead,
     Block,
     Buffer,
     Iter,
     Loop,
-    Program,
     Seq,
     Stmt,
     Store,
     map_expressions,
+    path_to,
     read,
+    rename_buffer,
     seq,
     statements,
+    swap,
     written,
 )
-from searchlab.ir.rewrite import rename_buffer
 from searchlab.schedule.loops import check_begins, resolved_bindings
 from searchlab.schedule.primitive import (
     MadeNames,
@@ -48,13 +50,11 @@ from searchlab.schedule.primitive import (
     is_leaf,
     leaves_in,
     names_of,
-    path_to,
+    nearest,
     primitive,
     producers,
     replaced,
-    swap,
     top_statement,
-    unknown,
 )
 from searchlab.schedule.regions import Interval, check_tile, tile_conditions, touched
 
@@ -67,7 +67,7 @@ def cache_read(program: Program, block: str, buffer: str, scope: str = "local", 
     """
     b = _leaf(program, block)
     _check_scope(scope)
-    check(buffer in _inputs_of(b), lambda: unknown(f"buffer read by '{block}'", buffer, _inputs_of(b)))
+    check(buffer in _inputs_of(b), lambda: nearest(f"buffer read by '{block}'", buffer, _inputs_of(b)))
     made = fresh(program, f"{buffer}_{scope}") if name is None else name
     _check_free(program, made)
     copy = _copy_nest(program, buffer, made, made)
@@ -93,7 +93,7 @@ def cache_write(
     b = _leaf(program, block)
     _check_scope(scope)
     target = b.store.buffer if buffer is None else buffer
-    check(target in written(b), lambda: unknown(f"buffer written by '{block}'", target, written(b)))
+    check(target in written(b), lambda: nearest(f"buffer written by '{block}'", target, written(b)))
     made = fresh(program, f"{target}_{scope}") if name is None else name
     _check_free(program, made)
     others = [p for p in producers(program, target) if p.name != block]
@@ -120,7 +120,7 @@ def prefetch(program: Program, block: str, buffer: str, loop: str, distance: Lik
     b = _leaf(program, block)
     lp = find_loop(program, loop)
     check(bool(path_to(lp, b)), f"loop '{loop}' is not around block '{block}'")
-    check(buffer in _inputs_of(b), lambda: unknown(f"buffer read by '{block}'", buffer, _inputs_of(b)))
+    check(buffer in _inputs_of(b), lambda: nearest(f"buffer read by '{block}'", buffer, _inputs_of(b)))
     known = [a for a in b.ahead if (a.buffer, a.loop) == (buffer, loop)]
     check(not known, f"block '{block}' already prefetches '{buffer}' along '{loop}'")
     far = index(distance)
@@ -142,7 +142,7 @@ def _inputs_of(b: Block) -> list[str]:
 
 
 def _check_scope(scope: str) -> None:
-    check(scope in SCOPES, unknown("scope", scope, SCOPES))
+    check(scope in SCOPES, nearest("scope", scope, SCOPES))
 
 
 def _check_free(program: Program, name: str) -> None:
@@ -245,7 +245,7 @@ def reverse_compute_at(program: Program, block: str, loop: str) -> MadeNames:
 
 
 def _loads(b: Block, buffer: str) -> list[Load]:
-    from searchlab.ir.program import accesses
+    from searchlab.ir.stmt import accesses
 
     return [ld for ld in accesses(b) if ld.buffer == buffer]
 

@@ -15,7 +15,8 @@ from searchlab.analysis import Extractor, extractor
 from searchlab.dtype import BOOL
 from searchlab.errors import SpaceError
 from searchlab.ir.expr import Expr, variables
-from searchlab.ir.program import Program, statements
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import statements
 from searchlab.search.adjacency import Adjacency
 from searchlab.search.garbage import uncollected
 from searchlab.search.knob import Floats, Ints, Keys, Knob, hash_text

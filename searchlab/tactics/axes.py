@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from searchlab.errors import SpaceError
 from searchlab.ir.expr import Expr, Load, Var, loads, value_of, variables
-from searchlab.ir.program import Block, Iter, Loop
+from searchlab.ir.stmt import Block, Iter, Loop
 from searchlab.schedule import Schedule
 from searchlab.schedule.loops import resolved_bindings
 from searchlab.schedule.primitive import loops_around

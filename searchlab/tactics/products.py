@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from searchlab.ir.expr import Load, value_of
-from searchlab.ir.program import Block, Program
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import Block
 from searchlab.tactics.axes import moves_with, operands, space_axes
 
 

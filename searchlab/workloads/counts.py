@@ -7,7 +7,8 @@ import math
 from searchlab.dtype import DTYPES, INDEX
 from searchlab.errors import WorkloadError
 from searchlab.ir.expr import Binary, Call, Cast, Expr, Select, value_of
-from searchlab.ir.program import Block, Program
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import Block
 
 
 def flops(program: Program) -> int:

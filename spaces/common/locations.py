@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 from searchlab.ir.expr import value_of
-from searchlab.ir.program import Block, Program
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import Block
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import consumers
 from searchlab.tactics import Tiles, attempt

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 from searchlab.ir.expr import Binary, Call, Const, Expr, Load, Poly, Select, Var, poly, value_of, variables, walk
-from searchlab.ir.program import Block, Iter, Loop, Program
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import Block, Iter, Loop, path_to
 from searchlab.schedule.loops import resolved_bindings
-from searchlab.schedule.primitive import consumers, path_to
+from searchlab.schedule.primitive import consumers
 from searchlab.tactics import constant, moves_with, operands, reduce_axes, space_axes, stores_plainly
 
 CHEAP = ("abs",)

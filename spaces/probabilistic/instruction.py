@@ -8,7 +8,7 @@ from typing import Any
 
 from searchlab.errors import IRError, TraceError
 from searchlab.ir.expr import Expr, Var, variables
-from searchlab.ir.rewrite import decode, encode
+from searchlab.ir.jsonform import decode, encode
 
 GET_BLOCK, GET_LOOPS = "get_block", "get_loops"
 TILE, CATEGORICAL, LOCATION = "sample_perfect_tile", "sample_categorical", "sample_compute_location"

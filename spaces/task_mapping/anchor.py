@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from searchlab.ir.program import Block, Program
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import Block
 from searchlab.tactics import ProductView, constant, product_views, products, reduce_axes, work
 
 

@@ -24,7 +24,8 @@ from searchlab.ir.expr import (
     transform,
     without,
 )
-from searchlab.ir.program import Block, Program, Seq, Stmt, Store, accesses, map_children, read
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import Block, Seq, Stmt, Store, accesses, read
 from searchlab.ir.verify import verify
 from searchlab.schedule import compute_inline
 from searchlab.schedule.primitive import consumers, is_leaf, producers, top_statement
@@ -60,7 +61,7 @@ def fuse_epilogue(program: Program, stage: str) -> Program:
     def visit(s: Stmt) -> Stmt | None:
         if isinstance(s, Block) and is_leaf(s):
             return None if s is b else fused(s) if s in makers else s
-        return map_children(s, visit)
+        return s.map_children(visit)
 
     body = visit(program.body)
     assert body is not None

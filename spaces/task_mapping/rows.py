@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from searchlab.ir.expr import Expr, knob
-from searchlab.ir.program import Block
+from searchlab.ir.stmt import Block
 from searchlab.schedule import Schedule
 from searchlab.search import Knob, Sketch, Task, menu
 from searchlab.tactics import (

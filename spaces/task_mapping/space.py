@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, get_args
 
 from searchlab.errors import SpaceError
 from searchlab.ir.expr import knob
-from searchlab.ir.program import Block
+from searchlab.ir.stmt import Block
 from searchlab.schedule import Schedule
 from searchlab.search import Sketch, SpaceGenerator, Task, menu
 from searchlab.tactics import inline_cheap

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from searchlab.ir.expr import Expr, ceildiv, compare, index, knob, value_of
-from searchlab.ir.program import Block, Program
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import Block
 from searchlab.schedule import Schedule
 from searchlab.search import Sketch, Task, menu
 from searchlab.tactics import gather_inputs, join_epilogues, operands, side_by_side, space_axes, work

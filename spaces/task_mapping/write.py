@@ -35,7 +35,8 @@ from searchlab.ir.expr import (
     value_of,
     variables,
 )
-from searchlab.ir.program import Block, Buffer, Iter, Loop, Program, Stmt, Store, seq
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import Block, Buffer, Iter, Loop, Stmt, Store, seq
 from searchlab.ir.verify import verify
 from spaces.task_mapping.expand import Expansion
 from spaces.task_mapping.mapping import Index, TaskMapping, origin, writers

@@ -25,7 +25,8 @@ from searchlab.ir.expr import (
     variables,
     walk,
 )
-from searchlab.ir.program import Block, Loop, Program, Seq, Stmt, Store
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import Block, Loop, Seq, Stmt, Store
 from searchlab.targets import Target
 
 SIZE = {"float32": 4, "float64": 8, "int8": 1, "uint8": 1, "int32": 4, "int64": 8}

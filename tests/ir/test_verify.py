@@ -9,7 +9,8 @@ from random_schedules import random_schedule
 
 from searchlab.errors import IRError
 from searchlab.ir.expr import Var
-from searchlab.ir.program import Block, Loop, Program, Seq, Stmt, map_children, statements
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import Block, Loop, Seq, Stmt, statements
 from searchlab.ir.verify import _adds_up, _Verifier
 from searchlab.workloads import parse
 
@@ -27,7 +28,7 @@ def accepted(program: Program) -> bool:
 def exchanged(s: Stmt, old: Stmt, new: Stmt) -> Stmt:
     if s is old:
         return new
-    changed = map_children(s, lambda child: exchanged(child, old, new))
+    changed = s.map_children(lambda child: exchanged(child, old, new))
     assert changed is not None
     return changed
 

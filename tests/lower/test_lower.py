@@ -11,7 +11,8 @@ from searchlab.backend import compile
 from searchlab.errors import BuildError
 from searchlab.ir import Builder, Loop, Store, knob, total
 from searchlab.ir.expr import Select, walk
-from searchlab.ir.program import Alloc, If, Program, Stmt, children
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import Alloc, If, Stmt
 from searchlab.lower.passes import Lowered, lower
 from searchlab.schedule import Schedule
 from searchlab.targets import detect
@@ -33,7 +34,7 @@ def plain(program: Program) -> str:
 
 
 def parts(s: Stmt, kind: type) -> list:
-    return ([s] if isinstance(s, kind) else []) + [x for c in children(s) for x in parts(c, kind)]
+    return ([s] if isinstance(s, kind) else []) + [x for c in s.children() for x in parts(c, kind)]
 
 
 def assert_right(w: Workload, program: Program) -> None:

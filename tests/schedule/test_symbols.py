@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from searchlab.backend import compile
 from searchlab.errors import ConstraintError, IRError
 from searchlab.ir import Program, interpret, knob, verify
+from searchlab.ir.stmt import swap
 from searchlab.schedule import Schedule
-from searchlab.schedule.primitive import swap
 from searchlab.targets import detect
 from searchlab.workloads import Workload, parse
 

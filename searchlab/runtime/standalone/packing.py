@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from searchlab.ir.expr import TRUE, Expr, Load, Var, const, select
-from searchlab.ir.program import Block, Buffer, Iter, Layout, Loop, Program, Stmt, Store
+from searchlab.ir.program import Layout, Program
+from searchlab.ir.stmt import Block, Buffer, Iter, Loop, Stmt, Store
 
 SOURCE = "source"
 

@@ -1,0 +1,66 @@
+"""Programs and their parts as JSON, which any process can read back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from searchlab.errors import IRError
+from searchlab.ir.expr import And, Binary, Call, Cast, Compare, Const, Load, Poly, Select, Var
+from searchlab.ir.program import Layout, Program
+from searchlab.ir.stmt import KINDS, Ahead, Buffer, Iter
+
+_CLASSES = {
+    c.__name__: c
+    for c in (
+        Const, Var, Poly, Binary, Compare, And, Select, Cast, Call, Load, Buffer, Iter, Ahead, Layout, Program, *KINDS,
+    )
+}  # fmt: skip
+
+
+def encode(value: Any) -> Any:
+    """IR values as plain JSON data: a node is a list headed by its class name, a tuple is a list headed by 'tuple'."""
+    if type(value).__name__ in _CLASSES:
+        fields = (f.name for f in dataclasses.fields(value) if f.name != "trace")
+        return [type(value).__name__, *(encode(getattr(value, name)) for name in fields)]
+    if isinstance(value, (tuple, list)):
+        return ["tuple", *(encode(v) for v in value)]
+    if isinstance(value, Mapping):
+        return {k: encode(v) for k, v in value.items()}
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    if hasattr(value, "__index__"):
+        return value.__index__()  # an integer of numpy
+    raise IRError(f"{value!r} cannot be written as JSON")
+
+
+def decode(data: Any) -> Any:
+    """The IR values that `encode` wrote."""
+    if isinstance(data, list):
+        head, *rest = data
+        if head == "tuple":
+            return tuple(decode(v) for v in rest)
+        if head not in _CLASSES:
+            raise IRError(f"unknown node '{head}'; known: {', '.join(_CLASSES)}")
+        return _CLASSES[head](*(decode(v) for v in rest))
+    if isinstance(data, dict):
+        return {k: decode(v) for k, v in data.items()}
+    return data
+
+
+def to_json(program: Program) -> str:
+    """The program (without its trace) as text that any process can read back."""
+    return json.dumps(encode(program), separators=(",", ":"))
+
+
+def from_json(text: str) -> Program:
+    """The program that `to_json` wrote."""
+    try:
+        program = decode(json.loads(text))
+    except (ValueError, TypeError) as e:
+        raise IRError(f"not a program in JSON: {e}") from e
+    if not isinstance(program, Program):
+        raise IRError("not a program in JSON: it holds another value")
+    return program

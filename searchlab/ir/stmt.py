@@ -1,0 +1,526 @@
+"""Statements: what programs are made of, before and after lowering, and the ways to walk through and rewrite them.
+
+Every kind of statement says in its class what its parts are: the statements directly inside it, its own expressions,
+its stores.  The walkers below ask for nothing else, and passes name the kinds that they treat specially as methods of a
+`Visitor` or `Rewriter`, so that a new kind does not change every function that meets statements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Generic, Literal, ParamSpec, TypeVar
+
+from searchlab.errors import IRError
+from searchlab.ir.expr import TRUE, Expr, Load, Var, loads, transform
+
+IterKind = Literal["space", "reduce"]
+LOOP_KINDS = ("serial", "parallel", "vectorized", "unrolled")
+THREAD_AXES = tuple(f"{space}.{axis}" for space in ("blockIdx", "threadIdx", "vthread") for axis in "xyz")
+SCOPES = ("global", "shared", "local")
+
+Indices = tuple[Expr, ...]
+Place = tuple[str, Indices]  # an element of a buffer
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_set = object.__setattr__
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A dense row-major array; `scope` says which memory it should live in."""
+
+    name: str
+    shape: tuple[Expr, ...]
+    dtype: str
+    scope: str = "global"
+
+
+@dataclass(frozen=True, slots=True)
+class Iter:
+    """An iteration variable of a block: its domain is [0, extent)."""
+
+    var: Var
+    extent: Expr
+    kind: IterKind = "space"
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """A block's note that it prefetches what it will read of a buffer some iterations of a loop later."""
+
+    buffer: str
+    loop: str
+    distance: Expr
+
+    def __str__(self) -> str:
+        return f"{self.buffer}({self.loop} + {self.distance})"
+
+
+def _same(s: Stmt) -> Stmt:
+    return s
+
+
+# --- kinds ------------------------------------------------------------------------------------------------------------
+
+
+class Stmt:
+    """Base of all statements: immutable, with slots for what is worked out about it once, since programs share most.
+
+    A kind overrides what does not hold for it: these methods describe a statement without any parts.
+    """
+
+    __slots__ = ("_below", "_ids", "_read", "_sound", "_written")
+    _below: tuple[Stmt, ...]
+    _ids: frozenset[int]
+    _read: tuple[str, ...]
+    _sound: Any
+    _written: tuple[str, ...]
+
+    def children(self) -> tuple[Stmt, ...]:
+        """The statements directly inside."""
+        return ()
+
+    def own_expressions(self) -> tuple[Expr, ...]:
+        """The expressions of the statement, without those of the statements inside it."""
+        return ()
+
+    def own_stores(self) -> tuple[Store, ...]:
+        """The stores that the statement itself carries out."""
+        return ()
+
+    def map_children(self, f: Callable[[Stmt], Stmt | None]) -> Stmt | None:
+        """The statement with `f` applied to those directly inside; a None removes one, and what becomes empty."""
+        return self
+
+    def rebuild(self, f: Callable[[Expr], Expr], inside: Callable[[Stmt], Stmt] = _same) -> Stmt:
+        """The statement with `f` applied to its own expressions and `inside` to the statements directly inside it."""
+        return self
+
+    def map_places(self, f: Callable[[Place], Place]) -> Stmt:
+        """The statement with the elements moved that it names itself, not in a load of one of its expressions."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Store(Stmt):
+    """buffer[indices] = value"""
+
+    buffer: str
+    indices: tuple[Expr, ...]
+    value: Expr
+
+    def own_expressions(self) -> tuple[Expr, ...]:
+        """Indices and value."""
+        return (*self.indices, self.value)
+
+    def own_stores(self) -> tuple[Store, ...]:
+        """Itself."""
+        return (self,)
+
+    def rebuild(self, f: Callable[[Expr], Expr], inside: Callable[[Stmt], Stmt] = _same) -> Store:
+        """Indices and value changed."""
+        return Store(self.buffer, tuple(map(f, self.indices)), f(self.value))
+
+    def map_places(self, f: Callable[[Place], Place]) -> Store:
+        """The target moved."""
+        return replace(self, **_moved(self, f))
+
+
+@dataclass(frozen=True, slots=True)
+class Update(Store):
+    """A store that adds to its element, which holds `init` before the iteration in which `first` is true.
+
+    Only in lowered programs, until its reduction has found its place.
+    """
+
+    init: Expr
+    first: Expr
+
+    def own_expressions(self) -> tuple[Expr, ...]:
+        """Those of a store, and its beginning."""
+        return (*self.indices, self.value, self.init, self.first)
+
+    def rebuild(self, f: Callable[[Expr], Expr], inside: Callable[[Stmt], Stmt] = _same) -> Update:
+        """All expressions changed."""
+        return Update(self.buffer, tuple(map(f, self.indices)), f(self.value), f(self.init), f(self.first))
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetch(Stmt):
+    """Brings the cache line of an element near, which need not exist (only in lowered programs)."""
+
+    buffer: str
+    indices: tuple[Expr, ...]
+
+    def own_expressions(self) -> tuple[Expr, ...]:
+        """The indices."""
+        return self.indices
+
+    def rebuild(self, f: Callable[[Expr], Expr], inside: Callable[[Stmt], Stmt] = _same) -> Prefetch:
+        """The indices changed."""
+        return Prefetch(self.buffer, tuple(map(f, self.indices)))
+
+    def map_places(self, f: Callable[[Place], Place]) -> Prefetch:
+        """The element moved."""
+        return replace(self, **_moved(self, f))
+
+
+def _moved(s: Store | Prefetch, f: Callable[[Place], Place]) -> dict[str, Any]:
+    buffer, indices = f((s.buffer, s.indices))
+    return {"buffer": buffer, "indices": indices}
+
+
+@dataclass(frozen=True, slots=True)
+class Seq(Stmt):
+    """Statements in order."""
+
+    body: tuple[Stmt, ...]
+
+    def children(self) -> tuple[Stmt, ...]:
+        """All of them."""
+        return self.body
+
+    def map_children(self, f: Callable[[Stmt], Stmt | None]) -> Stmt | None:
+        """The sequence of what is left of its parts, flattened."""
+        parts = [p for p in map(f, self.body) if p is not None]
+        return seq(*parts) if parts else None
+
+    def rebuild(self, f: Callable[[Expr], Expr], inside: Callable[[Stmt], Stmt] = _same) -> Seq:
+        """The parts changed."""
+        return Seq(tuple(map(inside, self.body)))
+
+
+class Around(Stmt):
+    """A statement around one other, its `body`."""
+
+    __slots__ = ()
+    body: Stmt
+
+    def children(self) -> tuple[Stmt, ...]:
+        """The body."""
+        return (self.body,)
+
+    def with_body(self, body: Stmt) -> Stmt:
+        """The statement around another body."""
+        return replace(self, body=body)  # type: ignore[type-var]
+
+    def map_children(self, f: Callable[[Stmt], Stmt | None]) -> Stmt | None:
+        """The statement around what becomes of its body, if anything does."""
+        body = f(self.body)
+        return None if body is None else self if body is self.body else self.with_body(body)
+
+
+@dataclass(frozen=True, slots=True)
+class Loop(Around):
+    """for var in range(extent): body"""
+
+    var: Var
+    extent: Expr
+    body: Stmt
+    kind: str = "serial"
+    annotations: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Its variable's name."""
+        return self.var.name
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds it may yet become: its own, or those among which the note `kind` chooses."""
+        listed = dict(self.annotations).get("kinds") if self.annotations else None
+        return (self.kind,) if listed is None else tuple(listed.split("|"))
+
+    def own_expressions(self) -> tuple[Expr, ...]:
+        """The extent."""
+        return (self.extent,)
+
+    def with_body(self, body: Stmt) -> Loop:
+        """The loop around another body."""
+        return Loop(self.var, self.extent, body, self.kind, self.annotations)
+
+    def rebuild(self, f: Callable[[Expr], Expr], inside: Callable[[Stmt], Stmt] = _same) -> Loop:
+        """Extent and body changed."""
+        return Loop(self.var, f(self.extent), inside(self.body), self.kind, self.annotations)
+
+
+@dataclass(frozen=True, slots=True)
+class Block(Around):
+    """One computation: `init` runs at the first reduce iteration, `body` at each, both only where `predicate` holds."""
+
+    name: str
+    iters: tuple[Iter, ...]
+    bindings: tuple[Expr, ...]
+    body: Stmt
+    init: Store | None = None
+    predicate: Expr = TRUE
+    annotations: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def ahead(self) -> tuple[Ahead, ...]:
+        """What it prefetches."""
+        return tuple(note for _, note in self.annotations if isinstance(note, Ahead))
+
+    @property
+    def reduces(self) -> bool:
+        """Whether it has a reduction."""
+        return any(it.kind == "reduce" for it in self.iters)
+
+    @property
+    def store(self) -> Store:
+        """The one store of a leaf block."""
+        if not isinstance(self.body, Store):
+            raise IRError(f"block '{self.name}' holds other blocks, not one store")
+        return self.body
+
+    def own_expressions(self) -> tuple[Expr, ...]:
+        """Extents, bindings and predicate, and those of the init."""
+        init = self.init.own_expressions() if self.init is not None else ()
+        return (*(it.extent for it in self.iters), *self.bindings, self.predicate, *init)
+
+    def own_stores(self) -> tuple[Store, ...]:
+        """The init."""
+        return () if self.init is None else (self.init,)
+
+    def rebuild(self, f: Callable[[Expr], Expr], inside: Callable[[Stmt], Stmt] = _same) -> Block:
+        """Extents, bindings, predicate, init and body changed."""
+        init = None if self.init is None else self.init.rebuild(f, inside)
+        iters = tuple([Iter(it.var, f(it.extent), it.kind) for it in self.iters])
+        bindings = tuple(map(f, self.bindings))
+        return Block(self.name, iters, bindings, inside(self.body), init, f(self.predicate), self.annotations)
+
+    def map_places(self, f: Callable[[Place], Place]) -> Block:
+        """The target of the init moved."""
+        return self if self.init is None else replace(self, init=self.init.map_places(f))
+
+
+@dataclass(frozen=True, slots=True)
+class If(Around):
+    """Runs the body where the condition holds (only in lowered programs: schedules use block predicates)."""
+
+    condition: Expr
+    body: Stmt
+
+    def own_expressions(self) -> tuple[Expr, ...]:
+        """The condition."""
+        return (self.condition,)
+
+    def rebuild(self, f: Callable[[Expr], Expr], inside: Callable[[Stmt], Stmt] = _same) -> If:
+        """Condition and body changed."""
+        return If(f(self.condition), inside(self.body))
+
+
+@dataclass(frozen=True, slots=True)
+class Alloc(Around):
+    """A buffer that lives while the body runs (only in lowered programs)."""
+
+    buffer: Buffer
+    body: Stmt
+
+    def own_expressions(self) -> tuple[Expr, ...]:
+        """The extents of the buffer."""
+        return self.buffer.shape
+
+    def rebuild(self, f: Callable[[Expr], Expr], inside: Callable[[Stmt], Stmt] = _same) -> Alloc:
+        """The extents of the buffer and the body changed."""
+        return Alloc(replace(self.buffer, shape=tuple(map(f, self.buffer.shape))), inside(self.body))
+
+
+KINDS: tuple[type[Stmt], ...] = (Store, Update, Prefetch, Seq, Loop, Block, If, Alloc)
+
+
+def seq(*parts: Stmt) -> Stmt:
+    """Statements in order, flattened; a single one stands for itself."""
+    flat = [x for p in parts for x in parts_of(p)]
+    return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+
+
+def parts_of(s: Stmt) -> tuple[Stmt, ...]:
+    """The statements of a sequence; any other statement alone."""
+    return s.body if isinstance(s, Seq) else (s,)
+
+
+# --- walking ----------------------------------------------------------------------------------------------------------
+
+
+def statements(s: Stmt) -> tuple[Stmt, ...]:
+    """The statement and all inside it, in program order (a block's init is not a statement of its own)."""
+    return (s, *below(s))
+
+
+def below(s: Stmt) -> tuple[Stmt, ...]:
+    """The statements inside a statement, which remembers them."""
+    try:
+        return s._below
+    except AttributeError:
+        inside = s.children()
+        found = statements(inside[0]) if len(inside) == 1 else tuple(x for child in inside for x in statements(child))
+        _set(s, "_below", found)
+        return found
+
+
+def holds(s: Stmt, inner: Stmt) -> bool:
+    """Whether a statement has another one, that very one, inside it."""
+    try:
+        return id(inner) in s._ids
+    except AttributeError:
+        _set(s, "_ids", frozenset(map(id, below(s))))  # these live as long as the statement that holds them
+        return id(inner) in s._ids
+
+
+def expressions(s: Stmt) -> Iterator[Expr]:
+    """All expressions in a statement."""
+    for part in statements(s):
+        yield from part.own_expressions()
+
+
+def stores(s: Stmt) -> Iterator[Store]:
+    """All stores in a statement, inits included."""
+    for part in statements(s):
+        yield from part.own_stores()
+
+
+def accesses(s: Stmt) -> Iterator[Load]:
+    """All loads in a statement (a reduction's load of its own output included)."""
+    for e in expressions(s):
+        yield from loads(e)
+
+
+def written(s: Stmt) -> tuple[str, ...]:
+    """Names of the buffers a statement writes, in order; it remembers them."""
+    try:
+        return s._written
+    except AttributeError:
+        own = [st.buffer for st in s.own_stores()]
+        found = tuple(dict.fromkeys((*own, *(name for child in s.children() for name in written(child)))))
+        _set(s, "_written", found)
+        return found
+
+
+def read(s: Stmt) -> tuple[str, ...]:
+    """Names of the buffers a statement reads, in order; it remembers them."""
+    try:
+        return s._read
+    except AttributeError:
+        own = (ld.buffer for e in s.own_expressions() for ld in loads(e))
+        found = tuple(dict.fromkeys((*own, *(name for child in s.children() for name in read(child)))))
+        _set(s, "_read", found)
+        return found
+
+
+def own_accesses(s: Stmt, buffer: str) -> Iterator[Indices]:
+    """The indices at which one statement itself reads or writes a buffer."""
+    for st in s.own_stores():
+        if st.buffer == buffer:
+            yield st.indices
+    for e in s.own_expressions():
+        yield from (ld.indices for ld in loads(e) if ld.buffer == buffer)
+
+
+def touches(s: Stmt, buffer: str) -> bool:
+    """Whether a statement reads or writes a buffer."""
+    return buffer in written(s) or buffer in read(s)
+
+
+# --- rewriting --------------------------------------------------------------------------------------------------------
+
+
+def kept(s: Stmt | None) -> Stmt:
+    """A rewritten statement of which something is known to be left."""
+    assert s is not None
+    return s
+
+
+def map_expressions(s: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
+    """The statement with `f` applied to every whole expression in it (indices, values, extents, bindings)."""
+
+    def visit(x: Stmt) -> Stmt:
+        return x.rebuild(f, visit)
+
+    return visit(s)
+
+
+def map_accesses(s: Stmt, f: Callable[[Place], Place]) -> Stmt:
+    """The statement with every access moved, be it a load, a store or a prefetch."""
+
+    def load(e: Expr) -> Expr | None:
+        return Load(*f((e.buffer, e.indices)), e.type) if isinstance(e, Load) else None
+
+    def visit(x: Stmt) -> Stmt:
+        return x.rebuild(lambda e: transform(e, load), visit).map_places(f)
+
+    return visit(s)
+
+
+def reindexed(s: Stmt, buffer: str, f: Callable[[Indices], Indices]) -> Stmt:
+    """The statement with the indices of every access to a buffer changed."""
+    return map_accesses(s, lambda place: (buffer, f(place[1])) if place[0] == buffer else place)
+
+
+def rename_buffer(s: Stmt, old: str, new: str) -> Stmt:
+    """Every access of `old` becomes one of `new`."""
+    return map_accesses(s, lambda place: (new, place[1]) if place[0] == old else place)
+
+
+def path_to(root: Stmt, target: Stmt) -> list[Stmt]:
+    """The statements from the root down to the target, both included; empty if the target is not in it."""
+    if root is not target and not holds(root, target):
+        return []
+    path, s = [root], root
+    while s is not target:
+        inside = s.children()
+        s = inside[0] if len(inside) == 1 else next(c for c in inside if c is target or holds(c, target))
+        path.append(s)
+    return path
+
+
+def swap(root: Stmt, old: Stmt, new: Stmt | None) -> Stmt | None:
+    """The tree with one statement (found by identity) replaced or, with None, removed with what it leaves empty."""
+    path = path_to(root, old)
+    if not path:
+        return root
+    for parent in reversed(path[:-1]):
+        new = _with_child(parent, old, new)
+        old = parent
+    return new
+
+
+def _with_child(parent: Stmt, old: Stmt, new: Stmt | None) -> Stmt | None:
+    return parent.map_children(lambda child: new if child is old else child)
+
+
+class Visitor(Generic[P, R]):
+    """Calls the method for the kind of a statement: `visit_loop` for a Loop.
+
+    A kind without a method is treated as the kind that it derives from (an Update as a Store); `other` is called for
+    those that have none at all.
+    """
+
+    _methods: ClassVar[dict[type[Stmt], Any]]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls._methods = {kind: cls._method(kind) for kind in KINDS}
+
+    @classmethod
+    def _method(cls, kind: type[Stmt]) -> Any:
+        names = (f"visit_{base.__name__.lower()}" for base in kind.__mro__)
+        return next((getattr(cls, name) for name in names if hasattr(cls, name)), cls.other)
+
+    def visit(self, s: Stmt, *args: P.args, **kwargs: P.kwargs) -> R:
+        """What the method for the kind of the statement returns."""
+        return self._methods[type(s)](self, s, *args, **kwargs)  # type: ignore[no-any-return]
+
+    def other(self, s: Stmt, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Called for the kinds that have no method of their own."""
+        raise IRError(f"{type(self).__name__} does not handle a {type(s).__name__.lower()}")
+
+
+class Rewriter(Visitor[P, Stmt | None]):
+    """A visitor that makes statements of statements; kinds without a method are kept around what is inside them."""
+
+    def other(self, s: Stmt, *args: P.args, **kwargs: P.kwargs) -> Stmt | None:
+        """The statement with those inside it rewritten."""
+        return s.map_children(lambda child: self.visit(child, *args, **kwargs))
