@@ -7,7 +7,7 @@ many lanes a vector has, how many vector registers there are, how large the cach
 from __future__ import annotations
 
 from searchlab.ir import Program
-from searchlab.ir.expr import walk
+from searchlab.ir.walk import walk
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import consumers
 from searchlab.targets import Target

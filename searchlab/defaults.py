@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from searchlab import tactics
-from searchlab.ir.expr import value_of, walk
+from searchlab.ir.expr import value_of
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block, Iter
+from searchlab.ir.walk import walk
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import consumers
 from searchlab.tactics import Panel, ProductView, attempt

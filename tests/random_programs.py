@@ -15,8 +15,9 @@ import numpy as np
 from searchlab.ir import Builder, largest, maximum, select, smallest, total
 from searchlab.ir.bounds import Facts
 from searchlab.ir.compute import Reduction, Tensor
-from searchlab.ir.expr import Expr, Var, index, loads, value_of
+from searchlab.ir.expr import Expr, Var, index, value_of
 from searchlab.ir.program import Program
+from searchlab.ir.walk import loads
 
 LONGEST = 9  # elements along one dimension
 Extents = dict[Var, int]

@@ -8,7 +8,9 @@ from functools import cached_property
 
 from searchlab.analysis.graph import Node
 from searchlab.analysis.nest import Access, LoopColumns, Nest, Statement, common, plainly
-from searchlab.ir.expr import Expr, Var, iterators, poly
+from searchlab.ir.algebra import poly
+from searchlab.ir.expr import Expr, Var
+from searchlab.ir.walk import iterators
 
 LINE = 64  # bytes of a cache line
 

@@ -13,9 +13,12 @@ from searchlab.analysis.operations import count, flops
 from searchlab.analysis.ranges import NONE, Range, Ranges, Vars
 from searchlab.dtype import DTYPES
 from searchlab.errors import IRError
-from searchlab.ir.expr import TRUE, Expr, Select, Substitution, Var, loads, poly, walk
+from searchlab.ir.algebra import poly
+from searchlab.ir.expr import TRUE, Expr, Select, Var
 from searchlab.ir.program import Program
-from searchlab.ir.stmt import Block, Buffer, Loop, Seq, Stmt, Store, Visitor
+from searchlab.ir.stmt import Block, Buffer, Loop, Seq, Stmt, Store
+from searchlab.ir.visitor import Visitor
+from searchlab.ir.walk import Substitution, loads, walk
 
 T = TypeVar("T")
 KINDS = ("serial", "parallel", "vectorized", "unrolled")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from searchlab.analysis.graph import Node
 from searchlab.analysis.nest import LoopColumns, Nest, Statement, plainly
-from searchlab.ir.expr import iterators
+from searchlab.ir.walk import iterators
 
 POSITIONS = (
     "nowhere", "inner_space", "middle_space", "outer_space", "inner_reduce", "middle_reduce", "outer_reduce", "mixed",

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from searchlab.analysis.graph import Graph, Node
 from searchlab.errors import IRError
-from searchlab.ir.expr import ONE, Binary, Const, Expr, Monomial, Poly, Var, iterators, substitute
+from searchlab.ir.expr import ONE, Binary, Const, Expr, Monomial, Poly, Var
+from searchlab.ir.walk import iterators, substitute
 
 Range = tuple[Node, Node]
 Vars = frozenset[Var]

@@ -13,7 +13,8 @@ from searchlab.analysis.position import annotated, carries
 from searchlab.analysis.ranges import Ranges
 from searchlab.analysis.statement_view import chosen
 from searchlab.ir.evaluate import evaluate
-from searchlab.ir.expr import index, variables
+from searchlab.ir.expr import index
+from searchlab.ir.walk import variables
 from searchlab.targets import Target, cpu_of
 
 # An ordinary machine: bytes of the caches of a core, vector registers and their bytes, threads.

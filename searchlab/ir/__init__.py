@@ -1,21 +1,9 @@
 """The tensor IR: expressions with symbols, programs of blocks and loops, printer, verifier, interpreter."""
 
+from searchlab.ir.algebra import ceildiv
 from searchlab.ir.bounds import Facts
 from searchlab.ir.compute import Builder, Tensor, largest, smallest, total
-from searchlab.ir.expr import (
-    Expr,
-    Var,
-    call,
-    cast,
-    ceildiv,
-    const,
-    index,
-    knob,
-    maximum,
-    minimum,
-    select,
-    size,
-)
+from searchlab.ir.expr import Expr, Var, call, cast, const, index, knob, maximum, minimum, select, size
 from searchlab.ir.interpret import interpret
 from searchlab.ir.jsonform import from_json, to_json
 from searchlab.ir.program import Program

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from searchlab.ir.algebra import floordiv, from_poly, poly, without
 from searchlab.ir.bounds import Facts, Ranges
-from searchlab.ir.expr import (
-    ONE,
-    ZERO,
-    Binary,
-    Compare,
-    Expr,
-    conditions,
-    floordiv,
-    from_poly,
-    poly,
-    variables,
-    without,
-)
+from searchlab.ir.expr import ONE, ZERO, Binary, Compare, Expr, conditions
+from searchlab.ir.walk import variables
 
 
 def told_apart(places: Iterable[Expr], loops: Ranges, where: Expr, facts: Facts) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
+from searchlab.ir.algebra import floordiv, from_poly, mul_monomials, poly, without
 from searchlab.ir.expr import (
     FALSE,
     ONE,
@@ -24,16 +25,10 @@ from searchlab.ir.expr import (
     Var,
     compare,
     extreme,
-    floordiv,
-    from_poly,
     index,
-    mul_monomials,
-    poly,
-    rebuild,
     value_of,
-    variables,
-    without,
 )
+from searchlab.ir.walk import rebuild, variables
 
 Ranges = Mapping[Var, Expr]
 

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 
 from searchlab.dtype import DTYPES
 from searchlab.errors import IRError
-from searchlab.ir.expr import Const, Expr, Like, Load, Var, const, index, loads, maximum, minimum, substitute, variables
+from searchlab.ir.expr import Const, Expr, Like, Load, Var, const, index, maximum, minimum
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block, Buffer, Iter, Loop, Stmt, Store, seq
 from searchlab.ir.verify import verify
+from searchlab.ir.walk import loads, substitute, variables
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,15 @@
 """Expressions: one kind for loop indices, tile-size symbols, run-time sizes and tensor values.
 
-Index arithmetic is kept in a canonical form (a polynomial over variables and indivisible atoms such as `x // b`), so
-that equal indices are equal objects and integers fold away the moment they replace symbols.  Tensor values keep the
-order in which they were written, because floating-point arithmetic does not commute with rearrangement.
+Here are the nodes and the functions that make values and conditions.  Index arithmetic is kept in a canonical form
+(`algebra`); tensor values keep the order in which they were written, because floating-point arithmetic does not commute
+with rearrangement.  `walk` goes through expressions and rewrites them.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Literal, Union
 
 from searchlab.dtype import BOOL, DTYPES, FLOATS, INDEX
@@ -19,9 +18,6 @@ from searchlab.errors import IRError
 Role = Literal["iter", "knob", "size"]
 Monomial = tuple["Expr", ...]
 Like = Union["Expr", int, float]
-
-_set = object.__setattr__
-
 
 _GETTERS: dict[type, Callable[[Any], tuple[Any, ...]]] = {}
 
@@ -36,6 +32,21 @@ def _getter(cls: type) -> Callable[[Any], tuple[Any, ...]]:
     return found
 
 
+class _Layers:
+    """What operators and texts of expressions need from the modules above, which put it here when they are imported.
+
+    `algebra` gives the arithmetic of indices, `printer` the text; `searchlab.ir` imports both before anything is built.
+    """
+
+    arithmetic: Callable[[str, Expr, Expr], Expr]
+    floordiv: Callable[[Expr, Expr], Expr]
+    mod: Callable[[Expr, Expr], Expr]
+    text: Callable[[Expr], str]
+
+
+layers = _Layers()
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Expr:
     """Base of all expressions: immutable, hashable, compared by structure."""
@@ -44,7 +55,7 @@ class Expr:
         try:
             return self._hash  # type: ignore[attr-defined, no-any-return, unused-ignore]
         except AttributeError:
-            _set(self, "_hash", hash((type(self).__name__, *self._fields())))
+            object.__setattr__(self, "_hash", hash((type(self).__name__, *self._fields())))
             return self._hash  # type: ignore[attr-defined, no-any-return]
 
     def _fields(self) -> tuple[Any, ...]:
@@ -60,15 +71,15 @@ class Expr:
 
     @property
     def dtype(self) -> str:
+        """The type of its value."""
         raise NotImplementedError
 
     def children(self) -> tuple[Expr, ...]:
+        """The expressions directly inside."""
         return ()
 
     def __repr__(self) -> str:
-        from searchlab.ir.printer import expr_text
-
-        return expr_text(self)
+        return layers.text(self)
 
     def __add__(self, other: Like) -> Expr:
         return _arithmetic("add", self, other)
@@ -98,16 +109,16 @@ class Expr:
         return _arithmetic("mul", -1, self) if self.dtype == INDEX else _arithmetic("sub", 0, self)
 
     def __floordiv__(self, other: Like) -> Expr:
-        return floordiv(self, index(other))
+        return layers.floordiv(self, index(other))
 
     def __rfloordiv__(self, other: Like) -> Expr:
-        return floordiv(index(other), self)
+        return layers.floordiv(index(other), self)
 
     def __mod__(self, other: Like) -> Expr:
-        return mod(self, index(other))
+        return layers.mod(self, index(other))
 
     def __rmod__(self, other: Like) -> Expr:
-        return mod(index(other), self)
+        return layers.mod(index(other), self)
 
     def __lt__(self, other: Like) -> Expr:
         return compare("lt", self, other)
@@ -147,6 +158,7 @@ class Const(_Node):
 
     @property
     def dtype(self) -> str:
+        """The type of its value."""
         return self.type
 
 
@@ -164,6 +176,7 @@ class Var(_Node):
 
     @property
     def dtype(self) -> str:
+        """The type of its value."""
         return INDEX
 
 
@@ -175,9 +188,11 @@ class Poly(_Node):
 
     @property
     def dtype(self) -> str:
+        """The type of its value."""
         return INDEX
 
     def children(self) -> tuple[Expr, ...]:
+        """The expressions directly inside."""
         return tuple(atom for monomial, _ in self.terms for atom in monomial)
 
 
@@ -191,9 +206,11 @@ class Binary(_Node):
 
     @property
     def dtype(self) -> str:
+        """The type of its value."""
         return self.a.dtype
 
     def children(self) -> tuple[Expr, ...]:
+        """The expressions directly inside."""
         return (self.a, self.b)
 
 
@@ -207,9 +224,11 @@ class Compare(_Node):
 
     @property
     def dtype(self) -> str:
+        """The type of its value."""
         return BOOL
 
     def children(self) -> tuple[Expr, ...]:
+        """The expressions directly inside."""
         return (self.a, self.b)
 
 
@@ -221,9 +240,11 @@ class And(_Node):
 
     @property
     def dtype(self) -> str:
+        """The type of its value."""
         return BOOL
 
     def children(self) -> tuple[Expr, ...]:
+        """The expressions directly inside."""
         return self.args
 
 
@@ -237,9 +258,11 @@ class Select(_Node):
 
     @property
     def dtype(self) -> str:
+        """The type of its value."""
         return self.a.dtype
 
     def children(self) -> tuple[Expr, ...]:
+        """The expressions directly inside."""
         return (self.condition, self.a, self.b)
 
 
@@ -252,9 +275,11 @@ class Cast(_Node):
 
     @property
     def dtype(self) -> str:
+        """The type of its value."""
         return self.type
 
     def children(self) -> tuple[Expr, ...]:
+        """The expressions directly inside."""
         return (self.a,)
 
 
@@ -267,9 +292,11 @@ class Call(_Node):
 
     @property
     def dtype(self) -> str:
+        """The type of its value."""
         return self.args[0].dtype
 
     def children(self) -> tuple[Expr, ...]:
+        """The expressions directly inside."""
         return self.args
 
 
@@ -283,9 +310,11 @@ class Load(_Node):
 
     @property
     def dtype(self) -> str:
+        """The type of its value."""
         return self.type
 
     def children(self) -> tuple[Expr, ...]:
+        """The expressions directly inside."""
         return self.indices
 
 
@@ -330,146 +359,6 @@ def value_of(e: Expr) -> int | None:
     return int(e.value) if isinstance(e, Const) else None
 
 
-# --- index arithmetic -------------------------------------------------------------------------------------------------
-
-
-def _sort_key(e: Expr) -> tuple[int, str]:
-    """Variables by name, then atoms by their text, which they remember: sums are put in order at every step."""
-    try:
-        return e._sort_key  # type: ignore[attr-defined, no-any-return]
-    except AttributeError:
-        key = (0, e.name) if isinstance(e, Var) else (1, repr(e))
-        _set(e, "_sort_key", key)
-        return key
-
-
-def _mono_key(item: tuple[Monomial, int]) -> tuple[int, tuple[tuple[int, str], ...]]:
-    monomial = item[0]
-    return (-len(monomial), tuple(_sort_key(atom) for atom in monomial))
-
-
-def poly(e: Expr) -> dict[Monomial, int]:
-    """An index expression as {product of atoms: coefficient}; the empty product is the constant."""
-    if isinstance(e, Const):
-        return {(): int(e.value)} if e.value else {}
-    if isinstance(e, Poly):
-        return dict(e.terms)
-    return {(e,): 1}
-
-
-def from_poly(terms: Mapping[Monomial, int]) -> Expr:
-    """The canonical expression of a polynomial."""
-    left = [(m, c) for m, c in terms.items() if c]
-    if not left:
-        return ZERO
-    if len(left) == 1:
-        monomial, coefficient = left[0]
-        if not monomial:
-            return Const(coefficient)
-        if coefficient == 1 and len(monomial) == 1:
-            return monomial[0]
-    else:
-        left.sort(key=_mono_key)
-    return Poly(tuple(left))
-
-
-def _add_into(terms: dict[Monomial, int], e: Expr, scale: int) -> None:
-    for monomial, coefficient in poly(e).items():
-        terms[monomial] = terms.get(monomial, 0) + scale * coefficient
-
-
-def mul_monomials(a: Monomial, b: Monomial) -> Monomial:
-    return tuple(sorted(a + b, key=_sort_key)) if a and b else a or b
-
-
-@lru_cache(maxsize=1 << 16)
-def _index_arithmetic(op: str, a: Expr, b: Expr) -> Expr:
-    """Sums, differences and products; the structures of a space ask for the same ones over and over."""
-    if isinstance(a, Const) and isinstance(b, Const) and op != "div":
-        x, y = int(a.value), int(b.value)
-        return Const(x + y if op == "add" else x - y if op == "sub" else x * y)
-    if op in ("add", "sub"):
-        terms = poly(a)
-        _add_into(terms, b, 1 if op == "add" else -1)
-        return from_poly(terms)
-    if op == "mul":
-        terms = {}
-        right = poly(b)
-        for ma, ca in poly(a).items():
-            for mb, cb in right.items():
-                monomial = mul_monomials(ma, mb)
-                terms[monomial] = terms.get(monomial, 0) + ca * cb
-        return from_poly(terms)
-    raise IRError(f"indices have no '/': write '{a} // {b}'")
-
-
-def without(monomial: Monomial, atoms: Monomial) -> Monomial | None:
-    """`monomial` divided by `atoms`, or None if it does not contain them."""
-    rest = list(monomial)
-    for atom in atoms:
-        if atom not in rest:
-            return None
-        rest.remove(atom)
-    return tuple(rest)
-
-
-def divide(a: Expr, b: Expr) -> tuple[Expr, Expr]:
-    """Quotient and rest with a = quotient * b + rest, taking out of `a` every term that `b` visibly divides."""
-    divisor = poly(b)
-    if len(divisor) != 1:
-        return (ONE, ZERO) if a == b else (ZERO, a)
-    ((atoms, coefficient),) = divisor.items()
-    quotient: dict[Monomial, int] = {}
-    rest: dict[Monomial, int] = {}
-    for monomial, c in poly(a).items():
-        left = without(monomial, atoms)
-        # only what is divided exactly: half of `56*h + w` taken out of its sum would no longer be recognised
-        if left is None or (monomial and c % coefficient):
-            rest[monomial] = c
-            continue
-        quotient[left] = c // coefficient
-        rest[monomial] = c - c // coefficient * coefficient
-    return from_poly(quotient), from_poly(rest)
-
-
-def _check_divisor(a: Expr, b: Expr) -> None:
-    if isinstance(b, Const) and b.value <= 0:
-        raise IRError(f"cannot divide '{a}' by {b.value}: divisors are positive")
-
-
-def floordiv(a: Expr, b: Expr) -> Expr:
-    """a // b, with every term that b divides taken out: (4*x + y) // 4 = x + y // 4."""
-    _check_divisor(a, b)
-    if b == ONE:
-        return a
-    quotient, rest = divide(a, b)
-    if rest == ZERO:
-        return quotient
-    if isinstance(rest, Const) and isinstance(b, Const):
-        return quotient + Const(int(rest.value) // int(b.value))
-    if isinstance(rest, Binary) and rest.op == "floordiv":
-        return quotient + floordiv(rest.a, rest.b * b)
-    return quotient + Binary("floordiv", rest, b)
-
-
-def mod(a: Expr, b: Expr) -> Expr:
-    """a % b, without the terms that b divides."""
-    _check_divisor(a, b)
-    if b == ONE:
-        return ZERO
-    _, rest = divide(a, b)
-    if rest == ZERO or (isinstance(rest, Const) and isinstance(b, Const)):
-        return Const(int(rest.value) % int(b.value)) if isinstance(b, Const) and isinstance(rest, Const) else ZERO
-    return Binary("mod", rest, b)
-
-
-def ceildiv(a: Like, b: Like) -> Expr:
-    """a divided by b, rounded up."""
-    a, b = index(a), index(b)
-    quotient, rest = divide(a, b)
-    return quotient if rest == ZERO else floordiv(a + b - 1, b)
-
-
 # --- values and conditions --------------------------------------------------------------------------------------------
 
 
@@ -487,7 +376,7 @@ def _pair(a: Like, b: Like, what: str) -> tuple[Expr, Expr]:
 
 def _arithmetic(op: str, a: Like, b: Like) -> Expr:
     ea, eb = (a, b) if isinstance(a, Expr) and isinstance(b, Expr) and a.dtype == b.dtype else _pair(a, b, op)
-    return _index_arithmetic(op, ea, eb) if ea.dtype == INDEX else Binary(op, ea, eb)
+    return layers.arithmetic(op, ea, eb) if ea.dtype == INDEX else Binary(op, ea, eb)
 
 
 def minimum(a: Like, b: Like) -> Expr:
@@ -501,6 +390,7 @@ def maximum(a: Like, b: Like) -> Expr:
 
 
 def extreme(op: str, a: Like, b: Like) -> Expr:
+    """The `min` or `max` of two indices or values."""
     ea, eb = (a, b) if isinstance(a, Const) and isinstance(b, Const) and a.type == b.type else _pair(a, b, op)
     if ea.dtype == INDEX:
         gap = value_of(ea - eb)
@@ -573,136 +463,3 @@ def call(function: str, *args: Expr) -> Expr:
         got = ", ".join(f"'{a}' ({a.dtype})" for a in args)
         raise IRError(f"{function} takes one value of dtype {' or '.join(FLOATS)}, got {got}")
     return Call(function, args)
-
-
-# --- walking and rewriting --------------------------------------------------------------------------------------------
-
-
-def walk(e: Expr) -> Iterator[Expr]:
-    """The expression and all its parts, outermost first."""
-    stack = [e]
-    while stack:
-        top = stack.pop()
-        yield top
-        stack.extend(reversed(top.children()))
-
-
-def variables(e: Expr) -> frozenset[Var]:
-    """All variables of an expression, which remembers them."""
-    try:
-        return e._variables  # type: ignore[attr-defined, no-any-return]
-    except AttributeError:
-        if isinstance(e, Var):
-            found = frozenset((e,))
-        else:
-            parts = e.children()
-            found = variables(parts[0]) if len(parts) == 1 else frozenset().union(*map(variables, parts))
-        _set(e, "_variables", found)
-        return found
-
-
-def iterators(e: Expr) -> frozenset[Var]:
-    """The iteration variables of an expression, which remembers them."""
-    try:
-        return e._iterators  # type: ignore[attr-defined, no-any-return]
-    except AttributeError:
-        found = frozenset(v for v in variables(e) if v.role == "iter")
-        _set(e, "_iterators", found)
-        return found
-
-
-def loads(e: Expr) -> tuple[Load, ...]:
-    """All buffer accesses of an expression, outermost first, which remembers them."""
-    try:
-        return e._loads  # type: ignore[attr-defined, no-any-return]
-    except AttributeError:
-        inside = tuple(ld for part in e.children() for ld in loads(part))
-        found = (e, *inside) if isinstance(e, Load) else inside
-        _set(e, "_loads", found)
-        return found
-
-
-Rewrite = Callable[[Expr], "Expr | None"]
-
-
-def rebuild(e: Expr, f: Callable[[Expr], Expr]) -> Expr:
-    """The same expression with `f` applied to its children; index arithmetic normalises again."""
-    if isinstance(e, (Const, Var)):
-        return e
-    if isinstance(e, Poly):
-        return _rebuild_poly(e, f)
-    if isinstance(e, Binary):
-        return _rebuild_binary(e, f(e.a), f(e.b))
-    if isinstance(e, Load):
-        return Load(e.buffer, tuple(f(i) for i in e.indices), e.type)
-    if isinstance(e, Compare):
-        return compare(e.op, f(e.a), f(e.b))
-    if isinstance(e, And):
-        return all_of(f(c) for c in e.args)
-    if isinstance(e, Select):
-        condition = f(e.condition)
-        if isinstance(condition, Const):
-            return f(e.a) if condition.value else f(e.b)
-        return Select(condition, f(e.a), f(e.b))
-    if isinstance(e, Cast):
-        return cast(f(e.a), e.type)
-    if isinstance(e, Call):
-        return Call(e.function, tuple(f(a) for a in e.args))
-    raise IRError(f"not an expression: {e!r}")
-
-
-def _rebuild_binary(e: Binary, a: Expr, b: Expr) -> Expr:
-    if a is e.a and b is e.b:
-        return e
-    if e.op == "floordiv":
-        return floordiv(a, b)
-    if e.op == "mod":
-        return mod(a, b)
-    if e.op in ("min", "max"):
-        return extreme(e.op, a, b)
-    return Binary(e.op, a, b)
-
-
-def _rebuild_poly(e: Poly, f: Callable[[Expr], Expr]) -> Expr:
-    terms: dict[Monomial, int] = {}
-    changed = False
-    for monomial, coefficient in e.terms:
-        new = [f(atom) for atom in monomial]
-        if all(n is o for n, o in zip(new, monomial, strict=True)):
-            terms[monomial] = terms.get(monomial, 0) + coefficient
-            continue
-        changed = True
-        product: Expr = Const(coefficient)
-        for atom in new:
-            product = _index_arithmetic("mul", product, atom)
-        _add_into(terms, product, 1)
-    return from_poly(terms) if changed else e
-
-
-def substitute(e: Expr, mapping: Mapping[Var, Expr]) -> Expr:
-    """The expression with variables replaced."""
-    return Substitution(mapping)(e)
-
-
-class Substitution:
-    """Replaces variables, remembering what it has seen: programs share most of their subexpressions."""
-
-    def __init__(self, mapping: Mapping[Any, Expr]) -> None:
-        self.mapping = mapping
-        self._memo: dict[Expr, Expr] = dict(mapping)
-        self._names = mapping.keys()
-
-    def __call__(self, e: Expr) -> Expr:
-        if self._names.isdisjoint(variables(e)):
-            return e
-        known = self._memo.get(e)
-        if known is None:
-            known = self._memo[e] = rebuild(e, self)
-        return known
-
-
-def transform(e: Expr, rewrite: Rewrite) -> Expr:
-    """Rewrites bottom-up; `rewrite` returns the replacement, or None to keep what it is given."""
-    new = rebuild(e, lambda child: transform(child, rewrite))
-    replaced = rewrite(new)
-    return new if replaced is None else replaced

@@ -17,23 +17,11 @@ from searchlab.dtype import BFLOAT16
 from searchlab.errors import IRError
 from searchlab.ir.bfloat16 import from_bits, rounded, to_bits
 from searchlab.ir.evaluate import evaluate
-from searchlab.ir.expr import (
-    TRUE,
-    And,
-    Binary,
-    Call,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    Load,
-    Poly,
-    Select,
-    Substitution,
-    Var,
-)
+from searchlab.ir.expr import TRUE, And, Binary, Call, Cast, Compare, Const, Expr, Load, Poly, Select, Var
 from searchlab.ir.program import Program
-from searchlab.ir.stmt import Alloc, Block, If, Loop, Prefetch, Seq, Store, Visitor, map_expressions
+from searchlab.ir.stmt import Alloc, Block, If, Loop, Prefetch, Seq, Store, map_expressions
+from searchlab.ir.visitor import Visitor
+from searchlab.ir.walk import Substitution
 
 Array = npt.NDArray[Any]
 _COMPARE = {"lt": "<", "le": "<=", "eq": "==", "ne": "!="}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from searchlab.ir.expr import (
     TRUE,
@@ -18,8 +18,10 @@ from searchlab.ir.expr import (
     Poly,
     Select,
     Var,
+    layers,
 )
-from searchlab.ir.stmt import Alloc, Block, Buffer, If, Loop, Prefetch, Seq, Stmt, Store, Visitor
+from searchlab.ir.stmt import Alloc, Block, Buffer, If, Loop, Prefetch, Seq, Stmt, Store
+from searchlab.ir.visitor import Visitor
 
 if TYPE_CHECKING:
     from searchlab.ir.program import Program
@@ -31,43 +33,27 @@ _COMPARE = {"lt": "<", "le": "<=", "eq": "==", "ne": "!="}
 
 def expr_text(e: Expr, level: int = 0) -> str:
     """The expression, in brackets if it binds weaker than `level`."""
-    if isinstance(e, Const):
-        return _const_text(e)
-    if isinstance(e, Var):
-        return e.name
-    if isinstance(e, Poly):
-        return _brackets(_poly_text(e), 1 if len(e.terms) > 1 or e.terms[0][1] < 0 else 2, level)
-    if isinstance(e, Binary):
-        if e.op in ("min", "max"):
-            return f"{e.op}({expr_text(e.a)}, {expr_text(e.b)})"
-        own = _LEVEL[e.op]
-        return _brackets(f"{expr_text(e.a, own)} {_SIGNS[e.op]} {expr_text(e.b, own + 1)}", own, level)
-    if isinstance(e, Load):
-        return _element(e.buffer, e.indices)
-    if isinstance(e, Compare):
-        return _brackets(f"{expr_text(e.a)} {_COMPARE[e.op]} {expr_text(e.b)}", 0, level)
-    if isinstance(e, And):
-        return _brackets(" and ".join(expr_text(c, 1) for c in e.args), 0, level)
-    if isinstance(e, Select):
-        return f"select({expr_text(e.condition)}, {expr_text(e.a)}, {expr_text(e.b)})"
-    if isinstance(e, Cast):
-        return f"{e.type}({expr_text(e.a)})"
-    if isinstance(e, Call):
-        return f"{e.function}({', '.join(map(expr_text, e.args))})"
-    raise TypeError(f"not an expression: {type(e).__name__}")
+    return _TEXTS[type(e)](e, level)
+
+
+def _binary_text(e: Binary, level: int) -> str:
+    if e.op in ("min", "max"):
+        return f"{e.op}({expr_text(e.a)}, {expr_text(e.b)})"
+    own = _LEVEL[e.op]
+    return _brackets(f"{expr_text(e.a, own)} {_SIGNS[e.op]} {expr_text(e.b, own + 1)}", own, level)
 
 
 def _brackets(text: str, own: int, level: int) -> str:
     return f"({text})" if own < level else text
 
 
-def _const_text(e: Const) -> str:
+def _const_text(e: Const, level: int) -> str:
     if e.type == "bool":
         return "true" if e.value else "false"
     return repr(e.value)
 
 
-def _poly_text(e: Poly) -> str:
+def _poly_text(e: Poly, level: int) -> str:
     text = ""
     for monomial, coefficient in e.terms:
         factors = [expr_text(atom, 3) for atom in monomial]
@@ -75,7 +61,26 @@ def _poly_text(e: Poly) -> str:
             factors.append(str(abs(coefficient)))
         sign = ("-" if coefficient < 0 else "") if not text else (" - " if coefficient < 0 else " + ")
         text += sign + "*".join(factors)
-    return text
+    return _brackets(text, 1 if len(e.terms) > 1 or e.terms[0][1] < 0 else 2, level)
+
+
+def _element(buffer: str, indices: tuple[Expr, ...]) -> str:
+    return f"{buffer}[{', '.join(map(expr_text, indices))}]"
+
+
+_TEXTS: dict[type[Expr], Callable[[Any, int], str]] = {
+    Const: _const_text,
+    Var: lambda e, level: e.name,
+    Poly: _poly_text,
+    Binary: _binary_text,
+    Load: lambda e, level: _element(e.buffer, e.indices),
+    Compare: lambda e, level: _brackets(f"{expr_text(e.a)} {_COMPARE[e.op]} {expr_text(e.b)}", 0, level),
+    And: lambda e, level: _brackets(" and ".join(expr_text(c, 1) for c in e.args), 0, level),
+    Select: lambda e, level: f"select({expr_text(e.condition)}, {expr_text(e.a)}, {expr_text(e.b)})",
+    Cast: lambda e, level: f"{e.type}({expr_text(e.a)})",
+    Call: lambda e, level: f"{e.function}({', '.join(map(expr_text, e.args))})",
+}
+layers.text = expr_text
 
 
 def buffer_text(b: Buffer) -> str:
@@ -149,10 +154,6 @@ class _Lines(Visitor[[str], Iterator[str]]):
         if b.init is not None:
             yield f"{indent}  init {next(self.visit_store(b.init, ''))}"
         yield from self.visit(b.body, indent + "  ")
-
-
-def _element(buffer: str, indices: tuple[Expr, ...]) -> str:
-    return f"{buffer}[{', '.join(map(expr_text, indices))}]"
 
 
 _LINES = _Lines()

@@ -14,10 +14,11 @@ from typing import Any
 
 from searchlab.errors import ConstraintError, IRError
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import FALSE, TRUE, Const, Expr, Substitution, Var, variables
+from searchlab.ir.expr import FALSE, TRUE, Const, Expr, Var
 from searchlab.ir.printer import program_text
 from searchlab.ir.stmt import Ahead, Block, Buffer, Loop, Stmt, expressions, statements
 from searchlab.ir.substitute import put_buffer, put_statement
+from searchlab.ir.walk import Substitution, variables
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,18 @@
 
 Every kind of statement says in its class what its parts are: the statements directly inside it, its own expressions,
 its stores.  The walkers below ask for nothing else, and passes name the kinds that they treat specially as methods of a
-`Visitor` or `Rewriter`, so that a new kind does not change every function that meets statements.
+`Visitor` or `Rewriter` (`ir.visitor`), so that a new kind does not change every function that meets statements.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Generic, Literal, ParamSpec, TypeVar
+from typing import Any, Literal
 
 from searchlab.errors import IRError
-from searchlab.ir.expr import TRUE, Expr, Load, Var, loads, transform
+from searchlab.ir.expr import TRUE, Expr, Load, Var
+from searchlab.ir.walk import loads, transform
 
 IterKind = Literal["space", "reduce"]
 LOOP_KINDS = ("serial", "parallel", "vectorized", "unrolled")
@@ -21,8 +22,6 @@ SCOPES = ("global", "shared", "local")
 
 Indices = tuple[Expr, ...]
 Place = tuple[str, Indices]  # an element of a buffer
-P = ParamSpec("P")
-R = TypeVar("R")
 
 _set = object.__setattr__
 
@@ -489,38 +488,3 @@ def swap(root: Stmt, old: Stmt, new: Stmt | None) -> Stmt | None:
 
 def _with_child(parent: Stmt, old: Stmt, new: Stmt | None) -> Stmt | None:
     return parent.map_children(lambda child: new if child is old else child)
-
-
-class Visitor(Generic[P, R]):
-    """Calls the method for the kind of a statement: `visit_loop` for a Loop.
-
-    A kind without a method is treated as the kind that it derives from (an Update as a Store); `other` is called for
-    those that have none at all.
-    """
-
-    _methods: ClassVar[dict[type[Stmt], Any]]
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        cls._methods = {kind: cls._method(kind) for kind in KINDS}
-
-    @classmethod
-    def _method(cls, kind: type[Stmt]) -> Any:
-        names = (f"visit_{base.__name__.lower()}" for base in kind.__mro__)
-        return next((getattr(cls, name) for name in names if hasattr(cls, name)), cls.other)
-
-    def visit(self, s: Stmt, *args: P.args, **kwargs: P.kwargs) -> R:
-        """What the method for the kind of the statement returns."""
-        return self._methods[type(s)](self, s, *args, **kwargs)  # type: ignore[no-any-return]
-
-    def other(self, s: Stmt, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Called for the kinds that have no method of their own."""
-        raise IRError(f"{type(self).__name__} does not handle a {type(s).__name__.lower()}")
-
-
-class Rewriter(Visitor[P, Stmt | None]):
-    """A visitor that makes statements of statements; kinds without a method are kept around what is inside them."""
-
-    def other(self, s: Stmt, *args: P.args, **kwargs: P.kwargs) -> Stmt | None:
-        """The statement with those inside it rewritten."""
-        return s.map_children(lambda child: self.visit(child, *args, **kwargs))

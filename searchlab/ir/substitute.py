@@ -6,8 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import ZERO, Const, Expr, Substitution
-from searchlab.ir.stmt import Ahead, Block, Buffer, Loop, Rewriter, Stmt, Store, kept, map_expressions, statements
+from searchlab.ir.expr import ZERO, Const, Expr
+from searchlab.ir.stmt import Ahead, Block, Buffer, Loop, Stmt, Store, kept, map_expressions, statements
+from searchlab.ir.visitor import Rewriter
+from searchlab.ir.walk import Substitution
 
 
 def put_statement(s: Stmt, put: Substitution, assumptions: tuple[Expr, ...]) -> Stmt:

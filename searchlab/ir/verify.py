@@ -17,20 +17,11 @@ from typing import Any
 
 from searchlab.dtype import BOOL, INDEX
 from searchlab.errors import IRError
-from searchlab.ir.expr import Expr, Load, Var, iterators, loads, variables, walk
+from searchlab.ir.expr import Expr, Load, Var
 from searchlab.ir.program import Program
-from searchlab.ir.stmt import (
-    LOOP_KINDS,
-    THREAD_AXES,
-    Block,
-    Loop,
-    Seq,
-    Stmt,
-    Store,
-    Visitor,
-    read,
-    written,
-)
+from searchlab.ir.stmt import LOOP_KINDS, THREAD_AXES, Block, Loop, Seq, Stmt, Store, read, written
+from searchlab.ir.visitor import Visitor
+from searchlab.ir.walk import iterators, loads, variables, walk
 
 _KINDS = frozenset(LOOP_KINDS + THREAD_AXES)
 

@@ -19,8 +19,9 @@ import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from searchlab.ir.algebra import ceildiv
 from searchlab.ir.evaluate import evaluate
-from searchlab.ir.expr import Expr, ceildiv
+from searchlab.ir.expr import Expr
 
 ENTRY = "kernel"
 LINE = 64  # bytes of a cache line: scratch memory and every buffer in it begin at a multiple of this

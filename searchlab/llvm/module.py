@@ -6,35 +6,11 @@ from dataclasses import dataclass, field
 
 from searchlab.dtype import DTYPES, GENERATED, INDEX
 from searchlab.errors import BuildError
-from searchlab.ir.expr import (
-    ZERO,
-    Cast,
-    Compare,
-    Expr,
-    Load,
-    Select,
-    Var,
-    index,
-    loads,
-    poly,
-    value_of,
-    variables,
-    walk,
-)
-from searchlab.ir.stmt import (
-    Alloc,
-    Buffer,
-    If,
-    Loop,
-    Prefetch,
-    Seq,
-    Stmt,
-    Store,
-    Visitor,
-    expressions,
-    parts_of,
-    touches,
-)
+from searchlab.ir.algebra import poly
+from searchlab.ir.expr import ZERO, Cast, Compare, Expr, Load, Select, Var, index, value_of
+from searchlab.ir.stmt import Alloc, Buffer, If, Loop, Prefetch, Seq, Stmt, Store, expressions, parts_of, touches
+from searchlab.ir.visitor import Visitor
+from searchlab.ir.walk import loads, variables, walk
 from searchlab.llvm import abi
 from searchlab.llvm.ssa import TYPES, Function, Known, Linear, Module
 from searchlab.llvm.values import BufferPlace, Lanes, ValueWriter

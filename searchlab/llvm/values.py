@@ -8,23 +8,10 @@ from dataclasses import dataclass
 
 from searchlab.dtype import BOOL, DTYPES, FLOATS, INDEX, UNSIGNED
 from searchlab.errors import BuildError
-from searchlab.ir.expr import (
-    And,
-    Binary,
-    Call,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    Load,
-    Poly,
-    Select,
-    Var,
-    loads,
-    poly,
-    variables,
-)
+from searchlab.ir.algebra import poly
+from searchlab.ir.expr import And, Binary, Call, Cast, Compare, Const, Expr, Load, Poly, Select, Var
 from searchlab.ir.stmt import Buffer
+from searchlab.ir.walk import loads, variables
 from searchlab.llvm import vecmath
 from searchlab.llvm.abi import LINE
 from searchlab.llvm.ssa import TYPES, Function, Linear

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field, replace
 
 from searchlab.errors import BuildError
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import TRUE, Expr, Substitution, Var, all_of, loads, value_of, variables
+from searchlab.ir.expr import TRUE, Expr, Var, all_of, value_of
 from searchlab.ir.program import Program
-from searchlab.ir.stmt import Ahead, Block, If, Loop, Prefetch, Seq, Stmt, Store, Update, Visitor, seq
+from searchlab.ir.stmt import Ahead, Block, If, Loop, Prefetch, Seq, Stmt, Store, Update, seq
+from searchlab.ir.visitor import Visitor
+from searchlab.ir.walk import Substitution, loads, variables
 
 # the most copies of innermost statements that unrolled loops together may make: compile time grows with them
 MOST_COPIES = 1024

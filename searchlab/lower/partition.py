@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from searchlab.ir.algebra import floordiv, poly
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import (
     FALSE,
@@ -21,28 +22,16 @@ from searchlab.ir.expr import (
     Const,
     Expr,
     Select,
-    Substitution,
     Var,
     all_of,
     conditions,
-    floordiv,
     maximum,
     minimum,
-    poly,
-    transform,
     value_of,
-    variables,
-    walk,
 )
-from searchlab.ir.stmt import (
-    If,
-    Loop,
-    Seq,
-    Stmt,
-    Store,
-    Visitor,
-    seq,
-)
+from searchlab.ir.stmt import If, Loop, Seq, Stmt, Store, seq
+from searchlab.ir.visitor import Visitor
+from searchlab.ir.walk import Substitution, transform, variables, walk
 
 # the most copies of innermost statements a cut may lead to; beyond it conditions stay, and compile time stays bounded
 LIMIT = 3000

@@ -22,30 +22,15 @@ from searchlab.ir.expr import (
     Const,
     Expr,
     Load,
-    Substitution,
     Var,
     all_of,
     conditions,
     index,
     value_of,
-    variables,
 )
-from searchlab.ir.stmt import (
-    Alloc,
-    Buffer,
-    If,
-    Loop,
-    Rewriter,
-    Seq,
-    Stmt,
-    Store,
-    Update,
-    kept,
-    own_accesses,
-    seq,
-    swap,
-    touches,
-)
+from searchlab.ir.stmt import Alloc, Buffer, If, Loop, Seq, Stmt, Store, Update, kept, own_accesses, seq, swap, touches
+from searchlab.ir.visitor import Rewriter
+from searchlab.ir.walk import Substitution, variables
 from searchlab.targets import Target
 
 REGISTER = "register"

@@ -10,13 +10,12 @@ from dataclasses import replace
 
 from searchlab.ir.apart import told_apart
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import TRUE, ZERO, Binary, Expr, Var, compare, loads, value_of, variables, walk
+from searchlab.ir.expr import TRUE, ZERO, Binary, Expr, Var, compare, value_of
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import (
     Alloc,
     Buffer,
     Loop,
-    Rewriter,
     Stmt,
     Store,
     Update,
@@ -27,6 +26,8 @@ from searchlab.ir.stmt import (
     statements,
     swap,
 )
+from searchlab.ir.visitor import Rewriter
+from searchlab.ir.walk import loads, variables, walk
 
 Path = tuple[Stmt, ...]
 

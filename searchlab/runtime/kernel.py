@@ -19,9 +19,10 @@ import numpy as np
 from searchlab.backend import Allocate, Array, Arrays, Artifact, Kernel
 from searchlab.errors import KernelError
 from searchlab.ir.evaluate import evaluate
-from searchlab.ir.expr import Const, Expr, Var, variables
+from searchlab.ir.expr import Const, Expr, Var
 from searchlab.ir.program import Layout
 from searchlab.ir.stmt import Buffer
+from searchlab.ir.walk import variables
 from searchlab.llvm import abi, jit
 from searchlab.llvm.module import generate
 from searchlab.lower.passes import Lowered, lower

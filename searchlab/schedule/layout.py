@@ -6,30 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from searchlab.errors import ScheduleError
+from searchlab.ir.algebra import ceildiv
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import (
-    ONE,
-    TRUE,
-    ZERO,
-    Binary,
-    Expr,
-    Like,
-    Load,
-    Select,
-    Substitution,
-    Var,
-    all_of,
-    ceildiv,
-    const,
-    index,
-    loads,
-    select,
-    transform,
-    variables,
-    walk,
-)
+from searchlab.ir.expr import ONE, TRUE, ZERO, Binary, Expr, Like, Load, Select, Var, all_of, const, index, select
 from searchlab.ir.program import Layout, Program
 from searchlab.ir.stmt import Block, Iter, Loop, Stmt, Store, path_to, read, seq
+from searchlab.ir.walk import Substitution, loads, transform, variables, walk
 from searchlab.schedule.primitive import (
     MadeNames,
     check,

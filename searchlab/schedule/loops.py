@@ -7,28 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from searchlab.errors import ScheduleError
+from searchlab.ir.algebra import ceildiv, poly
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import (
-    ONE,
-    TRUE,
-    ZERO,
-    Binary,
-    Compare,
-    Expr,
-    Like,
-    Substitution,
-    Var,
-    all_of,
-    ceildiv,
-    compare,
-    index,
-    poly,
-    value_of,
-    variables,
-    walk,
-)
+from searchlab.ir.expr import ONE, TRUE, ZERO, Binary, Compare, Expr, Like, Var, all_of, compare, index, value_of
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import LOOP_KINDS, THREAD_AXES, Block, Loop, Stmt, kept, path_to
+from searchlab.ir.walk import Substitution, variables, walk
 from searchlab.schedule.primitive import (
     MadeNames,
     check,

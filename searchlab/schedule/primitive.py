@@ -16,11 +16,12 @@ from typing import Any, Concatenate, ParamSpec
 
 from searchlab.errors import IRError, ScheduleError, TraceError
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import Expr, Substitution, Var, variables
+from searchlab.ir.expr import Expr, Var
 from searchlab.ir.jsonform import decode, encode
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block, Loop, Seq, Stmt, kept, map_expressions, path_to, read, statements, swap, written
 from searchlab.ir.verify import verify
+from searchlab.ir.walk import Substitution, variables
 
 P = ParamSpec("P")
 PRIMITIVES: dict[str, Callable[..., Program]] = {}

@@ -6,22 +6,10 @@ from dataclasses import replace
 
 from searchlab.errors import ScheduleError
 from searchlab.ir.apart import told_apart
-from searchlab.ir.expr import (
-    ONE,
-    TRUE,
-    Binary,
-    Expr,
-    Load,
-    Substitution,
-    Var,
-    all_of,
-    conditions,
-    extreme,
-    select,
-    variables,
-)
+from searchlab.ir.expr import ONE, TRUE, Binary, Expr, Load, Var, all_of, conditions, extreme, select
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block, Iter, Loop, Stmt, Store, path_to, seq
+from searchlab.ir.walk import Substitution, variables
 from searchlab.schedule.loops import resolved_bindings, resolved_predicate
 from searchlab.schedule.primitive import (
     MadeNames,

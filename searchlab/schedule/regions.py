@@ -5,23 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from searchlab.ir.algebra import divide, from_poly, poly, without
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import (
-    ONE,
-    ZERO,
-    Compare,
-    Expr,
-    Substitution,
-    Var,
-    compare,
-    conditions,
-    divide,
-    from_poly,
-    poly,
-    variables,
-    without,
-)
+from searchlab.ir.expr import ONE, ZERO, Compare, Expr, Var, compare, conditions
 from searchlab.ir.stmt import Block, Loop, Stmt, accesses, path_to, statements, stores
+from searchlab.ir.walk import Substitution, variables
 from searchlab.schedule.primitive import check
 
 

@@ -5,20 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from searchlab.ir.expr import (
-    ZERO,
-    Expr,
-    Like,
-    Load,
-    Substitution,
-    Var,
-    all_of,
-    compare,
-    index,
-    transform,
-    value_of,
-    variables,
-)
+from searchlab.ir.expr import ZERO, Expr, Like, Load, Var, all_of, compare, index, value_of
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import (
     SCOPES,
@@ -39,6 +26,7 @@ from searchlab.ir.stmt import (
     swap,
     written,
 )
+from searchlab.ir.walk import Substitution, transform, variables
 from searchlab.schedule.loops import check_begins, resolved_bindings
 from searchlab.schedule.primitive import (
     MadeNames,

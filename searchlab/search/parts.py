@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from searchlab.errors import SpaceError
 from searchlab.ir.evaluate import evaluate
-from searchlab.ir.expr import Expr, variables
+from searchlab.ir.expr import Expr
+from searchlab.ir.walk import variables
 from searchlab.search.knob import Ints, Knob
 from searchlab.search.points import Options
 

@@ -14,9 +14,10 @@ import numpy.typing as npt
 from searchlab.analysis import Extractor, extractor
 from searchlab.dtype import BOOL
 from searchlab.errors import SpaceError
-from searchlab.ir.expr import Expr, variables
+from searchlab.ir.expr import Expr
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import statements
+from searchlab.ir.walk import variables
 from searchlab.search.adjacency import Adjacency
 from searchlab.search.garbage import uncollected
 from searchlab.search.knob import Floats, Ints, Keys, Knob, hash_text

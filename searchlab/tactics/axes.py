@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 
 from searchlab.errors import SpaceError
-from searchlab.ir.expr import Expr, Load, Var, loads, value_of, variables
+from searchlab.ir.expr import Expr, Load, Var, value_of
 from searchlab.ir.stmt import Block, Iter, Loop
+from searchlab.ir.walk import loads, variables
 from searchlab.schedule import Schedule
 from searchlab.schedule.loops import resolved_bindings
 from searchlab.schedule.primitive import loops_around

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from searchlab.ir.expr import ZERO, Expr, Load, Substitution, Var, value_of, variables
+from searchlab.ir.expr import ZERO, Expr, Load, Var, value_of
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block
+from searchlab.ir.walk import Substitution, variables
 from searchlab.schedule import Schedule
 from searchlab.tactics.axes import moves_with, operands, reduce_axes, space_axes, stores_plainly
 from searchlab.tactics.panels import Panel, join_trailing

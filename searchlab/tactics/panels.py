@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from searchlab.ir.expr import Expr, Like, Var, variables
+from searchlab.ir.expr import Expr, Like, Var
 from searchlab.ir.program import Program
+from searchlab.ir.walk import variables
 from searchlab.schedule import Schedule
 from searchlab.tactics.axes import constant, moves_with, operands, own_loops, space_axes
 

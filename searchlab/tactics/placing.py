@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from searchlab.ir.expr import Call, Expr, Select, value_of, variables, walk
+from searchlab.ir.expr import Call, Expr, Select, value_of
+from searchlab.ir.walk import variables, walk
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import consumers
 from searchlab.tactics.attempts import attempt

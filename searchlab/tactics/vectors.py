@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from searchlab.ir.expr import Binary, Expr, Like, Var, poly, value_of, variables
+from searchlab.ir.algebra import poly
+from searchlab.ir.expr import Binary, Expr, Like, Var, value_of
 from searchlab.ir.stmt import Block, Iter
+from searchlab.ir.walk import variables
 from searchlab.schedule import Schedule
 from searchlab.tactics.attempts import attempt
 from searchlab.tactics.axes import moves_with, operands, reduce_axes, space_axes

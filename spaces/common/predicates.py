@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
-from searchlab.ir.expr import Binary, Call, Const, Expr, Load, Poly, Select, Var, poly, value_of, variables, walk
+from searchlab.ir.algebra import poly
+from searchlab.ir.expr import Binary, Call, Const, Expr, Load, Poly, Select, Var, value_of
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block, Iter, Loop, path_to
+from searchlab.ir.walk import variables, walk
 from searchlab.schedule.loops import resolved_bindings
 from searchlab.schedule.primitive import consumers
 from searchlab.tactics import constant, moves_with, operands, reduce_axes, space_axes, stores_plainly

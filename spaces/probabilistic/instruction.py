@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from searchlab.errors import IRError, TraceError
-from searchlab.ir.expr import Expr, Var, variables
+from searchlab.ir.expr import Expr, Var
 from searchlab.ir.jsonform import decode, encode
+from searchlab.ir.walk import variables
 
 GET_BLOCK, GET_LOOPS = "get_block", "get_loops"
 TILE, CATEGORICAL, LOCATION = "sample_perfect_tile", "sample_categorical", "sample_compute_location"

@@ -10,7 +10,8 @@ import numpy as np
 
 from searchlab.errors import SpaceError
 from searchlab.ir.evaluate import evaluate
-from searchlab.ir.expr import ONE, Expr, Var, value_of, variables
+from searchlab.ir.expr import ONE, Expr, Var, value_of
+from searchlab.ir.walk import variables
 from searchlab.search.knob import MOST_OPTIONS, Knob, category, menu, split_knob
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from searchlab.errors import ScheduleError
-from searchlab.ir.expr import ONE, variables
+from searchlab.ir.expr import ONE
 from searchlab.ir.program import Program
+from searchlab.ir.walk import variables
 from searchlab.schedule import compute_at, compute_inline, loops_around
 from searchlab.schedule.loops import resolved_bindings
 from searchlab.schedule.primitive import consumers

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from searchlab.ir.expr import Expr, Select, value_of, variables, walk
+from searchlab.ir.expr import Expr, Select, value_of
+from searchlab.ir.walk import variables, walk
 from searchlab.tactics import (
     finish_fused,
     finish_untiled,

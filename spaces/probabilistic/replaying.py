@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from searchlab.errors import ConstraintError, IRError, ScheduleError, SpaceError, TraceError
-from searchlab.ir.expr import FALSE, Const, Expr, Var, substitute, value_of, variables
+from searchlab.ir.expr import FALSE, Const, Expr, Var, value_of
 from searchlab.ir.program import Program
+from searchlab.ir.walk import substitute, variables
 from searchlab.schedule import PRIMITIVES, loops_around
 from spaces.probabilistic import knobs, sampling
 from spaces.probabilistic.instruction import (

@@ -12,8 +12,9 @@ from typing import Any
 
 from searchlab.dtype import BOOL
 from searchlab.errors import ScheduleError, SpaceError
-from searchlab.ir.expr import ONE, Expr, Var, knob, variables
+from searchlab.ir.expr import ONE, Expr, Var, knob
 from searchlab.ir.program import Program
+from searchlab.ir.walk import variables
 from searchlab.schedule import Schedule, loops_around
 from searchlab.schedule.primitive import find_block, find_loop, leaves_in
 from searchlab.search import Knob, Task

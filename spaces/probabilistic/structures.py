@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from searchlab.errors import ScheduleError, SpaceError
-from searchlab.ir.expr import Expr, variables
+from searchlab.ir.expr import Expr
 from searchlab.ir.program import Program
+from searchlab.ir.walk import variables
 from searchlab.search import Knob, Sketch, menu
 from searchlab.search.knob import Floats
 from spaces.probabilistic import sampling

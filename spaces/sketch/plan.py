@@ -6,9 +6,10 @@ is certain, or there is none: where a step might be refused, or might tie knobs 
 
 from __future__ import annotations
 
-from searchlab.ir.expr import ONE, ZERO, Select, Var, iterators, variables, walk
+from searchlab.ir.expr import ONE, ZERO, Select, Var
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Loop, statements
+from searchlab.ir.walk import iterators, variables, walk
 from searchlab.schedule import Schedule
 from searchlab.schedule.loops import resolved_bindings
 from searchlab.search import Knob

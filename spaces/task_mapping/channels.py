@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from searchlab.ir.expr import Like, ceildiv, knob
+from searchlab.ir.algebra import ceildiv
+from searchlab.ir.expr import Like, knob
 from searchlab.schedule import Schedule
 from searchlab.search import Sketch, menu
 from searchlab.tactics import attempt, intermediate_results, join_epilogues, lay_in_panels

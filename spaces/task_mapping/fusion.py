@@ -10,23 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from searchlab.errors import ScheduleError, SpaceError
-from searchlab.ir.expr import (
-    ONE,
-    TRUE,
-    ZERO,
-    Binary,
-    Expr,
-    Load,
-    Substitution,
-    Var,
-    from_poly,
-    poly,
-    transform,
-    without,
-)
+from searchlab.ir.algebra import from_poly, poly, without
+from searchlab.ir.expr import ONE, TRUE, ZERO, Binary, Expr, Load, Var
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block, Seq, Stmt, Store, accesses, read
 from searchlab.ir.verify import verify
+from searchlab.ir.walk import Substitution, transform
 from searchlab.schedule import compute_inline
 from searchlab.schedule.primitive import consumers, is_leaf, producers, top_statement
 from searchlab.tactics import moves_with

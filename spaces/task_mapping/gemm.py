@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from searchlab.dtype import DTYPES
-from searchlab.ir.expr import Expr, Like, ceildiv, compare, knob
+from searchlab.ir.algebra import ceildiv
+from searchlab.ir.expr import Expr, Like, compare, knob
 from searchlab.schedule import Schedule
 from searchlab.search import Knob, Sketch, Task, menu
 from searchlab.tactics import (

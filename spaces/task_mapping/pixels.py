@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from searchlab.ir.expr import ONE, Expr, Load, Substitution, Var, loads, transform
+from searchlab.ir.expr import ONE, Expr, Load, Var
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block, Iter, Loop, Stmt, Store, seq
 from searchlab.ir.verify import verify
+from searchlab.ir.walk import Substitution, loads, transform
 from searchlab.schedule.primitive import consumers, fresh, leaves_in, replaced, top_statement
 from searchlab.tactics import ProductView, moves_with, operands, space_axes, stores_plainly
 from spaces.task_mapping.mapping import product

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from searchlab.errors import SpaceError
-from searchlab.ir.expr import Expr, ceildiv, compare, knob, value_of
+from searchlab.ir.algebra import ceildiv
+from searchlab.ir.expr import Expr, compare, knob, value_of
 from searchlab.search import Knob, Points, Sketch, Space
 from spaces.task_mapping.mapping import TaskMapping, repeat, spatial
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from searchlab.ir.expr import Expr, ceildiv, compare, index, knob, value_of
+from searchlab.ir.algebra import ceildiv
+from searchlab.ir.expr import Expr, compare, index, knob, value_of
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block
 from searchlab.schedule import Schedule

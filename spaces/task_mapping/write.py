@@ -20,24 +20,11 @@ from functools import cached_property
 
 from searchlab.errors import IRError, SpaceError
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import (
-    ZERO,
-    Const,
-    Expr,
-    Like,
-    Load,
-    Substitution,
-    Var,
-    all_of,
-    const,
-    index,
-    select,
-    value_of,
-    variables,
-)
+from searchlab.ir.expr import ZERO, Const, Expr, Like, Load, Var, all_of, const, index, select, value_of
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block, Buffer, Iter, Loop, Stmt, Store, seq
 from searchlab.ir.verify import verify
+from searchlab.ir.walk import Substitution, variables
 from spaces.task_mapping.expand import Expansion
 from spaces.task_mapping.mapping import Index, TaskMapping, origin, writers
 

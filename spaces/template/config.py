@@ -13,7 +13,8 @@ import numpy as np
 
 from searchlab.dtype import BOOL
 from searchlab.errors import SpaceError
-from searchlab.ir.expr import Expr, knob, value_of, variables
+from searchlab.ir.expr import Expr, knob, value_of
+from searchlab.ir.walk import variables
 from searchlab.schedule import Schedule
 from searchlab.search.knob import Knob, Label, menu
 from spaces.template import policies

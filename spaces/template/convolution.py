@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from searchlab.ir.expr import Binary, Expr, Var, ceildiv, walk
+from searchlab.ir.algebra import ceildiv
+from searchlab.ir.expr import Binary, Expr, Var
+from searchlab.ir.walk import walk
 from searchlab.schedule import Schedule
 from searchlab.search.task import Task
 from searchlab.tactics import extent, intermediate_results, lay_in_panels, moves_with, operands

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from searchlab.ir.expr import ceildiv
+from searchlab.ir.algebra import ceildiv
 from searchlab.schedule import Schedule
 from searchlab.search.task import Task
 from searchlab.tactics import extent

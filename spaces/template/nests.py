@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from searchlab.errors import ScheduleError
-from searchlab.ir.expr import Expr, Load, Var, ceildiv, variables
+from searchlab.ir.algebra import ceildiv
+from searchlab.ir.expr import Expr, Load, Var
+from searchlab.ir.walk import variables
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import consumers
 from searchlab.search.task import Task

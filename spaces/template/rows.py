@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from searchlab.ir.expr import variables
+from searchlab.ir.walk import variables
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import consumers
 from searchlab.search.task import Task

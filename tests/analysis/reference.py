@@ -11,22 +11,10 @@ import numpy as np
 
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import And as AllOf
-from searchlab.ir.expr import (
-    Binary,
-    Call,
-    Cast,
-    Compare,
-    Expr,
-    Load,
-    Select,
-    loads,
-    substitute,
-    value_of,
-    variables,
-    walk,
-)
+from searchlab.ir.expr import Binary, Call, Cast, Compare, Expr, Load, Select, value_of
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block, Loop, Seq, Stmt, Store
+from searchlab.ir.walk import loads, substitute, variables, walk
 from searchlab.targets import Target
 
 SIZE = {"float32": 4, "float64": 8, "int8": 1, "uint8": 1, "int32": 4, "int64": 8}

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from searchlab.errors import IRError
 from searchlab.ir import call, cast, ceildiv, const, index, knob, maximum, minimum, select, size
+from searchlab.ir.algebra import divide
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import (
     FALSE,
@@ -30,13 +31,8 @@ from searchlab.ir.expr import (
     all_of,
     compare,
     conditions,
-    divide,
-    loads,
-    substitute,
-    transform,
-    variables,
-    walk,
 )
+from searchlab.ir.walk import loads, substitute, transform, variables, walk
 
 I, J = Var("i"), Var("j")
 T, N = knob("t"), size("n")

@@ -18,12 +18,10 @@ from searchlab.ir.stmt import (
     Iter,
     Loop,
     Prefetch,
-    Rewriter,
     Seq,
     Stmt,
     Store,
     Update,
-    Visitor,
     accesses,
     below,
     expressions,
@@ -44,6 +42,7 @@ from searchlab.ir.stmt import (
     touches,
     written,
 )
+from searchlab.ir.visitor import Rewriter, Visitor
 
 I, J = Var("i"), Var("j")
 X = Load("X", (I,), "float32")

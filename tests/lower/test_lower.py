@@ -10,9 +10,10 @@ from checked_run import AccessError, run_checked
 from searchlab.backend import compile
 from searchlab.errors import BuildError
 from searchlab.ir import Builder, Loop, Store, knob, total
-from searchlab.ir.expr import Select, walk
+from searchlab.ir.expr import Select
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Alloc, If, Stmt
+from searchlab.ir.walk import walk
 from searchlab.lower.passes import Lowered, lower
 from searchlab.schedule import Schedule
 from searchlab.targets import detect

@@ -10,9 +10,10 @@ from searchlab.backend import compile
 from searchlab.errors import ScheduleError
 from searchlab.ir import Builder, interpret, knob, select, total
 from searchlab.ir.compute import Tensor
-from searchlab.ir.expr import Expr, variables
+from searchlab.ir.expr import Expr
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Store, statements
+from searchlab.ir.walk import variables
 from searchlab.lower.passes import lower
 from searchlab.schedule import Schedule
 from searchlab.targets import parse

@@ -10,8 +10,9 @@ from random_schedules import WORKLOADS, random_schedule
 from searchlab.backend import compile
 from searchlab.errors import ScheduleError
 from searchlab.ir import from_json, knob, to_json, verify
-from searchlab.ir.expr import Like, variables
+from searchlab.ir.expr import Like
 from searchlab.ir.program import Program
+from searchlab.ir.walk import variables
 from searchlab.schedule import PRIMITIVES, Step, replay, trace_json
 from searchlab.targets import detect
 from searchlab.workloads import parse

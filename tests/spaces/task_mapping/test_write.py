@@ -8,7 +8,8 @@ import pytest
 import searchlab as sl
 from searchlab.errors import SpaceError
 from searchlab.ir import Program
-from searchlab.ir.expr import Like, ceildiv, knob, maximum
+from searchlab.ir.algebra import ceildiv
+from searchlab.ir.expr import Like, knob, maximum
 from searchlab.ir.interpret import interpret
 from searchlab.ir.verify import verify
 from spaces.task_mapping import Writer, auto_map, custom, projection, repeat, spatial

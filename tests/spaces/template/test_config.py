@@ -5,7 +5,7 @@ import pytest
 
 import searchlab as sl
 from searchlab.errors import SpaceError
-from searchlab.ir.expr import ceildiv
+from searchlab.ir.algebra import ceildiv
 from searchlab.schedule import Schedule
 from searchlab.search import Space, Task
 from searchlab.testing import check_space
