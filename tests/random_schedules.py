@@ -11,8 +11,9 @@ import numpy as np
 
 from searchlab.errors import ScheduleError
 from searchlab.ir.expr import Expr, Var, value_of
+from searchlab.ir.loopkind import LOOP_KINDS
 from searchlab.ir.program import Program
-from searchlab.ir.stmt import LOOP_KINDS, Block, Loop, Stmt, read, written
+from searchlab.ir.stmt import Block, Loop, Stmt, read, written
 from searchlab.schedule import PRIMITIVES, loops_around
 from searchlab.schedule.primitive import consumers, is_leaf, producers
 

@@ -15,13 +15,14 @@ from searchlab.dtype import DTYPES
 from searchlab.errors import IRError
 from searchlab.ir.algebra import poly
 from searchlab.ir.expr import TRUE, Expr, Select, Var
+from searchlab.ir.loopkind import LOOP_KINDS
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block, Buffer, Loop, Seq, Stmt, Store
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution, loads, walk
 
 T = TypeVar("T")
-KINDS = ("serial", "parallel", "vectorized", "unrolled")
+KINDS = tuple(kind.value for kind in LOOP_KINDS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +161,7 @@ class Nest:
         """Masks of the kinds, as code generation will see them."""
         g = self.graph
         if len(lp.kinds) == 1:
-            masks = {lp.kind: g.one}
+            masks: dict[str, Node] = {lp.kind: g.one}
         else:
             choice = self.ranges.value(dict(lp.annotations)["kind"])
             masks = {kind: choice.equals(n) for n, kind in enumerate(lp.kinds)}

@@ -10,12 +10,12 @@ from searchlab.analysis.graph import Node
 from searchlab.analysis.nest import Access, Nest, Statement
 from searchlab.analysis.operations import COUNTS
 from searchlab.analysis.position import POSITIONS, annotated
-from searchlab.ir.stmt import THREAD_AXES
+from searchlab.ir.loopkind import THREAD_AXES
 
 BUFFERS = 5
 SAMPLES = 10
 _ANNOTATIONS = ("vectorized", "unrolled", "parallel")
-_AXES = (*(a for a in THREAD_AXES if not a.startswith("vthread")), "vthread")
+_AXES = (*(a.value for a in THREAD_AXES if not a.is_virtual), "vthread")
 _ACCESS = (
     "read", "write", "read_write", "bytes", "unique_bytes", "lines", "unique_lines", "reused_by_loop",
     "reused_by_statement", "not_reused", "reuse_iterations", "reuse_bytes", "reuse_times", "bytes_per_reuse",

@@ -9,6 +9,7 @@ from typing import Any
 
 from searchlab.errors import IRError
 from searchlab.ir.expr import And, Binary, Call, Cast, Compare, Const, Load, Poly, Select, Var
+from searchlab.ir.loopkind import KindChoice
 from searchlab.ir.program import Layout, Program
 from searchlab.ir.stmt import KINDS, Ahead, Buffer, Iter
 
@@ -25,6 +26,8 @@ def encode(value: Any) -> Any:
     if type(value).__name__ in _CLASSES:
         fields = (f.name for f in dataclasses.fields(value) if f.name != "trace")
         return [type(value).__name__, *(encode(getattr(value, name)) for name in fields)]
+    if isinstance(value, KindChoice):
+        return str(value)
     if isinstance(value, (tuple, list)):
         return ["tuple", *(encode(v) for v in value)]
     if isinstance(value, Mapping):
@@ -44,7 +47,10 @@ def decode(data: Any) -> Any:
             return tuple(decode(v) for v in rest)
         if head not in _CLASSES:
             raise IRError(f"unknown node '{head}'; known: {', '.join(_CLASSES)}")
-        return _CLASSES[head](*(decode(v) for v in rest))
+        parts = [decode(v) for v in rest]
+        if head == "Loop":  # whose last field are its notes
+            parts[-1] = tuple((key, KindChoice.read(note) if key == "kinds" else note) for key, note in parts[-1])
+        return _CLASSES[head](*parts)
     if isinstance(data, dict):
         return {k: decode(v) for k, v in data.items()}
     return data

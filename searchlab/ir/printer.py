@@ -20,6 +20,7 @@ from searchlab.ir.expr import (
     Var,
     layers,
 )
+from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.stmt import Alloc, Block, Buffer, If, Loop, Prefetch, Seq, Stmt, Store
 from searchlab.ir.visitor import Visitor
 
@@ -129,7 +130,7 @@ class _Lines(Visitor[[str], Iterator[str]]):
             yield from self.visit(part, indent)
 
     def visit_loop(self, s: Loop, indent: str) -> Iterator[str]:
-        kind = "" if s.kind == "serial" else f" {s.kind}"
+        kind = "" if s.kind == LoopKind.SERIAL else f" {s.kind}"
         yield f"{indent}for {s.name} in {expr_text(s.extent)}{kind}{_notes(s.annotations)}:"
         yield from self.visit(s.body, indent + "  ")
 

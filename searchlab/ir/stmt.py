@@ -13,11 +13,10 @@ from typing import Any, Literal
 
 from searchlab.errors import IRError
 from searchlab.ir.expr import TRUE, Expr, Load, Var
+from searchlab.ir.loopkind import KindChoice, LoopKind
 from searchlab.ir.walk import loads, transform
 
 IterKind = Literal["space", "reduce"]
-LOOP_KINDS = ("serial", "parallel", "vectorized", "unrolled")
-THREAD_AXES = tuple(f"{space}.{axis}" for space in ("blockIdx", "threadIdx", "vthread") for axis in "xyz")
 SCOPES = ("global", "shared", "local")
 
 Indices = tuple[Expr, ...]
@@ -218,8 +217,16 @@ class Loop(Around):
     var: Var
     extent: Expr
     body: Stmt
-    kind: str = "serial"
+    kind: LoopKind = LoopKind.SERIAL
     annotations: tuple[tuple[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        if type(self.kind) is not LoopKind:  # the name of one
+            try:
+                _set(self, "kind", LoopKind(self.kind))
+            except ValueError:
+                known = ", ".join(LoopKind)
+                raise IRError(f"loop '{self.name}' has unknown kind '{self.kind}'; known: {known}") from None
 
     @property
     def name(self) -> str:
@@ -227,10 +234,10 @@ class Loop(Around):
         return self.var.name
 
     @property
-    def kinds(self) -> tuple[str, ...]:
+    def kinds(self) -> tuple[LoopKind, ...]:
         """The kinds it may yet become: its own, or those among which the note `kind` chooses."""
-        listed = dict(self.annotations).get("kinds") if self.annotations else None
-        return (self.kind,) if listed is None else tuple(listed.split("|"))
+        choice = dict(self.annotations).get("kinds") if self.annotations else None
+        return choice.kinds if isinstance(choice, KindChoice) else (self.kind,)
 
     def own_expressions(self) -> tuple[Expr, ...]:
         """The extent."""

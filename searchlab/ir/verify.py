@@ -19,11 +19,9 @@ from searchlab.dtype import BOOL, INDEX
 from searchlab.errors import IRError
 from searchlab.ir.expr import Expr, Load, Var
 from searchlab.ir.program import Program
-from searchlab.ir.stmt import LOOP_KINDS, THREAD_AXES, Block, Loop, Seq, Stmt, Store, read, written
+from searchlab.ir.stmt import Block, Loop, Seq, Stmt, Store, read, written
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import iterators, loads, variables, walk
-
-_KINDS = frozenset(LOOP_KINDS + THREAD_AXES)
 
 
 def verify(program: Program) -> None:
@@ -152,10 +150,9 @@ def _of_loop(s: Loop) -> _Summary:
     extent = iterators(s.extent)
     if loads(s.extent):
         return _Summary(False)  # never seen: left to a visit of the whole program
-    shared = s.var in body.summed and any(k == "parallel" or k.startswith("blockIdx") for k in s.kinds)
-    known = all(kind in _KINDS for kind in (s.kind, *s.kinds))
+    shared = s.var in body.summed and any(k.is_apart for k in s.kinds)
     return _Summary(
-        body.sound and known and not shared,
+        body.sound and not shared,
         (body.open - own) | extent,
         body.summed - own if body.summed else _NOTHING,
         body.ahead - {s.name} if body.ahead else _NOTHING,
@@ -235,9 +232,6 @@ class _Verifier(Visitor[[frozenset[Var], dict[Var, Loop]], None]):
         if loop.name in self.loops:
             self.fail(f"two loops are called '{loop.name}'")
         self.loops.add(loop.name)
-        for kind in (loop.kind, *loop.kinds):
-            if kind not in LOOP_KINDS and kind not in THREAD_AXES:
-                self.fail(f"loop '{loop.name}' has unknown kind '{kind}'; known: {', '.join(LOOP_KINDS + THREAD_AXES)}")
 
     def check_block(self, b: Block, loops: dict[Var, Loop]) -> None:
         if b.name in self.blocks:
@@ -255,7 +249,7 @@ class _Verifier(Visitor[[frozenset[Var], dict[Var, Loop]], None]):
         for it, binding in zip(b.iters, b.bindings, strict=True):
             if it.kind == "reduce":
                 for v in variables(binding):
-                    if v in loops and any(k == "parallel" or k.startswith("blockIdx") for k in loops[v].kinds):
+                    if v in loops and any(k.is_apart for k in loops[v].kinds):
                         self.fail(
                             f"block '{b.name}': reduction '{it.var}' is bound to parallel loop '{v}'; use rfactor first"
                         )

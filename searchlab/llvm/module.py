@@ -8,6 +8,7 @@ from searchlab.dtype import DTYPES, GENERATED, INDEX
 from searchlab.errors import BuildError
 from searchlab.ir.algebra import poly
 from searchlab.ir.expr import ZERO, Cast, Compare, Expr, Load, Select, Var, index, value_of
+from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.stmt import Alloc, Buffer, If, Loop, Prefetch, Seq, Stmt, Store, expressions, parts_of, touches
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import loads, variables, walk
@@ -152,18 +153,20 @@ class _Body(Visitor[[], None]):
     # --- loops --------------------------------------------------------------------------------------------------------
 
     def visit_loop(self, s: Loop) -> None:
-        if s.kind == "parallel" and self.g.target.threads > 1 and not self.inside and self.w.lanes is None:
+        if s.kind == LoopKind.PARALLEL and self.g.target.threads > 1 and not self.inside and self.w.lanes is None:
             self.parallel(s)
-        elif s.kind == "vectorized" and self.w.lanes is None and self.g.lanes(s):
+        elif s.kind == LoopKind.VECTORIZED and self.w.lanes is None and self.g.lanes(s):
             self.vector(s)
-        elif s.kind in ("unrolled", "vectorized") and 0 <= (value_of(s.extent) or -1) <= self._most_copies(s):
+        elif s.kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED) and 0 <= (
+            value_of(s.extent) or -1
+        ) <= self._most_copies(s):
             self.unrolled(s)
         else:
             self.serial(s)
 
     def _most_copies(self, s: Loop) -> int:
         """What cannot run in lanes is no better for being written out, unless a register tile demands it."""
-        lanes = s.kind == "vectorized" and not _uses_registers(s.body, s.var, self.w.places)
+        lanes = s.kind == LoopKind.VECTORIZED and not _uses_registers(s.body, s.var, self.w.places)
         return SINGLE_LANES if lanes else UNROLL
 
     def serial(self, s: Loop) -> None:
@@ -341,7 +344,7 @@ class _Vectorizable(Visitor[[Var], bool]):
         return v not in variables(s.condition) and self.visit(s.body, v)
 
     def visit_loop(self, s: Loop, v: Var) -> bool:
-        return s.kind != "parallel" and v not in variables(s.extent) and self.visit(s.body, v)
+        return s.kind != LoopKind.PARALLEL and v not in variables(s.extent) and self.visit(s.body, v)
 
     def visit_store(self, s: Store, v: Var) -> bool:
         return not any(_selects_by_index(x, v) for x in walk(s.value)) and _stores_apart(s, v)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from searchlab.errors import BuildError
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import TRUE, Expr, Var, all_of, value_of
+from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Ahead, Block, If, Loop, Prefetch, Seq, Stmt, Store, Update, seq
 from searchlab.ir.visitor import Visitor
@@ -34,9 +35,9 @@ class _Flattener(Visitor[[Substitution, Facts, tuple[Loop, ...]], Stmt]):
         return seq(*(self.visit(p, put, facts, around) for p in s.body))
 
     def visit_loop(self, s: Loop, put: Substitution, facts: Facts, around: tuple[Loop, ...]) -> Stmt:
-        kind = "unrolled" if s.kind == "serial" and _fits(s) else s.kind
-        if kind == "unrolled" and (value_of(s.extent) or 1) * _copies(s.body) > MOST_COPIES:
-            kind = "serial"
+        kind = LoopKind.UNROLLED if s.kind == LoopKind.SERIAL and _fits(s) else s.kind
+        if kind == LoopKind.UNROLLED and (value_of(s.extent) or 1) * _copies(s.body) > MOST_COPIES:
+            kind = LoopKind.SERIAL
         loop = replace(s, extent=put(s.extent), kind=kind, annotations=())
         body = self.visit(s.body, put, facts, (*around, loop))
         return seq(*self.before.pop(s.var, ()), loop.with_body(body))
@@ -79,7 +80,7 @@ class _Flattener(Visitor[[Substitution, Facts, tuple[Loop, ...]], Stmt]):
         """Serial loops that do not move the access only repeat it; loops of the tile that do not are left out."""
         moving = {v for i in s.indices for v in variables(i)}
         start = len(inside)
-        while start and inside[start - 1].kind in ("unrolled", "vectorized"):
+        while start and inside[start - 1].kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED):
             start -= 1
         last = all_of(lp.extent - 1 <= lp.var for lp in inside[:start] if lp.var not in moving)
         nest: Stmt = s if last == TRUE else If(last, s)
@@ -101,9 +102,9 @@ def _copies(s: Stmt) -> int:
     inside = sum(map(_copies, s.children()))
     if isinstance(s, Loop):
         extent = value_of(s.extent) or 1
-        if s.kind == "unrolled" or (s.kind == "serial" and _fits(s)):
+        if s.kind == LoopKind.UNROLLED or (s.kind == LoopKind.SERIAL and _fits(s)):
             return inside * extent if inside * extent <= MOST_COPIES else inside
-        return inside * -(-extent // VECTOR) if s.kind == "vectorized" else inside
+        return inside * -(-extent // VECTOR) if s.kind == LoopKind.VECTORIZED else inside
     return 1 if isinstance(s, Store) else inside
 
 

@@ -29,6 +29,7 @@ from searchlab.ir.expr import (
     minimum,
     value_of,
 )
+from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.stmt import If, Loop, Seq, Stmt, Store, seq
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution, transform, variables, walk
@@ -136,12 +137,12 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
         extent = here.put(loop.extent)
         if extent == ZERO or (here.refuted and not any(map(here.refuted.isdisjoint, self.gates(loop)))):
             return None
-        if extent == ONE and loop.kind != "parallel":
+        if extent == ONE and loop.kind != LoopKind.PARALLEL:
             return self.visit(loop.body, self.at(loop, ZERO, here))
         segments = self.segments(loop, extent, here)
         if segments is None:
             return self.keep(loop, extent, here)
-        if loop.kind == "parallel":
+        if loop.kind == LoopKind.PARALLEL:
             return self.cut_parallel(loop, extent, segments, here)
         made = [
             p for p in (self.part(loop, segment, here.knowing(segment.known)) for segment in segments) if p is not None
@@ -187,7 +188,7 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
         """The loop's range cut where its conditions change, or None if cutting does not help."""
         asked = self.asked(loop, here)
         # a vectorised loop with a condition left in it would run element by element
-        if not asked or (self.left <= 0 and loop.kind != "vectorized"):
+        if not asked or (self.left <= 0 and loop.kind != LoopKind.VECTORIZED):
             return None
         inner = {lp.var: here.put(lp.extent) for lp in self.loops(loop.body)}
         everything = here.facts.having({loop.var: extent, **inner})
@@ -208,13 +209,13 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
 
     def worthwhile(self, loop: Loop, extent: Expr, segments: list[_Segment]) -> bool:
         constant = all(value_of(x.low) is not None and value_of(x.high) is not None for x in segments)
-        if loop.kind == "unrolled" and not constant:
+        if loop.kind == LoopKind.UNROLLED and not constant:
             return False
         if len(segments) == 1 and not segments[0].known:
             return False
         if any(sum(1 for _ in walk(e)) > LONGEST for x in segments for e in (x.low, x.high)):
             return False
-        copies = len(segments) if loop.kind != "unrolled" else value_of(extent) or 1
+        copies = len(segments) if loop.kind != LoopKind.UNROLLED else value_of(extent) or 1
         return self.weight(loop.body) * copies <= LIMIT
 
     # --- what statements hold, as they came in ------------------------------------------------------------------------
@@ -383,8 +384,8 @@ def _weight(s: Stmt, inside: int) -> int:
         return 1
     if isinstance(s, Loop):
         extent = value_of(s.extent)
-        if s.kind == "unrolled" and extent is not None:
+        if s.kind == LoopKind.UNROLLED and extent is not None:
             return inside * extent
-        if s.kind == "vectorized" and extent is not None:
+        if s.kind == LoopKind.VECTORIZED and extent is not None:
             return inside * min(8, extent // 8 + 1)
     return inside

@@ -47,7 +47,7 @@ def lower(program: Program, target: Target) -> Lowered:
     if program.assumptions:
         raise BuildError(f"{program.name} assumes {', '.join(f'{a!r}' for a in program.assumptions)} of run-time sizes")
     for lp in program.loops.values():
-        if "." in lp.kind:
+        if lp.kind.is_thread:
             raise BuildError(
                 f"{program.name}: loop '{lp.name}' is bound to {lp.kind}, which target {target.name} does not have"
             )

@@ -28,6 +28,7 @@ from searchlab.ir.expr import (
     index,
     value_of,
 )
+from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.stmt import Alloc, Buffer, If, Loop, Seq, Stmt, Store, Update, kept, own_accesses, seq, swap, touches
 from searchlab.ir.visitor import Rewriter
 from searchlab.ir.walk import Substitution, variables
@@ -88,7 +89,7 @@ class _Placer(Rewriter[[Facts]]):
         self.tiles: set[str] = set()
 
     def visit_loop(self, s: Loop, facts: Facts) -> Stmt | None:
-        promoted = self.promote(s, facts) if s.kind in ("serial", "unrolled") else None
+        promoted = self.promote(s, facts) if s.kind in (LoopKind.SERIAL, LoopKind.UNROLLED) else None
         if promoted is not None:
             return promoted
         decomposed = self.decompose(s, facts)
@@ -130,20 +131,20 @@ class _Placer(Rewriter[[Facts]]):
         width = 1
         vectors = 1
         for lp in x.loops:
-            if lp.var in x.space or lp.kind == "vectorized":
+            if lp.var in x.space or lp.kind == LoopKind.VECTORIZED:
                 extent = value_of(lp.extent)
-                if lp.kind not in ("unrolled", "vectorized") or extent is None:
+                if lp.kind not in (LoopKind.UNROLLED, LoopKind.VECTORIZED) or extent is None:
                     return False
                 width *= extent
                 lanes = self.target.lanes(x.store.value.dtype)
-                vectors *= -(-extent // lanes) if lp.kind == "vectorized" else extent
-            if lp.kind == "parallel":
+                vectors *= -(-extent // lanes) if lp.kind == LoopKind.VECTORIZED else extent
+            if lp.kind == LoopKind.PARALLEL:
                 return False
             if x.init is not None and lp.var not in x.space and lp.var not in carried:
                 return False
         if any(isinstance(s, If) and variables(s.condition) & x.space for s in x.path) or _may_skip(x):
             return False  # elements that a condition excludes must not be stored
-        lanewise = any(lp.kind == "vectorized" and lp.var not in x.space for lp in x.loops)
+        lanewise = any(lp.kind == LoopKind.VECTORIZED and lp.var not in x.space for lp in x.loops)
         if lanewise and (identity(x.op, x.store.value.dtype) is None):
             return False
         return vectors <= MOST_VECTORS and _injective(x) and _only_touched_by(loop, x.store)
@@ -152,11 +153,11 @@ class _Placer(Rewriter[[Facts]]):
         """The store on the register tile, what comes before the loop, what after, and the tile."""
         dtype = x.store.value.dtype
         tile = [lp for lp in x.loops if lp.var in x.space]
-        lanes = [lp for lp in x.loops if lp.kind == "vectorized" and lp.var not in x.space]
+        lanes = [lp for lp in x.loops if lp.kind == LoopKind.VECTORIZED and lp.var not in x.space]
         name = f"{x.store.buffer}.r{len(self.tiles)}"
         self.tiles.add(name)
         # neighbouring lanes must be neighbours in the tile, whatever the order of the loops
-        dims = sorted((*tile, *lanes), key=lambda lp: lp.kind == "vectorized")
+        dims = sorted((*tile, *lanes), key=lambda lp: lp.kind == LoopKind.VECTORIZED)
         at = tuple(lp.var for lp in dims)
         buffer = Buffer(name, tuple(lp.extent for lp in dims) or (index(1),), dtype, REGISTER)
         cell = at or (ZERO,)
@@ -201,7 +202,7 @@ class _Placer(Rewriter[[Facts]]):
     def later(self, x: _Sum, facts: Facts) -> bool:
         """Whether a loop further inside will keep this reduction in registers, and set it there."""
         return any(
-            lp.kind in ("serial", "unrolled")
+            lp.kind in (LoopKind.SERIAL, LoopKind.UNROLLED)
             and self.fits(replace(x, path=x.path[x.path.index(lp) :]), lp)
             and lp.var in variables(x.first)
             for lp in x.loops

@@ -11,6 +11,7 @@ from dataclasses import replace
 from searchlab.ir.apart import told_apart
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import TRUE, ZERO, Binary, Expr, Var, compare, value_of
+from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import (
     Alloc,
@@ -67,9 +68,9 @@ def _read(s: Stmt) -> Iterator[str]:
 def _without_collisions(s: Stmt, inner: set[str]) -> Stmt:
     """The statement with the loops run in order whose lanes may add to the same element of a shared buffer."""
     new = kept(s.map_children(lambda child: _without_collisions(child, inner)))
-    if isinstance(new, Loop) and new.kind == "vectorized":
+    if isinstance(new, Loop) and new.kind == LoopKind.VECTORIZED:
         if any(_collide(new, path) for path in _sums(new.body, (), inner)):
-            return replace(new, kind="serial")
+            return replace(new, kind=LoopKind.SERIAL)
     return new
 
 
@@ -161,7 +162,9 @@ def _common(paths: list[Path]) -> Loop | None:
     """The innermost loop around all accesses, if there is one; lanes of a vectorised loop share one buffer."""
     home = None
     for level in zip(*paths, strict=False):
-        if any(s is not level[0] for s in level) or (isinstance(level[0], Loop) and level[0].kind == "vectorized"):
+        if any(s is not level[0] for s in level) or (
+            isinstance(level[0], Loop) and level[0].kind == LoopKind.VECTORIZED
+        ):
             break
         if isinstance(level[0], Loop):
             home = level[0]

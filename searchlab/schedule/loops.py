@@ -10,8 +10,9 @@ from searchlab.errors import ScheduleError
 from searchlab.ir.algebra import ceildiv, poly
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import ONE, TRUE, ZERO, Binary, Compare, Expr, Like, Var, all_of, compare, index, value_of
+from searchlab.ir.loopkind import LOOP_KINDS, THREAD_AXES, KindChoice, LoopKind
 from searchlab.ir.program import Program
-from searchlab.ir.stmt import LOOP_KINDS, THREAD_AXES, Block, Loop, Stmt, kept, path_to
+from searchlab.ir.stmt import Block, Loop, Stmt, kept, path_to
 from searchlab.ir.walk import Substitution, variables, walk
 from searchlab.schedule.primitive import (
     MadeNames,
@@ -44,7 +45,7 @@ def split(
     product may be larger; the surplus iterations are cut off by a predicate, which code generation peels off again.
     """
     old = find_loop(program, loop)
-    check(old.kinds == ("serial",), f"loop '{loop}' is {' or '.join(old.kinds)}; split it before that")
+    check(old.kinds == (LoopKind.SERIAL,), f"loop '{loop}' is {' or '.join(old.kinds)}; split it before that")
     extents, assumption, exact = _extents(old, factors, tail)
     made = _names(program, loop, len(extents), names)
     fresh_vars = [Var(n) for n in made]
@@ -123,7 +124,7 @@ def fuse(program: Program, *loops: str, name: str | None = None) -> MadeNames:
     for outer, inner in zip(nest, nest[1:], strict=False):
         check(outer.body is inner, f"'{inner.name}' is not directly inside '{outer.name}'")
     for lp in nest:
-        check(lp.kinds == ("serial",), f"loop '{lp.name}' is {' or '.join(lp.kinds)}; fuse before that")
+        check(lp.kinds == (LoopKind.SERIAL,), f"loop '{lp.name}' is {' or '.join(lp.kinds)}; fuse before that")
     made = fresh(program, "_".join(loops)) if name is None else _names(program, "", 1, [name])[0]
     var, mapping, inner_size = Var(made), {}, ONE
     for lp in reversed(nest):
@@ -179,8 +180,8 @@ def _check_extents(nest: list[Loop]) -> None:
 
 def _check_lanes(nest: list[Loop]) -> None:
     """Threads do not begin inside lanes."""
-    outer = next((lp for lp in nest if "vectorized" in lp.kinds), None)
-    inner = [lp for lp in nest[nest.index(outer) + 1 :] if "parallel" in lp.kinds] if outer else []
+    outer = next((lp for lp in nest if LoopKind.VECTORIZED in lp.kinds), None)
+    inner = [lp for lp in nest[nest.index(outer) + 1 :] if LoopKind.PARALLEL in lp.kinds] if outer else []
     check(not inner, f"the parallel loop {names_of(inner)} would be inside the vectorized loop {names_of([outer])}")
 
 
@@ -235,24 +236,24 @@ def _counts_up(e: Expr, nest: list[Loop], facts: Facts) -> bool:
     return e - later == index(terms.get((), 0))
 
 
-def _with_kind(program: Program, loop: str, kind: str) -> MadeNames:
+def _with_kind(program: Program, loop: str, kind: LoopKind) -> MadeNames:
     old = find_loop(program, loop)
     _check_kind(program, old, kind)
     return MadeNames(program.with_body(replaced(program, old, replace(old, kind=kind))))
 
 
-def _check_kind(program: Program, loop: Loop, kind: str) -> None:
+def _check_kind(program: Program, loop: Loop, kind: LoopKind) -> None:
     """Refuses a kind that the loop cannot be of."""
-    check(loop.kinds == ("serial",), f"loop '{loop.name}' is already {' or '.join(loop.kinds)}")
-    if kind == "vectorized":
-        inner = [lp for lp in program.loops.values() if "parallel" in lp.kinds and path_to(loop, lp)]
+    check(loop.kinds == (LoopKind.SERIAL,), f"loop '{loop.name}' is already {' or '.join(loop.kinds)}")
+    if kind == LoopKind.VECTORIZED:
+        inner = [lp for lp in program.loops.values() if LoopKind.PARALLEL in lp.kinds and path_to(loop, lp)]
         check(not inner, f"loop '{loop.name}' holds the parallel loop {names_of(inner[:1])}")
-    elif kind == "parallel":
+    elif kind == LoopKind.PARALLEL:
         _check_no_reduction(program, loop.name, "parallel")
         around = path_to(program.body, loop)
-        outer = [s for s in around if isinstance(s, Loop) and "vectorized" in s.kinds]
+        outer = [s for s in around if isinstance(s, Loop) and LoopKind.VECTORIZED in s.kinds]
         check(not outer, f"loop '{loop.name}' is inside the vectorized loop {names_of(outer)}")
-    elif kind.startswith("blockIdx"):
+    elif kind.is_apart:
         _check_no_reduction(program, loop.name, f"bound to {kind}")
 
 
@@ -295,7 +296,7 @@ def vectorize(program: Program, loop: str) -> MadeNames:
 
     for j in n: S   =>   for j in n vectorized: S
     """
-    return _with_kind(program, loop, "vectorized")
+    return _with_kind(program, loop, LoopKind.VECTORIZED)
 
 
 @primitive
@@ -304,7 +305,7 @@ def unroll(program: Program, loop: str) -> MadeNames:
 
     for j in n: S   =>   for j in n unrolled: S
     """
-    return _with_kind(program, loop, "unrolled")
+    return _with_kind(program, loop, LoopKind.UNROLLED)
 
 
 @primitive
@@ -313,7 +314,7 @@ def parallel(program: Program, loop: str) -> MadeNames:
 
     for i in n: S   =>   for i in n parallel: S
     """
-    return _with_kind(program, loop, "parallel")
+    return _with_kind(program, loop, LoopKind.PARALLEL)
 
 
 @primitive
@@ -323,7 +324,7 @@ def bind(program: Program, loop: str, axis: str) -> MadeNames:
     for i in n: S   =>   for i in n threadIdx.x: S
     """
     check(axis in THREAD_AXES, nearest("thread axis", axis, THREAD_AXES))
-    return _with_kind(program, loop, axis)
+    return _with_kind(program, loop, LoopKind(axis))
 
 
 @primitive
@@ -338,16 +339,16 @@ def choose_kind(program: Program, loop: str, kinds: Sequence[str], choice: Like)
     check(len(kinds) >= 1 and not isinstance(kinds, str), "takes a list of kinds")
     for kind in kinds:
         check(kind in LOOP_KINDS, nearest("kind of loop", kind, LOOP_KINDS))
-        _check_kind(program, old, kind)
+        _check_kind(program, old, LoopKind(kind))
     check(len(set(kinds)) == len(kinds), f"a kind occurs twice in {list(kinds)}")
     chosen = index(choice)
     known = value_of(chosen)
     if known is not None:
         check(0 <= known < len(kinds), f"choice {known} is not in 0..{len(kinds) - 1}")
-        return MadeNames(program.with_body(replaced(program, old, replace(old, kind=kinds[known]))))
+        return MadeNames(program.with_body(replaced(program, old, replace(old, kind=LoopKind(kinds[known])))))
     assumed = (c for c in (compare("le", 0, chosen), chosen < len(kinds)) if c not in program.assumptions)
     program = replace(program, assumptions=(*program.assumptions, *(c for c in assumed if not _natural(c))))
-    notes = (*old.annotations, ("kind", chosen), ("kinds", "|".join(kinds)))
+    notes = (*old.annotations, ("kind", chosen), ("kinds", KindChoice(tuple(map(LoopKind, kinds)))))
     return MadeNames(program.with_body(replaced(program, old, replace(old, annotations=notes))))
 
 

@@ -21,6 +21,7 @@ from functools import cached_property
 from searchlab.errors import IRError, SpaceError
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import ZERO, Const, Expr, Like, Load, Var, all_of, const, index, select, value_of
+from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block, Buffer, Iter, Loop, Stmt, Store, seq
 from searchlab.ir.verify import verify
@@ -160,7 +161,7 @@ class Writer:
     def lanes(self, count: Like, name: str = "lane") -> Iterator[Expr]:
         """Workers that are the lanes of vectors: all of them run a statement before any of them runs the next."""
         var = Var(self._fresh(name))
-        with self._open(_Scope(lanes=Loop(var, index(count), Store("", (), ZERO), "vectorized"))):
+        with self._open(_Scope(lanes=Loop(var, index(count), Store("", (), ZERO), LoopKind.VECTORIZED))):
             yield var
 
     @contextmanager
@@ -171,7 +172,7 @@ class Writer:
 
     @contextmanager
     def _loop(self, var: Var, extent: Expr, kind: str) -> Iterator[Var]:
-        with self._open(_Scope(loop=Loop(var, extent, Store("", (), ZERO), kind))):
+        with self._open(_Scope(loop=Loop(var, extent, Store("", (), ZERO), LoopKind(kind)))):
             yield var
 
     @contextmanager

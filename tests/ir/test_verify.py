@@ -38,7 +38,7 @@ def damaged(program: Program) -> Iterator[Program]:
     for s in statements(program.body):
         if isinstance(s, Loop):
             yield program.with_body(exchanged(program.body, s, s.body))
-            for kind in ("parallel", "blockIdx.x", "vectorized", "sideways"):
+            for kind in ("parallel", "blockIdx.x", "vectorized"):
                 yield program.with_body(exchanged(program.body, s, replace(s, kind=kind)))
             yield program.with_body(exchanged(program.body, s, replace(s, var=Var("other"))))
         elif isinstance(s, Block):
