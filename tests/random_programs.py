@@ -24,11 +24,17 @@ Extents = dict[Var, int]
 Rng = np.random.Generator
 
 
-def random_program(rng: Rng) -> Program:
-    """One or two inputs and two to five stages, each an output or read by a later one."""
+def random_program(rng: Rng, first: Tensor | None = None) -> Program:
+    """One or two inputs and two to five stages, each an output or read by a later one.
+
+    With `first`, the first input has that tensor's shape, and all have its dtype.
+    """
     dtype = str(rng.choice(["float32", "float32", "int32", "float64"]))
+    dtype = dtype if first is None else first.dtype
     b = Builder("p")
-    inputs = [b.input(f"I{n}", _shape(rng), dtype) for n in range(int(rng.integers(1, 3)))]
+    shapes = [_shape(rng) for _ in range(int(rng.integers(1, 3)))]
+    shapes = shapes if first is None else [[_number(e) for e in first.shape], *shapes[1:]]
+    inputs = [b.input(f"I{n}", shape, dtype) for n, shape in enumerate(shapes)]
     stages: list[Tensor] = []
     read: set[str] = set()
     for n in range(int(rng.integers(2, 6))):

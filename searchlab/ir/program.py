@@ -116,20 +116,23 @@ class Program:
 
     def substitute(self, values: Mapping[str, int]) -> Program:
         """The program with integers in place of symbols; refuses values that break what the schedule assumed."""
-        put = Substitution(self._mapping(values))
-        left = [now for a in self.assumptions if (now := self._checked(a, put(a), values)) != TRUE]
+        mapping = self._mapping(values)
+        put = Substitution(mapping)
+        for assumption in self.assumptions:
+            if put(assumption) == FALSE:
+                names = [v.name for v in sorted(variables(assumption), key=str) if v.name in values]
+                chosen = ", ".join(f"{name}={values[name]}" for name in names)
+                raise ConstraintError(f"{self.name}: {chosen} breaks '{assumption}', which the schedule relies on")
+        return self.with_symbols(mapping)
+
+    def with_symbols(self, mapping: Mapping[Var, Expr]) -> Program:
+        """The program with index expressions in place of symbols."""
+        put = Substitution(mapping)
+        left = [now for now in map(put, self.assumptions) if now != TRUE]
         buffers = {n: put_buffer(b, put) for n, b in self.buffers.items()}
         layouts = tuple(la.substitute(buffers[la.buffer], put) for la in self.layouts)
         new = replace(self, buffers=buffers, assumptions=tuple(left), layouts=layouts)
         return new.with_body(put_statement(self.body, put, new.assumptions))
-
-    def _checked(self, assumption: Expr, now: Expr, values: Mapping[str, int]) -> Expr:
-        """What becomes of an assumption, unless the values break it."""
-        if now == FALSE:
-            names = [v.name for v in sorted(variables(assumption), key=str) if v.name in values]
-            chosen = ", ".join(f"{name}={values[name]}" for name in names)
-            raise ConstraintError(f"{self.name}: {chosen} breaks '{assumption}', which the schedule relies on")
-        return now
 
     def _mapping(self, values: Mapping[str, int]) -> dict[Var, Expr]:
         known = {v.name: v for v in self.symbols}

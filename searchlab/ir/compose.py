@@ -1,0 +1,113 @@
+"""Programs joined into one: outputs of some are the inputs of others, and all other names are kept apart.
+
+    compose("mlp", [up, relu, down], {(1, "X"): (0, "Y"), (2, "X"): (1, "Y")})
+
+A size that is an extent of an input becomes what is fed to that input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from searchlab.errors import IRError
+from searchlab.ir.expr import Expr, Var
+from searchlab.ir.program import Program
+from searchlab.ir.rename import Renaming, rename
+from searchlab.ir.stmt import Buffer, seq
+from searchlab.ir.verify import verify
+from searchlab.ir.walk import Substitution
+
+Port = tuple[int, str]  # the number of a program and the name of one of its inputs or outputs
+
+
+def compose(
+    name: str, programs: Sequence[Program], feeds: Mapping[Port, Port], outputs: Sequence[Port] | None = None
+) -> Program:
+    """One program that runs several in order; `feeds` says for inputs which output of an earlier program they are.
+
+    Its inputs are those that nothing feeds, its outputs are `outputs`, or those that feed nothing.  A name that an
+    earlier program has gets a number; the programs' traces are dropped.
+    """
+    _check_ports(programs, feeds)
+    taken: set[str] = set()
+    done: list[Program] = []
+    called: dict[Port, str] = {}  # the names of ports in the whole
+    for number, program in enumerate(programs):
+        names = _free(program, taken)
+        called |= {(number, n): names[n] for n in (*program.inputs, *program.outputs)}
+        fed = {names[own]: called[source] for (at, own), source in feeds.items() if at == number}
+        new = _sized(rename(program, Renaming(names, names, names, names)), fed, done)
+        done.append(rename(new, Renaming(buffers=fed)))
+        taken |= _names(done[-1])
+    used = set(feeds.values())
+    given = outputs if outputs is not None else [p for p in _ports(programs, "outputs") if p not in used]
+    whole = Program(
+        name,
+        tuple(called[p] for p in _ports(programs, "inputs") if p not in feeds),
+        tuple(called[p] for p in given),
+        {n: b for p in reversed(done) for n, b in p.buffers.items()},
+        seq(*(p.body for p in done)),
+        tuple(dict.fromkeys(a for p in done for a in p.assumptions)),
+        tuple(la for p in done for la in p.layouts),
+    )
+    verify(whole)
+    return whole
+
+
+def _ports(programs: Sequence[Program], role: str) -> list[Port]:
+    return [(number, n) for number, p in enumerate(programs) for n in getattr(p, role)]
+
+
+def _check_ports(programs: Sequence[Program], feeds: Mapping[Port, Port]) -> None:
+    for (number, name), (source, output) in feeds.items():
+        if (number, name) not in _ports(programs, "inputs"):
+            raise IRError(f"compose: program {number} has no input '{name}'")
+        if (source, output) not in _ports(programs, "outputs"):
+            raise IRError(f"compose: program {source} has no output '{output}'")
+        if source >= number:
+            raise IRError(
+                f"compose: input '{name}' of program {number} cannot be fed by program {source}, which runs later"
+            )
+        for at, port in ((number, name), (source, output)):
+            if any(la.buffer == port for la in programs[at].layouts):
+                raise IRError(f"compose: '{port}' of program {at} is stored in another layout, which cannot be fed")
+
+
+def _names(program: Program) -> set[str]:
+    return {*program.buffers, *program.blocks, *program.loops, *(v.name for v in program.symbols)}
+
+
+def _free(program: Program, taken: set[str]) -> dict[str, str]:
+    """Names that are free, by those of the program's buffers, blocks, loops and symbols."""
+    used = taken | _names(program)
+    names: dict[str, str] = {}
+    for old in sorted(_names(program)):
+        new, number = old, 2
+        while new in taken or (new != old and new in used):
+            new, number = f"{old}_{number}", number + 1
+        used.add(new)
+        names[old] = new
+    return names
+
+
+def _sized(program: Program, fed: Mapping[str, str], done: Sequence[Program]) -> Program:
+    """The program with the sizes of its inputs as those of what they are fed with, which must fit."""
+    mapping: dict[Var, Expr] = {}
+    pairs = [(program.buffers[own], _made(source, done)) for own, source in fed.items()]
+    for own, made in pairs:
+        for extent, known in zip(own.shape, made.shape, strict=False):
+            if isinstance(extent, Var) and extent.role == "size":
+                mapping.setdefault(extent, known)
+    put = Substitution({v: e for v, e in mapping.items() if v != e})
+    for own, made in pairs:
+        if own.dtype != made.dtype or tuple(map(put, own.shape)) != made.shape:
+            raise IRError(f"compose: an input {_said(own)} of {program.name} is fed with {_said(made)}")
+    return program.with_symbols(put.mapping) if put.mapping else program
+
+
+def _made(name: str, done: Sequence[Program]) -> Buffer:
+    return next(p.buffers[name] for p in done if name in p.buffers)
+
+
+def _said(b: Buffer) -> str:
+    return f"{b.dtype}[{', '.join(map(str, b.shape))}]"
