@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from searchlab.dtype import BOOL, FLOATS, INDEX
 from searchlab.ir.expr import And, Binary, Call, Cast, Compare, Expr, Load, Select
@@ -33,23 +34,31 @@ def _visit(e: Expr, found: Counter[str]) -> None:
     if isinstance(e, Load) or e.dtype == INDEX:
         return
     parts = e.children()
-    sort = "float" if e.dtype in FLOATS else "int"
     if isinstance(e, Binary) and e.op in ("add", "sub"):
         product = next((p for p in parts if isinstance(p, Binary) and p.op == "mul"), None)
-        found[f"{sort}_{'mad' if product is not None else 'addsub'}"] += 1
+        found[f"{_sort(e)}_{'mad' if product is not None else 'addsub'}"] += 1
         if product is not None:
             parts = (*(p for p in parts if p is not product), *product.children())
-    elif isinstance(e, Binary):
-        found[f"{sort}_{_BINARY[e.op]}"] += 1
-    elif isinstance(e, Call):
-        found[f"{sort}_{'other' if e.function in _PLAIN_CALLS else 'math'}"] += 1
-    elif isinstance(e, Cast):
-        found[f"{sort}_other"] += 1
-    elif isinstance(e, Select):
-        found["select"] += 1
-    elif isinstance(e, And):
-        found["bool"] += len(e.args) - 1
-    elif isinstance(e, Compare):
-        found["bool" if e.a.dtype in (INDEX, BOOL) else f"{'float' if e.a.dtype in FLOATS else 'int'}_compare"] += 1
+    elif type(e) in _COUNTED:
+        kind, times = _COUNTED[type(e)](e)
+        found[kind] += times
     for p in parts:
         _visit(p, found)
+
+
+def _sort(e: Expr) -> str:
+    return "float" if e.dtype in FLOATS else "int"
+
+
+def _comparison(e: Compare) -> tuple[str, int]:
+    return ("bool" if e.a.dtype in (INDEX, BOOL) else f"{_sort(e.a)}_compare"), 1
+
+
+_COUNTED: dict[type[Expr], Callable[[Any], tuple[str, int]]] = {
+    Binary: lambda e: (f"{_sort(e)}_{_BINARY[e.op]}", 1),
+    Call: lambda e: (f"{_sort(e)}_{'other' if e.function in _PLAIN_CALLS else 'math'}", 1),
+    Cast: lambda e: (f"{_sort(e)}_other", 1),
+    Select: lambda e: ("select", 1),
+    And: lambda e: ("bool", len(e.args) - 1),
+    Compare: _comparison,
+}

@@ -10,13 +10,14 @@ from searchlab.ir.algebra import poly
 from searchlab.ir.expr import ZERO, Cast, Compare, Expr, Load, Select, Var, index, value_of
 from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.stmt import Alloc, Buffer, If, Loop, Prefetch, Seq, Stmt, Store, expressions, parts_of, touches
+from searchlab.ir.sums import as_sum
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import loads, variables, walk
 from searchlab.llvm import abi
 from searchlab.llvm.ssa import TYPES, Function, Known, Linear, Module
 from searchlab.llvm.values import BufferPlace, Lanes, ValueWriter
 from searchlab.lower.passes import Lowered
-from searchlab.lower.registers import REGISTER, as_sum
+from searchlab.lower.registers import REGISTER
 from searchlab.targets import CpuTarget
 
 STACK = 16 * 1024  # larger buffers go to scratch memory
@@ -211,7 +212,7 @@ class _Body(Visitor[[], None]):
             return False
         if not isinstance(store, Store) or full > MOST_JOINED or any(s.var in variables(i) for i in store.indices):
             return False
-        found = as_sum(store, (store,))
+        found = as_sum(store)
         assert found is not None
         dtype, self.w.lanes = store.value.dtype, Lanes(s.var, width)
         terms = []
@@ -366,7 +367,7 @@ def _stores_apart(s: Store, v: Var) -> bool:
     if moving:
         # what is added to an element must not come from several lanes at once
         return all((v,) in poly(i) for i in moving) or _leaves_alone(s.value, s.buffer)
-    found = as_sum(s, (s,))
+    found = as_sum(s)
     return found is not None and _leaves_alone(found.term, s.buffer)
 
 

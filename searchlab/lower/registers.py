@@ -30,6 +30,7 @@ from searchlab.ir.expr import (
 )
 from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.stmt import Alloc, Buffer, If, Loop, Seq, Stmt, Store, Update, kept, own_accesses, seq, swap, touches
+from searchlab.ir.sums import as_sum
 from searchlab.ir.visitor import Rewriter
 from searchlab.ir.walk import Substitution, variables
 from searchlab.targets import Target
@@ -64,7 +65,7 @@ class _Lifted(Rewriter[[]]):
 
 
 @dataclass(frozen=True)
-class _Sum:
+class _PlacedSum:
     """A store `x = x <op> term`, with or without a beginning."""
 
     store: Store
@@ -124,7 +125,7 @@ class _Placer(Rewriter[[Facts]]):
             result = Alloc(buffer, result)
         return result
 
-    def fits(self, x: _Sum, loop: Loop) -> bool:
+    def fits(self, x: _PlacedSum, loop: Loop) -> bool:
         if x.store.buffer in self.tiles or loop.var in x.space:
             return False
         carried = variables(x.first)
@@ -149,7 +150,7 @@ class _Placer(Rewriter[[Facts]]):
             return False
         return vectors <= MOST_VECTORS and _injective(x) and _only_touched_by(loop, x.store)
 
-    def accumulate(self, x: _Sum, loop: Loop, facts: Facts) -> tuple[Store, Stmt, Stmt, Buffer]:
+    def accumulate(self, x: _PlacedSum, loop: Loop, facts: Facts) -> tuple[Store, Stmt, Stmt, Buffer]:
         """The store on the register tile, what comes before the loop, what after, and the tile."""
         dtype = x.store.value.dtype
         tile = [lp for lp in x.loops if lp.var in x.space]
@@ -199,7 +200,7 @@ class _Placer(Rewriter[[Facts]]):
             body = kept(swap(body, x.store, Store(x.store.buffer, x.store.indices, x.store.value)))
         return seq(*before, body) if before else None
 
-    def later(self, x: _Sum, facts: Facts) -> bool:
+    def later(self, x: _PlacedSum, facts: Facts) -> bool:
         """Whether a loop further inside will keep this reduction in registers, and set it there."""
         return any(
             lp.kind in (LoopKind.SERIAL, LoopKind.UNROLLED)
@@ -228,23 +229,19 @@ def in_place(u: Update, facts: Facts) -> Stmt:
     return seq(init if first == TRUE else If(first, init), store)
 
 
-def as_sum(s: Store, path: tuple[Stmt, ...]) -> _Sum | None:
-    """The store as a sum, if it is one."""
-    own = Load(s.buffer, s.indices, s.value.dtype)
-    value = s.value
-    if not isinstance(value, Binary) or value.op not in ("add", "mul", "min", "max"):
-        return None
-    term = value.b if value.a == own else value.a if value.b == own else None
-    if term is None:
+def _sum_at(s: Store, path: tuple[Stmt, ...]) -> _PlacedSum | None:
+    """The store as a sum with its beginning, if it is one."""
+    found = as_sum(s)
+    if found is None:
         return None
     first, init = (s.first, s.init) if isinstance(s, Update) and s.first != FALSE else (FALSE, None)
-    return _Sum(s, value.op, term, first, init, path)
+    return _PlacedSum(s, found.op, found.term, first, init, path)
 
 
-def _sums(s: Stmt, path: tuple[Stmt, ...]) -> list[_Sum]:
+def _sums(s: Stmt, path: tuple[Stmt, ...]) -> list[_PlacedSum]:
     here = (*path, s)
     if isinstance(s, Store):
-        found = as_sum(s, here)
+        found = _sum_at(s, here)
         return [found] if found is not None else []
     return [x for child in s.children() for x in _sums(child, here)]
 
@@ -260,13 +257,13 @@ def _only_touched_by(loop: Loop, store: Store) -> bool:
     return visit(loop) and touches(loop, store.buffer)
 
 
-def _may_skip(x: _Sum) -> bool:
+def _may_skip(x: _PlacedSum) -> bool:
     """Whether the loops of a sum may be empty for some elements, which it then has nothing to do with."""
     moving = {v for v in x.space if v.role == "iter"}
     return any(variables(lp.extent) & moving for lp in x.loops if lp.var not in x.space)
 
 
-def _injective(x: _Sum) -> bool:
+def _injective(x: _PlacedSum) -> bool:
     """Whether different iterations of the tile loops mean different elements."""
     return told_apart(x.store.indices, {lp.var: lp.extent for lp in x.loops if lp.var in x.space}, TRUE, Facts())
 
@@ -290,7 +287,7 @@ def _negation(first: Expr) -> Expr:
     return total > ZERO
 
 
-def _init_nest(x: _Sum, facts: Facts) -> Stmt | None:
+def _init_nest(x: _PlacedSum, facts: Facts) -> Stmt | None:
     """The init of a reduction before the outermost loop of its path, or None where it cannot be told apart."""
     assert x.init is not None
     carried = variables(x.first)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from searchlab.errors import ScheduleError
 from searchlab.ir.algebra import ceildiv
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import ONE, TRUE, ZERO, Binary, Expr, Like, Load, Select, Var, all_of, const, index, select
 from searchlab.ir.program import Layout, Program
-from searchlab.ir.stmt import Block, Iter, Loop, Stmt, Store, path_to, read, seq
+from searchlab.ir.stmt import Block, Buffer, Iter, Loop, Stmt, Store, kept, path_to, read, rename_buffer, seq
 from searchlab.ir.walk import Substitution, loads, transform, variables, walk
 from searchlab.schedule.primitive import (
     MadeNames,
@@ -26,7 +26,7 @@ from searchlab.schedule.primitive import (
     replaced,
     top_statement,
 )
-from searchlab.schedule.reduction import check_perfect, combiner
+from searchlab.schedule.reduction import check_perfect, sum_of
 
 Map = Callable[..., Sequence[Like]] | tuple[tuple[Var, ...], tuple[Expr, ...]]
 
@@ -196,9 +196,7 @@ def _rewrite_accesses(
             return tops[s.name]
         if isinstance(s, Block) and is_leaf(s):
             return rewrite(s)
-        new = s.map_children(visit)
-        assert new is not None
-        return new
+        return kept(s.map_children(visit))
 
     return visit(program.body)
 
@@ -266,9 +264,9 @@ def _check_padded_sum(b: Block, grown: set[Var]) -> None:
     reduce = {it.var for it in b.iters if it.kind == "reduce"} & grown
     if not reduce:
         return
-    op, term = combiner(b)
-    factors = list(_factors(term))
-    ok = op == "add" and all(any(isinstance(f, Load) and v in f.indices for f in factors) for v in reduce)
+    found = sum_of(b)
+    factors = list(_factors(found.term))
+    ok = found.op == "add" and all(any(isinstance(f, Load) and v in f.indices for f in factors) for v in reduce)
     check(ok, f"'{b.name}' is not a sum of products that padding with zeros leaves unchanged: '{b.store.value}'")
 
 
@@ -286,59 +284,68 @@ def _factors(e: Expr) -> list[Expr]:
     return [e.a] if hasattr(e, "type") and not isinstance(e, Load) and hasattr(e, "a") else [e]
 
 
-def _padded(program: Program, b: Block, nest: list[Loop], sizes: dict[Var, Expr], grown: set[Var]) -> MadeNames:
-    buffers, stages, renamed = dict(program.buffers), [], {}
-    extents: dict[Expr, Expr] = {it.var: it.extent for it in b.iters}
-    for ld in dict.fromkeys(x for x in loads(b.store.value) if x.buffer != b.store.buffer):
-        touched_dims = [i for i in ld.indices if variables(i) & grown]
-        if not touched_dims:
-            continue
-        check(
-            all(isinstance(i, Var) for i in touched_dims),
-            f"'{ld}' is not indexed by iteration variables alone, so it cannot be padded",
-        )
-        several = any(x.buffer == ld.buffer and x != ld for x in loads(b.store.value))
+@dataclass
+class _Padding:
+    """The buffers, names and copies that padding one block takes."""
+
+    program: Program
+    block: Block
+    sizes: dict[Var, Expr]
+    grown: set[Var]
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
+    before: list[Stmt] = field(default_factory=list)
+    after: list[Stmt] = field(default_factory=list)
+
+    def input(self, ld: Load) -> None:
+        """A padded copy of what a load reads."""
+        alone = all(isinstance(i, Var) for i in ld.indices if variables(i) & self.grown)
+        check(alone, f"'{ld}' is not indexed by iteration variables alone, so it cannot be padded")
+        several = any(x.buffer == ld.buffer and x != ld for x in loads(self.block.store.value))
         check(not several, f"'{ld.buffer}' is read at several places, so it cannot be padded for one of them")
-        name = fresh(program, f"{ld.buffer}_pad")
-        shape = tuple(
-            sizes[i] if isinstance(i, Var) and i in grown else s
-            for i, s in zip(ld.indices, program.buffers[ld.buffer].shape, strict=True)
-        )
-        buffers[name] = replace(program.buffers[ld.buffer], name=name, shape=shape)
-        copied = [extents[i] if i in grown else None for i in ld.indices]
-        inside = _inside(copied, program.buffers[ld.buffer].shape, shape)
-        stages.append(_copy(program, ld.buffer, name, shape, ld.type, inside))
-        renamed[ld.buffer] = name
-    out, after = b.store.buffer, []
+        old = self.program.buffers[ld.buffer]
+        pairs = zip(ld.indices, old.shape, strict=True)
+        shape = tuple(self.sizes[i] if isinstance(i, Var) and i in self.grown else s for i, s in pairs)
+        extents: dict[Expr, Expr] = {it.var: it.extent for it in self.block.iters}
+        copied = [extents[i] if i in self.grown else None for i in ld.indices]
+        name = self.rename(old, shape)
+        inside = _inside(copied, old.shape, shape)
+        self.before.append(_copy(self.program, ld.buffer, name, shape, ld.type, inside))
+
+    def output(self) -> None:
+        """A larger output, of which the old one is a part."""
+        store = self.block.store
+        plain = all(isinstance(i, Var) for i in store.indices)
+        check(plain, f"'{self.block.name}' does not store one element per iteration")
+        old = self.program.buffers[store.buffer]
+        name = self.rename(old, tuple(self.sizes[i] for i in store.indices if isinstance(i, Var)))
+        crop = fresh(self.program, f"{old.name}_crop")
+        self.after.append(_copy(self.program, name, old.name, old.shape, old.dtype, TRUE, crop))
+
+    def rename(self, old: Buffer, shape: tuple[Expr, ...]) -> str:
+        name = fresh(self.program, f"{old.name}_pad")
+        self.buffers[name] = replace(old, name=name, shape=shape)
+        self.renamed[old.name] = name
+        return name
+
+
+def _padded(program: Program, b: Block, nest: list[Loop], sizes: dict[Var, Expr], grown: set[Var]) -> MadeNames:
+    made = _Padding(program, b, sizes, grown)
+    for ld in dict.fromkeys(x for x in loads(b.store.value) if x.buffer != b.store.buffer):
+        if any(variables(i) & grown for i in ld.indices):
+            made.input(ld)
     if any(it.var in grown for it in b.iters if it.kind == "space"):
-        check(all(isinstance(i, Var) for i in b.store.indices), f"'{b.name}' does not store one element per iteration")
-        name = fresh(program, f"{out}_pad")
-        shape = tuple(sizes[i] for i in b.store.indices if isinstance(i, Var))
-        buffers[name] = replace(program.buffers[out], name=name, shape=shape)
-        after.append(
-            _copy(
-                program,
-                name,
-                out,
-                program.buffers[out].shape,
-                program.buffers[out].dtype,
-                TRUE,
-                fresh(program, f"{out}_crop"),
-            )
-        )
-        renamed[out] = name
-    inner = _with_buffers(b, renamed, sizes)
-    body: Stmt = inner
+        made.output()
+    body: Stmt = _with_buffers(b, made.renamed, sizes)
     for lp, it in zip(reversed(nest), reversed(b.iters), strict=True):
         body = replace(lp, extent=sizes[it.var], body=body)
     check(top_statement(program, nest[0]) is nest[0], f"'{b.name}' has been moved into another nest; pad first")
-    whole = replaced(program, nest[0], seq(*stages, body, *after))
-    return MadeNames(program.with_body(whole, buffers=buffers), tuple(renamed.values()))
+    whole = replaced(program, nest[0], seq(*made.before, body, *made.after))
+    buffers = {**program.buffers, **made.buffers}
+    return MadeNames(program.with_body(whole, buffers=buffers), tuple(made.renamed.values()))
 
 
 def _with_buffers(b: Block, renamed: dict[str, str], sizes: dict[Var, Expr]) -> Block:
-    from searchlab.ir.stmt import rename_buffer
-
     for old, new in renamed.items():
         changed = rename_buffer(b, old, new)
         assert isinstance(changed, Block)

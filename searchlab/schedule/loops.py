@@ -79,31 +79,33 @@ def _extents(loop: Loop, factors: Sequence[Like | None], tail: bool) -> tuple[li
     """Extents of the new loops, what must be assumed of them, and whether they cover the loop exactly."""
     check(len(factors) >= 1, "no factors given")
     check(sum(f is None for f in factors) <= 1, f"more than one factor is None in {list(factors)}")
-    given = [None if f is None else index(f) for f in factors]
-    for f in given:
-        known = None if f is None else value_of(f)
-        check(known is None or known >= 1, f"factor {f} of loop '{loop.name}' is below 1")
+    given = [index(f) for f in factors if f is not None]
     product: Expr = ONE
     for f in given:
-        product = product if f is None else product * f
+        known = value_of(f)
+        check(known is None or known >= 1, f"factor {f} of loop '{loop.name}' is below 1")
+        product = product * f
     whole = f"loop '{loop.name}' of extent {loop.extent}"
-    if None in given:
-        left = ceildiv(loop.extent, product) if tail else loop.extent // product
-        rest = loop.extent % product
-        check(
-            tail or rest == ZERO or value_of(rest) is None,
-            f"{product} does not divide {whole}; pass tail=True to round up",
-        )
-        return [left if f is None else f for f in given], TRUE if tail else rest.equals(0), not tail or rest == ZERO
-    same = product.equals(loop.extent)
+    if len(given) < len(factors):
+        left, assumption, exact = _rest(loop, product, tail, whole)
+        at = next(n for n, f in enumerate(factors) if f is None)
+        return [*given[:at], left, *given[at:]], assumption, exact
+    same, surplus = product.equals(loop.extent), value_of(product - loop.extent)
+    said = f"factors {list(factors)} make {product}"
     if tail:
-        check(
-            product - loop.extent == ZERO or (value_of(product - loop.extent) or 0) >= 0,
-            f"factors {list(factors)} make {product}, which does not cover {whole}",
-        )
-        return [f for f in given if f is not None], (loop.extent <= product), same == TRUE
-    check(value_of(product - loop.extent) in (0, None), f"factors {list(factors)} make {product}, not {whole}")
-    return [f for f in given if f is not None], same, True
+        check((surplus or 0) >= 0, f"{said}, which does not cover {whole}")
+        return given, loop.extent <= product, same == TRUE
+    check(surplus in (0, None), f"{said}, not {whole}")
+    return given, same, True
+
+
+def _rest(loop: Loop, product: Expr, tail: bool, whole: str) -> tuple[Expr, Expr, bool]:
+    """The factor that is left to be worked out, what must be assumed of it, and whether it covers the loop exactly."""
+    rest = loop.extent % product
+    if tail:
+        return ceildiv(loop.extent, product), TRUE, rest == ZERO
+    check(rest == ZERO or value_of(rest) is None, f"{product} does not divide {whole}; pass tail=True to round up")
+    return loop.extent // product, rest.equals(0), True
 
 
 def _guard(s: Stmt, condition: Expr) -> Stmt:

@@ -8,7 +8,8 @@ from searchlab.errors import ScheduleError
 from searchlab.ir.apart import told_apart
 from searchlab.ir.expr import ONE, TRUE, Binary, Expr, Load, Var, all_of, conditions, extreme, select
 from searchlab.ir.program import Program
-from searchlab.ir.stmt import Block, Iter, Loop, Stmt, Store, path_to, seq
+from searchlab.ir.stmt import Block, Iter, Loop, Stmt, Store, kept, path_to, seq, swap
+from searchlab.ir.sums import ASSOCIATIVE, Sum, as_sum
 from searchlab.ir.walk import Substitution, variables
 from searchlab.schedule.loops import resolved_bindings, resolved_predicate
 from searchlab.schedule.primitive import (
@@ -25,18 +26,14 @@ from searchlab.schedule.primitive import (
     replaced,
 )
 
-ASSOCIATIVE = ("add", "mul", "min", "max")
 
-
-def combiner(block: Block) -> tuple[str, Expr]:
-    """The operation and the new term of a reduction `own = own <op> term`."""
-    value, own = block.store.value, Load(block.store.buffer, block.store.indices, block.store.value.dtype)
-    if isinstance(value, Binary) and value.op in ASSOCIATIVE:
-        if value.a == own:
-            return value.op, value.b
-        if value.b == own:
-            return value.op, value.a
-    raise ScheduleError(f"block '{block.name}' does not reduce with one of {', '.join(ASSOCIATIVE)}: '{value}'")
+def sum_of(block: Block) -> Sum:
+    """The sum that a reduction block computes."""
+    found = as_sum(block.store)
+    if found is None:
+        known, value = ", ".join(ASSOCIATIVE), block.store.value
+        raise ScheduleError(f"block '{block.name}' does not reduce with one of {known}: '{value}'")
+    return found
 
 
 def _combine(op: str, a: Expr, b: Expr) -> Expr:
@@ -55,7 +52,7 @@ def rfactor(program: Program, loop: str, axis: int = 0, name: str | None = None)
     """
     lp = find_loop(program, loop)
     block = _reduction_over(program, lp)
-    op, term = combiner(block)
+    found = sum_of(block)
     check(block.init is not None, f"block '{block.name}' has lost its init; use rfactor before decompose_reduction")
     nest = loops_around(program, block.name)
     check_perfect(program, block, nest, "rfactor")
@@ -71,8 +68,8 @@ def rfactor(program: Program, loop: str, axis: int = 0, name: str | None = None)
     check(made.isidentifier() and not taken, f"'{made}' is not a free name for a buffer and its block")
     buffer = program.buffers[store.buffer]
     shape = (*buffer.shape[:axis], lp.extent, *buffer.shape[axis:])
-    partial = _partial_block(block, nest, lp, made, axis, op, term)
-    final = _final_nest(program, block, nest, lp, made, axis, op)
+    partial = _partial_block(block, nest, lp, made, axis, found)
+    final = _final_nest(program, block, nest, lp, made, axis, found.op)
     top = nest[0]
     body = replaced(program, top, seq(_rewrap(nest, partial), final))
     buffers = {**program.buffers, made: replace(buffer, name=made, shape=shape)}
@@ -117,42 +114,38 @@ def _rewrap(nest: list[Loop], body: Stmt) -> Stmt:
     return body
 
 
-def _partial_block(block: Block, nest: list[Loop], lp: Loop, name: str, axis: int, op: str, term: Expr) -> Block:
+def _bound_by(block: Block, kind: str) -> list[tuple[Iter, Expr]]:
+    """The iteration variables of one kind with their bindings."""
+    return [(it, e) for it, e in zip(block.iters, block.bindings, strict=True) if it.kind == kind]
+
+
+def _partial_block(block: Block, nest: list[Loop], lp: Loop, name: str, axis: int, found: Sum) -> Block:
     """Space iterators stay, the factored loop becomes one, the other reduction loops become reduce iterators."""
-    space = [(it, e) for it, e in zip(block.iters, block.bindings, strict=True) if it.kind == "space"]
+    space = _bound_by(block, "space")
     lane = Iter(Var(f"v{lp.name}"), lp.extent)
     others = [x for x in nest if x.var in _vars_of(block, "reduce") and x is not lp]
     rest = [Iter(Var(f"v{x.name}"), x.extent, "reduce") for x in others]
     at_loops: dict[Var, Expr] = {lp.var: lane.var, **{x.var: it.var for x, it in zip(others, rest, strict=True)}}
-    values: dict[Var, Expr] = {
-        it.var: Substitution(at_loops)(e)
-        for it, e in zip(block.iters, block.bindings, strict=True)
-        if it.kind == "reduce"
-    }
-    put = Substitution(values)
+    put = Substitution({it.var: Substitution(at_loops)(e) for it, e in _bound_by(block, "reduce")})
     assert block.init is not None
     identity = block.init.value
-    value = put(term)
-    kept: list[Expr] = []
-    moved: list[Expr] = []
-    for c in conditions(block.predicate):
-        (kept if not variables(c) & set(at_loops) else moved).append(c)
-    if moved:
+    value = put(found.term)
+    where = all_of(c for c in conditions(block.predicate) if variables(c) & at_loops.keys())
+    if where != TRUE:
         # a partial result whose every term is cut off must still be set: the condition guards the value, not the block
-        where = all_of(moved)
-        inner = {v: it for v, it in at_loops.items()}
         outer = {v: it.var for it, e in space for v in variables(e) if e == v}
-        check(_iters(where) <= set(inner) | set(outer), f"condition '{where}' mixes loops that rfactor cannot follow")
-        value = select(Substitution({**outer, **inner})(where), value, identity)
+        follows = _iters(where) <= at_loops.keys() | outer.keys()
+        check(follows, f"condition '{where}' mixes loops that rfactor cannot follow")
+        value = select(Substitution({**outer, **at_loops})(where), value, identity)
     indices = (*block.store.indices[:axis], lane.var, *block.store.indices[axis:])
     own = Load(name, indices, block.store.value.dtype)
     return Block(
         name,
         (*(it for it, _ in space), lane, *rest),
         (*(e for _, e in space), lp.var, *(x.var for x in others)),
-        Store(name, indices, _combine(op, own, value)),
+        Store(name, indices, _combine(found.op, own, value)),
         Store(name, indices, identity),
-        all_of(kept),
+        all_of(c for c in conditions(block.predicate) if not variables(c) & at_loops.keys()),
         block.annotations,
     )
 
@@ -162,7 +155,7 @@ def _final_nest(program: Program, block: Block, nest: list[Loop], lp: Loop, made
     around = [x for x in nest if x.var in space_vars]
     renamed: dict[Var, Expr] = {x.var: Var(fresh(program, f"{block.name}_{x.name}")) for x in [*around, lp]}
     put = Substitution(renamed)
-    space = [(it, put(e)) for it, e in zip(block.iters, block.bindings, strict=True) if it.kind == "space"]
+    space = [(it, put(e)) for it, e in _bound_by(block, "space")]
     lane = Iter(Var(f"v{lp.name}"), lp.extent, "reduce")
     store = block.store
     indices = (*store.indices[:axis], lane.var, *store.indices[axis:])
@@ -215,16 +208,8 @@ def decompose_reduction(program: Program, block: str, loop: str) -> MadeNames:
     name = fresh(program, f"{block}_init")
     init = init_nest(program, b, within, name)
     update = replace(b, init=None)
-    body = replaced(program, lp, seq(init, replace(lp, body=_inside(lp, b, update))))
+    body = replaced(program, lp, seq(init, lp.with_body(kept(swap(lp.body, b, update)))))
     return MadeNames(program.with_body(body), (name,))
-
-
-def _inside(lp: Loop, old: Block, new: Block) -> Stmt:
-    from searchlab.ir.stmt import swap
-
-    body = swap(lp.body, old, new)
-    assert body is not None
-    return body
 
 
 def init_nest(program: Program, b: Block, inner: list[Loop], name: str) -> Stmt:
@@ -235,16 +220,14 @@ def init_nest(program: Program, b: Block, inner: list[Loop], name: str) -> Stmt:
     renamed: dict[Var, Expr] = {x.var: Var(fresh(program, f"{name}_{x.name}")) for x in around}
     put = Substitution(renamed)
     reduce_only = _vars_of(b, "reduce") - space_vars
-    kept = []
+    left = []
     for c in conditions(b.predicate):
         mixed = variables(c) & reduce_only and variables(c) & {x.var for x in around}
         check(not mixed, f"condition '{c}' of '{b.name}' mixes space and reduction loops")
         if not variables(c) & reduce_only:
-            kept.append(put(c))
-    space = [(it, put(e)) for it, e in zip(b.iters, b.bindings, strict=True) if it.kind == "space"]
-    body: Stmt = Block(
-        name, tuple(it for it, _ in space), tuple(e for _, e in space), b.init, None, all_of(kept) if kept else TRUE
-    )
+            left.append(put(c))
+    space = [(it, put(e)) for it, e in _bound_by(b, "space")]
+    body: Stmt = Block(name, tuple(it for it, _ in space), tuple(e for _, e in space), b.init, None, all_of(left))
     for x in reversed(around):
         var = renamed[x.var]
         assert isinstance(var, Var)

@@ -119,15 +119,20 @@ def _is_tile(e: Expr, inner: dict[Var, Expr]) -> bool:
             scales[mine[0]] = from_poly({without(monomial, (mine[0],)) or (): c})
         elif any(inner[v] != ONE for a in mine for v in variables(a) & inner.keys()):
             return False
+    tile = _tile({v: scale for v, scale in scales.items() if inner[v] != ONE}, inner)
+    return tile is not None and all(divide(from_poly({m: c}), tile)[1] == ZERO for m, c in outside if m)
+
+
+def _tile(scales: dict[Var, Expr], inner: dict[Var, Expr]) -> Expr | None:
+    """How much the digits of an index are worth together, if each goes on where another ends."""
     tile: Expr = ONE
-    left = {v: scale for v, scale in scales.items() if inner[v] != ONE}
-    while left:
-        v = next((v for v, scale in left.items() if scale == tile), None)
+    while scales:
+        v = next((v for v, scale in scales.items() if scale == tile), None)
         if v is None:
-            return False
-        del left[v]
+            return None
+        del scales[v]
         tile = tile * inner[v]
-    return all(divide(from_poly({m: c}), tile)[1] == ZERO for m, c in outside if m)
+    return tile
 
 
 def tile_conditions(root: Loop, maker: Block, reader: str) -> list[Expr]:

@@ -17,6 +17,7 @@ from searchlab.ir.stmt import (
     Seq,
     Stmt,
     Store,
+    accesses,
     map_expressions,
     path_to,
     read,
@@ -233,8 +234,6 @@ def reverse_compute_at(program: Program, block: str, loop: str) -> MadeNames:
 
 
 def _loads(b: Block, buffer: str) -> list[Load]:
-    from searchlab.ir.stmt import accesses
-
     return [ld for ld in accesses(b) if ld.buffer == buffer]
 
 
@@ -378,29 +377,9 @@ def reverse_compute_inline(program: Program, block: str) -> MadeNames:
     _check_plain_store(b)
     _check_movable(program, b)
     made_inside = [n for n in _inputs_of(b) if n not in program.inputs]
-    fitting = [n for n in made_inside if len(consumers(program, n)) == 1 and n not in program.outputs]
-    check(
-        len(fitting) == 1,
-        f"'{block}' must be the only reader of exactly one stage; it reads {names_of(made_inside) or 'none'}",
-    )
-    buffer = fitting[0]
-    makers = producers(program, buffer)
-    check(len(makers) == 1, f"'{buffer}' is written by several blocks")
-    maker = makers[0]
-    check(
-        not maker.reduces and maker.init is None,
-        f"'{maker.name}' is a reduction: its values are not final when stored; use reverse_compute_at",
-    )
-    indices = {ld.indices for ld in _loads(b, buffer)}
-    check(len(indices) == 1, f"'{block}' reads '{buffer}' at several places")
-    at = indices.pop()
-    extents: dict[Expr, Expr] = {it.var: it.extent for it in b.iters}
-    direct = set(at) == extents.keys() and len(set(at)) == len(at)
-    check(direct, f"'{block}' does not read '{buffer}' one element per iteration")
-    whole = tuple(extents[i] for i in at) == program.buffers[buffer].shape
-    check(whole, f"'{block}' reads only a part of '{buffer}'; accepted: readers of all of it")
-    mapping = dict(zip(at, maker.store.indices, strict=True))
-    store = b.store
+    maker = _only_maker(program, b, made_inside)
+    store, buffer = b.store, maker.store.buffer
+    mapping = dict(zip(_read_whole(program, b, buffer), maker.store.indices, strict=True))
 
     def fill(e: Expr) -> Expr | None:
         return maker.store.value if isinstance(e, Load) and e.buffer == buffer else None
@@ -414,6 +393,35 @@ def reverse_compute_inline(program: Program, block: str) -> MadeNames:
     body = swap(replaced(program, maker, new), b, None)
     assert body is not None
     return MadeNames(program.with_body(body, buffers={n: x for n, x in program.buffers.items() if n != buffer}))
+
+
+def _only_maker(program: Program, b: Block, made_inside: list[str]) -> Block:
+    """The one block that makes a stage which only `b` reads."""
+    fitting = [n for n in made_inside if len(consumers(program, n)) == 1 and n not in program.outputs]
+    check(
+        len(fitting) == 1,
+        f"'{b.name}' must be the only reader of exactly one stage; it reads {names_of(made_inside) or 'none'}",
+    )
+    makers = producers(program, fitting[0])
+    check(len(makers) == 1, f"'{fitting[0]}' is written by several blocks")
+    check(
+        not makers[0].reduces and makers[0].init is None,
+        f"'{makers[0].name}' is a reduction: its values are not final when stored; use reverse_compute_at",
+    )
+    return makers[0]
+
+
+def _read_whole(program: Program, b: Block, buffer: str) -> tuple[Expr, ...]:
+    """The indices at which a block reads all of a buffer, one element per iteration."""
+    indices = {ld.indices for ld in _loads(b, buffer)}
+    check(len(indices) == 1, f"'{b.name}' reads '{buffer}' at several places")
+    at = indices.pop()
+    extents: dict[Expr, Expr] = {it.var: it.extent for it in b.iters}
+    direct = set(at) == extents.keys() and len(set(at)) == len(at)
+    check(direct, f"'{b.name}' does not read '{buffer}' one element per iteration")
+    whole = tuple(extents[i] for i in at) == program.buffers[buffer].shape
+    check(whole, f"'{b.name}' reads only a part of '{buffer}'; accepted: readers of all of it")
+    return at
 
 
 def _before(program: Program, first: Block, second: Block) -> bool:

@@ -1,0 +1,29 @@
+"""Stores that add to their own element, in the widest sense of adding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from searchlab.ir.expr import Binary, Expr, Load
+from searchlab.ir.stmt import Store
+
+ASSOCIATIVE = ("add", "mul", "min", "max")
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """The operation and the new term of a store `own = own <op> term`."""
+
+    op: str
+    term: Expr
+
+
+def as_sum(s: Store) -> Sum | None:
+    """The store as a sum, if it is one."""
+    value = s.value
+    if not isinstance(value, Binary) or value.op not in ASSOCIATIVE:
+        return None
+    own = Load(s.buffer, s.indices, value.dtype)
+    if value.a == own:
+        return Sum(value.op, value.b)
+    return Sum(value.op, value.a) if value.b == own else None
