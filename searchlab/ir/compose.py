@@ -39,19 +39,22 @@ def compose(
         new = _sized(rename(program, Renaming(names, names, names, names)), fed, done)
         done.append(rename(new, Renaming(buffers=fed)))
         taken |= _names(done[-1])
-    used = set(feeds.values())
-    given = outputs if outputs is not None else [p for p in _ports(programs, "outputs") if p not in used]
-    whole = Program(
-        name,
-        tuple(called[p] for p in _ports(programs, "inputs") if p not in feeds),
-        tuple(called[p] for p in given),
-        {n: b for p in reversed(done) for n, b in p.buffers.items()},
-        seq(*(p.body for p in done)),
-        tuple(dict.fromkeys(a for p in done for a in p.assumptions)),
-        tuple(la for p in done for la in p.layouts),
-    )
+    unfed = [p for p in _ports(programs, "inputs") if p not in feeds]
+    if outputs is None:
+        used = set(feeds.values())
+        outputs = [p for p in _ports(programs, "outputs") if p not in used]
+    whole = _joined(name, done, [called[p] for p in unfed], [called[p] for p in outputs])
     verify(whole)
     return whole
+
+
+def _joined(name: str, parts: Sequence[Program], inputs: Sequence[str], outputs: Sequence[str]) -> Program:
+    """Programs without a name in common but those of buffers that they share."""
+    buffers = {n: b for p in reversed(parts) for n, b in p.buffers.items()}
+    assumptions = dict.fromkeys(a for p in parts for a in p.assumptions)
+    layouts = tuple(la for p in parts for la in p.layouts)
+    body = seq(*(p.body for p in parts))
+    return Program(name, tuple(inputs), tuple(outputs), buffers, body, tuple(assumptions), layouts)
 
 
 def _ports(programs: Sequence[Program], role: str) -> list[Port]:

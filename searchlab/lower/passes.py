@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from searchlab.errors import BuildError
+from searchlab.ir.printer import buffer_text, stmt_lines
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Buffer, Stmt
 from searchlab.lower.flatten import flatten
@@ -32,8 +33,6 @@ class Lowered:
     body: Stmt
 
     def __str__(self) -> str:
-        from searchlab.ir.printer import buffer_text, stmt_lines
-
         head = f"lowered {self.name}({', '.join(map(buffer_text, self.parameters))}):"
         return "\n".join([head, *stmt_lines(self.body, "  ")]) + "\n"
 

@@ -8,7 +8,7 @@ per lane, joined at the end.  All other reductions are set before the outermost 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from searchlab.dtype import FLOATS
 from searchlab.ir.apart import told_apart
@@ -83,6 +83,20 @@ class _PlacedSum:
     def loops(self) -> list[Loop]:
         return [s for s in self.path if isinstance(s, Loop)]
 
+    @cached_property
+    def tile(self) -> list[Loop]:
+        """The loops that go from element to element."""
+        return [lp for lp in self.loops if lp.var in self.space]
+
+    @cached_property
+    def lanes(self) -> list[Loop]:
+        """The vectorised loops that add to one element, in a partial result for each lane."""
+        return [lp for lp in self.loops if lp.kind == LoopKind.VECTORIZED and lp.var not in self.space]
+
+    def repeats(self, lp: Loop) -> bool:
+        """Whether a loop neither moves through the elements nor carries the sum: it is added up anew each time."""
+        return lp.var not in self.space and lp.var not in variables(self.first)
+
 
 class _Placer(Rewriter[[Facts]]):
     def __init__(self, target: Target) -> None:
@@ -128,60 +142,57 @@ class _Placer(Rewriter[[Facts]]):
     def fits(self, x: _PlacedSum, loop: Loop) -> bool:
         if x.store.buffer in self.tiles or loop.var in x.space:
             return False
-        carried = variables(x.first)
-        width = 1
-        vectors = 1
-        for lp in x.loops:
-            if lp.var in x.space or lp.kind == LoopKind.VECTORIZED:
-                extent = value_of(lp.extent)
-                if lp.kind not in (LoopKind.UNROLLED, LoopKind.VECTORIZED) or extent is None:
-                    return False
-                width *= extent
-                lanes = self.target.lanes(x.store.value.dtype)
-                vectors *= -(-extent // lanes) if lp.kind == LoopKind.VECTORIZED else extent
-            if lp.kind == LoopKind.PARALLEL:
-                return False
-            if x.init is not None and lp.var not in x.space and lp.var not in carried:
-                return False
+        if any(lp.kind == LoopKind.PARALLEL or (x.init is not None and x.repeats(lp)) for lp in x.loops):
+            return False
+        vectors = self.vectors(x)
+        if vectors is None or vectors > MOST_VECTORS:
+            return False
         if any(isinstance(s, If) and variables(s.condition) & x.space for s in x.path) or _may_skip(x):
             return False  # elements that a condition excludes must not be stored
-        lanewise = any(lp.kind == LoopKind.VECTORIZED and lp.var not in x.space for lp in x.loops)
-        if lanewise and (identity(x.op, x.store.value.dtype) is None):
+        if x.lanes and identity(x.op, x.store.value.dtype) is None:
             return False
-        return vectors <= MOST_VECTORS and _injective(x) and _only_touched_by(loop, x.store)
+        return _injective(x) and _only_touched_by(loop, x.store)
+
+    def vectors(self, x: _PlacedSum) -> int | None:
+        """How many registers the tile of a sum takes, if all its loops are written out or run in lanes."""
+        count, lanes = 1, self.target.lanes(x.store.value.dtype)
+        for lp in (*x.tile, *x.lanes):
+            extent = value_of(lp.extent)
+            if lp.kind not in (LoopKind.UNROLLED, LoopKind.VECTORIZED) or extent is None:
+                return None
+            count *= -(-extent // lanes) if lp.kind == LoopKind.VECTORIZED else extent
+        return count
 
     def accumulate(self, x: _PlacedSum, loop: Loop, facts: Facts) -> tuple[Store, Stmt, Stmt, Buffer]:
         """The store on the register tile, what comes before the loop, what after, and the tile."""
         dtype = x.store.value.dtype
-        tile = [lp for lp in x.loops if lp.var in x.space]
-        lanes = [lp for lp in x.loops if lp.kind == LoopKind.VECTORIZED and lp.var not in x.space]
         name = f"{x.store.buffer}.r{len(self.tiles)}"
         self.tiles.add(name)
         # neighbouring lanes must be neighbours in the tile, whatever the order of the loops
-        dims = sorted((*tile, *lanes), key=lambda lp: lp.kind == LoopKind.VECTORIZED)
+        dims = sorted((*x.tile, *x.lanes), key=lambda lp: lp.kind == LoopKind.VECTORIZED)
         at = tuple(lp.var for lp in dims)
         buffer = Buffer(name, tuple(lp.extent for lp in dims) or (index(1),), dtype, REGISTER)
         cell = at or (ZERO,)
         held, own = Load(name, cell, dtype), Load(x.store.buffer, x.store.indices, dtype)
         inner = Substitution({lp.var: ZERO for lp in x.loops if lp.var not in x.space})
         first = facts.simplify(inner(x.first)) if x.init is not None else FALSE
+        into = partial(Store, x.store.buffer, x.store.indices)
         start: Stmt
-        if lanes:
+        if x.lanes:
             nothing = identity(x.op, dtype)
             assert nothing is not None
-            start = _nest([*tile, *lanes], Store(name, cell, nothing))
+            start = _nest([*x.tile, *x.lanes], Store(name, cell, nothing))
             if x.init is not None and first != FALSE:
-                start = seq(start, _guarded(first, _nest(tile, Store(x.store.buffer, x.store.indices, x.init))))
-            end = _nest([*tile, *lanes], Store(x.store.buffer, x.store.indices, Binary(x.op, own, held)))
+                start = seq(start, _guarded(first, _nest(x.tile, into(x.init))))
+            end = _nest([*x.tile, *x.lanes], into(Binary(x.op, own, held)))
         else:
-            fetch = _nest(tile, Store(name, cell, own))
-            if x.init is None or first == FALSE:
-                start = fetch
-            else:
-                fresh = _nest(tile, Store(name, cell, x.init))
+            fetch = _nest(x.tile, Store(name, cell, own))
+            start = fetch
+            if x.init is not None and first != FALSE:
+                fresh = _nest(x.tile, Store(name, cell, x.init))
                 # set in any case: otherwise the registers would seem to live on from one tile to the next
                 start = fresh if first == TRUE else seq(fresh, If(_negation(first), fetch))
-            end = _nest(tile, Store(x.store.buffer, x.store.indices, held))
+            end = _nest(x.tile, into(held))
         return Store(name, cell, Binary(x.op, held, x.term)), start, end, buffer
 
     # --- inits before loops -------------------------------------------------------------------------------------------
@@ -293,20 +304,16 @@ def _init_nest(x: _PlacedSum, facts: Facts) -> Stmt | None:
     carried = variables(x.first)
     if carried & x.space or _may_skip(x):
         return None
-    guards = []
+    if any(x.repeats(lp) for lp in x.loops) or any(variables(lp.extent) & carried for lp in x.tile):
+        return None
+    if any(isinstance(s, Alloc) and s.buffer.name == x.store.buffer for s in x.path):
+        return None
     inside = {lp.var for lp in x.loops}
-    for lp in x.loops:
-        if (lp.var not in x.space and lp.var not in carried) or (lp.var in x.space and variables(lp.extent) & carried):
-            return None
-    for s in x.path:
-        for c in conditions(s.condition) if isinstance(s, If) else ():
-            reduces = variables(c) & carried & inside
-            if reduces and variables(c) & x.space:
-                return None
-            if not reduces:
-                guards.append(c)
-        if isinstance(s, Alloc) and s.buffer.name == x.store.buffer:
-            return None
+    asked = [c for s in x.path if isinstance(s, If) for c in conditions(s.condition)]
+    reducing = [c for c in asked if variables(c) & carried & inside]
+    if any(variables(c) & x.space for c in reducing):
+        return None
+    guards = [c for c in asked if c not in reducing]
     first = facts.simplify(Substitution({v: ZERO for v in carried & inside})(x.first))
-    body: Stmt = _guarded(all_of([*guards]), Store(x.store.buffer, x.store.indices, x.init))
-    return _guarded(first, _nest([lp for lp in x.loops if lp.var in x.space], body)) if first != FALSE else Seq(())
+    body: Stmt = _guarded(all_of(guards), Store(x.store.buffer, x.store.indices, x.init))
+    return _guarded(first, _nest(x.tile, body)) if first != FALSE else Seq(())

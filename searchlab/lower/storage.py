@@ -180,23 +180,17 @@ def _interval(
     buffer: Buffer, d: int, found: list[tuple[Path, tuple[Expr, ...]]], home: Loop | None, outside: dict[Var, Expr]
 ) -> tuple[Expr, Expr]:
     """The part of one dimension that is touched in one iteration of `home`: lowest index and extent."""
-    whole = buffer.shape[d]
-    low: Expr | None = None
-    high: Expr | None = None
+    whole, outer = buffer.shape[d], Facts(outside)
+    lows, highs = [], []
     for path, indices in found:
         inside = {lp.var: lp.extent for lp in path[_depth(path, home) :] if isinstance(lp, Loop)}
         facts = Facts({**outside, **inside})
-        a, b = facts.simplify(facts.lower(indices[d], inside)), facts.simplify(facts.upper(indices[d], inside))
-        if low is None or high is None:
-            low, high = a, b
-            continue
-        outer = Facts(outside)
-        low = a if outer.proves(compare("le", a, low)) else low if outer.proves(compare("le", low, a)) else None
-        high = b if outer.proves(compare("le", high, b)) else high if outer.proves(compare("le", b, high)) else None
-        if low is None or high is None:
-            return ZERO, whole
-    assert low is not None and high is not None
-    extent = Facts(outside).simplify(high - low + 1)
+        lows.append(facts.simplify(facts.lower(indices[d], inside)))
+        highs.append(facts.simplify(facts.upper(indices[d], inside)))
+    low, high = _least(lows, outer), _least(highs, outer, most=True)
+    if low is None or high is None:
+        return ZERO, whole
+    extent = outer.simplify(high - low + 1)
     # an extent that changes from iteration to iteration is no better than the whole dimension
     if any(v.role == "iter" for v in variables(extent)) or (value_of(extent) or 1) < 1:
         return ZERO, whole
@@ -204,3 +198,15 @@ def _interval(
     if (value_of(extent - whole) or 0) > 0:
         return ZERO, whole
     return low, extent
+
+
+def _least(values: list[Expr], facts: Facts, *, most: bool = False) -> Expr | None:
+    """The smallest (or largest) of several values, if it can be told."""
+    found = values[0]
+    for e in values[1:]:
+        below, above = (found, e) if most else (e, found)
+        if facts.proves(compare("le", below, above)):
+            found = e
+        elif not facts.proves(compare("le", above, below)):
+            return None
+    return found

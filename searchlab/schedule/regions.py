@@ -149,8 +149,13 @@ def tile_conditions(root: Loop, maker: Block, reader: str) -> list[Expr]:
         if variables(c) & inner.keys() and c.a - c.b in domain:
             continue
         moving = {v: inner[v] for v in variables(c) & inner.keys() & space if inner[v] != ONE}
-        span = Facts().upper(c.a - start(c.a), moving) + 1
-        whole = not moving or (c.op == "lt" and divide(start(c.b - c.a), span)[1] == ZERO)
-        check(whole, f"'{c}' cuts off a part of what one iteration of loop '{root.name}' writes for '{reader}'")
+        message = f"'{c}' cuts off a part of what one iteration of loop '{root.name}' writes for '{reader}'"
+        check(not moving or _holds_for_all_or_none(c, start, moving), message)
         result.append(start(c))
     return [c for c in result if _moves(c)]
+
+
+def _holds_for_all_or_none(c: Compare, start: Substitution, moving: dict[Var, Expr]) -> bool:
+    """Whether a condition holds wherever it holds at the start of the moving loops."""
+    span = Facts().upper(c.a - start(c.a), moving) + 1
+    return c.op == "lt" and divide(start(c.b - c.a), span)[1] == ZERO
