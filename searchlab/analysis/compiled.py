@@ -91,17 +91,19 @@ class _Rows:
         kept = {n.number for n in columns} | set(self.place)
         last = {arg.number: n for n, node in enumerate(order) for arg in node.args}
         for n, node in enumerate(order):
-            if node.op == "symbol":
-                continue
-            args = [[self.row(a, r) for r in range(node.rows)] for a in node.args]
-            for a in {a.number: a for a in node.args if a.numbers is None and a.number not in kept}.values():
-                # not before this operation where rows are reused one by one: a wide result may start on its argument
-                if last[a.number] == n and a.rows == node.rows:
-                    self._free.setdefault(a.rows, []).append(self.place[a.number])
-            self.place[node.number] = start = self._take(node.rows)
-            for r in range(node.rows):
-                left, right = args[0][r], args[-1][r]
-                self.code.append((_NUMBER[node.op], left, right, start + r))
+            if node.op != "symbol":
+                self._write(node, {a.number: a for a in node.args if a.number not in kept and last[a.number] == n})
+
+    def _write(self, node: Node, done: Mapping[int, Node]) -> None:
+        """The code of one operation, after which some of its arguments are not needed any more."""
+        args = [[self.row(a, r) for r in range(node.rows)] for a in node.args]
+        for a in done.values():
+            # not before this operation where rows are reused one by one: a wide result may start on its argument
+            if a.numbers is None and a.rows == node.rows:
+                self._free.setdefault(a.rows, []).append(self.place[a.number])
+        self.place[node.number] = start = self._take(node.rows)
+        for r in range(node.rows):
+            self.code.append((_NUMBER[node.op], args[0][r], args[-1][r], start + r))
 
     def _take(self, rows: int) -> int:
         if waiting := self._free.get(rows):

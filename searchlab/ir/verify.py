@@ -241,15 +241,18 @@ class _Verifier(Visitor[[frozenset[Var], dict[Var, Loop]], None]):
             self.fail(f"block '{b.name}' has {len(b.iters)} iteration variables and {len(b.bindings)} bindings")
         if b.init is not None:
             self.check_store(b.init)
+        self.check_ahead(b, loops)
+        apart = {v for v, lp in loops.items() if any(kind.is_apart for kind in lp.kinds)}
+        bound = [(it.var, e) for it, e in zip(b.iters, b.bindings, strict=True) if it.kind == "reduce"]
+        for var, v in ((var, v) for var, e in bound for v in variables(e) & apart):
+            self.fail(f"block '{b.name}': reduction '{var}' is bound to parallel loop '{v}'; use rfactor first")
+
+    def check_ahead(self, b: Block, loops: dict[Var, Loop]) -> None:
         for note in b.ahead:
             if note.loop not in {lp.name for lp in loops.values()}:
                 self.fail(f"block '{b.name}' prefetches along loop '{note.loop}', which is not around it")
             if note.buffer not in read(b) or note.buffer in written(b):
                 self.fail(f"block '{b.name}' prefetches '{note.buffer}', which it does not read")
-        apart = {v for v, lp in loops.items() if any(kind.is_apart for kind in lp.kinds)}
-        bound = [(it.var, e) for it, e in zip(b.iters, b.bindings, strict=True) if it.kind == "reduce"]
-        for var, v in ((var, v) for var, e in bound for v in variables(e) & apart):
-            self.fail(f"block '{b.name}': reduction '{var}' is bound to parallel loop '{v}'; use rfactor first")
 
     def check_store(self, s: Store) -> None:
         buffer = self.program.buffers.get(s.buffer)

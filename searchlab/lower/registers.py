@@ -93,6 +93,11 @@ class _PlacedSum:
         """The vectorised loops that add to one element, in a partial result for each lane."""
         return [lp for lp in self.loops if lp.kind == LoopKind.VECTORIZED and lp.var not in self.space]
 
+    @cached_property
+    def asked(self) -> list[Expr]:
+        """The conditions under which it is added to."""
+        return [c for s in self.path if isinstance(s, If) for c in conditions(s.condition)]
+
     def repeats(self, lp: Loop) -> bool:
         """Whether a loop neither moves through the elements nor carries the sum: it is added up anew each time."""
         return lp.var not in self.space and lp.var not in variables(self.first)
@@ -147,7 +152,7 @@ class _Placer(Rewriter[[Facts]]):
         vectors = self.vectors(x)
         if vectors is None or vectors > MOST_VECTORS:
             return False
-        if any(isinstance(s, If) and variables(s.condition) & x.space for s in x.path) or _may_skip(x):
+        if any(variables(c) & x.space for c in x.asked) or _may_skip(x):
             return False  # elements that a condition excludes must not be stored
         if x.lanes and identity(x.op, x.store.value.dtype) is None:
             return False
@@ -298,22 +303,23 @@ def _negation(first: Expr) -> Expr:
     return total > ZERO
 
 
+def _separable(x: _PlacedSum) -> bool:
+    """Whether the loops of a sum either go from element to element or carry it, and its buffer lives outside them."""
+    carried = variables(x.first)
+    if carried & x.space or _may_skip(x) or any(map(x.repeats, x.loops)):
+        return False
+    if any(variables(lp.extent) & carried for lp in x.tile):
+        return False
+    return not any(isinstance(s, Alloc) and s.buffer.name == x.store.buffer for s in x.path)
+
+
 def _init_nest(x: _PlacedSum, facts: Facts) -> Stmt | None:
     """The init of a reduction before the outermost loop of its path, or None where it cannot be told apart."""
-    assert x.init is not None
-    carried = variables(x.first)
-    if carried & x.space or _may_skip(x):
+    carried = variables(x.first).intersection(lp.var for lp in x.loops)
+    reducing = [c for c in x.asked if variables(c) & carried]
+    if x.init is None or not _separable(x) or any(variables(c) & x.space for c in reducing):
         return None
-    if any(x.repeats(lp) for lp in x.loops) or any(variables(lp.extent) & carried for lp in x.tile):
-        return None
-    if any(isinstance(s, Alloc) and s.buffer.name == x.store.buffer for s in x.path):
-        return None
-    inside = {lp.var for lp in x.loops}
-    asked = [c for s in x.path if isinstance(s, If) for c in conditions(s.condition)]
-    reducing = [c for c in asked if variables(c) & carried & inside]
-    if any(variables(c) & x.space for c in reducing):
-        return None
-    guards = [c for c in asked if c not in reducing]
-    first = facts.simplify(Substitution({v: ZERO for v in carried & inside})(x.first))
-    body: Stmt = _guarded(all_of(guards), Store(x.store.buffer, x.store.indices, x.init))
+    first = facts.simplify(Substitution({v: ZERO for v in carried})(x.first))
+    guards = all_of(c for c in x.asked if c not in reducing)
+    body: Stmt = _guarded(guards, Store(x.store.buffer, x.store.indices, x.init))
     return _guarded(first, _nest(x.tile, body)) if first != FALSE else Seq(())

@@ -34,6 +34,11 @@ def bindings_within(root: Stmt, block: Block) -> Substitution:
     return Substitution(mapping)
 
 
+def loops_inside(root: Loop) -> dict[Var, Expr]:
+    """The extents of the loops inside a loop by their variables."""
+    return {lp.var: lp.extent for lp in statements(root.body) if isinstance(lp, Loop)}
+
+
 def touched(
     root: Loop, blocks: Iterable[Block], buffer: str, shape: tuple[Expr, ...], facts: Facts, *, writes: bool
 ) -> Region:
@@ -41,7 +46,7 @@ def touched(
 
     Loops inside `root` are relaxed; `root` itself and the loops around it stay symbols.
     """
-    inside = {lp.var: lp.extent for lp in statements(root.body) if isinstance(lp, Loop)}
+    inside = loops_inside(root)
     regions = []
     for block in blocks:
         put = bindings_within(root, block)
@@ -100,7 +105,7 @@ def _union(parts: list[Interval], whole: Expr, facts: Facts) -> Interval:
 
 def check_tile(root: Loop, maker: Block, reader: str) -> None:
     """One iteration of a loop writes a dense tile, apart from those of the others: the reader runs on exactly that."""
-    inner = {lp.var: lp.extent for lp in statements(root.body) if isinstance(lp, Loop)}
+    inner = loops_inside(root)
     put = bindings_within(root, maker)
     for i in map(put, maker.store.indices):
         message = f"one iteration of loop '{root.name}' does not write a separate tile: '{maker.store.buffer}' at '{i}'"
@@ -117,7 +122,7 @@ def _is_tile(e: Expr, inner: dict[Var, Expr]) -> bool:
             outside.append((monomial, c))
         elif len(mine) == 1 and isinstance(mine[0], Var) and mine[0] not in scales:
             scales[mine[0]] = from_poly({without(monomial, (mine[0],)) or (): c})
-        elif any(inner[v] != ONE for a in mine for v in variables(a) & inner.keys()):
+        elif any(inner[v] != ONE for v in variables(from_poly({monomial: c})) & inner.keys()):
             return False
     tile = _tile({v: scale for v, scale in scales.items() if inner[v] != ONE}, inner)
     return tile is not None and all(divide(from_poly({m: c}), tile)[1] == ZERO for m, c in outside if m)
@@ -137,7 +142,7 @@ def _tile(scales: dict[Var, Expr], inner: dict[Var, Expr]) -> Expr | None:
 
 def tile_conditions(root: Loop, maker: Block, reader: str) -> list[Expr]:
     """The conditions under which one iteration of a loop writes its tile, which it must do as a whole or not at all."""
-    inner = {lp.var: lp.extent for lp in statements(root.body) if isinstance(lp, Loop)}
+    inner = loops_inside(root)
     put = bindings_within(root, maker)
     found = [put(c) for s in path_to(root, maker) if isinstance(s, Block) for c in conditions(s.predicate)]
     domain = {put(it.var) - it.extent for it in maker.iters}  # the reader has a domain of its own
