@@ -95,6 +95,7 @@ class AccessColumns:
 
     @cached_property
     def unique_bytes(self) -> Node:
+        """Bytes of the elements that are accessed, each counted once."""
         return self.nest.touched(self.access, self.statement.running(0))
 
     @cached_property
@@ -130,6 +131,7 @@ class AccessColumns:
 
     @cached_property
     def reuse(self) -> Reuse:
+        """When what is accessed is accessed again, and how much lies between."""
         g, nest, s = self.nest.graph, self.nest, self.statement
         shared, others = self._shared()
         by_loop, by_statement, iterations, size, times = (g.zero,) * 5

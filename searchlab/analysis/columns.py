@@ -24,6 +24,7 @@ class Schema:
 
     @property
     def width(self) -> int:
+        """How many columns there are."""
         return len(self.columns)
 
     def __str__(self) -> str:

@@ -83,6 +83,7 @@ class Node:
         return self.graph.binary("max", self, other)
 
     def log2(self) -> Node:
+        """The logarithm to base 2."""
         return self.graph.unary("log2", self)
 
 
@@ -102,6 +103,7 @@ class Graph:
         return found
 
     def const(self, value: float) -> Node:
+        """A column of one number."""
         return self._node(("const", float(value)), "const", (), float(value))
 
     def wide(self, values: Iterable[float]) -> Node:
@@ -110,9 +112,11 @@ class Graph:
         return self._node(("wide", numbers), "wide", (), numbers)
 
     def symbol(self, name: str) -> Node:
+        """The values of a symbol."""
         return self._node(("symbol", name), "symbol", (), name)
 
     def unary(self, op: str, a: Node) -> Node:
+        """An operation on one column; numbers are folded."""
         if a.numbers is not None:
             return self._numbers([_FOLD[op](x) for x in a.numbers])
         return self._node((op, a.number), op, (a,), None)
@@ -121,6 +125,7 @@ class Graph:
         return self.const(values[0]) if len(values) == 1 else self.wide(values)
 
     def binary(self, op: str, a: Node | float, b: Node | float) -> Node:
+        """An operation on two columns; what needs none is simplified."""
         x = a if isinstance(a, Node) else self.const(a)
         y = b if isinstance(b, Node) else self.const(b)
         if y.number < x.number and op in _COMMUTES:
@@ -154,12 +159,14 @@ class Graph:
     # --- several at once ----------------------------------------------------------------------------------------------
 
     def product(self, nodes: Iterable[Node]) -> Node:
+        """The product of columns; 1 if there are none."""
         result = self.one
         for n in nodes:
             result = result * n
         return result
 
     def total(self, nodes: Iterable[Node]) -> Node:
+        """The sum of columns; 0 if there are none."""
         result = self.zero
         for n in nodes:
             result = result + n

@@ -37,6 +37,7 @@ class LoopColumns:
 
     @property
     def var(self) -> Var:
+        """The loop's variable."""
         return self.loop.var
 
 
@@ -55,12 +56,13 @@ class Access:
 
     @property
     def bytes(self) -> int:
+        """The size of one element."""
         return DTYPES[self.buffer.dtype].bytes
 
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """A leaf block in its loops, outermost first; its init is no statement and counts for nothing."""
+    """A leaf block in its loops, outermost first; its init is not a statement of its own and is not counted."""
 
     block: Block
     loops: tuple[LoopColumns, ...]
@@ -70,6 +72,7 @@ class Statement:
 
     @property
     def flops(self) -> int:
+        """Arithmetic operations of one iteration."""
         return flops(self.counts)
 
     def running(self, depth: int) -> Vars:

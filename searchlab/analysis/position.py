@@ -24,6 +24,7 @@ class Annotated:
 
     @property
     def columns(self) -> tuple[Node, ...]:
+        """All columns in order."""
         return (self.number, self.product, self.length, *self.positions)
 
 

@@ -30,14 +30,17 @@ class Tensor:
 
     @property
     def name(self) -> str:
+        """The name of its buffer."""
         return self.buffer.name
 
     @property
     def shape(self) -> tuple[Expr, ...]:
+        """Its extents."""
         return self.buffer.shape
 
     @property
     def dtype(self) -> str:
+        """The type of its elements."""
         return self.buffer.dtype
 
     def __getitem__(self, key: Like | tuple[Like, ...]) -> Expr:

@@ -65,7 +65,7 @@ class _Flattener(Visitor[[Substitution, Facts, tuple[Loop, ...]], Stmt]):
         at = next(n for n, lp in enumerate(around) if lp.name == note.loop)
         distance, extent = value_of(note.distance), value_of(around[at].extent)
         if distance is None:
-            raise BuildError(f"'{note.buffer}' is prefetched {note.distance} iterations ahead, which is no number")
+            raise BuildError(f"'{note.buffer}' is prefetched {note.distance} iterations ahead, which is not a number")
         if distance >= (FARTHEST if extent is None else extent):
             return []
         ahead = Substitution({around[at].var: around[at].var + distance})

@@ -34,7 +34,7 @@ Path = tuple[Stmt, ...]
 
 
 def place_buffers(program: Program, body: Stmt) -> Stmt:
-    """The body with an Alloc for every buffer that is no parameter, and without those that nothing reads."""
+    """The body with an Alloc for every buffer that is not a parameter, and without those that nothing reads."""
     inner = {n: b for n, b in program.buffers.items() if n not in program.inputs and n not in program.outputs}
     body = _without_collisions(_without_unread(body, set(inner)), set(inner))
     for buffer in inner.values():
@@ -191,7 +191,7 @@ def _interval(
     if low is None or high is None:
         return ZERO, whole
     extent = outer.simplify(high - low + 1)
-    # an extent that changes from iteration to iteration is no better than the whole dimension
+    # an extent that changes from iteration to iteration is not better than the whole dimension
     if any(v.role == "iter" for v in variables(extent)) or (value_of(extent) or 1) < 1:
         return ZERO, whole
     # tiles that reach beyond the buffer do so under conditions that keep them inside

@@ -85,6 +85,7 @@ class Epilogue:
 
     @staticmethod
     def of(text: str, dtype: str) -> Epilogue:
+        """The epilogue of a text such as `bn,add,relu`, refused where it does not fit the dtype."""
         found = Epilogue(steps(text, (*_FURTHER, *UNARY)))
         needy = [s for s in found.steps if s != "bias" and dtype not in FLOATS]
         require(not needy, f"{', '.join(needy)} after the sum needs a floating-point dtype, not {dtype}")

@@ -95,6 +95,7 @@ class Operator:
         return self._made.setdefault(bound, Workload(self, bound))
 
     def renamed(self, name: str) -> Operator:
+        """The operator under another name."""
         return self if name == self.name else replace(self, name=name, _made={})
 
     def _bind(self, params: Mapping[str, object]) -> Params:
@@ -148,6 +149,7 @@ class Workload:
 
     @cached_property
     def definition(self) -> Definition:
+        """The program and its reference, made when they are first asked for."""
         try:
             made = self.operator.function(**dict(self.params))
         except (IRError, WorkloadError) as e:

@@ -185,5 +185,5 @@ def test_symbols_must_have_become_numbers() -> None:
     with pytest.raises(BuildError, match="still has knobs: far"):
         compile(program, ONE)
     assert program.substitute({"far": 0}).hash == workload("matmul:m=4,n=8,k=6").program.hash
-    with pytest.raises(BuildError, match="'A' is prefetched n iterations ahead, which is no number"):
+    with pytest.raises(BuildError, match="'A' is prefetched n iterations ahead, which is not a number"):
         compile(scheduled("matmul:m=4,n=8,k=6", lambda s: s.prefetch("C", "A", "k", size("n"))), ONE)
