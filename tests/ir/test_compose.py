@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_programs import random_inputs, random_program
 
+from searchlab.backend import compile
 from searchlab.errors import IRError
 from searchlab.ir import Builder, Expr, Program, interpret, knob, maximum, size, total
 from searchlab.ir.compose import compose
 from searchlab.ir.compute import Tensor
-from searchlab.runtime.kernel import compile
 from searchlab.schedule import Schedule
 from searchlab.targets import detect
 
