@@ -1,4 +1,4 @@
-"""Strategies: ways to choose what to measure next, and the parts they are made of."""
+"""Strategies: search algorithms that choose the points to measure next, and their building blocks."""
 
 from searchlab.strategies.annealing import Annealing
 from searchlab.strategies.bandit import Bandit

@@ -1,4 +1,4 @@
-"""Simulated annealing: AutoTVM's parallel chains on the cost model, or a few chains on measurements without one."""
+"""Simulated annealing: AutoTVM's parallel chains on the cost model or, without one, a few chains on measurements."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from searchlab.strategies.shortlist import Shortlist
 
 
 class Annealing(Guided):
-    """Simulated annealing on the model; the batch is the best points that the chains visited, not where they ended.
+    """Simulated annealing on the model; a batch holds the best points that the chains visited, not their last ones.
 
-    `temperature` goes to zero in a straight line over `steps`, in units of the spread of the model's predictions.  A
-    walk ends early after `early_stop` steps in which the list of the best did not change.  Chains go on where they were
-    when the model has learnt more, unless they are not `persistent`.
+    `temperature`, in units of the spread of the model's predictions, falls linearly to zero over `steps`.  A walk ends
+    early after `early_stop` steps in which the list of best points did not change.  `persistent` chains resume from
+    their last positions after the model is retrained; others restart.
 
     Without a model, `walkers` chains take steps on measurements; their temperature, in logarithms of time, starts at
     `hot` and halves every `half_life` measurements.
@@ -83,7 +83,7 @@ class Annealing(Guided):
 
 
 def accepts(gain: Floats, heat: float, rng: np.random.Generator) -> Mask:
-    """AutoTVM's rule: a step up is always taken, a step down with probability exp(gain / heat)."""
+    """AutoTVM's rule: always accept an improvement, and a deterioration with probability exp(gain / heat)."""
     with np.errstate(invalid="ignore", over="ignore"):
         return rng.random(len(gain)) < np.exp(
             np.minimum(np.nan_to_num(gain, nan=0.0, posinf=1e9, neginf=-1e9) / heat, 1.0)
@@ -91,7 +91,7 @@ def accepts(gain: Floats, heat: float, rng: np.random.Generator) -> Mask:
 
 
 class _Walk:
-    """Chains on measurements: every one proposes a step, and takes it or not when it is told what the step took."""
+    """Chains on measurements: each proposes a step, and accepts or rejects it once the step has been measured."""
 
     def __init__(self, walkers: int, hot: float, half_life: int) -> None:
         self.walkers, self.hot, self.half_life = walkers, hot, half_life
@@ -113,7 +113,7 @@ class _Walk:
         here = self._at[walker][0]
         tried = own.space.mutate(here[[0] * 16], own.rng)
         taken = own.take(tried, 1)
-        if not len(taken):  # all around is known: on to wherever something is not
+        if not len(taken):  # all of them are known: try their neighbours
             taken = own.take(own.space.mutate(tried, own.rng), 1)
         if not len(taken):
             taken = own.draw(1)

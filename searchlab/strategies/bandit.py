@@ -1,4 +1,4 @@
-"""A portfolio of strategies that share one budget by what works."""
+"""A portfolio of strategies that share one budget according to their success."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from searchlab.strategies.local_search import Local
 
 
 class Bandit(Strategy):
-    """Several strategies as arms: each point comes from the one with the best recent points, or the fewest tries.
+    """Several strategies as arms of a bandit: each point comes from the one with the highest upper confidence bound.
 
-    A point earns its member what share of all points told before it was slower, to the power `sharpness`, so that only
-    points near the best count much.  The member with the highest mean of its last `window` rewards plus `exploration` *
-    sqrt(2 log tries / its tries) is next.  All are told everything.  Members are strategies, or names with options.
+    The reward of a point is the fraction of all earlier points that are slower, to the power `sharpness`, so that only
+    points near the best count much.  The next member is the one with the highest mean of its last `window` rewards plus
+    `exploration` * sqrt(2 log tries / its tries).  All members are told all results.  Members are strategies, or names
+    with options.
     """
 
     name = "bandit"
@@ -68,7 +69,7 @@ class Bandit(Strategy):
         return Points.concat([*batch, rest])
 
     def _turns(self, count: int) -> list[int]:
-        """Whose turn each point of a batch is; tries count at once, so that a batch is shared."""
+        """The member that proposes each point of a batch; tries count immediately, so that members share a batch."""
         tries = self.tries.astype(np.float64)
         mean = np.array([np.mean(r) if r else 0.0 for r in self._rewards])
         turns = []

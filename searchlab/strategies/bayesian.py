@@ -1,4 +1,4 @@
-"""Bayesian optimisation with surrogates of our own."""
+"""Bayesian optimisation with built-in surrogates: a Gaussian process or a forest."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Lie = Literal["mean", "best", "worst"]
 class Bayesian(Strategy):
     """Measures where a surrogate, fitted to logarithms of time, has the largest expected improvement.
 
-    It begins with `start` random points.  A space of at most `everything` points is looked at as a whole each time;
+    The first `start` points are random.  All points of a space of at most `everything` points are candidates each time;
     of a larger one, `pool` points: random ones, and ones near the best measured and the most promising.  A point that
-    is being measured counts with a `lie`: what the surrogate expects of it, or the best or worst value so far.  A
-    failure counts as the worst value so far.  A cost model is not used.
+    is being measured has the value `lie`: the surrogate's expectation, or the best or worst value so far.  A failure
+    counts as the worst value so far.  A cost model is not used.
     """
 
     name = "bayesian"
@@ -77,7 +77,7 @@ class Bayesian(Strategy):
         return Points.concat([batch, self.draw(count - len(batch))])
 
     def _known_values(self) -> Observations:
-        """All that was told, then what is being measured with a value that stands in."""
+        """All points told, followed by those being measured with a substitute value."""
         values = self._told_values()
         keys = self.space.key(Points.concat([self.points, self.pending]))
         lie = {"mean": None, "best": float(values.min()), "worst": float(values.max())}[self.lie]
@@ -92,7 +92,7 @@ class Bayesian(Strategy):
         return np.where(worked, logs, logs[worked].max())
 
     def _near(self) -> Candidates:
-        """New points: a third at random, a third around the promising, the rest around the best."""
+        """New points: a third random, a third near the most promising, the rest near the best measured."""
         third = self.pool // 3
         best = Points.concat([self.leaders(16), self._promising])
         once = self.space.mutate(best[self.rng.integers(len(best), size=third)], self.rng)

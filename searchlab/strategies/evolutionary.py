@@ -1,4 +1,4 @@
-"""Evolutionary search on the cost model, as in Ansor and in MetaSchedule, or on measurements without one."""
+"""Evolutionary search on the cost model, as in Ansor and MetaSchedule, or, without one, on measurements."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ Variant = Literal["ansor", "metaschedule"]
 Fitness = Literal["median", "negated", "rank"]
 
 POPULATION: dict[Variant, int] = {"ansor": 2048, "metaschedule": 512}
-PARENTS = 16  # without a model: the best measured points that may be parents
+PARENTS = 16  # without a model: how many of the best measured points may be parents
 MIX: dict[Kind, float] = {"split": 0.9, "menu": 0.05, "category": 0.05}
 
 
 class Evolutionary(Guided):
-    """Evolves a population on the model; the batch is the best new points of all generations.
+    """Evolves a population on the model; a batch holds the best new points of all generations.
 
     A population starts with the best measured points (at most a share `measured`) and new random ones (at least
     `fresh_points`).  A child is a mutant of a parent (probability `mutation`), a mixture of two (`crossover`), or a
     copy; in the metaschedule variant no parent is copied twice in a generation.  Parents are drawn in proportion to
-    their fitness, which is zero for what is worse than it should be: than the median of the population, or, with
-    fitness="negated", than a prediction of zero, as for models that predict minus the throughput.
+    their fitness, which is zero for points worse than a threshold: the median of the population or, with
+    fitness="negated", a prediction of zero, for models that predict minus the throughput.
 
     Without a model, a batch is one generation of children of the 16 best measured points, with their speed for fitness;
     before there are that many, points are random.
 
-    `mix` weighs the kinds of knobs that mutations change, `structure` is how often they change the sketch, and `local`
-    how often they go to a neighbouring option.
+    `mix` weights the kinds of knobs that mutations change, `structure` is the probability that they change the sketch,
+    and `local` the probability that they move to a neighbouring option.
     """
 
     name = "evolutionary"
@@ -96,7 +96,7 @@ class Evolutionary(Guided):
         return self.take(self.offspring(), count) if score is None else super().best(count, score)
 
     def offspring(self) -> Points:
-        """Children of the best measured points, whose fitness is their speed, in random order."""
+        """Children of the best measured points, whose fitness is their speed; in random order."""
         parents = self.leaders(PARENTS)
         seconds = np.sort(self.seconds)[: len(parents)]
         children = self.next_generation(parents, -seconds[0] / seconds)
@@ -110,7 +110,7 @@ class Evolutionary(Guided):
         return Points.concat([best, self.space.sample(max(self.population - len(best), self.fresh_points), self.rng)])
 
     def next_generation(self, people: Points, scores: Floats) -> Points:
-        """As many children as the population has."""
+        """The children of a population, as many as it has members."""
         size, rng = self.population, self.rng
         parents = rng.choice(len(people), size=size, p=chances(scores, self.fitness))
         fate = rng.random(size)
@@ -127,7 +127,7 @@ class Evolutionary(Guided):
 
 
 def chances(scores: Floats, fitness: Fitness) -> Floats:
-    """How likely each point is to become a parent; all alike where none is better than it should be."""
+    """The probability of each point to become a parent; uniform if no point has positive fitness."""
     finite = np.isfinite(scores)
     if fitness == "rank":
         worth = np.argsort(np.argsort(-scores, kind="stable"), kind="stable").astype(np.float64)
@@ -139,7 +139,7 @@ def chances(scores: Floats, fitness: Fitness) -> Floats:
 
 
 def _repeated(numbers: Ints) -> Mask:
-    """Which entries occurred before."""
+    """A mask of the entries that occurred before."""
     again = np.ones(len(numbers), np.bool_)
     again[np.unique(numbers, return_index=True)[1]] = False
     return again

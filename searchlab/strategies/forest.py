@@ -1,4 +1,4 @@
-"""Forest: extremely randomised regression trees, all of them grown and asked together in numpy."""
+"""Forest: extremely randomised regression trees, all grown and evaluated together in numpy."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from searchlab.search.knob import Floats, Ints
 
 
 class Forest:
-    """Trees whose cuts are the best of `tries` random ones; their mean predicts, their spread says how surely.
+    """Trees whose splits are the best of `tries` random ones; their mean predicts, their spread is the uncertainty.
 
-    All trees see all rows.  A node with fewer than `leaf` * 2 rows, or where all is alike, is not cut.
+    All trees see all rows.  A node with fewer than `leaf` * 2 rows, or with identical features or values, is not split.
     """
 
     def __init__(
@@ -19,7 +19,7 @@ class Forest:
         self.rng, self.trees, self.tries, self.leaf, self.depth = rng, trees, tries, leaf, depth
 
     def fit(self, x: Floats, y: Floats) -> None:
-        """Learns from rows of numbers; grows all trees one level at a time."""
+        """Fits all trees to rows of numbers, one level at a time."""
         self._feature: list[Ints] = []
         self._cut: list[Floats] = []
         self._first: list[Ints] = []  # the left child's number in the next level; the right one follows; -1 for a leaf
@@ -35,7 +35,7 @@ class Forest:
     def _flattened(self) -> tuple[Ints, Floats, Ints, Floats]:
         """All nodes of all levels side by side: column, cut, left child and value; a leaf leads to itself."""
         sizes = np.array([len(v) for v in self._value])
-        after = np.cumsum(sizes)  # where the next level begins
+        after = np.cumsum(sizes)  # the start of the next level
         ends = np.concatenate(self._first) < 0
         child = np.concatenate([f + a for f, a in zip(self._first, after, strict=True)])
         return (
@@ -46,7 +46,7 @@ class Forest:
         )
 
     def _grow(self, x: Floats, y: Floats, row: Ints, starts: Ints, last: bool) -> tuple[Ints, Ints]:
-        """Cuts the nodes of a level, whose rows follow each other from `starts` on; returns those of the next."""
+        """Splits the nodes of a level, whose rows begin at `starts`; returns the nodes of the next level."""
         count = np.diff(np.append(starts, len(row)))
         slot = np.repeat(np.arange(len(starts)), count)
         target = y[row]
@@ -68,7 +68,7 @@ class Forest:
     def _best_cut(
         self, x: Floats, row: Ints, starts: Ints, slot: Ints, target: Floats, count: Ints
     ) -> tuple[Floats, Ints, Floats]:
-        """For every node the random cut that leaves the least variance."""
+        """The random split of each node that leaves the least variance."""
         nodes = len(starts)
         best = np.full(nodes, -np.inf), np.zeros(nodes, np.int64), np.zeros(nodes)
         total = np.add.reduceat(target, starts)
@@ -96,7 +96,7 @@ class Forest:
         feature, cut, child, value = self._flat
         columns, row = np.ascontiguousarray(x.T).ravel(), np.arange(len(x))
         leaf = np.empty((self.trees, len(x)), np.int64)
-        for tree in range(self.trees):  # one by one: then all that is looked up stays in the cache
+        for tree in range(self.trees):  # one by one, so that the lookups stay in the cache
             node = np.full(len(x), tree)
             while True:
                 right = columns.take(feature.take(node) * len(x) + row) > cut.take(node)

@@ -12,7 +12,7 @@ from searchlab.search.knob import Ints
 class Genetic(Strategy):
     """Genetic algorithm on measurements: tournaments choose parents, children mix their knobs and may mutate.
 
-    The parents are the best `population` of all points told; a tournament is held among `tournament` of them.  Before
+    The parents are the best `population` of all points told; a tournament is held among `tournament` of them.  Until
     there are that many, points are random.
     """
 
@@ -58,5 +58,5 @@ class Genetic(Strategy):
         return Points.where(mutants, mutated, children)
 
     def _winners(self, parents: Points, count: int) -> Ints:
-        """Parents are sorted, so the smallest number wins."""
+        """The winners of tournaments; parents are sorted, so the smallest number wins."""
         return np.asarray(self.rng.integers(len(parents), size=(count, self.tournament)).min(axis=1))

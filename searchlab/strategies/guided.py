@@ -14,13 +14,13 @@ from searchlab.strategies.shortlist import Shortlist
 
 
 class Guided(Strategy):
-    """Looks for points that the model likes, and makes a batch of them in stages.
+    """Searches for points that the model predicts to be fast, and forms a batch from them in stages.
 
-    A subclass writes `explore`.  Before there is a model, points are drawn at random, evenly from all sketches unless
-    `breadth` is 0, except where measurements are enough for a subclass (`on_measurements`).
+    A subclass implements `explore`.  Until the model is trained, points are drawn at random, evenly from all sketches
+    unless `breadth` is 0; a subclass that needs measurements only (`on_measurements`) searches on those.
     """
 
-    excess = 1.0  # how many times more points are kept than a batch needs
+    excess = 1.0  # the number of points kept, in multiples of the batch size
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Guided(Strategy):
 
     @abstractmethod
     def explore(self, found: Shortlist, score: Scorer) -> None:
-        """Offers points to the list."""
+        """Offers points to the shortlist."""
 
     def ask(self, count: int, score: Scorer | None = None) -> Points:
         """A batch: what the shares fill, the best by the model, and random points for the rest."""
@@ -60,7 +60,7 @@ class Guided(Strategy):
         return False
 
     def best(self, count: int, score: Scorer | None) -> Points:
-        """The part of a batch that no share fills; `score` is None only where measurements are enough."""
+        """The part of a batch that no share fills; `score` is None only for searches on measurements."""
         assert score is not None
         size = int(np.ceil(max(self.excess, self.selection.excess) * count))
         found = Shortlist(self.space, size, self.fresh)
@@ -71,6 +71,6 @@ class Guided(Strategy):
 
 
 def spread(scores: Floats) -> float:
-    """The unit in which temperatures are given: the standard deviation of what a model says about a population."""
+    """The unit of temperatures: the standard deviation of the model's predictions for a population."""
     finite = scores[np.isfinite(scores)]
     return float(finite.std()) or 1.0 if len(finite) else 1.0

@@ -1,4 +1,4 @@
-"""Iterated local search on measurements: climb to where no neighbour is better, jump, and climb again."""
+"""Iterated local search on measurements: climb to a local optimum, jump, and climb again."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from searchlab.search import Points, Scorer, Space, Strategy
 class Local(Strategy):
     """Hill climbing to the first better neighbour; at a local optimum, tries every option of each knob, then jumps.
 
-    It begins at the best of `start` random points.  Neighbours are tried in random order, or, with a model, best first.
+    It starts at the best of `start` random points.  Neighbours are tried in random order or, with a model, best first.
     A jump changes `kick` knobs of the best point; a share `restart` of jumps begins at a new random point instead.
-    `polish` is which neighbours a point must beat before it counts as a local best: "all" options of each knob, or the
-    "adjacent" ones.
+    `polish` names the neighbours that a local optimum must beat: "all" options of each knob, or the "adjacent" ones.
     """
 
     name = "local"
@@ -37,7 +36,7 @@ class Local(Strategy):
             raise SpaceError(f"local: unknown polish '{polish}'; known: all, adjacent")
         self.start, self.kick, self.restart, self.polish = start, kick, restart, polish
         self._began = 0  # points told before this climb began do not count as reached by it
-        self._seed = Points.empty(space.width)  # where it began, until something is told
+        self._seed = Points.empty(space.width)  # the start of this climb, until a point of it is told
 
     def ask(self, count: int, score: Scorer | None = None) -> Points:
         """New neighbours of the best point of this climb, or a jump where there are none."""
@@ -53,7 +52,7 @@ class Local(Strategy):
             if len(near):
                 batch = Points.concat([batch, self.take(near, count - len(batch))])
             elif len(self._pending_near(here)):
-                break  # what is being measured may be better
+                break  # a point that is being measured may be better
             else:
                 batch = Points.concat([batch, self._jump()])
         return Points.concat([batch, self.draw(count - len(batch))])
@@ -78,7 +77,7 @@ class Local(Strategy):
         return near[np.isin(self.space.key(near), self.space.key(self.pending))]
 
     def _jump(self) -> Points:
-        """Begins a new climb, at a changed best point or anywhere."""
+        """Starts a new climb, at a perturbed best point or at a random one."""
         self._began = len(self.points)
         tried = Points.concat([self.leaders(1)] * 8)
         if self.rng.random() < self.restart:

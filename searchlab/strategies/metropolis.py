@@ -1,4 +1,4 @@
-"""Annealed Metropolis-Hastings on the cost model: MetaSchedule's search as its paper describes it."""
+"""Annealed Metropolis-Hastings on the cost model: MetaSchedule's search as described in its paper."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Prior = Callable[[Points], Floats]
 
 
 class Chains(NamedTuple):
-    """Where all chains are, with the prediction and the log of the prior there."""
+    """The points of all chains, with their predictions and log priors."""
 
     points: Points
     value: Floats
@@ -26,12 +26,12 @@ class Chains(NamedTuple):
 
 
 class Metropolis(Guided):
-    """Chains whose points are distributed as exp(-prediction / T) * prior, with T falling from `hot` to `cold`.
+    """Chains that sample from exp(-prediction / T) * prior, with T falling from `hot` to `cold`.
 
-    A step from x to y is taken with probability min(1, exp(-(f(y) - f(x)) / T) * P(y) / P(x)); `prior` gives log P, and
-    all points are alike without it.  Steps are symmetric: one knob set to any other option (no step, if that is not
-    valid), or, with probability `jump`, a point from anywhere.  Half of the chains begin at the best measured points.
-    The batch is the best new points that chains went to.
+    A step from x to y is accepted with probability min(1, exp(-(f(y) - f(x)) / T) * P(y) / P(x)); `prior` gives log P,
+    uniform by default.  Steps are symmetric: one knob set to any other option (no step, if that is invalid) or, with
+    probability `jump`, any point of the space.  Half of the chains start at the best measured points.  A batch holds
+    the best new points that chains visited.
     """
 
     name = "metropolis"
@@ -70,7 +70,7 @@ class Metropolis(Guided):
             found.offer(now.points[moved], now.value[moved])
 
     def step(self, now: Chains, score: Scorer, heat: float) -> tuple[Chains, Mask]:
-        """All chains one step on, and which of them moved."""
+        """Advances all chains by one step; returns them and a mask of those that moved."""
         tried = self._proposed(now.points)
         value, belief = score(tried), self._belief(tried)
         with np.errstate(invalid="ignore"):

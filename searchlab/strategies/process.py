@@ -1,4 +1,4 @@
-"""Process: a Gaussian process over candidates that do not change, cheap to extend by one measurement at a time."""
+"""Process: a Gaussian process over a fixed set of candidates, cheap to extend by one measurement at a time."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _NOISE = np.log(1e-5), 0.0
 
 
 class Process:
-    """Matern 5/2 with a length for every column, found by the most likely fit under a mild prior.
+    """Gaussian process with a Matern 5/2 kernel and one length scale per column, fitted as the maximum a posteriori.
 
-    What is known about the candidates lies in rows of V = L^-1 K(known, candidates), which do not depend on the
-    measured values: a new measurement adds one row, and new values for old rows cost nothing.
+    The state is the rows of V = L^-1 K(known, candidates), which do not depend on the measured values: a new
+    measurement adds one row, and new values for old rows cost nothing.
     """
 
     def __init__(self, candidates: Floats, theta: Floats | None = None) -> None:
@@ -29,14 +29,14 @@ class Process:
         columns = candidates.shape[1]
         self._prior = np.append(np.full(columns, np.log(0.5 * np.sqrt(columns))), np.log(1e-2))
         self._width = np.append(np.full(columns, 0.7), 1.0)
-        self.theta = self._prior.copy() if theta is None else theta  # logarithms of the lengths and of the noise
+        self.theta = self._prior.copy() if theta is None else theta  # logarithms of the length scales and of the noise
         self.restart(candidates[:0])
 
     def __len__(self) -> int:
         return self._count
 
     def fit(self, x: Floats, y: Floats, iterations: int = 15) -> None:
-        """Finds lengths and noise for standardised values; the search goes on from the last ones."""
+        """Fits length scales and noise to standardised values, starting from those of the last fit."""
         rows, columns = x.shape
         apart = np.ascontiguousarray(((x[:, None] - x[None]) ** 2).transpose(2, 0, 1)).reshape(columns, -1)
 
@@ -48,7 +48,7 @@ class Process:
         self.theta = found.x
 
     def _loss(self, theta: Floats, apart: Floats, y: Floats) -> tuple[float, Floats]:
-        """Minus the log of likelihood times prior, with its gradient; the scale of the values is the best one."""
+        """The negative log posterior and its gradient; the scale of the values is optimised in closed form."""
         n = len(y)
         inverse = np.exp(-2 * theta[:-1])
         s = np.sqrt(5 * (inverse @ apart).reshape(n, n))
@@ -70,7 +70,7 @@ class Process:
         return float(value), np.append(slope, noise) + off / self._width
 
     def restart(self, x: Floats) -> None:
-        """Forgets all rows and knows these, with the lengths of the last fit."""
+        """Replaces all rows by these, with the length scales of the last fit."""
         n = self._count = len(x)
         self._noise = float(np.exp(self.theta[-1]))
         self._inverse = np.exp(-self.theta[:-1]).astype(np.float32)
@@ -87,7 +87,7 @@ class Process:
         self._variance = np.maximum(1 - np.einsum("ij,ij->j", self._rows[:n], self._rows[:n]), 1e-6)
 
     def add(self, candidate: int) -> None:
-        """From now on this candidate is known."""
+        """Adds a candidate to the known ones."""
         n = self._count
         if n == len(self._rows):
             self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
@@ -100,7 +100,7 @@ class Process:
         self._count = n + 1
 
     def predict(self, y: Floats) -> tuple[Single, Single]:
-        """Mean and standard deviation of all candidates, for the values of all rows in the order they were added."""
+        """Mean and standard deviation of all candidates, given the values of all rows in the order they were added."""
         n = self._count
         a = solve_triangular(self._lower[:n, :n], y, lower=True, check_finite=False)
         scale = max(float(a @ a) / n, 1e-3)

@@ -1,6 +1,6 @@
-"""Stages of choosing a batch: what is made of the candidates that a model ranked, as small parts that go together.
+"""Stages of choosing a batch among the candidates that a model ranked, as small parts that can be combined.
 
-A batch is filled by `Share`s first (random points, neighbours of the best), and the rest by a `Selection`.
+`Share`s fill their part of a batch first (random points, neighbours of the best), a `Selection` fills the rest.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from searchlab.search.knob import Floats, Ints
 
 
 class Selection(ABC):
-    """Chooses among candidates that are ranked best first; it is given `excess` times as many as it has to choose."""
+    """Chooses among candidates that are ranked best first; it receives `excess` times as many as it has to choose."""
 
     excess: float = 1.0
 
     @abstractmethod
     def choose(self, points: Points, scores: Floats, count: int) -> Ints:
-        """The positions of the chosen ones."""
+        """The positions of the chosen candidates."""
 
 
 class Top(Selection):
-    """The best by the model."""
+    """The best candidates according to the model."""
 
     def choose(self, points: Points, scores: Floats, count: int) -> Ints:
         """The first positions."""
@@ -35,11 +35,11 @@ class Top(Selection):
 
 @dataclass
 class Diverse(Selection):
-    """AutoTVM's diversity: greedily those of the best that show most options not yet in the batch.
+    """AutoTVM's diversity: greedily chooses candidates with the most options that are not yet in the batch.
 
     The gain of a point is `prediction` * how good it is (1 for the best of the list, 0 for the last) + the number of
-    its knobs whose option is new.  In the published code prediction is 0: the model only decides what is on
-    the list.
+    its knobs whose option is new.  In the published code `prediction` is 0: the model only decides which points are
+    on the list.
     """
 
     excess: float = 2.0
@@ -50,7 +50,7 @@ class Diverse(Selection):
         size = len(points)
         if not size:
             return np.empty(0, np.int64)
-        # one number per sketch, knob and option, so that what was shown is one array of marks
+        # one number per sketch, knob and option, so that a single boolean array marks the options in the batch
         width, most = points.width, int(points.options.max(initial=0)) + 1
         ids = (points.sketch[:, None] * width + np.arange(width)) * most + points.options
         used = points.options >= 0
@@ -69,7 +69,7 @@ class Diverse(Selection):
 
 
 class Share(ABC):
-    """Fills a share of every batch in a way of its own.
+    """Fills a fraction of every batch; subclasses decide with which points.
 
     Fractions are carried over to the next batch, so that small batches get their share too.
     """
@@ -80,7 +80,7 @@ class Share(ABC):
         self.share, self._owed = share, 0.0
 
     def part(self, count: int) -> int:
-        """How many of a batch of `count` are due."""
+        """The number of points due in a batch of `count`."""
         self._owed += self.share * count
         due = min(int(self._owed + 1e-9), count)
         self._owed -= due
@@ -88,11 +88,11 @@ class Share(ABC):
 
     @abstractmethod
     def fill(self, strategy: Strategy, count: int, score: Scorer | None) -> Points:
-        """Up to `count` new points, which count as proposed."""
+        """Up to `count` new points, which then count as proposed."""
 
 
 class Epsilon(Share):
-    """Points at random, so that the model also sees what it would not choose."""
+    """Random points, so that the model also sees points it would not choose."""
 
     def fill(self, strategy: Strategy, count: int, score: Scorer | None) -> Points:
         """New points at random."""
@@ -100,10 +100,10 @@ class Epsilon(Share):
 
 
 class Breadth(Share):
-    """Points of the sketches that were tried least, each the one that the model likes best of some drawn at random.
+    """Points of the least-tried sketches, each the model's favourite among some drawn at random.
 
-    What a structure is worth shows in its good points only, and one with few points is hardly ever drawn.  Without such
-    a share a search stays with the structure of its first good points.
+    Only its good points show what a structure is worth, and a structure with few points is hardly ever drawn.  Without
+    such a share a search stays with the structure of its first good points.
     """
 
     drawn = 64
@@ -112,7 +112,7 @@ class Breadth(Share):
         """The most promising new points of the sketches that were tried least."""
         space, taken = strategy.space, Points.empty(strategy.space.width)
         tried = np.bincount(np.append(strategy.points.sketch, strategy.pending.sketch), minlength=len(space.sketches))
-        # equals in random order; a sketch may be used up, so there are more turns than points
+        # ties in random order; a sketch may be exhausted, so there are more turns than points
         for sketch in np.lexsort((strategy.rng.random(len(tried)), tried))[: 2 * count].tolist():
             if len(taken) >= count:
                 break
@@ -124,7 +124,7 @@ class Breadth(Share):
 
 
 class Polish(Share):
-    """New neighbours of the best point measured, in the order of the model; of the next best when there are none.
+    """New neighbours of the best measured point, ordered by the model; of the next best if it has none.
 
     Without a model they are in random order.
     """

@@ -1,4 +1,4 @@
-"""Shortlist: the best new points that a walk through a space has met, whatever it walked on to."""
+"""Shortlist: the best new points that a walk through a space has visited, wherever it went afterwards."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from searchlab.search.space import Space
 
 
 class Shortlist:
-    """Keeps the `size` best points of all that are offered, each once and best first; smaller scores are better.
+    """Keeps the `size` best of all points offered, without duplicates and best first; smaller scores are better.
 
-    `fresh` says which points may be on the list at all.
+    `fresh` decides which points are eligible.
     """
 
     def __init__(self, space: Space, size: int, fresh: Callable[[Points], Points]) -> None:
@@ -26,7 +26,7 @@ class Shortlist:
         return len(self.points)
 
     def offer(self, points: Points, scores: Floats) -> bool:
-        """Whether any of these points is now on the list."""
+        """Offers points; returns whether any of them is now on the list."""
         limit = self.scores[-1] if len(self) >= self.size else np.inf
         good = np.flatnonzero(scores < limit)
         if not len(good):

@@ -1,7 +1,7 @@
 """Surrogates: models with uncertainties, which strategies fit to measurements by themselves.
 
-Both are given the known points with their values (logarithms of time; a guess for what is still being measured) and
-choose, among candidates, those from which most improvement is expected.
+Both take the known points with their values (logarithms of time; a guess for points still being measured) and choose
+the candidates with the largest expected improvement.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from searchlab.search.space import Space
 from searchlab.strategies.forest import Forest
 from searchlab.strategies.process import Process
 
-EXACT = 64  # picks of one batch of which each takes the ones before into account
+EXACT = 64  # the number of picks of a batch that take the earlier picks into account
 
 
 class Ranks:
-    """Numbers for surrogates: for each column of `space.encode` the place of the value among all it can take, 0 to 1.
+    """Inputs of surrogates: for each column of `space.encode`, the rank of the value among all possible ones (0 to 1).
 
-    Steps along a menu are then equally long, however its values grow.
+    Steps between adjacent options are then equally long, however the values grow.
     """
 
     def __init__(self, space: Space) -> None:
         self.space = space
         values: dict[str, Floats] = {c: np.array([0.0, 1.0]) for c in space.columns if c.startswith("sketch=")}
-        absent = len(space.sketches) > 1  # encode() writes 0 for what a sketch does not have
+        absent = len(space.sketches) > 1  # encode() writes 0 for knobs that a sketch lacks
         for k in (k for s in space.sketches for k in s.knobs):
             for n, c in enumerate(k.columns):
                 values[c] = np.union1d(values.get(c, [0.0] if absent else []), k.encoding[:, n])
         self._values = [values[c] for c in space.columns]
-        self.values = [len(v) for v in self._values]  # how many values each column can take
+        self.values = [len(v) for v in self._values]  # the number of possible values of each column
 
     def __call__(self, points: Points) -> Floats:
         encoded = self.space.encode(points)
@@ -47,7 +47,7 @@ class Ranks:
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Points that may be chosen, as numbers, with their keys."""
+    """Points that may be chosen, encoded as numbers, with their keys."""
 
     points: Points
     numbers: Floats
@@ -66,7 +66,7 @@ class Candidates:
 class Observations:
     """The points that a surrogate learns from, as numbers, with their values; `best` is the least value measured.
 
-    `lie` is the value that a point counts with until it is measured; None for what the surrogate expects.
+    `lie` is the value assumed for a point until it is measured; None for the surrogate's expectation.
     """
 
     numbers: Floats
@@ -77,18 +77,18 @@ class Observations:
 
 
 class Surrogate(ABC):
-    """Learns from what is known and chooses among candidates."""
+    """Learns from observations and chooses among candidates."""
 
     @abstractmethod
     def choose(self, known: Observations, among: Candidates, count: int) -> tuple[Ints, Floats]:
-        """The places of up to `count` new candidates, in order of choice, and the values that they count with."""
+        """The positions of up to `count` new candidates, in order of choice, and the values assumed for them."""
 
 
 class GaussianSurrogate(Surrogate):
     """A Gaussian process and the logarithm of the expected improvement.
 
-    It is fitted anew whenever there is `growth` times as much data; in between, measurements are only added.  Of more
-    than `most` measurements it takes the better half and the latest.
+    It is refitted whenever the data has grown by the factor `growth`; in between, measurements are only added.  Of more
+    than `most` measurements it keeps the better half and the latest ones.
     """
 
     def __init__(self, growth: float = 1.5, most: int = 400) -> None:
@@ -96,7 +96,7 @@ class GaussianSurrogate(Surrogate):
         self._next_fit = 0
         self._process: Process | None = None
         self._among: Candidates | None = None
-        self._row: dict[int, int] = {}  # which row of the process a point is; -1 for what was left out
+        self._row: dict[int, int] = {}  # the row of a point in the process; -1 for points left out
 
     def choose(self, known: Observations, among: Candidates, count: int) -> tuple[Ints, Floats]:
         """Updates the process, and picks candidates by expected improvement, one at a time."""
@@ -127,7 +127,7 @@ class GaussianSurrogate(Surrogate):
         return np.array(chosen, np.int64), np.array(expected) * scale + mean
 
     def _learn(self, known: Observations, standard: Floats, among: Candidates) -> Process:
-        """The process with all that is known."""
+        """The process, fitted to all observations."""
         new = [n for n, k in enumerate(known.keys.tolist()) if k not in self._row]
         places = among.find(known.keys[new])
         process = self._process
@@ -159,7 +159,7 @@ class GaussianSurrogate(Surrogate):
 class ForestSurrogate(Surrogate):
     """Extremely randomised trees and the expected improvement.
 
-    Points that share leaves with one that is being measured are taken to be as well known, tree by tree.
+    Points that share a leaf with one that is being measured count as equally well known, tree by tree.
     """
 
     def __init__(self, rng: np.random.Generator, trees: int = 48) -> None:
@@ -188,7 +188,7 @@ class ForestSurrogate(Surrogate):
 def log_improvement(
     mean: npt.NDArray[np.floating], error: npt.NDArray[np.floating], best: float
 ) -> npt.NDArray[np.floating]:
-    """The logarithm of the expected improvement below `best`; it keeps its order where the improvement underflows."""
+    """The logarithm of the expected improvement below `best`; it preserves order where the improvement underflows."""
     z = (best - mean) / error
     density = -0.5 * z * z - 0.5 * np.log(2 * np.pi)
     with np.errstate(divide="ignore"):

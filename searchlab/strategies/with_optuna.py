@@ -19,11 +19,11 @@ SAMPLERS: dict[Sampler, str] = {
 
 
 class Optuna(Strategy):
-    """A sampler of Optuna through ask and tell; trials that are being measured count as running.
+    """A sampler of Optuna, driven through ask and tell; points that are being measured are running trials.
 
-    Sketches and categories are categories to it, everything else integers.  What it suggests leads to the nearest new
-    valid point (of `pool` random ones, where a space cannot be listed), and it is told the point that was measured.
-    `start` is how many trials are random; with `liar`, TPE counts running trials as bad ones.
+    Sketches and categorical knobs are categorical parameters, all other knobs integers.  A suggestion is mapped to the
+    nearest new valid point (of `pool` random ones, if the space cannot be listed), and the sampler is told the point
+    that was measured.  The first `start` trials are random; with `liar`, TPE counts running trials as bad ones.
     """
 
     name = "optuna"
@@ -54,7 +54,7 @@ class Optuna(Strategy):
         if sampler == "tpe":
             options["constant_liar"] = liar
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # options that are called experimental
+            warnings.simplefilter("ignore")  # about experimental options
             return getattr(self._optuna.samplers, SAMPLERS[sampler])(seed=int(self.rng.integers(1 << 31)), **options)
 
     def _distribution(self, name: str) -> Any:
@@ -118,7 +118,7 @@ class Optuna(Strategy):
 
 
 def _groups(space: Space, numbers: Ranks) -> tuple[dict[str, list[int]], dict[str, int]]:
-    """The columns of the encoding that each parameter stands for, and how many values the parameter has."""
+    """The encoding columns and the number of values of each parameter."""
     place = {c: n for n, c in enumerate(space.columns)}
     groups = {"sketch": [place[f"sketch={s.name}"] for s in space.sketches]} if len(space.sketches) > 1 else {}
     for k in (k for s in space.sketches for k in s.knobs):

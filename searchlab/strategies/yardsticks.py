@@ -1,4 +1,4 @@
-"""Strategies that learn nothing: the yardsticks."""
+"""Strategies that do not learn, as reference points for those that do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from searchlab.search import Points, Scorer, Space, Strategy
 
 
 class Random(Strategy):
-    """Random search: new points, every set equally likely."""
+    """Random search: new points, drawn uniformly without replacement."""
 
     name = "random"
 
@@ -42,7 +42,7 @@ class Grid(Strategy):
     def ask(self, count: int, score: Scorer | None = None) -> Points:
         """The next points of the grid."""
         self._queue = self.fresh(self._queue)
-        limit = self._done + self.LISTED  # where hardly anything is valid, a batch may stay small
+        limit = self._done + self.LISTED  # if hardly any point is valid, a batch may stay small
         while len(self._queue) < count and self._done < min(self._size, limit):
             steps = range(self._done, min(self._done + max(count, 1024), self._size))
             self._done = steps.stop
@@ -60,7 +60,7 @@ class Grid(Strategy):
 
 
 def _stride(size: int) -> int:
-    """A step near the golden section of the size that meets every place once before it comes back."""
+    """A stride near the golden section of the size that visits every index once before it returns to the start."""
     step = max(round(size * (math.sqrt(5) - 1) / 2), 1)
     while math.gcd(step, size) != 1:
         step += 1

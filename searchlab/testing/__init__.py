@@ -1,4 +1,4 @@
-"""Conformance suites: what every plug-in must hold to, ours and a user's.
+"""Conformance suites: the requirements that every plug-in must satisfy, built-in or user-defined.
 
     def test_my_space():
         check_space(MySpace(), Task(workload("matmul", m=64, n=48, k=32), detect()))
@@ -12,7 +12,7 @@
     def test_my_back_end():
         check_backend(MyBackend(), parse("my-machine"))
 
-A check raises AssertionError with what was expected and what was found.
+A check raises an AssertionError that states the expected and the actual behaviour.
 """
 
 from searchlab.testing.backends import check_backend

@@ -1,4 +1,4 @@
-"""What every cost model must hold to."""
+"""The conformance suite of cost models."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _SEEN, _UNSEEN = 240, 120
 
 
 def check_model(make: Maker, least: float | None = None, **options: Any) -> None:
-    """A cost model class (or what makes one of `rng=`) with options.
+    """Check a cost model class (or a factory that takes `rng=`) with options.
 
-    Predictions are one finite number for each point, whatever else is asked along with it; nothing to learn from and
-    failures alone are taken; the same seed gives the same numbers, and so does a model that was saved (if it can be).
-    `least` is the share of pairs of unseen programs that it has to put in the right order; None asks for nothing.
+    Predictions are one finite number per point, independent of the other points in the call; the model accepts empty
+    training data and failures alone; the same seed gives the same numbers, and so does a saved and reloaded model.
+    `least` is the required fraction of correctly ordered pairs of unseen programs; None requires nothing.
     """
 
     def made(seed: int = 0) -> CostModel:
@@ -40,7 +40,7 @@ def check_model(make: Maker, least: float | None = None, **options: Any) -> None
     _check_little(made(), what)
     model = fitted()
     if not model.ready:
-        return  # one that never predicts has nothing more to hold to
+        return  # a model that never predicts has no further requirements
     test = tiled_space().sample_new(_UNSEEN, np.random.default_rng(2)).points
     found = model.predict(tiled_space(), test)
     _check_numbers(found, len(test), what)
@@ -52,7 +52,7 @@ def check_model(make: Maker, least: float | None = None, **options: Any) -> None
 
 @cache
 def tiled_space(m: int = 64, n: int = 96, k: int = 48) -> Space:
-    """A matrix product in tiles of two levels, in two structures, with programs."""
+    """A space of a matrix product tiled at two levels, with two sketches and their programs."""
 
     def sketch(name: str, order: Callable[[list[str], list[str], list[str]], list[str]]) -> Sketch:
         s = Schedule(parse(f"matmul:m={m},n={n},k={k}").program)
@@ -70,7 +70,7 @@ def tiled_space(m: int = 64, n: int = 96, k: int = 48) -> Space:
 
 
 def made_up_seconds(space: Space, points: Points) -> Floats:
-    """Times with the shape of real ones: lanes, register tiles, unrolling, and structures that differ."""
+    """Synthetic times that depend on vector lanes, register tiles, unrolling and the sketch, as real ones do."""
     v = space.values(points)
     tile = v["i1"] * np.ceil(v["j1"] / 8)
     lanes = np.minimum(v["j1"], 8)
@@ -80,7 +80,7 @@ def made_up_seconds(space: Space, points: Points) -> Floats:
 
 
 def trials(space: Space, count: int, seed: int, task: str = "t") -> Trials:
-    """Points at random with such times; some failed."""
+    """Random points with synthetic times; some of them failed."""
     points = space.sample_new(count, np.random.default_rng(seed)).points
     found = made_up_seconds(space, points)
     found[::17] = np.inf
@@ -88,7 +88,7 @@ def trials(space: Space, count: int, seed: int, task: str = "t") -> Trials:
 
 
 def _check_little(model: CostModel, what: str) -> None:
-    """Nothing, next to nothing, and nothing but failures to learn from."""
+    """Check training on no data, on very little data, and on failures only."""
     space = tiled_space()
     points = space.sample_new(40, np.random.default_rng(0)).points
     for count, seconds in ((0, np.empty(0)), (2, np.array([np.inf, 1.0])), (40, np.full(40, np.inf))):
@@ -98,7 +98,7 @@ def _check_little(model: CostModel, what: str) -> None:
 
 
 def _check_numbers(found: Floats, count: int, what: str) -> None:
-    assert isinstance(found, np.ndarray) and found.shape == (count,), f"{what}: expected one number for each point"
+    assert isinstance(found, np.ndarray) and found.shape == (count,), f"{what}: expected one number per point"
     assert found.dtype == np.float64 and np.isfinite(found).all(), f"{what}: predictions are finite float64 numbers"
 
 
@@ -124,7 +124,7 @@ def _check_file(model: CostModel, other: CostModel, test: Points, what: str) -> 
 
 
 def _check_many(model: CostModel, what: str) -> None:
-    """Measurements of another task are taken along, and learning again forgets nothing that is in the history."""
+    """Check training with the history of another task, and that retraining keeps the history."""
     other = tiled_space(96, 64, 32)
     model.fit(History.of([trials(other, 120, 3, "other"), trials(tiled_space(), 60, 4)]))
     model.fit(History.of([trials(other, 120, 3, "other"), trials(tiled_space(), 90, 4)]))

@@ -1,4 +1,4 @@
-"""What every space must hold to."""
+"""The conformance suite of spaces."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from searchlab.targets import cpu_of
 
 
 def check_space(generator: SpaceGenerator, task: Task, points: int = 16, seed: int = 0) -> Space:
-    """A generator on a task: the space is sound, moves stay inside, features are about the task's machine.
+    """Check a generator on a task: the space is sound, moves stay inside it, features describe the task's machine.
 
     `points` random programs are compiled and compared with the reference.
     """
     space = generator.space(task)
     again = type(generator).space(generator, task)
-    assert space.name and space.version, f"{generator!r} does not say its name and version"
+    assert space.name and space.version, f"{generator!r} has no name or no version"
     assert space.hash == again.hash, f"{space.name}: two calls of sketches() gave different spaces"
     check_moves(space, seed)
     sample = space.sample_new(points, np.random.default_rng(seed)).points
@@ -38,7 +38,7 @@ def check_space(generator: SpaceGenerator, task: Task, points: int = 16, seed: i
 
 
 def check_moves(space: Space, seed: int = 0, count: int = 64) -> None:
-    """Samples, mutants, children and neighbours are valid points; the same seed gives the same; ids are their own."""
+    """Check that samples, mutants, children and neighbours are valid, repeatable for a seed, and have unique keys."""
     rng = np.random.default_rng(seed)
     sample = space.sample(count, rng)
     _inside(space, sample, "sample")
@@ -58,7 +58,7 @@ def check_moves(space: Space, seed: int = 0, count: int = 64) -> None:
 
 
 def check_features(space: Space, points: Points, task: Task) -> None:
-    """All views give finite features of the right shape, and those that depend on a machine depend on the task's."""
+    """Check that all views give finite features of the right shape, and machine features are those of the target."""
     assert space.target == task.target, f"{space.name}: made for {space.target}, but the task is for {task.target}"
     for view in VIEWS:
         rows = _rows(space, points, view)
@@ -75,7 +75,7 @@ def check_features(space: Space, points: Points, task: Task) -> None:
 
 
 def _rows(space: Space, points: Points, view: str) -> Floats:
-    """The rows of all points below each other; there are some for every point."""
+    """The concatenated rows of all points, at least one per point."""
     found = space.features(points, view)
     if view == "tree":
         numbers = np.concatenate([rows for rows, _ in found])
@@ -90,7 +90,7 @@ def _rows(space: Space, points: Points, view: str) -> Floats:
 
 
 def _summary(space: Space, points: Points) -> dict[str, Floats]:
-    """The columns of view `summary` by name, without the logarithm that they come with."""
+    """The columns of view `summary`, keyed by name, with their logarithm undone."""
     return dict(zip(schema("summary").columns, np.exp2(space.features(points, "summary").T) - 1, strict=True))
 
 
@@ -100,7 +100,7 @@ def _inside(space: Space, points: Points, move: str) -> None:
 
 
 def check_point(space: Space, point: Points, task: Task, seed: int = 0) -> Program:
-    """One point: described and found again, rebuilt from its trace, well-formed, and equal to the reference."""
+    """Check one point: its description round-trips, its trace replays, its program is well-formed and correct."""
     where = f"{space.name}: {space.text(point)}"
     choice = json.loads(json.dumps(space.choice(point)))
     assert space.chosen(choice) == point, f"{where}: its description leads to another point"
@@ -117,7 +117,7 @@ def check_point(space: Space, point: Points, task: Task, seed: int = 0) -> Progr
 
 
 def _check_replay(sketch: Sketch, point: Points, program: Program, task: Task, where: str) -> None:
-    """The steps that made the sketch make it again from JSON; a program that was written, not scheduled, has none."""
+    """Check that the trace of a sketch replays from JSON; a program that was not made by a schedule has no trace."""
     assert sketch.program is not None, f"{where}: a sketch without a program"
     if not sketch.program.trace:
         return

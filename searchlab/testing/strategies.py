@@ -1,4 +1,4 @@
-"""What every strategy must hold to."""
+"""The conformance suite of strategies."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Maker = Callable[..., Strategy]
 
 
 def check_strategy(make: Maker, space: Space | None = None, **options: Any) -> None:
-    """A strategy class (or what makes one of `space=` and `rng=`) with options, with and without a cost model.
+    """Check a strategy class (or a factory that takes `space=` and `rng=`) with options, with and without a cost model.
 
-    Batches hold what was asked for, nothing twice, nothing invalid; the end of the space is met well; failures, and
-    points that nobody asked for, are taken; the same seed gives the same batches.
+    Batches have the requested size and only valid points, none of them twice; the search stops when the space is
+    exhausted; failures, and points that were not asked for, are accepted; the same seed gives the same batches.
     """
     space = space if space is not None else small_space()
     for model in (False, True):
@@ -37,7 +37,7 @@ def check_strategy(make: Maker, space: Space | None = None, **options: Any) -> N
 
 
 def small_space() -> Space:
-    """A space of a few hundred points with every kind of knob, two sketches and a condition."""
+    """A space of a few hundred points with every kind of knob, two sketches and a constraint."""
     tile, unroll = split_knob("tile", 24, 2), menu("unroll", [1, 2, 4, 8])
     few = Sketch("plain", (tile, unroll))
     rule = knob("tile1") * knob("unroll") <= 64
@@ -46,20 +46,20 @@ def small_space() -> Space:
 
 
 def cost(points: Points) -> Floats:
-    """A landscape with one valley and steps between the sketches; always the same, and a model of itself."""
+    """A deterministic landscape with one valley and steps between sketches; it also serves as a perfect cost model."""
     used = np.where(points.options >= 0, points.options, 0).astype(np.float64)
     middle = np.arange(1, points.width + 1) % 3
     return np.asarray(1e-3 * (1 + ((used - middle) ** 2).sum(axis=1) + 0.5 * points.sketch))
 
 
 def measure(points: Points) -> Floats:
-    """The same landscape as measured: some points fail."""
+    """Measurements of the landscape, in which some points fail."""
     seconds = cost(points)
     return np.where(points.options.sum(axis=1) % 7 == 3, np.inf, seconds)
 
 
 def _check_batches(strategy: Strategy, space: Space, score: Scorer | None, what: str) -> None:
-    """Batches of all sizes until nothing is left."""
+    """Check batches of all sizes until the space is exhausted."""
     seen: set[int] = set()
     total, counts = space.size.valid, [1, 2, 3, 64, 0, 5, 1000]
     for n in range(total):
@@ -78,7 +78,7 @@ def _check_batches(strategy: Strategy, space: Space, score: Scorer | None, what:
 
 
 def _check_untold(strategy: Strategy, space: Space, score: Scorer | None, what: str) -> None:
-    """Several batches are asked for before the first is told, and told in another order."""
+    """Check several batches that are asked for before the first is told, and told in another order."""
     batches = [strategy.ask(6, score) for _ in range(4)]
     keys = space.key(Points.concat(batches)).tolist()
     assert len(set(keys)) == len(keys) == 24, f"{what}: batches that were not told yet repeat points or are too small"
@@ -89,7 +89,7 @@ def _check_untold(strategy: Strategy, space: Space, score: Scorer | None, what: 
 
 
 def _check_told(strategy: Strategy, space: Space, score: Scorer | None, what: str) -> None:
-    """Points that nobody asked for are learnt from and not proposed; a second answer for a point is taken."""
+    """Check that points told without being asked for are not proposed, and that a point may be told twice."""
     given = space.sample_new(40, np.random.default_rng(1)).points
     strategy.tell(given, measure(given))
     strategy.tell(given[:3], measure(given[:3]))
@@ -99,7 +99,7 @@ def _check_told(strategy: Strategy, space: Space, score: Scorer | None, what: st
 
 
 def _check_failures(strategy: Strategy, space: Space, score: Scorer | None, what: str) -> None:
-    """Nothing works, and the search goes on."""
+    """Check that the search continues when every point fails."""
     for _ in range(5):
         batch = strategy.ask(8, score)
         assert len(batch) == 8, f"{what}: {len(batch)} points for 8 when all failed"
