@@ -3,7 +3,7 @@
 cells = pooled([run])
 rows = scores(cells)                                   # one row per cell: entry, task, seed, seconds, score
 summaries(rows, rng)                                   # IQM and geometric mean with intervals, per entry
-ranking(rows, rng)                                     # mean ranks, tests, what cannot be told apart
+ranking(rows, rng)                                     # mean ranks, tests, cliques that cannot be told apart
 reach(cells, 0.95)                                     # trials until 95 % of the best known
 """
 

@@ -1,7 +1,7 @@
-"""Many scores as one number with an interval: interquartile mean and geometric mean, seeds resampled within tasks.
+"""Aggregate scores with confidence intervals: interquartile and geometric means, seeds resampled within tasks.
 
-Intervals are percentile intervals of a stratified bootstrap: the tasks stay, seeds are drawn anew within each.  They
-say what other seeds might have given on these tasks, nothing about other tasks.
+Intervals are percentile intervals of a stratified bootstrap: tasks are fixed, seeds are resampled within each.  They
+cover the variation over seeds on these tasks and say nothing about other tasks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ METHOD = "95 % percentile intervals, seeds resampled within tasks"
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with its interval; there is none where a task has only one seed."""
+    """A number with its interval, which is missing if a task has only one seed."""
 
     value: float
     low: float | None = None
@@ -30,7 +30,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """All scores of an entry."""
+    """The aggregate scores of an entry."""
 
     entry: str
     iqm: Estimate
@@ -42,7 +42,7 @@ class Summary:
 
 
 class Resampler:
-    """Draws of seeds within every stratum.  All entries get the same draws, so what is paired stays paired."""
+    """Bootstrap draws of seeds within every stratum.  All entries share the draws, so pairs stay paired."""
 
     def __init__(self, sizes: Mapping[Stratum, int], rng: np.random.Generator, draws: int = DRAWS) -> None:
         self._uniform = {stratum: rng.random((draws, size)) for stratum, size in sizes.items()}
@@ -50,14 +50,14 @@ class Resampler:
 
     @staticmethod
     def of(rows: Iterable[Score], rng: np.random.Generator, draws: int = DRAWS) -> Resampler:
-        """Enough draws for any entry of the rows."""
+        """A resampler with enough draws for any entry of the rows."""
         seeds: dict[Stratum, set[int]] = {}
         for r in rows:
             seeds.setdefault(r.stratum, set()).add(r.seed)
         return Resampler({s: len(found) for s, found in seeds.items()}, rng, draws)
 
     def chosen(self, stratum: Stratum, size: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-        """Which of `size` seeds each draw takes: draws x size."""
+        """The seeds that each draw takes, out of `size`: draws x size."""
         found: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
         found = (self._uniform[stratum][:, :size] * size).astype(np.int64)
         return found
@@ -72,7 +72,7 @@ class Resampler:
 
 
 def iqm(values: Floats, weights: Floats | None = None) -> Floats:
-    """The mean of the middle half along the last axis; a value that lies across the edge counts in part."""
+    """The interquartile mean along the last axis; values that straddle a quartile count in part."""
     weights = np.ones(values.shape[-1]) if weights is None else weights
     shares = weights / weights.sum()
     if (weights == weights[0]).all():  # sorting is several times faster than finding the order
@@ -83,12 +83,12 @@ def iqm(values: Floats, weights: Floats | None = None) -> Floats:
     ends = np.cumsum(shares, axis=-1)
     inside = np.clip(np.minimum(ends, 0.75) - np.maximum(ends - shares, 0.25), 0.0, None)
     mean = (inside * ordered).sum(axis=-1) / inside.sum(axis=-1)
-    found: Floats = np.clip(mean, ordered[..., 0], ordered[..., -1])  # rounding must not lead out of the range
+    found: Floats = np.clip(mean, ordered[..., 0], ordered[..., -1])  # rounding must not leave the range
     return found
 
 
 def geometric_mean(values: Floats, weights: Floats | None = None) -> Floats:
-    """The geometric mean along the last axis; 0 as soon as one value is."""
+    """The geometric mean along the last axis; 0 if any value is 0."""
     weights = np.ones(values.shape[-1]) if weights is None else weights
     with np.errstate(divide="ignore"):
         found: Floats = np.exp((np.log(values) * (weights / weights.sum())).sum(axis=-1))
@@ -103,7 +103,7 @@ def mean(values: Floats, weights: Floats | None = None) -> Floats:
 
 
 def by_stratum(rows: Iterable[Score]) -> dict[Stratum, dict[int, Score]]:
-    """Rows of one entry by stratum, then by seed, seeds in order."""
+    """Rows of one entry, grouped by stratum and sorted by seed."""
     found: dict[Stratum, dict[int, Score]] = {}
     for r in sorted(rows, key=lambda r: r.seed):
         found.setdefault(r.stratum, {})[r.seed] = r
@@ -113,7 +113,7 @@ def by_stratum(rows: Iterable[Score]) -> dict[Stratum, dict[int, Score]]:
 def estimate(
     strata: Mapping[Stratum, Floats], statistic: Callable[[Floats, Floats], Floats], resampler: Resampler
 ) -> Estimate:
-    """A statistic of values in strata, each of which counts the same whatever the number of its values."""
+    """A statistic of values in strata, which have equal weight whatever the number of their values."""
     if not strata:
         return Estimate(0.0)
     values = np.concatenate(list(strata.values()))
@@ -126,7 +126,7 @@ def estimate(
 
 
 def interval(value: float, drawn: Floats) -> Estimate:
-    """The percentile interval of resampled values, stretched to the estimate where it would miss it."""
+    """The percentile interval of resampled values, extended to include the estimate."""
     low, high = np.percentile(drawn, [50 * (1 - LEVEL), 50 * (1 + LEVEL)])
     return Estimate(value, min(value, float(low)), max(value, float(high)))
 

@@ -1,4 +1,4 @@
-"""Searches over time: the best so far as a curve of scores, its area, and its average over tasks and seeds."""
+"""Anytime performance: best-so-far curves of scores, their areas, and averages over tasks and seeds."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class CurvePoint:
 
 
 def steps(cell: CellResult, best_s: float, axis: Axis) -> tuple[Floats, Floats]:
-    """Where the score (best known / best so far) of a cell changes, and what it is from there; 0 before the first.
+    """The positions where a cell's score (best known / best so far) changes, and the new scores; 0 before the first.
 
-    The k-th trial counts from k - 1 on by trials, and from its end on by time.
+    On the trial axis the k-th trial counts from k - 1 on, on the time axis from its end on.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         values = np.where(np.isfinite(cell.best_so_far), min(best_s, np.finfo(float).max) / cell.best_so_far, 0.0)
@@ -41,7 +41,7 @@ def steps(cell: CellResult, best_s: float, axis: Axis) -> tuple[Floats, Floats]:
 
 
 def area(starts: Floats, values: Floats, first: float, last: float) -> float:
-    """The mean height of a step function between two places; the last step goes on."""
+    """The mean height of a step function between two positions; the last step extends to the end."""
     if not len(starts) or last <= first:
         return float(values[-1]) if len(values) else 0.0
     edges = np.clip(np.append(starts, last), first, last)
@@ -79,7 +79,7 @@ def areas(
 
 
 def trial_bests(cells: Sequence[CellResult]) -> dict[str, float]:
-    """The best time of every task, single trials included: what curves are drawn against."""
+    """The best time of every task, single trials included: the reference of curves."""
     found = best_known(cells)
     for c in cells:
         if len(c.seconds):
@@ -88,7 +88,7 @@ def trial_bests(cells: Sequence[CellResult]) -> dict[str, float]:
 
 
 def _limits(cells: Sequence[CellResult], axis: Axis, horizon: float | None) -> tuple[float, float]:
-    """From where to where a task's curves are looked at."""
+    """The range over which a task's curves are evaluated."""
     worked = [c for c in cells if len(c.seconds)]
     if axis == "trials":
         return 0.0, horizon or float(max((len(c.seconds) for c in worked), default=0))
@@ -107,7 +107,7 @@ def progress(
     points: int = 50,
     draws: int = 500,
 ) -> tuple[CurvePoint, ...]:
-    """Curves of all entries at the same places, each a long table: entry, x, value, low, high."""
+    """Curves of all entries at the same positions, as a long table: entry, x, value, low, high."""
     view = view or ComparedBy()
     known = counted(cells)
     view.check(known)

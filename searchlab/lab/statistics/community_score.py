@@ -1,9 +1,8 @@
-"""The score of the auto-tuning community for recorded spaces: 0 is random search, 1 the optimum at once.
+"""The auto-tuning community's score for recorded spaces: 0 is random search, 1 is finding the optimum immediately.
 
 The score of a search is the mean over k = 1..K of (E(k) - best_k) / (E(k) - optimum).  best_k is the best time among
-its first k measurements, failed ones counted; E(k) is what the best of k different rows, drawn at random, is expected
-to be, calculated exactly.  It is linear in the search, so random search has expectation 0 and searches can be paired by
-seed.
+its first k measurements, failures included; E(k) is the exact expectation of the best of k different rows, drawn at
+random.  The score is linear in best_k, so random search has expectation 0 and searches can be paired by seed.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ K = 200
 
 @dataclass(frozen=True, eq=False)
 class RandomSearch:
-    """What random search is expected to find in `budget` measurements of a table (inf: the row failed)."""
+    """The expected result of random search in `budget` measurements of a table (inf: the row failed)."""
 
     seconds: Floats
     budget: int = K
@@ -43,7 +42,7 @@ class RandomSearch:
         from scipy.special import gammaln
 
         rows, k, better = len(self.seconds), np.arange(1, self.budget + 1)[:, None], np.arange(1, len(self.valid) + 1)
-        # the chance that k of the rows are all worse than the n-th best
+        # the probability that k of the rows are all worse than the n-th best
         left = np.maximum(rows - better - k, 0)
         log = gammaln(rows - better + 1) - gammaln(left + 1) - gammaln(rows + 1)
         log = log + gammaln(rows - np.minimum(k, rows) + 1)
@@ -53,7 +52,7 @@ class RandomSearch:
         return found
 
     def score(self, measured: Floats) -> float:
-        """The score of one search, given what it measured in its order; a short one keeps its best."""
+        """The score of one search, given its measurements in order; a short search keeps its best to the end."""
         if not len(measured):
             return self._score(np.full(self.budget, self.valid[-1]))
         best = np.minimum.accumulate(np.where(np.isfinite(measured), measured, self.valid[-1]))
@@ -61,7 +60,7 @@ class RandomSearch:
 
     def _score(self, best: Floats) -> float:
         gap = self.expected - self.valid[0]
-        # where random search has arrived too, nothing is left to be gained
+        # once random search is at the optimum too, there is nothing left to gain
         open_ = gap > 1e-12 * self.valid[0]
         return float(((self.expected - best)[open_] / gap[open_]).mean()) if open_.any() else 0.0
 
@@ -81,7 +80,7 @@ def recorded_scores(
 
 
 def mean_scores(rows: Sequence[Score], rng: np.random.Generator) -> dict[str, Estimate]:
-    """The mean score of every entry, tasks counting the same."""
+    """The mean score of every entry, with equal weight for every task."""
     resampler = Resampler.of(rows, rng)
     found = {}
     for entry in dict.fromkeys(r.entry for r in rows):

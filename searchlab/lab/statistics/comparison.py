@@ -1,4 +1,4 @@
-"""A whole comparison of entries, or of the levels of a factor: scores, tests and what to know about them."""
+"""A whole comparison of entries, or of the levels of a factor: scores, tests and caveats."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ UNITS = ("seed", "task")
 
 @dataclass(frozen=True)
 class ComparisonSettings:
-    """How entries are compared.
+    """The settings of a comparison.
 
-    metric   "final" is the time of what was found; the others are areas under the best so far, by trials or by time
-    to       what scores are relative to: "best" known, a baseline or an entry
-    band     relative difference that is called a tie
-    unit     blocks of the tests: a "seed" of a task, or a "task"
-    control  the entry that all others are compared with, instead of every two
+    metric   "final" is the time of the program found; the others are areas under best-so-far curves over trials or time
+    to       the reference of scores: "best" known, a baseline or an entry
+    band     the tie band: the relative difference up to which times are ties
+    unit     the blocks of the tests: a "seed" of a task, or a "task"
+    control  the entry that all others are compared with, instead of all pairs
     """
 
     metric: Metric = "final"
@@ -41,7 +41,7 @@ class ComparisonSettings:
     alpha: float = 0.05
     unit: str = "seed"
     control: str | None = None
-    seed: int = 0  # of the resampling
+    seed: int = 0  # of the bootstrap
 
     def __post_init__(self) -> None:
         for value, known, what in ((self.metric, METRICS, "metric"), (self.unit, UNITS, "unit")):
@@ -56,9 +56,9 @@ class ComparisonSettings:
 
     @staticmethod
     def of(runs: Sequence[Run], **given: Any) -> ComparisonSettings:
-        """What the first experiment says about its report, unless given; a tie band is at least the measured noise.
+        """The report settings of the first experiment, unless given; the tie band is at least the measured noise.
 
-        Boards, comparisons and reports of the same runs take these, so that they agree on who is better.
+        Leaderboards, comparisons and reports of the same runs share these, so that they agree on who is better.
         """
         said = runs[0].report if runs else ReportSettings()
         found = {"alpha": said.alpha, "band": max(said.tie, tie_band(runs))}
@@ -67,7 +67,7 @@ class ComparisonSettings:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is compared (`by`), the summaries of its levels, their ranking, and notes on what limits it."""
+    """The factor compared (`by`), the summaries of its levels, their ranking, and caveats."""
 
     by: str
     settings: ComparisonSettings
@@ -97,14 +97,14 @@ def compare(
 ) -> Comparison:
     """Compares the entries of cells, or the levels of a factor with everything else equal.
 
-    `among` are all cells that decide what is the best known, if more than those compared.
+    `among` are all cells that determine the best known times, if they are more than those compared.
     """
     view, settings = view or ComparedBy(), settings or ComparisonSettings()
     rows = rows_of(cells, view, settings, among or cells)
     if settings.control is not None and settings.control not in {r.entry for r in rows}:
         known = nearest(settings.control, dict.fromkeys(r.entry for r in rows), "compared")
         raise ResultError(f"there is no '{settings.control}' to compare with{known}")
-    # one stream each, so that an option of the one does not change the other
+    # separate streams, so that an option of one does not change the other
     first, second = np.random.default_rng(settings.seed).spawn(2)
     found = ranking(
         rows, second, band=settings.band, alpha=settings.alpha, unit=settings.unit, control=settings.control

@@ -1,4 +1,4 @@
-"""Effect sizes: how often one sample is faster than another, and by how much one may call that large."""
+"""Effect sizes: how often one sample is faster than another, and the thresholds for calling that large."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def wins(a: Floats, b: Floats, band: float = 0.0) -> Floats:
 
 
 def compared(a: Floats, b: Floats, band: float = 0.0) -> Floats:
-    """-1 where the time a is smaller than b, 1 where it is larger, 0 where they are within the band."""
+    """-1 where the time a is smaller than b, 1 where it is larger, 0 where they are within the tie band."""
     margin = 1 + band
     found: Floats = np.where(a > b * margin, 1.0, 0.0) - np.where(b > a * margin, 1.0, 0.0)
     return found
@@ -36,5 +36,5 @@ def cliffs_delta(a: Floats, b: Floats) -> float:
 
 
 def magnitude(delta: float) -> str:
-    """A word for a delta."""
+    """The conventional word for the magnitude of a delta."""
     return next((word for limit, word in _MAGNITUDES if abs(delta) < limit), "large")

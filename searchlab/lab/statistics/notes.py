@@ -1,4 +1,4 @@
-"""What a reader has to know before believing a comparison: few seeds, missing and failed cells, one task, ties."""
+"""Caveats of a comparison: few seeds, missing and failed cells, a single task, ties."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ TIE_BAND = 0.02
 
 
 def tie_band(runs: Sequence[Run]) -> float:
-    """The difference that is called a tie: the largest noise that was measured in a run, and 2 % at least."""
+    """The tie band: the largest noise measured in a run, but at least 2 %."""
     return max([TIE_BAND, *(r.noise for r in runs if r.noise is not None)])
 
 
 def notes(cells: Sequence[CellResult], view: ComparedBy | None = None) -> tuple[str, ...]:
-    """Sentences on what limits a comparison of these cells; none if nothing does."""
+    """The caveats of a comparison of these cells, as sentences; empty if there are none."""
     view = view or ComparedBy()
     rows = scores(cells, view)
     return tuple(
@@ -36,7 +36,7 @@ def notes(cells: Sequence[CellResult], view: ComparedBy | None = None) -> tuple[
 
 
 def _absent(cells: Sequence[CellResult]) -> str:
-    """Cells that have not come to their end."""
+    """The note on unfinished cells."""
     open_ = len(cells) - len(counted(cells))
     return f"{open_} of {len(cells)} cells are not finished and do not count" if open_ else ""
 
@@ -57,7 +57,7 @@ def _sizes(rows: Sequence[Score]) -> list[str]:
 
 
 def _missing(rows: Sequence[Score]) -> str:
-    """Blocks that some entry lacks: comparisons leave them out."""
+    """The note on blocks that some entry lacks, which comparisons leave out."""
     entries = {r.entry for r in rows}
     have: dict[tuple[object, ...], set[str]] = {}
     for r in rows:
@@ -79,7 +79,7 @@ def _failed(rows: Sequence[Score]) -> str:
 
 
 def _ties(rows: Sequence[Score]) -> str:
-    """Whether every task gave all entries the same time."""
+    """The note on entries that all found the same time on each task."""
     times: dict[object, set[float]] = {}
     for r in rows:
         times.setdefault(r.stratum, set()).add(r.seconds)
@@ -90,7 +90,7 @@ def _ties(rows: Sequence[Score]) -> str:
 
 
 def version_notes(cells: Sequence[CellResult]) -> list[str]:
-    """Components that have changed since cells ran, or of which cells that are compared ran several versions."""
+    """Components that have changed since cells ran, or that compared cells ran in several versions."""
     found: list[str] = []
     for name in dict.fromkeys(name for c in cells for name in c.code):
         earlier = sum(name in c.earlier for c in cells)

@@ -15,17 +15,17 @@ from searchlab.lab.statistics.scores import Score, Stratum
 from searchlab.lab.statistics.significance import holm, signed_ranks, wilcoxon
 from searchlab.lab.statistics.verdicts import Verdict, judged
 
-Both = dict[Stratum, tuple[Floats, Floats]]  # the times of two entries by stratum, aligned by seed
+Both = dict[Stratum, tuple[Floats, Floats]]  # the times of two entries, keyed by stratum and aligned by seed
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """How `a` does against `b`.
+    """The comparison of `a` with `b`.
 
     `speedup` is the geometric mean of b's time over a's where both worked (above 1: a is faster; None: nowhere).
     `improvement` is the probability that a is faster on a task with any seed; `delta` Cliff's delta, mean over tasks;
-    `rank_biserial` how far the ranks of Wilcoxon's test lean to a, from -1 to 1.  `failed_a` and `failed_b` count the
-    tasks and seeds on which each found nothing that works.  `why` says why a difference that the test finds is not
+    `rank_biserial` the rank-biserial correlation in favour of a, from -1 to 1.  `failed_a` and `failed_b` count the
+    tasks and seeds on which each found no working program.  `why` is the reason why a significant difference is not
     called one.
     """
 
@@ -44,12 +44,12 @@ class Pair:
     rank_biserial: float = 0.0
     failed_a: int = 0
     failed_b: int = 0
-    verdict: Verdict = Verdict.UNKNOWN  # what `a` is
+    verdict: Verdict = Verdict.UNKNOWN  # on `a`
     why: str = ""
 
     @property
     def turned(self) -> Pair:
-        """The same with b first."""
+        """The same comparison with b first."""
         s, chance = self.speedup, self.improvement
         low, high = (None if end is None else 1 - end for end in (chance.high, chance.low))
         return replace(
@@ -77,10 +77,10 @@ def pairs(
     unit: str = "seed",
     control: str | None = None,
 ) -> tuple[Pair, ...]:
-    """Every two entries, or the control and every other one, p-values adjusted for their number (Holm).
+    """All pairs of entries, or the control with every other one, with p-values adjusted for their number (Holm).
 
-    `unit` says what a block of the test is: a "seed" of a task (claims are about these tasks), or a "task" with the
-    median over its seeds (claims are about tasks like these).
+    `unit` is the block of the test: a "seed" of a task (claims are about these tasks), or a "task" with the median over
+    its seeds (claims are about tasks like these).
     """
     entries = list(dict.fromkeys(r.entry for r in rows))
     resampler = Resampler.of(rows, rng)
@@ -134,13 +134,13 @@ def _judged(pair: Pair, alpha: float, band: float) -> Pair:
 
 
 def rank_biserial(differences: Floats) -> float:
-    """The share of ranks in favour of the first minus that against it, by differences of times."""
+    """The fraction of ranks in favour of the first minus that against it, from differences of times."""
     up, down, _ = signed_ranks(differences)
     return (down - up) / (down + up) if down + up else 0.0
 
 
 def log_ratios(both: Both, unit: str) -> Floats:
-    """log(a / b) of every block; infinite where one failed, 0 where both did."""
+    """log(a / b) of every block; infinite if one failed, 0 if both did."""
     times = list(both.values())
     if unit == "task":
         times = [(np.median(x, keepdims=True), np.median(y, keepdims=True)) for x, y in times]
@@ -157,7 +157,7 @@ def _speedup(both: Both, resampler: Resampler) -> Estimate | None:
 
 
 def improvement(both: Both, resampler: Resampler, band: float) -> Estimate:
-    """The probability that a is faster than b, mean over tasks; seeds are resampled for both together."""
+    """The probability that a is faster than b, mean over tasks; seeds are resampled jointly."""
     chances = {s: wins(x, y, band) for s, (x, y) in both.items()}
     value = float(np.mean([c.mean() for c in chances.values()]))
     if min(len(c) for c in chances.values()) < 2:

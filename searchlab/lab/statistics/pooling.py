@@ -1,4 +1,4 @@
-"""Several runs as one set of cells in which a name means one thing."""
+"""Several runs pooled into one set of cells with unambiguous names."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _SETTINGS = {"target", "budget", "measure"}  # of a run; what else decides a cel
 def pooled(runs: Sequence[Run]) -> tuple[CellResult, ...]:
     """The cells of all runs, each once.
 
-    A cell that several runs hold (by entry and id) is taken where it is finished.  Entries of the same name that are
-    not the same thing, because they were made of something else, with other settings, on another machine, or have
-    other cells in the same place, get the names of their runs.
+    If several runs hold a cell (same entry and id), the finished one is taken.  Entries of the same name that differ,
+    because of their components, settings or machine, or because they have different cells for the same task and seed,
+    are qualified by the names of their runs.
     """
     clashing = _clashing(runs)
     found: dict[tuple[str, str], CellResult] = {}
@@ -30,12 +30,12 @@ def pooled(runs: Sequence[Run]) -> tuple[CellResult, ...]:
 
 
 def machine_key(run: Run) -> str:
-    """What makes two machines the same: the target's fingerprint and the host, as far as the run says."""
+    """The identity of a machine: the target's fingerprint and, if recorded, the host."""
     return " ".join(str(run.machine[k]) for k in ("fingerprint", "cpu", "host") if run.machine.get(k))
 
 
 def _clashing(runs: Sequence[Run]) -> set[str]:
-    """Names that mean several things."""
+    """Ambiguous names."""
     meanings: dict[str, set[str]] = {}
     ids: dict[tuple[str, str, int], set[str]] = {}
     for run in runs:

@@ -1,4 +1,4 @@
-"""Rankings: mean ranks over blocks, Friedman's test, then Wilcoxon with Holm, and what cannot be told apart."""
+"""Rankings: mean ranks over blocks, Friedman's test, then Wilcoxon with Holm, and cliques that cannot be told apart."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from searchlab.lab.statistics.verdicts import NO_DIFFERENCE, Verdict
 class Ranking:
     """Entries from the best mean rank to the worst.
 
-    `cliques` are the sets of entries of which none is better than another by the verdicts on pairs, which are asked for
-    only if Friedman's test finds a difference (or there is a control).  `nemenyi_cliques` are those whose mean
-    ranks are within the `critical_difference`.
+    `cliques` are the sets of entries without a pairwise verdict of better; pairs are tested only if Friedman's test
+    finds a difference (or there is a control).  `nemenyi_cliques` are the sets whose mean ranks are within the
+    `critical_difference`.
     """
 
     entries: tuple[str, ...]
     mean_ranks: dict[str, float]
-    blocks: int  # that all entries have
+    blocks: int  # shared by all entries
     unit: str
     alpha: float
     band: float
@@ -37,12 +37,12 @@ class Ranking:
 
     @property
     def letters(self) -> dict[str, str]:
-        """Every entry's sets as letters; entries that share one cannot be told apart."""
+        """The cliques of every entry as letters; entries that share a letter cannot be told apart."""
         return {e: "".join(_letter(n) for n, c in enumerate(self.cliques) if e in c) for e in self.entries}
 
     @property
     def leading(self) -> tuple[str, ...]:
-        """The entries that no other is better than by the tests; no two of them can be told apart."""
+        """The entries that no other beats by the tests; no two of them can be told apart."""
         return tuple(e for e in self.entries if self.place(e) == 1)
 
     def better(self, entry: str, other: str) -> bool:
@@ -91,7 +91,7 @@ def ranking(
 
 
 def complete_blocks(rows: Sequence[Score], unit: str = "seed") -> tuple[list[str], Floats]:
-    """The entries, and their times in blocks x entries, for blocks that no entry lacks."""
+    """The entries, and their times as blocks x entries, for the blocks that all entries have."""
     entries = list(dict.fromkeys(r.entry for r in rows))
     cells: dict[tuple[object, ...], dict[str, list[float]]] = {}
     for r in rows:

@@ -1,7 +1,7 @@
-"""How long entries take to come close to the best known, where some searches end before they do.
+"""Time to target: the cost of coming close to the best known, with censored searches.
 
-A search that was cut off is *censored*: we know only that it would have taken longer.  Leaving it out would favour
-entries that seldom arrive, so three figures are given that take it into account.
+A search that ended before its target is *censored*: all we know is that it would have taken longer.  Leaving it out
+would favour entries that seldom arrive, so three figures are given that take it into account.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ ALL = "all"
 
 @dataclass(frozen=True, slots=True)
 class TimeToTarget:
-    """How an entry came to a share of the best known on one task, or on all of them together (task "all").
+    """The cost for an entry to reach a fraction of the best known on one task, or on all tasks together (task "all").
 
     `expected` is the cost of all its searches over the number that arrived (ERT; None: none did).  `median` is where
     the Kaplan-Meier curve falls to one half (None: it does not), `restricted_mean` the area under that curve up to
-    `horizon`: the mean cost of searches that are given up there.
+    `horizon`: the mean cost of searches that are stopped there.
     """
 
     entry: str
@@ -43,7 +43,7 @@ class TimeToTarget:
 
 
 def cost(cell: CellResult, best_s: float, target: float, axis: Literal["trials", "time"]) -> tuple[float, bool]:
-    """The trials or seconds until the target, and whether it was reached; those of the whole search if not."""
+    """The trials or seconds until the target (of the whole search if it was missed), and whether it was reached."""
     _, values = steps(cell, best_s, "trials")
     good = np.flatnonzero(values >= target * (1 - 1e-12))
     if axis == "trials":
@@ -54,7 +54,7 @@ def cost(cell: CellResult, best_s: float, target: float, axis: Literal["trials",
 
 
 def survival(costs: Floats, reached: Bools) -> tuple[Floats, Floats]:
-    """The Kaplan-Meier estimate: places where the share that is still searching falls, and the share from there on."""
+    """The Kaplan-Meier estimate: positions where the fraction still searching falls, and the fraction from there on."""
     places = np.unique(costs[reached])
     at_risk = np.array([(costs >= x).sum() for x in places])
     events = np.array([((costs == x) & reached).sum() for x in places])
@@ -78,7 +78,7 @@ def reach(
 ) -> tuple[TimeToTarget, ...]:
     """Rows per entry and task, and one over all tasks.
 
-    The horizon is, by default, the largest cost that all entries of the task were given.
+    By default, the horizon is the largest cost that all entries of the task were allowed.
     """
     view = view or ComparedBy()
     known = counted(cells)
@@ -97,7 +97,7 @@ def reach(
 
 
 def _given(cell: CellResult, axis: str) -> float:
-    """How many trials or seconds a cell lasted."""
+    """The length of a cell in trials or seconds."""
     if axis == "trials" or not len(cell.elapsed):
         return float(len(cell.seconds))
     return float(cell.elapsed[-1])

@@ -1,4 +1,4 @@
-"""Scores: what every cell gave, as one row with named columns, next to what is known to be possible."""
+"""Scores: the result of every cell relative to the best known, as one row with named columns."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Stratum = tuple[str, str]  # task and context
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One cell.
+    """The score of one cell.
 
-    `entry` is what is compared: a combination, or the level of a factor; `context` is then what the other factors are.
-    `seconds` is inf where nothing worked, and `score` then 0.
+    `entry` is the unit of comparison: a combination, or the level of a factor; `context` then has the other factors.
+    `seconds` is inf and `score` 0 if no program worked.
     """
 
     entry: str
@@ -33,13 +33,13 @@ class Score:
 
     @property
     def stratum(self) -> Stratum:
-        """Where seeds may stand for each other: one task, the same other factors."""
+        """The task and context within which seeds are exchangeable."""
         return self.task, self.context
 
 
 @dataclass(frozen=True)
 class ComparedBy:
-    """What is compared: entries, or the levels of one factor with everything else equal."""
+    """The subject of a comparison: entries, or the levels of one factor with everything else equal."""
 
     by: str = "entry"
 
@@ -62,17 +62,17 @@ class ComparedBy:
 
 
 def counted(cells: Iterable[CellResult]) -> tuple[CellResult, ...]:
-    """The cells that count: those that came to their end, well or badly."""
+    """The cells that count: those that ended, successfully or not."""
     return tuple(c for c in cells if c.state in ("done", "failed"))
 
 
 def seconds_of(cell: CellResult) -> float:
-    """The time of what a cell found; inf if it failed."""
+    """The time of the program that a cell found; inf if it failed."""
     return cell.final_s if cell.state == "done" and cell.final_s > 0 else math.inf
 
 
 def best_known(cells: Iterable[CellResult]) -> dict[str, float]:
-    """The best time of every task: the optimum where it is known, and the best that any of the cells found."""
+    """The best time of every task: the minimum of its optimum, if known, and the times that its cells found."""
     found: dict[str, float] = {}
     for c in cells:
         optimum = math.inf if c.optimum_s is None else c.optimum_s
@@ -90,7 +90,7 @@ def scores(
 
     The score is reference / time: with `to` "best" the reference is the best known time of the task and scores lie
     between 0 and 1; otherwise it is a baseline or an entry, and the score is the speed-up over it.  `bests` has best
-    known times where more is known than these cells.
+    known times from beyond these cells.
     """
     view = view or ComparedBy()
     known = counted(cells)
@@ -103,12 +103,12 @@ def scores(
 
 
 def ratio(reference: float, seconds: float) -> float:
-    """reference / time; 0 where there is no time, or nothing to compare with."""
+    """reference / time; 0 without a time or a reference."""
     return reference / seconds if math.isfinite(seconds) and math.isfinite(reference) else 0.0
 
 
 def _own(cell: CellResult, to: str, reference: Mapping[str, float]) -> float:
-    """A baseline that was measured beside the cell's best saw the same machine: it goes before the task's."""
+    """The baseline measured with the cell's best, under the same conditions; it takes precedence over the task's."""
     return cell.baselines.get(to, reference[cell.task]) if to != BEST else reference[cell.task]
 
 

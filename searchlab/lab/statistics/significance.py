@@ -1,6 +1,6 @@
-"""Tests of significance on plain numbers: Wilcoxon (exact with ties), Holm, Friedman, Nemenyi's critical difference.
+"""Significance tests on plain numbers: Wilcoxon (exact with ties), Holm, Friedman, Nemenyi's critical difference.
 
-J. Demsar, "Statistical comparisons of classifiers over multiple data sets", JMLR 7 (2006), has the methods.
+The methods are those of J. Demsar, "Statistical comparisons of classifiers over multiple data sets", JMLR 7 (2006).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from searchlab.lab.results import Floats
 
-_EXACT = 60  # blocks up to which all assignments of signs are counted
+_EXACT = 60  # the largest number of blocks for which all sign assignments are counted
 
 
 @dataclass(frozen=True, slots=True)
 class Friedman:
-    """Whether any of several entries differs: chi-square with ties corrected, and the F of Iman and Davenport."""
+    """Friedman's test for any difference: chi-square corrected for ties, and the F of Iman and Davenport."""
 
     blocks: int
     statistic: float
@@ -29,7 +29,7 @@ class Friedman:
 def signed_ranks(differences: Floats) -> tuple[float, float, Floats]:
     """The sums of ranks of positive and negative differences, and the ranks of both.
 
-    Differences that are zero take part in the ranking and are then left out (Pratt).  Infinite ones rank highest.
+    Zero differences take part in the ranking and are then left out (Pratt).  Infinite ones rank highest.
     """
     from scipy.stats import rankdata
 
@@ -39,7 +39,7 @@ def signed_ranks(differences: Floats) -> tuple[float, float, Floats]:
 
 
 def wilcoxon(differences: Floats) -> float:
-    """The two-sided p of Wilcoxon's signed-rank test; 1 where nothing differs."""
+    """The two-sided p-value of Wilcoxon's signed-rank test; 1 if nothing differs."""
     up, down, ranks = signed_ranks(differences)
     if not len(ranks):
         return 1.0
@@ -53,9 +53,9 @@ def wilcoxon(differences: Floats) -> float:
 
 
 def _exact(smaller: float, ranks: Floats) -> float:
-    """The share of all assignments of signs with a sum as small as this, or as large on the other side.
+    """The fraction of all sign assignments with a sum at least as extreme, on either side.
 
-    Ranks are halves at the finest, so twice a rank is an integer and sums can be counted in an array.
+    Ranks are multiples of 1/2, so twice a rank is an integer and sums can be counted in an array.
     """
     doubled = np.rint(2 * ranks).astype(np.int64)
     ways = np.zeros(int(doubled.sum()) + 1)
@@ -67,7 +67,7 @@ def _exact(smaller: float, ranks: Floats) -> float:
 
 
 def holm(p_values: Floats) -> Floats:
-    """p-values that may each be held against alpha although there are several (Holm 1979)."""
+    """Adjusted p-values, each of which may be compared with alpha (Holm 1979)."""
     order = np.argsort(p_values, kind="stable")
     stepped = np.maximum.accumulate(p_values[order] * np.arange(len(p_values), 0, -1))
     adjusted = np.empty(len(p_values))
@@ -76,7 +76,7 @@ def holm(p_values: Floats) -> Floats:
 
 
 def ranks_in_blocks(times: Floats) -> Floats:
-    """Ranks within every row of blocks x entries: 1 is the fastest, equal ones share their mean."""
+    """Ranks within every row of blocks x entries: 1 is the fastest, ties share their mean rank."""
     from scipy.stats import rankdata
 
     return np.asarray(rankdata(times, axis=1))
@@ -89,7 +89,7 @@ def friedman(times: Floats) -> Friedman:
 
     blocks, entries = times.shape
     ranks = ranks_in_blocks(times)
-    spread = float(((ranks - (entries + 1) / 2) ** 2).sum())  # less where there are ties
+    spread = float(((ranks - (entries + 1) / 2) ** 2).sum())  # smaller if there are ties
     if blocks < 2 or entries < 2 or spread == 0:
         return Friedman(blocks, 0.0, 1.0, 0.0, 1.0)
     between = float(((ranks.sum(axis=0) - blocks * (entries + 1) / 2) ** 2).sum())
@@ -101,7 +101,7 @@ def friedman(times: Floats) -> Friedman:
 
 
 def critical_difference(entries: int, blocks: int, alpha: float = 0.05) -> float:
-    """How far apart mean ranks must be by Nemenyi's test: the studentized range over the square root of two."""
+    """The critical difference of mean ranks in Nemenyi's test: the studentized range over the square root of two."""
     from scipy.stats import studentized_range
 
     q = float(studentized_range.ppf(1 - alpha, entries, np.inf)) / np.sqrt(2)
@@ -109,9 +109,9 @@ def critical_difference(entries: int, blocks: int, alpha: float = 0.05) -> float
 
 
 def cliques(different: NDArray[np.bool_]) -> tuple[tuple[int, ...], ...]:
-    """The largest sets of which no two members differ; two are told apart exactly if no set holds both.
+    """The maximal sets without two members that differ; two members differ exactly if no set contains both.
 
-    One set of all is split for every pair that differs, and sets inside others are dropped.
+    The set of all members is split for every pair that differs, and subsets of other sets are dropped.
     """
     sets = [frozenset(range(len(different)))]
     for a, b in zip(*np.nonzero(np.triu(different)), strict=True):

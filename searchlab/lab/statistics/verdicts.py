@@ -1,7 +1,7 @@
-"""Verdicts: what a test and the effects beside it together allow to be said of two entries.
+"""Verdicts: the conclusions about two entries that a test and its effect sizes together support.
 
-A p-value alone says neither which entry is better nor whether that matters, so one is called better only where the
-test, the probability and the speed-up say the same.  `docs/statistics.md` has the rules; all words follow from here.
+A p-value alone says neither which entry is better nor whether that matters, so one is called better only if the
+test, the probability and the speed-up agree.  `docs/statistics.md` has the rules; all wording is derived from here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MIXED = "ranks, probability and speed-up disagree"
 
 
 class Verdict(StrEnum):
-    """What the first of two entries is, compared with the second."""
+    """The verdict on the first of two entries, compared with the second."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -32,12 +32,12 @@ class Verdict(StrEnum):
 
     @property
     def turned(self) -> Verdict:
-        """What the second is, compared with the first."""
+        """The verdict on the second, compared with the first."""
         return {Verdict.FASTER: Verdict.SLOWER, Verdict.SLOWER: Verdict.FASTER}.get(self, self)
 
 
 def judged(pair: Pair, alpha: float, band: float) -> tuple[Verdict, str]:
-    """The verdict on a pair; where the test finds a difference that is not called one, why not."""
+    """The verdict on a pair, and the reason if a significant difference is not called one."""
     found = pair.p_holm < alpha
     if found and _better(pair, band):
         return Verdict.FASTER, ""
@@ -50,10 +50,10 @@ def judged(pair: Pair, alpha: float, band: float) -> tuple[Verdict, str]:
 
 
 def _better(pair: Pair, band: float) -> bool:
-    """Whether everything says that the first is better: the ranks of the test, the probability and the speed-up.
+    """Whether the ranks of the test, the probability and the speed-up agree that the first is better.
 
-    A mean over pairs in which both worked leaves failures out.  Where the other one failed more often, it is enough
-    that the mean does not say the opposite.
+    The mean over pairs in which both worked leaves failures out.  If the other one failed more often, it suffices that
+    the mean does not contradict.
     """
     if pair.rank_biserial <= 0 or pair.improvement.value <= 0.5:
         return False
@@ -71,7 +71,7 @@ def _enough(blocks: int, alpha: float) -> bool:
 
 
 def _equal(pair: Pair, band: float) -> bool:
-    """Whether the whole interval of the speed-up lies within the tie band, and no failure is hidden behind it."""
+    """Whether the whole interval of the speed-up lies within the tie band, and it hides no failure."""
     s = pair.speedup
     if s is None or s.low is None or s.high is None or pair.failed_a or pair.failed_b:
         return False

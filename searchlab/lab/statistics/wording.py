@@ -1,6 +1,6 @@
 """Comparisons in words: the one place that writes who is better, and how that was found out.
 
-A sentence is made of pieces, each with the entry that it names, so that a page can show entries in their colours.
+A sentence consists of pieces, each with the entry that it names, so that a page can show entries in their colours.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def text(pieces: Sequence[Piece]) -> str:
 
 
 def answer(ranking: Ranking) -> tuple[Piece, ...]:
-    """A ranking in a sentence without its full stop; nothing where there is nothing to compare.
+    """A ranking as a sentence without its full stop; empty if there is nothing to compare.
 
-    It says "better" only of pairs that have that verdict.
+    "Better" is used only for pairs with that verdict.
     """
     entries, best = ranking.entries, ranking.leading
     rest = len(entries) - len(best)
@@ -56,7 +56,7 @@ def answer(ranking: Ranking) -> tuple[Piece, ...]:
 
 
 def against(control: str, pairs: Sequence[Pair], final: bool) -> str:
-    """What the others are, compared with the control, which is the first of every pair."""
+    """The verdicts on the others against the control, which is the first of every pair."""
     found = {v: [p.b for p in pairs if p.verdict.turned == v] for v in Verdict}
     said = "; ".join(f"{shown(v, final)}: {', '.join(named)}" for v, named in found.items() if named)
     return f"Against {control}: {said}."
@@ -71,12 +71,12 @@ def shown(verdict: Verdict, final: bool = True) -> str:
 
 
 def cell(pair: Pair, final: bool = True) -> str:
-    """The verdict on a pair in a table, with the reason where the p-value alone would say something else."""
+    """The verdict on a pair in a table, with the reason if the p-value alone would suggest another."""
     return shown(pair.verdict, final) + (f" ({pair.why})" if pair.why else "")
 
 
 def two(pair: Pair) -> str:
-    """The verdict as a clause about the two of a pair."""
+    """The verdict on a pair as a clause."""
     clauses = {
         Verdict.FASTER: f"{pair.a} is better by the tests",
         Verdict.SLOWER: f"{pair.b} is better by the tests",
@@ -115,13 +115,13 @@ def shown_p(p: float) -> str:
 
 
 def share_of_optimum(seconds: float, optimum_s: float) -> str:
-    """A time beside the best possible one; a factor would read as if it were faster than that."""
-    percent = int(1000 * optimum_s / seconds + 1e-9) / 10  # rounded down: only the optimum itself has 100 %
+    """A time relative to the optimum; a factor would read as if it were faster than that."""
+    percent = int(1000 * optimum_s / seconds + 1e-9) / 10  # rounded down: only the optimum itself shows 100 %
     return f"{percent:g} % of the optimum's speed"
 
 
 def _alike(ranking: Ranking) -> tuple[Piece, ...]:
-    """No entry is better than another, which is not to say that all are the same."""
+    """The sentence for entries of which none is better, which does not mean that they are equal."""
     overall = ranking.friedman
     names = _listed(ranking.entries)
     if overall is not None and overall.p_f < ranking.alpha and not _all_equal(ranking, ranking.entries):
@@ -130,7 +130,7 @@ def _alike(ranking: Ranking) -> tuple[Piece, ...]:
 
 
 def _among(ranking: Ranking, entries: Sequence[str]) -> str:
-    """What entries of which none is better are to each other."""
+    """The relation among entries of which none is better."""
     if _all_equal(ranking, entries):
         return f"are equal within the tie band of {100 * ranking.band:.3g} %"
     return "cannot be told apart"
@@ -149,7 +149,7 @@ def _plain(words: str) -> tuple[Piece, ...]:
 
 
 def _listed(names: Sequence[str], last: str = " and ") -> list[Piece]:
-    """a, b and c; no more than a handful by name."""
+    """Joins names as "a, b and c", at most a handful of them."""
     shown = names if len(names) <= _MOST else names[: _MOST - 1]
     found: list[Piece] = []
     for number, name in enumerate(shown):
