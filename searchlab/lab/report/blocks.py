@@ -1,4 +1,4 @@
-"""What a report is made of: sections of words, tables, figures and texts that unfold."""
+"""The building blocks of a report: sections of paragraphs, tables, figures and collapsible texts."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Figure:
     caption: str
     draw: Callable[[float], Drawing]
     wide: bool = True
-    small: Callable[[float], Drawing] | None = None  # drawn on the page instead, where many figures share a legend
+    small: Callable[[float], Drawing] | None = None  # drawn on the page instead, if several figures share a legend
     kind: str = field(default="figure", init=False)
 
     @property
     def inline(self) -> list[tuple[str, str]]:
-        """(class, SVG) of every width that the page may show."""
+        """(class, SVG) for every width that the page may show."""
         widths = [("wide", WIDE), ("narrow", NARROW)] if self.wide else [("any", NARROW)]
         label = f"{self.title}. {self.caption}"
         draw = self.small or self.draw
@@ -33,13 +33,13 @@ class Figure:
 
     @property
     def file(self) -> str:
-        """The SVG as a file of its own."""
+        """The figure as a standalone SVG file."""
         return self.draw(WIDE if self.wide else NARROW).standalone(self.title, self.caption, file_style())
 
 
 @dataclass(frozen=True)
 class TableCell:
-    """A cell of a table: its words, what it is sorted by, and the entry whose colour it shows."""
+    """A cell of a table: its text, its sort key, and the entry whose colour it shows."""
 
     text: str
     sort: float | str | None = None
@@ -50,7 +50,7 @@ class TableCell:
 
 @dataclass(frozen=True)
 class Column:
-    """A column; `hint` says what is in it where its title does not."""
+    """A column; `hint` explains its contents if the title does not."""
 
     title: str
     number: bool = False
@@ -80,7 +80,7 @@ class Words:
 
 @dataclass(frozen=True)
 class FigureGrid:
-    """Small figures side by side with one legend and one caption; those after `open` are folded away."""
+    """Small figures side by side with one legend and one caption; those after the first `open` are collapsed."""
 
     figures: tuple[Figure, ...]
     looks: tuple[EntryStyle, ...]
@@ -92,7 +92,7 @@ class FigureGrid:
 
 @dataclass(frozen=True)
 class CodeBlock:
-    """A text that unfolds."""
+    """A collapsible text."""
 
     title: str
     text: str
@@ -102,7 +102,7 @@ class CodeBlock:
 
 @dataclass(frozen=True)
 class ProgramText:
-    """What was found for a task: facts and texts that unfold."""
+    """The program found for a task: facts and collapsible texts."""
 
     task: str
     facts: tuple[tuple[str, str], ...]
@@ -124,7 +124,7 @@ Block = Figure | TableBlock | Words | FigureGrid | CodeBlock | ProgramText | Fac
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the report with a heading of its own."""
+    """A part of the report with its own heading."""
 
     id: str
     title: str

@@ -1,4 +1,4 @@
-"""Statements of an experiment held against what came out: held, not held, or not to be decided."""
+"""Claims of an experiment checked against its results: held, not held, or undecided."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _METRICS = {"final": "time found", "auc": "area under best so far", "trials-to-t
 
 @dataclass(frozen=True)
 class JudgedClaim:
-    """A statement, what became of it, and the figures behind that."""
+    """A claim, its verdict, and the figures that support the verdict."""
 
     claim: str
     result: str
@@ -82,7 +82,7 @@ def _sided(
 
 
 def _against(material: Material, entry: str, rows: Sequence[Score]) -> list[Pair]:
-    """The entry against each of the others, where both have something in common."""
+    """The entry against each of the others with which it shares tasks and seeds."""
     if len({r.entry for r in rows}) < 2:
         return []
     found = pairs(rows, material.rng(), band=material.tie, alpha=material.alpha, control=entry)
@@ -90,13 +90,13 @@ def _against(material: Material, entry: str, rows: Sequence[Score]) -> list[Pair
 
 
 def _common(ours: Sequence[CellResult], theirs: Sequence[CellResult], named: Mapping[str, Any]) -> list[str]:
-    """The other factors in which like is compared with like: not those that always change along with the named ones."""
+    """The other factors to hold equal in comparisons: those that do not always change along with the named ones."""
     factors = sorted({k for c in (*ours, *theirs) for k in c.factors} - named.keys())
     return [k for k in factors if {c.factors.get(k) for c in ours} & {c.factors.get(k) for c in theirs}]
 
 
 def _rows(cells: Sequence[CellResult], metric: str, target: float) -> tuple[Score, ...]:
-    """One row per cell, with the metric where times are: smaller is better."""
+    """One row per cell, with the metric in place of the time: smaller is better."""
     if metric == "auc":
         return tuple(replace(r, seconds=1 / r.score if r.score > 0 else math.inf) for r in areas(cells))
     rows = scores(cells)
@@ -108,7 +108,7 @@ def _rows(cells: Sequence[CellResult], metric: str, target: float) -> tuple[Scor
 
 
 def _better(pair: Pair, by: float) -> str:
-    """A factor is held only if its whole interval is beyond it; means leave out failures, so ours must have none."""
+    """A factor holds only if the whole interval lies beyond it; means leave out failures, so ours must have none."""
     s = pair.speedup
     if pair.verdict is Verdict.SLOWER or (s is not None and s.high is not None and s.high < by):
         return REFUTED
@@ -119,7 +119,7 @@ def _better(pair: Pair, by: float) -> str:
 
 
 def _same(pair: Pair, within: float) -> str:
-    """Held only if the whole interval is inside, and no failure is hidden behind the mean."""
+    """Held only if the whole interval lies inside the margin, and the mean hides no failure."""
     s = pair.speedup
     if s is None or s.low is None or s.high is None:
         return OPEN

@@ -1,4 +1,4 @@
-"""The data of a report as JSON text, to be downloaded from the page."""
+"""The data of a report as JSON text, for download from the page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DIGITS = 7  # of times
 
 
 def data_json(material: Material) -> str:
-    """All runs with all their cells; a time that is infinite is null."""
+    """All runs with all their cells; infinite times become null."""
     runs = [
         {
             "name": run.name,

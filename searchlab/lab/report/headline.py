@@ -1,4 +1,4 @@
-"""The answer in plain words: who wins, by how much, and how sure that is."""
+"""The answer in plain words: which entry wins, by how much, and with what certainty."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Piece = tuple[str, EntryStyle | None]
 
 @dataclass(frozen=True)
 class Headline:
-    """A sentence, in pieces so that entries can show their colour; what supports it; its extent; what limits it."""
+    """A sentence, in pieces so that entries can show their colour; its support, its scope and its limitations."""
 
     pieces: tuple[Piece, ...]
     support: str
@@ -28,7 +28,7 @@ class Headline:
 
 
 def headline(material: Material) -> Headline:
-    """What the runs say."""
+    """The headline of the runs."""
     pieces, support = _said(material)
     return Headline(pieces, support, _extent(material), (*material.board.notes, *_twins(material)))
 
@@ -58,7 +58,7 @@ def _alone(material: Material, leader: str) -> tuple[Piece, ...]:
 
 
 def _gain(material: Material, pair: Pair) -> tuple[Piece, ...]:
-    """By how much the only entry that leads is faster than the next one; nothing where the tests do not say that."""
+    """The lead of a single leading entry over the next one; empty if the tests do not establish it."""
     s = pair.speedup
     if pair.verdict is not Verdict.FASTER or len(material.ranking.leading) > 1 or s is None or s.value <= 1:
         return ()
@@ -70,7 +70,7 @@ def _gain(material: Material, pair: Pair) -> tuple[Piece, ...]:
 
 
 def _support(material: Material, pair: Pair) -> str:
-    """What the first entry by rank and score reaches, and how it does against the second."""
+    """The score of the first entry by rank and score, and its comparison with the second."""
     best = material.ranked[0].score
     ends = (
         f" (95 % interval {100 * best.low:.1f}–{100 * best.high:.1f})"
@@ -85,7 +85,7 @@ def _support(material: Material, pair: Pair) -> str:
 
 
 def _twins(material: Material) -> list[str]:
-    """Entries that did the same in every search: most likely not what the experiment meant to compare."""
+    """Entries with identical measurements in every search, which is most likely a mistake in the experiment."""
     groups: dict[tuple[object, ...], list[str]] = {}
     for entry in material.entries:
         cells = sorted(material.of_entry(entry), key=lambda c: (c.task, c.seed))

@@ -1,4 +1,4 @@
-"""What a report is about: the cells of one or more runs, their statistics, and one look per entry."""
+"""The input of a report: the cells of one or more runs, their statistics, and one style per entry."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from searchlab.lab.report.drawing.theme import COLOURS
 from searchlab.lab.results import CellResult, Run
 from searchlab.lab.statistics import ComparisonSettings, Ranking, Score, best_known, counted, pooled, scores
 
-SEED = 0  # of resampling: the same runs give the same page
+SEED = 0  # of the bootstrap: the same runs give the same page
 
 
 @dataclass(frozen=True, eq=False)
 class Material:
-    """Runs seen as one set of cells, and what follows from it; computed when it is asked for."""
+    """Runs as one set of cells, with derived statistics that are computed on demand."""
 
     runs: tuple[Run, ...]
     cells: tuple[CellResult, ...]
@@ -79,12 +79,12 @@ class Material:
 
     @cached_property
     def ended(self) -> tuple[CellResult, ...]:
-        """The cells that came to their end, well or badly."""
+        """The cells that ended, successfully or not."""
         return counted(self.cells)
 
     @cached_property
     def working(self) -> tuple[CellResult, ...]:
-        """The cells that found something."""
+        """The cells that found a working program."""
         return tuple(c for c in self.ended if np.isfinite(c.final_s))
 
     def of_entry(self, entry: str) -> tuple[CellResult, ...]:
@@ -95,12 +95,12 @@ class Material:
 
     @property
     def alpha(self) -> float:
-        """The level of significance."""
+        """The significance level."""
         return ComparisonSettings.of(self.runs).alpha
 
     @property
     def tie(self) -> float:
-        """The relative difference up to which times are ties."""
+        """The tie band: relative differences up to it are ties."""
         return ComparisonSettings.of(self.runs).band
 
     @property
@@ -132,12 +132,12 @@ class Material:
 
     @cached_property
     def ranked(self) -> tuple[Standing, ...]:
-        """The entries that have results on all tasks, the best first."""
+        """The entries that have results on all tasks, best first."""
         return tuple(s for s in self.board.standings if s.rank is not None)
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """All entries, the best first; those without a rank at the end."""
+        """All entries, best first; those without a rank at the end."""
         known = tuple(s.entry for s in self.board.standings)
         return known + tuple(e for e in self.entries if e not in known)
 
@@ -148,5 +148,5 @@ class Material:
         return {e: EntryStyle(e, n, e not in leading) for n, e in enumerate(self.entries)}
 
     def rng(self) -> np.random.Generator:
-        """A generator that begins anew."""
+        """A freshly seeded random generator."""
         return np.random.default_rng(SEED)

@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing from outside."""
+"""The report as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _style() -> str:
 
 
 def _in_script(json_text: str) -> str:
-    """JSON that cannot end the script element it is in."""
+    """JSON, escaped so that it cannot end the script element that contains it."""
     return json_text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 

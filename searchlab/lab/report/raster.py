@@ -1,4 +1,4 @@
-"""PNG from SVG with resvg, which comes as a small wheel and needs no browser."""
+"""PNG from SVG with resvg, which is a small wheel and needs no browser."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from searchlab.errors import ResultError
 
-ZOOM = 2  # pixels per unit: sharp in print and on screens with fine dots
+ZOOM = 2  # pixels per unit: sharp in print and on high-density screens
 
 
 def available() -> bool:

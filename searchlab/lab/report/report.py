@@ -1,4 +1,4 @@
-"""A report: its sections, the page and the files made from them."""
+"""A report: its sections, and the page and files made from them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PARTS = (
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """What runs say, as a page and as figures; computed once."""
+    """The results of runs as a page and as figures; computed once."""
 
     material: Material
 
@@ -53,7 +53,7 @@ class Report:
 
     @cached_property
     def sections(self) -> tuple[Section, ...]:
-        """The parts that have something to say, in their order."""
+        """The sections that have content, in their order."""
         return tuple(found for part in _PARTS if (found := part.section(self.material)) is not None)
 
     @property
@@ -67,7 +67,7 @@ class Report:
         return page(self.material, self.headline, self.sections)
 
     def write(self, path: str | Path) -> Path:
-        """Writes the page; whoever reads the file meanwhile sees the old one, or none."""
+        """Writes the page atomically: a concurrent reader sees the old file, or none."""
         made, text = Path(path), self.html
         partial = made.with_name(f"{made.name}.partial")
         try:
@@ -82,7 +82,7 @@ class Report:
         return made
 
     def write_figures(self, folder: str | Path, png: bool = True) -> tuple[Path, ...]:
-        """Writes every figure as SVG and as PNG; gives the files."""
+        """Writes every figure as SVG and as PNG; returns the files."""
         place, found = Path(folder), []
         try:
             place.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""How steady measurements were, from the repeats that records keep, and how final times were taken."""
+"""Measurement noise, from the repeats that records keep, and how final times were measured."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from searchlab.lab.results import Floats, Run
 
 
 def spreads(material: Material) -> dict[str, Floats]:
-    """How far the repeats of a measurement typically are from their median, relative to it; by task."""
+    """The typical relative deviation of repeats from the median of their measurement, keyed by task."""
     found: dict[str, list[float]] = {}
     for run in material.runs:
         tasks = {c.id: c.task for c in run.cells}
@@ -26,7 +26,7 @@ def spreads(material: Material) -> dict[str, Floats]:
 
 
 def final_times(material: Material) -> str:
-    """How the times that are compared were taken, in one sentence; empty where tables have them."""
+    """How the compared times were measured, in one sentence; empty for tables."""
     timed = [run for run in material.runs if not run.recorded]
     raced = [run.noise for run in timed if run.noise is not None]
     if not timed:
@@ -41,7 +41,7 @@ def final_times(material: Material) -> str:
 
 
 def _records(run: Run) -> Iterator[Record]:
-    """The measurements of a run, if its folder is still there."""
+    """The measurements of a run, if its folder still exists."""
     folder = Path(run.folder) if run.folder else None
     if folder is None or run.recorded:
         return

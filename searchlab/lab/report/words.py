@@ -1,4 +1,4 @@
-"""Numbers in words: times, factors, shares, counts."""
+"""Numbers formatted for people: times, factors, shares, counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from searchlab.lab.statistics import shown_p
 
 
 def seconds(value: float) -> str:
-    """A time with three digits: 1.52 ms; a dash where there is none."""
+    """A time with three digits: 1.52 ms; a dash if it is missing."""
     if not math.isfinite(value):
         return "–"
     if value >= 120:
@@ -22,7 +22,7 @@ def seconds(value: float) -> str:
 
 
 def digits(value: float, count: int = 3) -> str:
-    """So many significant digits, without an exponent for everyday numbers."""
+    """The number with a few significant digits, without an exponent for everyday numbers."""
     if not math.isfinite(value):
         return "–"
     if value == 0:
@@ -32,7 +32,7 @@ def digits(value: float, count: int = 3) -> str:
 
 
 def share(value: float, places: int = 0) -> str:
-    """A share in per cent."""
+    """A fraction in per cent."""
     return f"{100 * value:.{places}f} %" if math.isfinite(value) else "–"
 
 
@@ -42,7 +42,7 @@ def count(number: int, one: str, many: str = "") -> str:
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
-    """a, b and c; the end of a long list is counted."""
+    """Joins names as "a, b and c"; a long list ends with the number of other names."""
     if len(names) > most:
         return ", ".join(names[:most]) + f" and {len(names) - most} others"
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)

@@ -1,4 +1,4 @@
-"""Charts as SVG text, from numbers: lines with bands, bars, heat maps, diagrams of ranks."""
+"""Charts as SVG text, from numbers: lines with bands, bars, heat maps, rank diagrams."""
 
 from searchlab.lab.report.drawing.bars import Bar, interval_chart, stacked_chart
 from searchlab.lab.report.drawing.line_chart import Series, line_chart

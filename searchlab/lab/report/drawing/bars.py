@@ -1,4 +1,4 @@
-"""Bars: values with intervals beside a reference, and totals made of parts."""
+"""Bar charts: values with intervals relative to a reference, and totals stacked from parts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BOTTOM = 40.0
 
 @dataclass(frozen=True)
 class Bar:
-    """A value with its interval, and the words to its right."""
+    """A value with its interval, and the label to its right."""
 
     look: EntryStyle
     value: float
@@ -29,7 +29,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Rows:
-    """Where rows are: beside their names, or below them where the figure is narrow."""
+    """The layout of rows: beside their names, or below them if the figure is narrow."""
 
     names: Sequence[str]
     notes: Sequence[str]
@@ -64,7 +64,7 @@ class Rows:
         return _TALL_ROW if self.stacked else _ROW
 
     def middle(self, n: int) -> float:
-        """The height at which a row's bar is."""
+        """The vertical centre of a row's bar."""
         return self.top + self._height * n + (30.0 if self.stacked else _ROW / 2)
 
     def words(self, n: int) -> str:
@@ -80,7 +80,7 @@ class Rows:
 
 
 def interval_chart(bars: Sequence[Bar], axis: Axis, width: float, reference: float | None = None) -> svg.Drawing:
-    """A row per bar: from the reference to the value with a whisker; without a reference a dot."""
+    """One row per bar: from the reference to the value, with a whisker; without a reference, a dot."""
     rows = Rows([b.look.name for b in bars], [b.note for b in bars], width, 6.0)
     known = [v for b in bars for v in (b.low, b.high, b.value) if np.isfinite(v)]
     known += [reference] if reference is not None else []
@@ -115,7 +115,7 @@ def _interval(bar: Bar, across: Scale, y: float, reference: float | None) -> str
 def stacked_chart(
     bars: Sequence[tuple[str, Mapping[str, float], str]], parts: Sequence[str], axis: Axis, width: float
 ) -> svg.Drawing:
-    """A row per name: its parts one after another, in the order and colours of `parts`; a note to the right."""
+    """One row per name: its stacked parts, in the order and colours of `parts`, with a note to the right."""
     kinds = {part: f"p{n % PARTS}" for n, part in enumerate(parts)}
     used = [p for p in parts if any(values.get(p, 0.0) > 0 for _, values, _ in bars)]
     names, top = swatches([(kinds[p], p) for p in used], width)

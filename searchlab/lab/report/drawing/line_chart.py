@@ -18,7 +18,7 @@ _BOTTOM = 40.0
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """A line; `low` and `high` bound its band where there is one."""
+    """A line; `low` and `high` bound its band, if it has one."""
 
     look: EntryStyle
     x: Floats
@@ -27,7 +27,7 @@ class Series:
     high: Floats | None = None
 
     def thinned(self) -> Series:
-        """At most as many points as can be seen, the last one among them."""
+        """Thins a series to as many points as can be seen, keeping the last one."""
         if len(self.x) <= _POINTS:
             return self
         keep = np.unique(np.linspace(0, len(self.x) - 1, _POINTS).round().astype(int))
@@ -46,7 +46,7 @@ def line_chart(
 ) -> svg.Drawing:
     """Lines with bands, a legend above and round numbers on both axes; a dashed line at `level`.
 
-    Without names there is no legend: something beside the figure says which line is whose.
+    Without names there is no legend: something beside the figure identifies the lines.
     """
     tall = width * (0.46 if width > NARROW else 0.72)
     drawn = [s.thinned() for s in series]
@@ -106,7 +106,7 @@ def _frame(across: Scale, down: Scale, x_title: str, y_title: str, width: float)
 
 
 def _clip(across: Scale, down: Scale) -> tuple[str, str]:
-    """A clipping region whose name depends on nothing but its shape: same name, same region."""
+    """A clipping region whose name depends on its shape only, so that equal names mean equal regions."""
     x, y = across.start, down.end - 2
     wide, tall = across.end - x + 2, down.start - y
     name = "clip-" + "-".join(svg.number(v).replace(".", "_") for v in (x, y, wide, tall))
@@ -114,7 +114,7 @@ def _clip(across: Scale, down: Scale) -> tuple[str, str]:
 
 
 def _range(series: Sequence[Series], axis: Axis) -> tuple[float, float]:
-    """What the lines and bands cover; the first points, often far off, may leave the picture."""
+    """The range of lines and bands; the first points, often outliers, may lie outside."""
     values = []
     for s in series:
         skip = len(s.y) // 25

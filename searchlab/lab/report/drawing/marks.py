@@ -1,4 +1,4 @@
-"""What several kinds of charts share: entries with their look, and the legend that names them."""
+"""Marks shared by several kinds of charts: the styles of entries, and the legend that names them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class EntryStyle:
         return entry_class(self.number, self.muted)
 
     def group(self, *content: str) -> str:
-        """Marks of this entry, which the page can emphasise or push back."""
+        """The marks of this entry as a group, which the page can emphasise or fade."""
         return svg.group(self.kind, *content, **{"data-entry": str(self.number), "data-name": self.name})
 
 
 def legend(looks: Sequence[EntryStyle], width: float) -> tuple[str, float]:
-    """A swatch and a name for each entry that is not in the background, wrapped; and the height it takes."""
+    """A swatch and a name for each entry that is not in the background, wrapped; and the height of the legend."""
     shown = [look for look in looks if not look.muted]
     left = len(looks) - len(shown)
     items = [(look.name, look) for look in shown] + ([(f"{left} others", None)] if left else [])
@@ -50,7 +50,7 @@ def legend(looks: Sequence[EntryStyle], width: float) -> tuple[str, float]:
 
 
 def swatches(names: Sequence[tuple[str, str]], width: float) -> tuple[str, float]:
-    """A square and a name for each (class, name), wrapped; and the height it takes."""
+    """A square and a name for each (class, name), wrapped; and the height of the result."""
     x, y, parts = 0.0, 12.0, []
     for kind, name in names:
         wide = 16 + svg.room(name) + 14

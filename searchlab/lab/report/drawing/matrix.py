@@ -10,13 +10,13 @@ from searchlab.lab.report.drawing import svg
 from searchlab.lab.report.drawing.marks import NARROW, EntryStyle
 from searchlab.lab.results import Floats
 
-_DEEPEST = 0.75  # words stay readable on it
+_DEEPEST = 0.75  # text stays readable on it
 
 
 def share_matrix(looks: Sequence[EntryStyle], shares: Floats, width: float, row: str, column: str) -> svg.Drawing:
-    """Rows against columns; `row` and `column` say what they are. A share that is not a number stays empty.
+    """Rows against columns, titled `row` and `column`. A share that is NaN stays empty.
 
-    In a narrow figure the names stand above the cells, and rows have their numbers only.
+    In a narrow figure the names are above the cells, and rows show their numbers only.
     """
     count = max(len(looks), 1)
     narrow = width < NARROW

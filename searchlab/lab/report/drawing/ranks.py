@@ -18,9 +18,9 @@ def rank_diagram(
     width: float,
     difference: float | None = None,
 ) -> svg.Drawing:
-    """`ranked`: entries with their mean ranks, best first. Half of the names hang on the left, half on the right.
+    """`ranked`: entries with their mean ranks, best first. Half of the names are on the left, half on the right.
 
-    In a narrow figure every entry has a row of its own, and bars stand upright beside them.
+    In a narrow figure every entry has its own row, and vertical bars are drawn beside them.
     """
     if width < NARROW:
         return _in_rows(ranked, cliques, width)
@@ -59,7 +59,7 @@ def _difference(across: Scale, difference: float) -> str:
 
 
 def _bars(sets: Sequence[list[float]], across: Scale, top: float) -> tuple[str, int]:
-    """The bars, each on the first level where it meets no other, with a dot for every member; the number of levels."""
+    """The bars, each on the first level where it overlaps no other, with a dot per member; and the number of levels."""
     levels: list[float] = []
     parts = []
     for ranks in sorted(sets):

@@ -1,4 +1,4 @@
-"""Scales: from values to pixels and back to round numbers for the axis."""
+"""Scales: the mapping from values to pixels, and round numbers for the ticks of an axis."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 @dataclass(frozen=True)
 class Axis:
-    """What an axis shows; limits that are None are taken from the data."""
+    """The settings of an axis; limits that are None are taken from the data."""
 
     title: str
     low: float | None = None
@@ -35,7 +35,7 @@ class Scale:
     percent: bool = False
 
     def __call__(self, values: Floats) -> Floats:
-        """Pixels; what lies beyond the scale is moved to its edge, a little outside."""
+        """Values as pixels; values beyond the scale are clamped slightly outside its edge."""
         low, high = self._map(np.array([self.low, self.high]))
         with np.errstate(divide="ignore", invalid="ignore"):
             share = (self._map(np.asarray(values, float)) - low) / (high - low)
@@ -52,24 +52,24 @@ class Scale:
 
     @property
     def ticks(self) -> list[float]:
-        """Round values with room for their words: less is needed one below the other."""
+        """Round values with room for their labels; a vertical axis needs less room."""
         count = max(2, int(abs(self.end - self.start) / (70 if self.end > self.start else 45)))
         if self.log and self.high / self.low >= 5:
             return _log_ticks(self.low, self.high, count)
         return linear_ticks(self.low, self.high, count)
 
     def label(self, value: float) -> str:
-        """A tick in words."""
+        """The label of a tick."""
         return f"{100 * value:.6g} %" if self.percent else plain(value)
 
     @property
     def data(self) -> str:
-        """What the page's script needs to turn pixels into values."""
+        """The data that the page's script needs to turn pixels into values."""
         return f"{self.low!r} {self.high!r} {self.start:.1f} {self.end:.1f} {int(self.log)} {int(self.percent)}"
 
 
 def scale(axis: Axis, low: float, high: float, start: float, end: float) -> Scale:
-    """A scale for data from `low` to `high`; never empty, whatever the data."""
+    """A scale for data from `low` to `high`; never empty, even for a single value."""
     low, high = (axis.low if axis.low is not None else low), (axis.high if axis.high is not None else high)
     if not (math.isfinite(low) and math.isfinite(high)):
         low, high = (1.0, 10.0) if axis.log else (0.0, 1.0)
@@ -81,7 +81,7 @@ def scale(axis: Axis, low: float, high: float, start: float, end: float) -> Scal
 
 
 def plain(value: float) -> str:
-    """A number as one would write it: thousands apart, no exponent unless it is needed."""
+    """A number for people: thousands separated, an exponent only if needed."""
     if value == 0:
         return "0"
     if 1e4 <= abs(value) < 1e7:

@@ -1,4 +1,4 @@
-"""SVG as text: elements, escaped words, paths, and how much room words take."""
+"""SVG as text: elements, escaped text, paths, and estimates of text widths."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Drawing:
     data: Mapping[str, str] = field(default_factory=dict)
 
     def inline(self, label: str) -> str:
-        """For a page that has the style; a screen reader says the label."""
+        """The SVG for a page that has the style; screen readers read the label."""
         more = {f"data-{name}": text for name, text in self.data.items()}
         return self._svg(self.body, 0.0, {"role": "img", "aria-label": label, **more})
 
     def standalone(self, title: str, description: str, style: str) -> str:
-        """A file of its own, with title, description and style inside."""
+        """A standalone SVG file, with title, description and style inside."""
         head = element("title", escape(title)) + element("desc", escape(description)) + element("style", style)
         ground = box(-_MARGIN, -_MARGIN, self.width + 2 * _MARGIN, self.height + 2 * _MARGIN, "ground")
         return self._svg(head + ground + self.body, _MARGIN, {"xmlns": "http://www.w3.org/2000/svg"})
@@ -45,17 +45,17 @@ def escape(text: object) -> str:
 
 
 def clean(text: str) -> str:
-    """The text with a question mark for every character that XML and HTML do not know."""
+    """The text with a question mark for every character that XML and HTML do not allow."""
     return _NOT_XML.sub("?", text)
 
 
 def number(value: float) -> str:
-    """A coordinate, to a tenth of a pixel."""
+    """A coordinate, rounded to a tenth of a pixel."""
     return f"{value if abs(value) >= 0.05 else 0.0:.1f}".removesuffix(".0")
 
 
 def element(tag: str, *content: str, **attributes: object) -> str:
-    """An element; `content` is markup already, attributes are escaped, and those that are None left out."""
+    """An element; `content` is markup, attributes are escaped, and those that are None are left out."""
     made = "".join(
         f' {name}="{number(v) if isinstance(v, int | float) else escape(v)}"'
         for name, v in attributes.items()
@@ -70,7 +70,7 @@ def group(kind: str, *content: str, **attributes: object) -> str:
 
 
 def words(x: float, y: float, text: str, kind: str = "", anchor: str | None = None, full: str = "") -> str:
-    """A line of text; `full` is what it stands for where it was shortened."""
+    """A line of text; `full` is the original of a shortened text."""
     hint = element("title", escape(full)) if full and full != text else ""
     return element("text", escape(text), hint, **{"x": x, "y": y, "class": kind or None, "text-anchor": anchor})
 
@@ -81,13 +81,13 @@ def rule(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
 
 
 def box(x: float, y: float, width: float, height: float, kind: str, hint: str = "", **more: object) -> str:
-    """A rectangle; `hint` is shown while the pointer is on it."""
+    """A rectangle; `hint` is its tooltip."""
     sides = {"x": x, "y": y, "width": max(width, 0.0), "height": max(height, 0.0), "class": kind}
     return element("rect", element("title", escape(hint)) if hint else "", **sides, **more)
 
 
 def path(points: Iterable[tuple[float, float]], kind: str, step: bool = False, close: bool = False) -> str:
-    """A line through points, straight from one to the next or in steps."""
+    """A line through points, either straight segments or steps."""
     found: list[str] = []
     for x, y in points:
         if not found:
@@ -100,13 +100,13 @@ def path(points: Iterable[tuple[float, float]], kind: str, step: bool = False, c
 
 
 def room(text: str, size: float = 12.0) -> float:
-    """About how wide a text is in the widest of the usual sans-serif faces."""
+    """The approximate width of a text in the widest common sans-serif font."""
     wide = sum(0.36 if c in _NARROW else 0.92 if c in _BROAD else 0.63 for c in text)
     return wide * size
 
 
 def fitted(text: str, width: float, size: float = 12.0) -> str:
-    """The text, shortened in its middle where it is too wide: names differ at either end."""
+    """The text, shortened in the middle if it is too wide, since names differ at either end."""
     if room(text, size) <= width:
         return text
     for keep in range(len(text) - 1, 1, -1):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-COLOURS = 8  # after as many entries the colours begin again, with another dash
+COLOURS = 8  # further entries reuse the colours with another dash pattern
 
-# Told apart by people who see few colours: hues of Okabe and Ito, darker or lighter where the ground asks for it.
+# Safe for colour-blind readers: hues of Okabe and Ito, darker or lighter as the background requires.
 _LIGHT_ENTRIES = ("#0072b2", "#d55e00", "#009e73", "#b8578f", "#c98500", "#3d9fd8", "#5b5b5b", "#44337a")
 _DARK_ENTRIES = ("#4c9be8", "#ff8a4c", "#3fc79a", "#ea9ccb", "#f2b84b", "#a6e1fa", "#b9bcc2", "#b3a2f2")
-# Phases and failures are no entries: tints of colours that no entry has.
+# Phases and failures are not entries: they have tints of colours that no entry has.
 _LIGHT_PARTS = (
     "#1d5c63", "#3f8188", "#79aab0", "#b4d0d3", "#8a5a2b", "#b58452", "#d9b48a", "#eeddc8",
     "#5f6670", "#969ca6", "#cdd1d7",
@@ -86,11 +86,11 @@ def variables(colours: dict[str, str]) -> str:
 
 
 def file_style() -> str:
-    """The style inside a figure's own file, where few programs know variables."""
+    """The style inside a standalone figure, without variables, which few programs support."""
     return re.sub(r"var\(--(\w+)\)", lambda m: LIGHT[m[1]], rules())
 
 
 def entry_class(number: int, muted: bool = False) -> str:
-    """The classes of an entry: its colour, its dash, and whether it stays in the background."""
+    """The CSS classes of an entry: its colour, its dash, and whether it is in the background."""
     dash = number // COLOURS % len(_DASHES)
     return f"entry e{number % COLOURS}" + (f" d{dash}" if dash else "") + (" muted" if muted else "")

@@ -1,1 +1,1 @@
-"""The parts of a report, one module each: Material -> Section, or None where there is nothing to say."""
+"""The sections of a report, one module each: Material -> Section, or None if the section would be empty."""

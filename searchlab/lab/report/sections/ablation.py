@@ -1,4 +1,4 @@
-"""What the parts of a search are worth: every variant of an ablation beside the full thing."""
+"""The value of each part of a search: every variant of an ablation beside the full configuration."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from searchlab.lab.report.words import digits, p_value, share
 from searchlab.lab.results import CellResult
 from searchlab.lab.statistics import METHOD, Pair, Score, pairs, scores
 
-FACTOR = "ablation"  # the factor under which experiments keep the name of a variant
+FACTOR = "ablation"  # the factor that holds the name of a variant
 
 
 def section(material: Material) -> Section | None:
-    """None where the experiment has no ablation."""
+    """The section; None if the experiment has no ablation."""
     cells = [c for c in material.ended if c.factors.get(FACTOR)]
     if len({c.factors[FACTOR] for c in cells}) < 2:
         return None
-    full = cells[0].factors[FACTOR]  # experiments have the full thing first
+    full = cells[0].factors[FACTOR]  # experiments list the full configuration first
     found = pairs(_rows(cells), material.rng(), band=material.tie, alpha=material.alpha, control=full)
     looks = {
         c.factors[FACTOR]: replace(material.looks[c.entry], name=c.factors[FACTOR], muted=False)
@@ -43,7 +43,7 @@ def section(material: Material) -> Section | None:
 
 
 def _rows(cells: Sequence[CellResult]) -> list[Score]:
-    """Scores by variant; what else is swept becomes the context, so that like is compared with like."""
+    """Scores per variant; all other swept factors become the context, so that like is compared with like."""
     return [
         replace(row, entry=(variant := c.factors[FACTOR]), context=c.entry.removesuffix(variant))
         for c, row in zip(cells, scores(cells), strict=True)
@@ -51,7 +51,7 @@ def _rows(cells: Sequence[CellResult]) -> list[Score]:
 
 
 def _bar(look: EntryStyle, pair: Pair) -> Bar:
-    """The full thing is the pair's first, so its speed-up over the variant is how much slower the variant is."""
+    """The full configuration is the pair's first, so its speed-up over the variant is the variant's slow-down."""
     assert pair.speedup is not None
     s, star = pair.speedup, " ★" if pair.verdict.ordered else ""
     low, high = (np.nan if v is None else v for v in (s.low, s.high))

@@ -1,4 +1,4 @@
-"""How fast each entry gets to good programs: best-so-far curves over trials and time."""
+"""The convergence of entries: best-so-far curves over trials and time."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _task(
 
 
 def _quartiles(best: float, scores: Floats) -> tuple[Floats, Floats, Floats]:
-    """Of the times behind scores, by nearest rank, so that a search that found nothing yet stays infinite."""
+    """Quartiles of the times behind scores, by nearest rank, so that a search without a result yet stays infinite."""
     with np.errstate(divide="ignore", invalid="ignore"):
         times = np.sort(np.where(scores > 0, best / scores, np.inf), axis=0)
     low, middle, high = (times[int(q * (len(times) - 1) + 0.5)] for q in (0.25, 0.5, 0.75))
@@ -96,7 +96,7 @@ def _quartiles(best: float, scores: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def _clock(material: Material, last: float) -> tuple[float, str]:
-    """How many seconds a tick of the time axis counts, and its title."""
+    """The unit of the time axis in seconds, and its title."""
     scale, name = (60.0, "min") if last >= 300 else unit(last)
     return scale, f"{'simulated time' if material.recorded else 'wall time'} of a search, {name}"
 

@@ -10,12 +10,12 @@ from searchlab.lab.report.material import Material
 from searchlab.lab.report.words import digits, seconds
 from searchlab.lab.results import CellResult
 
-# In groups that get tints of one colour: thinking, measuring, the rest.
+# In groups that get tints of one colour: deciding, measuring, the rest.
 PHASES = ("propose", "predict", "fit", "programs", "build", "check", "run", "confirm", "queue", "record", "other")
 
 
 def section(material: Material) -> Section | None:
-    """Mean seconds per cell by phase; None where no cell kept a ledger."""
+    """Mean seconds per cell by phase; None if no cell kept a ledger."""
     entries = [e for e in material.order if any(c.ledger for c in material.of_entry(e))]
     if not entries:
         return None
@@ -59,5 +59,5 @@ def _table(material: Material, means: dict[str, dict[str, float]], phases: list[
 
 
 def _short(value: float) -> str:
-    """Seconds to a thousandth."""
+    """Seconds, rounded to a thousandth."""
     return "0" if value == 0 else "< 0.001" if value < 0.001 else f"{value:.3f}" if value < 1 else digits(value)

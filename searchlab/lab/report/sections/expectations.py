@@ -1,4 +1,4 @@
-"""What the experiment expected, and whether it came true."""
+"""The experiment's expectations, and whether they held."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TONES = {claims.HELD: "good", claims.REFUTED: "bad", claims.OPEN: "soft"}
 
 
 def section(material: Material) -> Section | None:
-    """One row per statement; None where there is none."""
+    """One row per statement; None if there is none."""
     checked = claims.check(material)
     if not checked:
         return None

@@ -1,4 +1,4 @@
-"""How well the cost models knew what was then measured."""
+"""The accuracy of cost models: predictions compared with the measurements that followed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KEYS = ("pairwise", "recall", "regret", "correlation")
 
 
 def section(material: Material) -> Section | None:
-    """Accuracy over trials, and a table of the second half of every search; None where there was no model."""
+    """Accuracy over trials, and a table of the second half of every search; None if there was no model."""
     judged = {e: found for e in material.order if (found := _judged(material.of_entry(e)))}
     if not judged:
         return None
@@ -45,7 +45,7 @@ def section(material: Material) -> Section | None:
 
 
 def _judged(cells: tuple[CellResult, ...]) -> list[tuple[float, dict[str, float]]]:
-    """(share of the trials done, trials and measures) of every round in which a model had predicted."""
+    """(fraction of the trials done, accuracy measures) of every round for which a model made predictions."""
     return [
         (r.trials / max(len(c.seconds), 1), {**asdict(r.quality), "trials": float(r.trials)})
         for c in cells

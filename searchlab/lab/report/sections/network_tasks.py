@@ -1,4 +1,4 @@
-"""Networks, task by task: where their time is, and where their trials went."""
+"""Networks, task by task: how their time and their trials are distributed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from searchlab.lab.results import CellResult, PartWinner
 
 
 def section(material: Material) -> Section | None:
-    """None where all tasks are single ones."""
+    """The section; None if no task is a network."""
     blocks: list[Block] = []
     for number, task in enumerate(material.tasks, 1):
         cells = [c for c in material.working if c.task == task and _parts(c)]
@@ -60,7 +60,7 @@ def _row(part: PartWinner, whole_s: float, names: Sequence[str]) -> tuple[TableC
 
 
 def _turns(material: Material, cells: Sequence[CellResult], number: int) -> TableBlock:
-    """How many trials each entry has given to each task."""
+    """The number of trials that each entry spent on each task."""
     entries = [e for e in material.order if any(c.entry == e for c in cells)]
     given = {e: [_trials(c) for c in cells if c.entry == e] for e in entries}
     labels = [p.task for p in _parts(cells[0])]
@@ -78,7 +78,7 @@ def _mean(counts: Sequence[Counter[int]], part: int) -> float:
 
 
 def _trials(cell: CellResult) -> Counter[int]:
-    """Trials by task of the network."""
+    """The trials of a cell, per task of the network."""
     found: Counter[int] = Counter()
     before = 0
     for done in cell.rounds:

@@ -1,4 +1,4 @@
-"""Entries against each other: profiles, ranks with critical differences, who beats whom."""
+"""Entries against each other: performance profiles, ranks with critical differences, pairwise wins."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_PAIRS = 66  # rows; of more entries only pairs with the first are listed
 
 
 def section(material: Material) -> Section | None:
-    """None where there are not two entries to compare."""
+    """The section; None with fewer than two entries."""
     if len(material.ranked) < 2:
         return None
     return Section(

@@ -1,4 +1,4 @@
-"""The best program of every task: what it is, and on demand its loops, LLVM IR and assembly."""
+"""The best program of every task: facts about it and, on demand, its loops, LLVM IR and assembly."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from searchlab.lab.report.words import digits, listed, seconds
 from searchlab.lab.results import CellResult
 from searchlab.lab.statistics.wording import share_of_optimum
 
-_CODE = 12  # tasks whose machine code is shown; that of all would make the page heavy
+_CODE = 12  # tasks whose machine code is shown; the code of all would bloat the page
 _LINES = 2000
 
 
 def section(material: Material) -> Section | None:
-    """None where nothing was found."""
+    """The section; None if no program was found."""
     best = [
         min(found, key=lambda c: c.final_s)
         for t in material.tasks
@@ -36,7 +36,7 @@ def section(material: Material) -> Section | None:
 
 
 def _rebuilt(material: Material) -> tuple[dict[tuple[str, str], Found], list[str]]:
-    """The programs of runs on hardware whose folders are there, by cell and task; and why others are not."""
+    """The programs of hardware runs whose folders exist, keyed by cell and task; and why others are missing."""
     found: dict[tuple[str, str], Found] = {}
     problems = []
     for run in material.runs:
@@ -50,7 +50,7 @@ def _rebuilt(material: Material) -> tuple[dict[tuple[str, str], Found], list[str
 
 
 def _of_network(found: Found) -> tuple[tuple[str, str], ...]:
-    """What is known of the program of a network's task."""
+    """Facts about the program of a network's task."""
     facts = [("time", seconds(found.seconds)), ("found by", f"{found.entry}, seed {found.cell.seed}")]
     for name, took in found.baselines.items():
         facts.append((name, f"{seconds(took)}, {digits(took / found.seconds)} times the best's time"))
@@ -77,7 +77,7 @@ def _facts(material: Material, cell: CellResult) -> tuple[tuple[str, str], ...]:
 
 
 def _texts(found: Found, code: bool) -> tuple[CodeBlock, ...]:
-    """The program, and what was made of it; an error takes the place of what cannot be made again."""
+    """The program and its generated code; an error message replaces a program that cannot be rebuilt."""
     from searchlab.backend import backend_of
 
     try:

@@ -1,4 +1,4 @@
-"""All that is needed to repeat an experiment: commands, settings, machine, versions."""
+"""Everything needed to repeat an experiment: commands, settings, machine, versions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from searchlab.lab.results import Run
 
 
 def section(material: Material) -> Section:
-    """The same for every run."""
+    """The section; one set of blocks per run."""
     blocks: list[Block] = []
     for run in material.runs:
         prefix = f"{run.name}: " if len(material.runs) > 1 else ""

@@ -1,4 +1,4 @@
-"""Who stands where: scores with intervals, as a figure and as the leaderboard."""
+"""The standings: scores with intervals, as a figure and as the leaderboard."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def section(material: Material) -> Section | None:
 
 
 def leaderboard(material: Material) -> TableBlock:
-    """One row per entry with all that decides."""
+    """One row per entry with all decisive figures."""
     baselines = _baselines(material)
     columns = (
         Column("#", True),
@@ -74,7 +74,7 @@ def _row(material: Material, s: Standing, speedups: list[float]) -> tuple[TableC
 
 
 def interval(estimate: Estimate) -> str:
-    """A score with its interval in words."""
+    """A score with its interval as text."""
     if estimate.low is None or estimate.high is None:
         return share(estimate.value, 1)
     return f"{share(estimate.value, 1)} ({100 * estimate.low:.1f}–{100 * estimate.high:.1f})"
@@ -86,7 +86,7 @@ def _ends(estimate: Estimate) -> tuple[float, float]:
 
 
 def _baselines(material: Material) -> dict[str, dict[str, float]]:
-    """Speed-ups over what was measured beside the best of tasks and over the chosen baseline, by name and entry."""
+    """Speed-ups over the baselines measured with each task and over the chosen one, keyed by name and entry."""
     found = {}
     for name in dict.fromkeys([*(b for c in material.ended for b in c.baselines), *_chosen(material)]):
         try:
@@ -111,7 +111,7 @@ def _versus_random(material: Material) -> list[Column]:
 
 
 def by_task(material: Material) -> TableBlock:
-    """Median times, tasks down and entries across; the fastest of a task stands out."""
+    """Median times, tasks as rows and entries as columns; the fastest of a task is highlighted."""
     entries = [s.entry for s in material.board.standings]
     rows = []
     for task in dict.fromkeys(c.task for c in material.ended):

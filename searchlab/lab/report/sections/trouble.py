@@ -1,4 +1,4 @@
-"""What went wrong and how steady the times were: failures by class, errors of cells, noise."""
+"""Failures by class, errors of cells, and measurement noise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from searchlab.lab.report.words import count, share
 
 
 def section(material: Material) -> Section:
-    """Failed trials, failed cells, and how far repeats of one measurement differ."""
+    """Failed trials, failed cells, and the spread of repeats within a measurement."""
     blocks: list[Block] = [*_failures(material), *_errors(material), *_noise(material)]
     return Section("trouble", "Failures and noise", tuple(blocks))
 
