@@ -1,4 +1,4 @@
-"""The code that cells run: what of it is the user's, by its source, and what is searchlab's, by its version."""
+"""The code that cells run: user components, identified by their source, and searchlab's own, by their version."""
 
 from searchlab.lab.code.outdated import Outdated, changed, outdated
 from searchlab.lab.code.source_files import digest, files

@@ -1,4 +1,4 @@
-"""Cells that ran other code than there is now, and how that is said."""
+"""Outdated cells: those that ran different code from today's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from searchlab.lab.code.versions import Code
 
 @dataclass(frozen=True)
 class Outdated:
-    """The cells that ran an earlier version of a component, by component: their ids with what they are called."""
+    """The cells that ran an earlier version of a component, keyed by component: their ids and labels."""
 
     by_component: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
@@ -22,24 +22,24 @@ class Outdated:
 
     @property
     def said(self) -> list[str]:
-        """What has changed, and for whom, in words."""
+        """The changed components and the affected cells, as text."""
         return [f"{name} ({_cells(list(cells.values()))})" for name, cells in self.by_component.items()]
 
     def without(self, components: Iterable[str]) -> Outdated:
-        """The same without some components."""
+        """A copy without some components."""
         left = self.by_component.keys() - set(components)
         return Outdated({name: cells for name, cells in self.by_component.items() if name in left})
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The ids of all of them."""
+        """The ids of all outdated cells."""
         return tuple(dict.fromkeys(i for cells in self.by_component.values() for i in cells))
 
 
 def outdated(ran: Iterable[tuple[str, str, Code]], now: Mapping[str, Code]) -> Outdated:
-    """What differs: `ran` has the id, the name and the code of cells that have begun, `now` the code of today by id.
+    """Finds outdated cells: `ran` has the id, label and code of started cells, `now` today's code, keyed by id.
 
-    A component that either of them does not know is left out: nothing can be said about it.
+    A component that is missing on either side is left out, since it cannot be compared.
     """
     found: dict[str, dict[str, str]] = {}
     for cell, label, code in ran:
@@ -49,7 +49,7 @@ def outdated(ran: Iterable[tuple[str, str, Code]], now: Mapping[str, Code]) -> O
 
 
 def changed(ran: Code, now: Code) -> tuple[str, ...]:
-    """The components of which another version ran than there is now."""
+    """The components that ran in a different version from today's."""
     return tuple(name for name, version in ran.items() if now.get(name, version) != version)
 
 

@@ -1,7 +1,7 @@
-"""The source of a module: its file, and the files of all that it imports from its own folder or package.
+"""The source of a module: its file, and those of all modules that it imports from its own folder or package.
 
-Nothing is imported to find them: imports are read from the source, also those inside functions.  What a module loads in
-other ways (names made while it runs, data files) is not seen.
+Nothing is imported to find them: imports are read from the source, including those inside functions.  Modules loaded in
+other ways (by names computed at run time) and data files are not seen.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from searchlab.named import INSTALLED, is_shipped
 
 
 def digest(module: str) -> str | None:
-    """Twelve hex digits of a module's source; None where it has none, as in a notebook."""
+    """Twelve hex digits of a module's source; None if it has none, as in a notebook."""
     found = files(module)
     if not found:
         return None
@@ -31,7 +31,7 @@ def digest(module: str) -> str | None:
 
 
 def files(module: str) -> dict[str, Path]:
-    """The files that a module consists of, by the names of their modules."""
+    """The files that a module consists of, keyed by module name."""
     place = _place(module)
     found: dict[str, Path] = {}
     if place is None:
@@ -48,19 +48,19 @@ def files(module: str) -> dict[str, Path]:
 
 @dataclass(frozen=True)
 class _SourcePlace:
-    """Where a module lies: the folder of its outermost package, or its own."""
+    """The location of a module: the folder of its outermost package, or its own."""
 
     folder: Path
     first: str
 
     def holds(self, name: str) -> bool:
-        """Whether a module of this name would be of the same folder, or of the same package if it is installed."""
+        """Whether a module of this name would belong to the same folder or, if installed, to the same package."""
         top = name.partition(".")[0]
         same = top == self.first.partition(".")[0]
         return not is_shipped(name) and (same or self.folder.name not in INSTALLED)
 
     def file(self, name: str) -> Path | None:
-        """The file of a module; None where there is none, as for packages without one."""
+        """The file of a module; None if it has none, such as a namespace package."""
         path = self.folder.joinpath(*name.split("."))
         suffixes = [".py", *EXTENSION_SUFFIXES]
         choices = [path / "__init__.py", *(path.with_name(path.name + suffix) for suffix in suffixes)]
@@ -74,7 +74,7 @@ def _place(module: str) -> _SourcePlace | None:
     top = module.partition(".")[0]
     try:
         spec = find_spec(top)
-    except ValueError:  # a module that was made by hand
+    except ValueError:  # a module that was created by hand
         return None
     if spec is None:
         return None
@@ -84,18 +84,18 @@ def _place(module: str) -> _SourcePlace | None:
 
 
 def _with_parents(name: str) -> Iterator[str]:
-    """A module, and the packages that are imported before it."""
+    """A module and its parent packages, which are imported before it."""
     parts = name.split(".")
     return (".".join(parts[:n]) for n in range(1, len(parts) + 1))
 
 
 def _imports(name: str, file: Path) -> Iterator[str]:
-    """The absolute names of all that a module may import."""
+    """The absolute names of all modules that a module may import."""
     if file.suffix != ".py":
         return
     try:
         tree = ast.parse(file.read_bytes(), str(file))
-    except (SyntaxError, ValueError):  # it counts as it is
+    except (SyntaxError, ValueError):  # a file that does not parse has no imports to follow
         return
     package = name if file.stem == "__init__" else name.rpartition(".")[0]
     for node in ast.walk(tree):

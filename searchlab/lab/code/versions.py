@@ -1,4 +1,4 @@
-"""What code the components of a cell are, by name: the source of the user's, the version of those of searchlab."""
+"""The code of a cell's components, keyed by name: a source digest for the user's, a version for searchlab's."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from searchlab.registry import Registry
 from searchlab.search import REGISTRIES
 from searchlab.workloads.catalogue import find
 
-Code = Mapping[str, str]  # "strategy mine:Nearby": digits of its source; "strategy random": its version
+Code = Mapping[str, str]  # "strategy mine:Nearby": digest of its source; "strategy random": its version
 
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def codes(configs: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """The code of cells, whose settings are given; what cannot be found has none."""
+    """The code of cells with the given settings; components that cannot be found are left out."""
     known: dict[str, dict[str, str]] = {}
     found = []
     for config in configs:
@@ -53,7 +53,7 @@ def _component(kind: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _words(options: Any) -> Iterator[str]:
-    """All texts in options, which may be names of components."""
+    """All strings in options, which may be names of components."""
     if isinstance(options, str):
         yield options
     elif isinstance(options, Mapping):
@@ -72,7 +72,7 @@ def _version(registry: Registry[Any], name: str) -> str | None:
         return digest(module)
     try:
         return f"version {registry.find(name).version}"
-    except (SearchLabError, AttributeError):  # a function that options name, or what is there no more
+    except (SearchLabError, AttributeError):  # a function that options name, or a component that no longer exists
         return None
 
 

@@ -1,1 +1,1 @@
-"""Histories: what earlier runs measured, for models that learn from other tasks."""
+"""Histories: measurements of earlier runs, as training data for models that learn from other tasks."""

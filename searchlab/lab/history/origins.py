@@ -1,4 +1,4 @@
-"""Where a history lies: the files of records that a run folder or a path stands for, and a digest of what they hold."""
+"""The sources of a history: the record files of a run folder or a path, and a digest of their contents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from searchlab.lab.records import RecordStore
 
 @dataclass(frozen=True)
 class RecordFile:
-    """A file of records; that of a cell has its id, and the settings that it was searched with."""
+    """A file of records; the file of a cell also has the cell's id and settings."""
 
     file: Path
     cell: str = ""
@@ -24,7 +24,7 @@ class RecordFile:
 
 
 def parts(path: str) -> tuple[RecordFile, ...]:
-    """The files of a run folder in the order of its cells, without recorded tables, or the file that the path names."""
+    """The record files of a run folder in the order of its cells, without recorded tables; or the file at the path."""
     place = Path(path)
     if place.is_dir():
         return _of_run(place)
@@ -42,7 +42,7 @@ def check(path: str) -> None:
 
 
 def digest(path: str) -> str:
-    """Twelve hex digits of the measurements, the same wherever they lie."""
+    """Twelve hex digits of the measurements, independent of their location."""
     try:
         return _digest(tuple((p.cell, str(p.file), *_state(p.file)) for p in parts(path)))
     except OSError as e:
@@ -62,7 +62,7 @@ def _state(file: Path) -> tuple[int, int, int]:
 
 @lru_cache(maxsize=64)
 def _digest(files: tuple[tuple[str, str, int, int, int], ...]) -> str:
-    """Files that have not been touched are not read again for every combination of an experiment."""
+    """The cached digest: unmodified files are not read again for every combination of an experiment."""
     found = hashlib.sha256()
     for cell, file, *_ in files:
         content = Path(file).read_bytes()

@@ -1,4 +1,4 @@
-"""From records to trials of other tasks: points in spaces that are made again, each with its fastest time."""
+"""From records to trials of other tasks: points of regenerated spaces, each with its fastest time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from searchlab.lab.records import Record, RecordStore
 from searchlab.search import Points, Space, Task, Trials, space
 from searchlab.workloads import parse
 
-_Place = tuple[str, str, str, str]  # key of the workload, machine, what the space is made of, its version
+_Place = tuple[str, str, str, str]  # key of the workload, machine, settings of the space, its version
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class Past:
 
 @dataclass(frozen=True, eq=False)
 class Lessons:
-    """Trials of other tasks; counts of measurements: those `used`, the task's `own`, and those that are `unfit`."""
+    """Trials of other tasks, and numbers of measurements: `used`, the task's `own`, and `unfit`."""
 
     trials: tuple[Trials, ...]
     used: int
@@ -53,7 +53,7 @@ class Lessons:
 
 
 def lessons(history: Sequence[str], digests: Sequence[str], task: Task) -> Lessons:
-    """What a search of `task` may learn from: measurements of the task itself would be the answers to its questions."""
+    """The training data for a search of `task`, without its own measurements, which would leak the answers."""
     pasts = [past(path, digest) for path, digest in zip(history, digests, strict=True)]
     key, machine = task.workload.key, task.target.fingerprint()
     known = [k for p in pasts for k in p.known]
@@ -65,7 +65,7 @@ def lessons(history: Sequence[str], digests: Sequence[str], task: Task) -> Lesso
 
 @lru_cache(maxsize=8)
 def past(path: str, digest: str) -> Past:
-    """The trials of a source, read once in a process; refused if it no longer holds what `digest` says."""
+    """The trials of a source, read once per process; ConfigError if its contents no longer match `digest`."""
     if origins.digest(path) != digest:
         raise ConfigError(f"the history {path} has changed since the experiment was read; run the experiment again")
     groups: dict[_Place, list[Record]] = {}
@@ -77,19 +77,19 @@ def past(path: str, digest: str) -> Past:
 
 
 def _records(path: str) -> Iterator[tuple[Record, Mapping[str, Any]]]:
-    """Records, each with workload, target and space as a configuration has them."""
+    """Records, each with workload, target and space in the form of a configuration."""
     for part in origins.parts(path):
         for record in RecordStore(part.file).records():
             yield record, _settings(part.config, record)
 
 
 def _settings(config: Mapping[str, Any], record: Record) -> Mapping[str, Any]:
-    """What a record was searched with; the cell of a network has records of several workloads."""
+    """The settings that a record was searched with; the cell of a network has records of several workloads."""
     return config if "workload" in config else {**_config(record), **config}
 
 
 def _config(record: Record) -> dict[str, Any]:
-    """What a record says itself: the space without options, and of the machine its name or that it is like this one."""
+    """The settings in the record itself: the space without options, and the machine by name or as the local one."""
     name = record.cpu if record.cpu in targets.known() else "native"
     return {"workload": record.workload, "target": {name: {"threads": record.threads}}, "space": record.space}
 
@@ -100,7 +100,7 @@ def _place(record: Record, config: Mapping[str, Any]) -> _Place:
 
 
 def _known(place: _Place, records: Sequence[Record]) -> KnownTrials | None:
-    """The records of a place as trials, None if none of them fits."""
+    """The records of a place as trials; None if none of them fits."""
     task, machine, made_of, version = place
     made = _space(task, made_of, version)
     if made is None:
@@ -113,7 +113,7 @@ def _known(place: _Place, records: Sequence[Record]) -> KnownTrials | None:
 
 
 def _space(task: str, made_of: str, version: str) -> Space | None:
-    """The space, if it can still be made and means the same."""
+    """The space, if it can still be generated and is unchanged."""
     workload, target, component = json.loads(made_of)
     try:
         found = Task(parse(workload), targets.parse(target))
@@ -131,7 +131,7 @@ def _point(made: Space, record: Record) -> Points | None:
 
 
 def _merged(trials: Trials) -> Trials:
-    """Every point once, where it was first met, with the fastest time of all its measurements."""
+    """Every point once, in order of first occurrence, with the fastest time of all its measurements."""
     keys = trials.space.key(trials.points)
     _, first, where = np.unique(keys, return_index=True, return_inverse=True)
     fastest = np.full(len(first), np.inf)
