@@ -1,4 +1,4 @@
-"""Leaderboards: entries of several runs in order, cards that let them be repeated, and second looks at their best."""
+"""Leaderboards: ranked entries of several runs, cards for repeating them, and re-measurement of their best."""
 
 from searchlab.lab.leaderboard.board import Leaderboard, Standing, boards
 from searchlab.lab.leaderboard.cards import Card, TaskCard, cards

@@ -1,4 +1,4 @@
-"""Boards: the entries of runs in order, with intervals, groups that cannot be told apart, and what they cost."""
+"""Boards: the ranked entries of runs, with intervals, groups that cannot be told apart, and costs."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from searchlab.lab.statistics import (
 )
 from searchlab.lab.statistics.pooling import machine_key
 
-NEAR = 0.95  # the share of the best known that a search is said to reach
+NEAR = 0.95  # the fraction of the best known speed that counts as near
 _ON_DEVICE = ("run", "check", "confirm")
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One entry; costs are means per cell, `rank` is None where it cannot be ranked, and `why` says why not.
+    """One entry; costs are means per cell, `rank` is None if it cannot be ranked, and `why` gives the reason.
 
     Entries that share a letter of `group` cannot be told apart; the rank is one more than the number of entries that
-    are better by the tests.  `near` is the share of searches that came within 95 % of the best known, `near_trials`
-    what they are expected to take (None: none did).  `versus_random` is the score for recorded spaces.
+    are better by the tests.  `near` is the fraction of searches that reached 95 % of the best known, `near_trials` the
+    expected number of trials for it (None: none did).  `versus_random` is the score for recorded spaces.
     """
 
     rank: int | None
@@ -60,7 +60,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """The entries of runs that may be ranked together, best first."""
+    """The entries of comparable runs, best first."""
 
     where: str
     recorded: bool
@@ -69,16 +69,16 @@ class Leaderboard:
     standings: tuple[Standing, ...]
     comparison: Comparison
     notes: tuple[str, ...]
-    budget: int = 0  # measurements that `versus_random` looks at
+    budget: int = 0  # the number of measurements behind `versus_random`
 
     @property
     def answer(self) -> str:
-        """The board in a sentence."""
+        """The board as a sentence."""
         return self.comparison.answer
 
     @property
     def method(self) -> tuple[str, ...]:
-        """How the figures were made."""
+        """How the figures were computed."""
         more = (
             ("vs random: the auto-tuning community's score over the first "
              f"{self.budget} measurements; 0 is random search, 1 is the optimum at the first one",)
@@ -102,7 +102,7 @@ def boards(
 ) -> tuple[Leaderboard, ...]:
     """One board per machine (or one, `together`), and one for recorded tables.
 
-    `tables` has the times of all rows of recorded tasks; with them, entries get their score against random search.
+    `tables` has the times of all rows of recorded tasks; they allow scores against random search.
     """
     return tuple(_board(pool, settings or ComparisonSettings(), tables or {}, budget) for pool in pools(runs, together))
 
@@ -140,7 +140,7 @@ def _machines(pool: RunPool) -> tuple[str, ...]:
 
 
 def _all_notes(cells: Sequence[CellResult], comparison: Comparison) -> tuple[str, ...]:
-    """The notes of the ranked cells, with those that are not finished, which the comparison has not seen."""
+    """The notes of the ranked cells, and one on unfinished cells, which the comparison has not seen."""
     open_ = len(cells) - len(counted(cells))
     more = (f"{open_} of {len(cells)} cells are not finished and do not count",) if open_ else ()
     return (*more, *comparison.notes)
@@ -155,7 +155,7 @@ def _versus_random(
 
 
 class _Facts:
-    """What is known of entries besides their summaries."""
+    """Facts about entries besides their summaries."""
 
     def __init__(
         self, cells: Sequence[CellResult], random: Mapping[str, Estimate], ranking: Ranking, recorded: bool

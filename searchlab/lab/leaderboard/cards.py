@@ -1,4 +1,4 @@
-"""Cards: all that is known of one entry, so that somebody else can judge and repeat it."""
+"""Cards: everything known about an entry, so that others can judge and repeat it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from searchlab.registry import nearest
 
 @dataclass(frozen=True)
 class TaskCard:
-    """An entry on one task: how many cells, their median and best time, and which candidate that is."""
+    """An entry on one task: the number of cells, their median and best time, and the best candidate."""
 
     task: str
     cells: int
@@ -29,7 +29,7 @@ class TaskCard:
 
 @dataclass(frozen=True)
 class Card:
-    """One entry of one run: what it is made of, what it was run with, what it found, and how to repeat it."""
+    """One entry of one run: its components, its settings, its results, and how to repeat it."""
 
     entry: str
     run: str
@@ -47,7 +47,7 @@ class Card:
 
 
 def cards(runs: Sequence[Run], entry: str) -> tuple[Card, ...]:
-    """The cards of an entry, one for every run that holds it."""
+    """The cards of an entry, one per run that has it."""
     shown = dict.fromkeys(c.entry for c in pooled(runs))
     found = [_card(run, entry, ids) for run in runs if (ids := _ids(run, entry))]
     if not found:
@@ -57,7 +57,7 @@ def cards(runs: Sequence[Run], entry: str) -> tuple[Card, ...]:
 
 
 def _ids(run: Run, entry: str) -> set[str]:
-    """The run's cells that go by this name, be it their own or the one that boards give namesakes."""
+    """The ids of the run's cells with this name, either their own or the one that boards give to ambiguous entries."""
     return {c.id for c in run.cells if entry in (c.entry, f"{c.entry} ({run.name})")}
 
 

@@ -1,4 +1,4 @@
-"""Which runs may be ranked together: those measured on one machine, or replayed on the same recorded tables."""
+"""Pools of runs that may be ranked together: measured on one machine, or replayed on the same recorded tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from searchlab.lab.statistics.pooling import machine_key
 
 @dataclass(frozen=True)
 class RunPool:
-    """Runs whose times can be compared, and where they come from."""
+    """Runs whose times can be compared, and the machine or tables behind them."""
 
     where: str
     recorded: bool
@@ -19,9 +19,9 @@ class RunPool:
 
 
 def pools(runs: Sequence[Run], together: bool = False) -> tuple[RunPool, ...]:
-    """The runs by machine; recorded ones together, as long as the tables agree on their optima.
+    """The runs grouped by machine; recorded ones together, as long as the tables agree on their optima.
 
-    With `together`, the machines do not matter.
+    With `together`, machines are ignored.
     """
     found: list[list[Run]] = []
     for run in runs:
@@ -34,7 +34,7 @@ def pools(runs: Sequence[Run], together: bool = False) -> tuple[RunPool, ...]:
 
 
 def machine_name(run: Run) -> str:
-    """A machine for people."""
+    """A readable name of a machine."""
     named = [str(run.machine[k]) for k in ("model", "cpu", "host") if run.machine.get(k)]
     return ", ".join(dict.fromkeys(named)) or "an unknown machine"
 
@@ -52,6 +52,6 @@ def _comparable(run: Run, other: Run, together: bool) -> bool:
 
 
 def _same_tables(run: Run, other: Run) -> bool:
-    """Tables of the same name have the same optimum."""
+    """Whether tables of the same name have the same optimum."""
     one, two = ({c.task: c.optimum_s for c in r.cells if c.optimum_s is not None} for r in (run, other))
     return all(one[task] == two[task] for task in one.keys() & two.keys())

@@ -1,4 +1,4 @@
-"""Sheets: a table with its title, notes and method, in the forms that people and programs read."""
+"""Sheets: a table with its title, notes and method, in formats for people and programs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from searchlab.jsonfile import plain
 
 @dataclass(frozen=True)
 class Sheet:
-    """Cells as text for people, `records` with the same rows as flat values for programs."""
+    """A table: cells as text for people, and `records` with the same rows as flat values for programs."""
 
     title: str
     header: tuple[str, ...]
     body: tuple[tuple[str, ...], ...]
-    records: tuple[Mapping[str, Any], ...] = ()  # none: another sheet has them
-    left: frozenset[str] = frozenset()  # columns that hold words
-    answer: str = ""  # the table in a sentence
+    records: tuple[Mapping[str, Any], ...] = ()  # empty: another sheet has them
+    left: frozenset[str] = frozenset()  # columns aligned left: text
+    answer: str = ""  # the table as a sentence
     notes: tuple[str, ...] = ()
     method: tuple[str, ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -40,7 +40,7 @@ def flat(row: Any) -> dict[str, Any]:
 
 
 def markdown(sheets: Sequence[Sheet]) -> str:
-    """Tables as GitHub shows them."""
+    """Tables in GitHub's Markdown."""
     return "\n".join(_markdown(s) for s in sheets)
 
 
@@ -62,7 +62,7 @@ def _markdown(sheet: Sheet) -> str:
 
 
 def as_csv(sheets: Sequence[Sheet]) -> str:
-    """One long table; the first column says which sheet a row is from."""
+    """One long table; the first column names the sheet of a row."""
     names = dict.fromkeys(name for s in sheets for r in s.records for name in r)
     text = io.StringIO()
     writer = csv.DictWriter(text, ["table", *names], lineterminator="\n")
@@ -114,7 +114,7 @@ def _latex(sheet: Sheet) -> str:
 
 
 def html(sheets: Sequence[Sheet]) -> str:
-    """A fragment without styles, to be put into a page."""
+    """An HTML fragment without styles, for embedding in a page."""
     return "\n".join(_html(s) for s in sheets)
 
 

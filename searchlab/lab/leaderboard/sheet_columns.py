@@ -1,4 +1,4 @@
-"""Boards and comparisons as sheets: which columns they have and how their numbers look."""
+"""Boards and comparisons as sheets: their columns and number formats."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NONE = "-"
 
 
 def board_sheets(board: Leaderboard) -> tuple[Sheet, ...]:
-    """The standings of a board, then what the entries cost."""
+    """The standings of a board, then the costs of its entries."""
     return _standings(board), _costs(board)
 
 
@@ -91,7 +91,7 @@ def _costs(board: Leaderboard) -> Sheet:
 
 
 def comparison_sheets(comparison: Comparison, where: str) -> tuple[Sheet, ...]:
-    """The levels, then every two of them against each other."""
+    """The levels, then all pairs of them."""
     levels = _levels(comparison, where)
     return (levels, _pairs(comparison)) if comparison.ranking.pairs else (levels,)
 
@@ -165,14 +165,14 @@ def _about(comparison: Comparison) -> dict[str, Any]:
 
 
 def score_name(settings: ComparisonSettings) -> str:
-    """What the score column is called."""
+    """The title of the score column."""
     if settings.metric != "final":
         return f"area ({settings.metric})"
     return "score" if settings.to == BEST else f"x {settings.to}"
 
 
 def with_interval(e: Estimate, form: str = ".3f") -> str:
-    """0.943 [0.931, 0.955]; without a bracket where there is no interval."""
+    """0.943 [0.931, 0.955]; without the bracket if there is no interval."""
     if e.low is None or e.high is None:
         return f"{e.value:{form}}"
     return f"{e.value:{form}} [{e.low:{form}}, {e.high:{form}}]"

@@ -30,7 +30,7 @@ ROUNDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """One claim and what became of it; `ratio` is the new time over the claimed one, from `low` to `high` by rounds."""
+    """One claim and its verdict; `ratio` is the new time over the claimed one, from `low` to `high` over rounds."""
 
     entry: str
     task: str
@@ -46,7 +46,7 @@ class Validation:
 
     @property
     def good(self) -> bool:
-        """Whether the claim is as good as it was made."""
+        """Whether the claim held."""
         return self.verdict in (HOLDS, FASTER)
 
 
@@ -60,7 +60,7 @@ def validate(
     rounds: int = ROUNDS,
     measurer: Callable[[], Measurer[Job]] | None = None,
 ) -> tuple[Validation, ...]:
-    """Checks the best candidates of `sample` cells, drawn at random among those that found one.
+    """Re-measures the best candidates of `sample` cells, drawn at random from those that found one.
 
     A claim holds if the new times reach it, or come within the tie band of it, in any round.
     """
@@ -74,12 +74,12 @@ def validate(
 
 
 def _key(claim: Found) -> str:
-    """Tells claims apart: those of a network's tasks are of one cell."""
+    """The identity of a claim; the tasks of a network share a cell."""
     return f"{claim.cell.id} {claim.task}"
 
 
 def sampled(claims: Sequence[Found], count: int, rng: np.random.Generator) -> list[Found]:
-    """Some of the claims, in their order; as many entries as possible come first, then as many tasks."""
+    """A sample of the claims, in their order; it covers as many entries as possible, then as many tasks."""
     order = [claims[n] for n in rng.permutation(len(claims))]
     kept: list[Found] = []
     for key in (lambda f: f.entry, lambda f: (f.entry, f.task), _key):
@@ -155,7 +155,7 @@ def _measured(
 
 
 def _job(claim: Found) -> Job | Validation:
-    """The job that measures it as it was measured then, with its result checked; or why there is none."""
+    """The job that repeats the original measurement, with its result checked; or the reason why there is none."""
     try:
         program, record = claim.program, claim.record
         if record is not None and record.target != claim.target.fingerprint():
@@ -169,7 +169,7 @@ def _job(claim: Found) -> Job | Validation:
 
 
 def _read(default: Any, given: Mapping[str, Any]) -> Any:
-    """Settings as a record has them; what this version does not know is left out."""
+    """Settings from a record; fields that this version does not know are left out."""
     return replace(default, **{k: v for k, v in given.items() if hasattr(default, k)})
 
 
