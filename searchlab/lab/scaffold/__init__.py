@@ -1,4 +1,4 @@
-"""`searchlab new`: a plug-in that works, with its test, ready to be changed."""
+"""`searchlab new`: a working plug-in with its test, as a starting point."""
 
 from searchlab.lab.scaffold.making import KINDS, MadePlugin, make
 

@@ -1,4 +1,4 @@
-"""Making a new plug-in: a folder with a module, its conformance test, a package and an experiment."""
+"""Creates a new plug-in: a folder with a module, its conformance test, a package and an experiment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from searchlab.registry import nearest
 from searchlab.search import REGISTRIES
 from searchlab.workloads import operators
 
-# kind -> (the group of entry points, what `searchlab list` calls them)
+# kind -> (the entry point group, its name in `searchlab list`)
 KINDS = {
     "space": ("searchlab.spaces", "spaces"),
     "model": ("searchlab.costmodels", "models"),
@@ -28,7 +28,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 @dataclass(frozen=True)
 class MadePlugin:
-    """A new plug-in: where it is, what was written, and how it is named without being installed."""
+    """A new plug-in: its folder, the files written, and the name to use without installing it."""
 
     folder: Path
     files: tuple[str, ...]
@@ -62,11 +62,11 @@ def make(kind: str, name: str, directory: str | os.PathLike[str] = ".") -> MadeP
 def _words(kind: str, name: str) -> dict[str, str]:
     if not re.fullmatch(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*", name):
         raise ComponentError(
-            f"'{name}' is not a valid name of a {kind}: use lower-case letters, digits and hyphens, such as my-{kind}"
+            f"'{name}' is not a valid name for a {kind}: use lower-case letters, digits and hyphens, such as my-{kind}"
         )
     module = name.replace("-", "_")
     if keyword.iskeyword(module) or module in sys.stdlib_module_names or importlib.util.find_spec(module) is not None:
-        raise ComponentError(f"'{name}': Python has a word or module '{module}' already; try my-{name}")
+        raise ComponentError(f"'{name}': '{module}' is already a Python keyword or module; try my-{name}")
     if name in _known(kind):
         raise ComponentError(f"'{name}': a {kind} of this name already exists; try my-{name}")
     camel = "".join(part.capitalize() for part in module.split("_"))

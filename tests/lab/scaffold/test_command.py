@@ -35,5 +35,5 @@ def test_it_speaks_json(tmp_path: Path) -> None:
 def test_mistakes_end_with_two(tmp_path: Path) -> None:
     refused = call("strategy", "Bad Name", "--dir", tmp_path)
     assert refused.exit_code == 2
-    assert "error: 'Bad Name' is not a valid name of a strategy" in refused.stderr
+    assert "error: 'Bad Name' is not a valid name for a strategy" in refused.stderr
     assert call("tactic", "x").exit_code == 2

@@ -1,1 +1,1 @@
-"""Plug-ins that work as they are: `searchlab new` copies one and gives it a name."""
+"""Templates of working plug-ins: `searchlab new` copies and renames one."""

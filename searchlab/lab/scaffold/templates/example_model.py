@@ -1,4 +1,4 @@
-"""Example, a cost model for searchlab: tells good candidates from bad ones without running them."""
+"""Example, a cost model for searchlab: predicts which candidates are fast, without running them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ExampleModel(CostModel):
 
     name = "example"
     version = "1"
-    view = "knobs"  # which features it wants; "summary" are those of programs, see docs/features.md
+    view = "knobs"  # the features it learns from; "summary" describes programs, see docs/features.md
 
     # Options are parameters with a default; experiments set them: {example: {ridge: 0.1}}.
     def __init__(self, rng: np.random.Generator | None = None, ridge: float = 1e-2) -> None:
@@ -22,7 +22,7 @@ class ExampleModel(CostModel):
         self.weights: Floats | None = None
 
     def fit(self, history: History) -> None:
-        """Learns from the last task of the history, the one that is searched now; failures have infinite times."""
+        """Learns from the last task of the history, the one being searched; failures have infinite times."""
         *_, trials = history
         worked = np.isfinite(trials.seconds)
         if worked.sum() < 2:
@@ -33,12 +33,12 @@ class ExampleModel(CostModel):
 
     @property
     def ready(self) -> bool:
-        """Whether predictions mean anything yet."""
+        """Whether the model has learnt enough to predict."""
         return self.weights is not None
 
     def predict(self, space: Space, points: Points) -> Floats:
-        """One number per point; smaller should be faster."""
-        assert self.weights is not None, "predict is called when `ready` says so"
+        """One number per point; smaller means faster."""
+        assert self.weights is not None, "predict is called only if `ready` is true"
         return np.asarray(self._rows(space, points) @ self.weights)
 
     def _rows(self, space: Space, points: Points) -> Floats:

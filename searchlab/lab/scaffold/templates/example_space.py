@@ -11,17 +11,17 @@ from searchlab.search import Sketch, SpaceGenerator, Task, menu, split_knob
 
 
 class ExampleSpace(SpaceGenerator):
-    """The last stage in tiles: outer loops in parallel, then reductions, then a vectorised tile."""
+    """Tiles the last stage: parallel outer loops, then reductions, then a vectorised tile."""
 
     name = "example"
-    version = "1"  # change it when the same values no longer make the same programs
+    version = "1"  # change it when the same values no longer give the same programs
 
     # Options are parameters with a default; experiments set them: {example: {largest: 16}}.
     def __init__(self, largest: int = 64) -> None:
         self.largest = largest
 
     def sketches(self, task: Task) -> Iterator[Sketch]:
-        """Structures with their knobs: primitives run here, once; searches only choose integers."""
+        """The sketches with their knobs: primitives run once, here; searches only choose integers."""
         s = Schedule(task.program)
         *_, block = s.program.blocks.values()
         loops = s.loops(block.name)
