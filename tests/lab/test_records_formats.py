@@ -211,7 +211,7 @@ def test_a_small_table_is_enough(tmp_path: Path) -> None:
         ("", "small.csv:0: not a table of records: no column 'task'"),
         ("task,times\n", "no column 'status'"),
         ("task,status,tile\n", "unknown column 'tile'; write knob.tile if it is a knob"),
-        ("task,status,task\n", "a column is there twice"),
+        ("task,status,task\n", "duplicate column"),
         ("task,status,times\na,ok,x\n", "small.csv:2: could not convert string to float: 'x'"),
         ("task,status,number\na,ok,1\na,ok,1.5\n", "small.csv:3: invalid literal"),
         ("task,status,notes\na,ok,{\n", "small.csv:2: "),

@@ -200,7 +200,7 @@ def test_files_that_cannot_be_read_or_written_are_named(tmp_path: Path) -> None:
 
 
 def test_a_full_device_is_a_clear_error() -> None:
-    with pytest.raises(RecordError, match="/dev/full: cannot write: No space left on device; what was written"):
+    with pytest.raises(RecordError, match="/dev/full: cannot write: No space left on device; files written so far"):
         RecordStore("/dev/full").append(make(1))
 
 

@@ -1,6 +1,6 @@
-"""Records as CSV for spreadsheets and data frames: a column per field, a column `knob.NAME` per knob.
+"""Records as CSV for spreadsheets and data frames: one column per field, one column `knob.NAME` per knob.
 
-Lists are separated by spaces, names with values are JSON; reading a table back gives the same records.
+List items are separated by spaces, mappings are JSON; reading a table back gives the same records.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from searchlab.lab.records.text import dumps, loads
 
 _KNOB = "knob."
 _COLUMNS = {f.name: str(f.type) for f in fields(Record) if f.name != "knobs"}
-_FOR_PEOPLE = ("seconds", "key")  # computed, so nobody reads them back
+_FOR_PEOPLE = ("seconds", "key")  # computed, so they are not read back
 
 
 def write(records: Callable[[], Iterable[Record]], file: TextIO) -> int:
-    """Writes records, which are asked for twice (the knobs have to be known first), and returns how many."""
+    """Writes records and returns their number; `records` is iterated twice, since the knobs must be known first."""
     knobs = list(dict.fromkeys(name for record in records() for name in record.knobs))
     names = ["id", *(n for n in _COLUMNS if n != "id"), *_FOR_PEOPLE]
-    writer = csv.writer(file)  # its line ends, CR LF, make it quote both of them in texts
+    writer = csv.writer(file)  # its line terminator, CR LF, makes it quote texts that contain either
     writer.writerow([*names, *(_KNOB + k for k in knobs)])
     count = 0
     for record in records():
@@ -37,7 +37,7 @@ def write(records: Callable[[], Iterable[Record]], file: TextIO) -> int:
 
 
 def read(path: Path) -> Iterator[Record]:
-    """The records of a table; columns that are missing are as if nobody had set them, others are refused."""
+    """The records of a table; missing columns take their defaults, unknown ones are refused."""
     try:
         with path.open(encoding="utf-8", errors="surrogatepass", newline="") as file:
             yield from _rows(file, path)
@@ -57,14 +57,14 @@ def _rows(file: TextIO, path: Path) -> Iterator[Record]:
                 raise RecordError(f"{len(cells)} cells in a table of {len(names)} columns")
             yield _record(dict(zip(names, cells, strict=True)))
     except UnicodeDecodeError:
-        raise RecordError(f"{path}: not text in UTF-8") from None
+        raise RecordError(f"{path}: not UTF-8 text") from None
     except (RecordError, ValueError, csv.Error) as e:
         raise RecordError(f"{path}:{reader.line_num}: {e}") from None
 
 
 def _check(names: list[str], path: Path) -> None:
     if len(set(names)) < len(names):
-        raise RecordError("a column is there twice")
+        raise RecordError("duplicate column")
     for needed in ("task", "status"):
         if needed not in names:
             raise RecordError(f"not a table of records: no column '{needed}'")
@@ -104,7 +104,7 @@ def _value(cell: str, kind: str) -> Any:
 
 
 def _free(value: Any) -> str:
-    """A knob's value: text as it is unless it would be read as something else."""
+    """The text of a knob's value: strings stay as they are unless they would be read as another type."""
     if isinstance(value, str) and value and not _is_json(value):
         return value
     return dumps(value)

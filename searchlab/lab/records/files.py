@@ -1,7 +1,7 @@
-"""A file of lines that several processes append to and that survives what happens to them.
+"""A file of lines that several processes may append to and that survives their crashes.
 
-Writers take the file's lock, mend what a killed writer left behind, and write whole lines at once.  Reading takes the
-lock only to learn how long the file is, so that a line somebody is just writing is not mistaken for a torn one.
+Writers take the file's lock, repair the torn line of a killed writer, and write whole lines at once.  Readers take the
+lock only to determine the length of the file, so that a line being written is not mistaken for a torn one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CHUNK = 1 << 16
 
 
 class Appender:
-    """Appends lines to a file; `keep` says whether an unfinished last line stays."""
+    """Appends lines to a file; `keep` decides whether an unfinished last line stays."""
 
     def __init__(self, path: Path, keep: Callable[[bytes], bool], fsync: bool = False) -> None:
         self.path = path
@@ -32,7 +32,7 @@ class Appender:
         self._threads = threading.Lock()
 
     def write(self, lines: bytes) -> None:
-        """All lines or none; when this returns, a killed process no longer loses them."""
+        """Writes all lines or none; once this returns, they survive the death of the process."""
         with self._threads:
             try:
                 self._write(lines)
@@ -49,14 +49,14 @@ class Appender:
                 if self._fsync:
                     os.fsync(fd)
             except BaseException:
-                # Half a line would be mended later, but whole lines of a failed batch would stay.
+                # Half a line would be repaired later, but whole lines of a failed batch would stay.
                 with suppress(OSError):
                     os.ftruncate(fd, end)
                 raise
 
     def _open(self) -> int:
-        # A lock belongs to whoever opened the file, so a forked process has to open it again; so has everybody when
-        # the file was deleted, or lines would go where nobody finds them.
+        # A lock belongs to an open file description, so a forked process has to reopen the file; so has every process
+        # if the file was deleted, or lines would go to the unlinked file.
         if self._fd >= 0 and (self._pid != os.getpid() or os.fstat(self._fd).st_nlink == 0):
             self.close()
         if self._fd < 0:
@@ -74,7 +74,7 @@ class Appender:
 
 
 def mend(fd: int, path: Path, keep: Callable[[bytes], bool]) -> int:
-    """Ends an unfinished last line, or drops it; returns where the next line begins. Needs the lock."""
+    """Ends an unfinished last line, or drops it; returns the offset of the next line. Requires the lock."""
     size = os.fstat(fd).st_size
     if size == 0 or os.pread(fd, 1, size - 1) == b"\n":
         return size
@@ -82,13 +82,13 @@ def mend(fd: int, path: Path, keep: Callable[[bytes], bool]) -> int:
     if keep(os.pread(fd, size - start, start)):
         _write_all(fd, b"\n")
         return size + 1
-    _log.warning("%s: dropped the last %d bytes, a record that was not written to its end", path, size - start)
+    _log.warning("%s: dropped the last %d bytes, an incomplete record", path, size - start)
     os.ftruncate(fd, start)
     return start
 
 
 def snapshot(path: Path) -> os.stat_result | None:
-    """The file as it is when nobody is in the middle of writing; None if there is no such file."""
+    """The status of the file while no write is in progress; None if the file does not exist."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -96,7 +96,7 @@ def snapshot(path: Path) -> os.stat_result | None:
     except OSError as e:
         raise RecordError(f"{path}: cannot read: {e.strerror}") from e
     try:
-        with suppress(OSError), _locked(fd, fcntl.LOCK_SH):  # without locks the file is read as it is
+        with suppress(OSError), _locked(fd, fcntl.LOCK_SH):  # without locks, read the file as it is
             return os.fstat(fd)
         return os.fstat(fd)
     finally:
@@ -104,7 +104,7 @@ def snapshot(path: Path) -> os.stat_result | None:
 
 
 def lines(path: Path, start: int, end: int) -> Iterator[bytes]:
-    """The lines from one position to another, with their ends; only the last may have none."""
+    """The lines between two offsets, including terminators; only the last may lack one."""
     if start >= end:
         return
     try:
@@ -133,12 +133,12 @@ def _locked(fd: int, kind: int) -> Iterator[None]:
 
 def _write_all(fd: int, data: bytes) -> None:
     written = os.write(fd, data)
-    while written < len(data):  # a signal, or a disk that is about to be full
+    while written < len(data):  # interrupted by a signal, or a nearly full disk
         written += os.write(fd, data[written:])
 
 
 def _last_line(fd: int, size: int) -> int:
-    """Where the last line begins."""
+    """The offset of the last line."""
     position = size
     while position > 0:
         start = max(0, position - _CHUNK)

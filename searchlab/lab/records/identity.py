@@ -1,4 +1,4 @@
-"""What makes two measurements the same: the program, its inputs, the machine, the compiler and how it was timed."""
+"""The identity of a measurement: the program, its inputs, the machine, the compiler and the timing protocol."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ SOURCES = (".py", ".ll")  # the suffixes of files that machine code is made from
 def reuse_key(
     program: str, task: str, seed: int, target: str, toolchain: Mapping[str, Any], protocol: Mapping[str, Any]
 ) -> str:
-    """Sixteen hex digits; measurements whose keys are equal may stand for each other."""
+    """Sixteen hex digits; measurements with equal keys are interchangeable."""
     return digest([program, task, seed, target, toolchain, protocol])
 
 
 def job_key(job: Job) -> str:
-    """The key under which a measurement of this job is found."""
+    """The key of measurements of this job."""
     target, protocol = fingerprint(job.target), asdict(job.protocol)
     return reuse_key(program_hash(job), job.workload.key, job.seed, target, toolchain(job.target), protocol)
 
 
 def program_hash(job: Job) -> str:
-    """The hash of the program that a job measures, whether it was built before or not."""
+    """The hash of the program that a job measures, built or not."""
     if job.program is not None:
         return job.program.hash
-    assert job.artifact is not None  # a job has one of them
+    assert job.artifact is not None  # a job has either a program or an artifact
     return job.artifact.program.hash
 
 
 @lru_cache(maxsize=64)
 def fingerprint(target: Target) -> str:
-    """The target's fingerprint, which takes longer to compute than to remember."""
+    """The target's fingerprint, cached because it is slow to compute."""
     return target.fingerprint()
 
 
 def toolchain(target: Target | None = None) -> dict[str, str]:
-    """Versions of all that turns a program into code for a target, this machine by default.
+    """Versions of everything that turns a program into code for a target, by default this machine.
 
-    Versions of searchlab alone would let a changed code generator pass for the old one, so its sources are hashed too.
+    The version of searchlab would not reveal a modified code generator, so its sources are hashed, too.
     """
-    from searchlab.backend import backend_of  # heavy, and those who only read records need none of it
+    from searchlab.backend import backend_of  # slow to import, and not needed to read records
     from searchlab.targets import detect
 
     return _toolchain(backend_of(target or detect()))

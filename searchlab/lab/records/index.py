@@ -1,4 +1,4 @@
-"""What queries need of a file of records, in columns: forty bytes per record, filled without parsing whole lines."""
+"""A columnar index of a record file for queries: forty bytes per record, filled without parsing whole lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _KEY = 16  # bytes of a key
 
 @dataclass(slots=True)
 class RecordKind:
-    """The records of one task that have one status: how many there are, and which is the fastest."""
+    """The records of one task with one status: their number, and the fastest."""
 
     task: str
     status: str
@@ -24,7 +24,7 @@ class RecordKind:
 
 
 class Index:
-    """Columns over the records of a store, by row: the order in the file."""
+    """Columns over the records of a store; rows are in file order."""
 
     def __init__(self) -> None:
         self.offsets = array("q")
@@ -41,7 +41,7 @@ class Index:
         return len(self.offsets)
 
     def add(self, offset: int, key: bytes, task: bytes, status: bytes, seconds: float) -> None:
-        """One more record."""
+        """Adds a record."""
         number = self._numbers.get((task, status))
         if number is None:
             number = self._numbers[task, status] = len(self._kinds)
@@ -57,7 +57,7 @@ class Index:
         self._keys += key
 
     def drop(self, row: int) -> None:
-        """Takes a record out of all answers: its line turned out to be unreadable."""
+        """Removes a record whose line turned out to be unreadable."""
         self.offsets[row] = -1
         self.seconds[row] = math.inf
         kind = self._kinds[self._kind[row]]
@@ -71,15 +71,15 @@ class Index:
 
     @property
     def tasks(self) -> list[str]:
-        """The tasks in the order in which they came."""
+        """The tasks in order of first occurrence."""
         return list(self._of_task)
 
     def count(self, task: str | None = None, status: str | None = None) -> int:
-        """How many records there are of a task, a status, both or any."""
+        """The number of records of a task, a status, both or any."""
         return sum(kind.count for _, kind in self._matching(task, status))
 
     def by_status(self, task: str | None = None) -> dict[str, int]:
-        """How many records there are of each status."""
+        """The number of records per status."""
         found: dict[str, int] = {}
         for _, kind in self._matching(task, None):
             if kind.count:
@@ -95,18 +95,18 @@ class Index:
                 yield row
 
     def best(self, task: str | None = None) -> int | None:
-        """The row of the fastest record, the first of equals; what has no time is no record in this sense."""
+        """The row of the fastest record, the first among ties; records without a time do not count."""
         timed = (kind for _, kind in self._matching(task, None) if kind.seconds < math.inf)
         found = min(timed, key=lambda kind: (kind.seconds, kind.best), default=None)
         return None if found is None else found.best
 
     def top(self, k: int, task: str | None = None) -> list[int]:
-        """The rows of the k fastest records, the fastest first."""
+        """The rows of the k fastest records, fastest first."""
         timed = (row for row in self.rows(task) if self.seconds[row] < math.inf)
         return heapq.nsmallest(k, timed, key=self.seconds.__getitem__)
 
     def with_key(self, key: str) -> Iterator[int]:
-        """The rows with a key, the newest first."""
+        """The rows with a key, newest first."""
         self._link()
         row = self._last.get(key.encode(), -1)
         while row >= 0:
@@ -115,7 +115,7 @@ class Index:
             row = self._previous[row]
 
     def _link(self) -> None:
-        # Only who looks up keys pays for the table of them.
+        # The table of keys is built at the first lookup, so that other queries do not pay for it.
         for row in range(len(self._previous), len(self.offsets)):
             key = bytes(self._keys[row * _KEY : (row + 1) * _KEY])
             self._previous.append(self._last.get(key, -1))

@@ -1,7 +1,7 @@
-"""A record as a line: what queries need comes first, a checksum last.
+"""A record as a line: the fields that queries need come first, a checksum last.
 
-A line whose checksum fits is as `encode` wrote it, so its head can be trusted without parsing the rest; all other lines
-(edited by hand, written by other tools, older schemas, damaged) are parsed as a whole.
+A line with a matching checksum is as `encode` wrote it, so its head can be trusted without parsing the rest; all other
+lines (edited by hand, written by other tools, of older schemas, damaged) are parsed completely.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from searchlab.lab.records.record import DERIVED, FIELDS, Record
 from searchlab.lab.records.text import dumps, loads
 
 SCHEMA = 1
-START = b'{"schema":'  # every line of ours begins so; a torn one may not have got that far
+START = b'{"schema":'  # the start of every line of ours; a torn one may be shorter
 Converter = Callable[[dict[str, Any]], dict[str, Any]]
 
 _HEAD = re.compile(
@@ -35,7 +35,7 @@ class SchemaError(RecordError):
 
 
 def converter(version: int) -> Callable[[Converter], Converter]:
-    """Registers how lines of an older schema become lines of the next one."""
+    """Registers a function that converts lines of an older schema to the next one."""
 
     def register(function: Converter) -> Converter:
         if not 0 <= version < SCHEMA or version in _converters:
@@ -47,7 +47,7 @@ def converter(version: int) -> Callable[[Converter], Converter]:
 
 
 def encode(record: Record) -> bytes:
-    """The line of a record, with its end."""
+    """The line of a record, including its terminator."""
     seconds = record.seconds
     head = {
         "schema": SCHEMA,
@@ -61,8 +61,8 @@ def encode(record: Record) -> bytes:
 
 
 def stamped(line: bytes, origin: str) -> bytes:
-    """A line of ours with the file it came from, unless it says where it was before."""
-    if b'"origin":' in line:  # in a text the quotes would have backslashes; it may be a knob, though
+    """A line of ours with the file it came from as its origin, unless it has one already."""
+    if b'"origin":' in line:  # inside a string the quotes would be escaped; it may be the name of a knob, though
         record = decode(line)
         return line if record.origin else encode(replace(record, origin=origin))
     return _sealed(line[:-_TAIL] + b',"origin":' + dumps(origin).encode("ascii"))
@@ -73,9 +73,9 @@ def _sealed(text: bytes) -> bytes:
 
 
 def head(line: bytes) -> tuple[bytes, ...] | None:
-    """id, key, task, status and seconds of a line that is as `encode` wrote it, else None.
+    """id, key, task, status and seconds of a line as `encode` wrote it, else None.
 
-    The values are bytes as they stand there: this runs a million times while a large file is opened.
+    The values are raw bytes: this runs a million times while a large file is opened.
     """
     found = _HEAD.match(line)
     if found is None or line[-_TAIL:-11] != _CRC:
@@ -87,7 +87,7 @@ def head(line: bytes) -> tuple[bytes, ...] | None:
 
 
 def decode(line: bytes) -> Record:
-    """The record of a line, from whichever schema; RecordError says why there is none."""
+    """The record of a line of any known schema; RecordError if it has none."""
     try:
         data = loads(line)
     except (ValueError, UnicodeDecodeError) as e:

@@ -1,4 +1,4 @@
-"""Stores into one: every record once, each with the file it came from; nothing is ever removed."""
+"""Merging stores: every record once, each with the file it came from; nothing is ever removed."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from searchlab.lab.records.store import RecordStore
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """How many records were written, and how many were there already."""
+    """The number of records written, and of those already present."""
 
     added: int
     known: int
 
 
 def merge(out: RecordStore, sources: Iterable[RecordStore]) -> Merged:
-    """Appends to `out` the records of all sources that it does not have; doing it again adds nothing."""
+    """Appends to `out` the records of all sources that it lacks; merging again adds nothing."""
     sources = [s for s in sources if not same_file(s, out)]
     for source in sources:
         if not source.path.exists():
             raise RecordError(f"{source.path}: file not found")
-        source.index  # noqa: B018  (what cannot be read is refused before anything is written)
+        source.index  # noqa: B018  (unreadable sources are refused before anything is written)
     return _add(out, ((i, stamped(line, str(s.path))) for s in sources for i, line in s.lines()))
 
 
@@ -52,7 +52,7 @@ def _add(out: RecordStore, lines: Iterable[tuple[str, bytes]]) -> Merged:
 
 
 def same_file(a: RecordStore, b: RecordStore) -> bool:
-    """Whether two stores are one file."""
+    """Whether two stores are the same file."""
     try:
         return a.path.samefile(b.path)
     except OSError:

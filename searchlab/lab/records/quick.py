@@ -1,9 +1,9 @@
-"""What the index needs of a line whose checksum says nothing: one that other tools wrote, or that was edited.
+"""The index entry of a line without a valid checksum: one that was edited or written by another tool.
 
-Parsing such a line and making a record of it takes fifty microseconds.  Most are in the usual form all the same: our
-fields in our order, texts without escapes, names with plain values.  For these, one regular expression checks what the
-reader of records would check, and finds what is needed.  Any other line is left to that reader (`lines.decode`), so
-that both always agree.
+Parsing such a line into a record takes fifty microseconds.  Most of them still have the usual form: our fields in our
+order, strings without escapes, mappings of plain values.  For these, one regular expression checks what the record
+parser would check, and extracts the needed fields.  Any other line is left to that parser (`lines.decode`), so that
+both always agree.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from searchlab.lab.records.lines import SCHEMA
 from searchlab.lab.records.record import Record
 from searchlab.lab.records.text import canonical, loads
 
-_CONTROLS = bytes([*range(32), ord("\\")])  # with any of these a text is left to the reader
+_CONTROLS = bytes([*range(32), ord("\\")])  # strings with any of these are left to the parser
 _TEXT = '"[^"]*+"'
 _WHOLE = r"(?:0|-?[1-9]\d{0,17}+)"
 _NUMBER = r"(?:0|-?[1-9]\d{0,17}+|-?0(?=\.))(?:\.\d{1,30}+)?+(?:[eE][-+]?\d{1,2}+)?+"  # none that overflows a float
@@ -44,7 +44,7 @@ _SHARED = (
     "protocol",
     "limits",
     "notes",
-)  # the same in most lines of a file: these are found and looked up
+)  # identical in most lines of a file, so their values are cached
 _FOUND = ("task", "status", "program", "seed", "target", "times", *_SHARED)
 _FIRST = ("id", "key", "task", "status", "seconds")
 
@@ -67,7 +67,7 @@ _match = _pattern().fullmatch
 
 
 def entry(line: bytes) -> tuple[bytes, bytes, bytes, float] | None:
-    """Key, task, status and seconds of the record in a line; None where only parsing it can tell."""
+    """Key, task, status and seconds of the record in a line; None if the line has to be parsed."""
     text = line.rstrip(b"\r\n")
     if not text.isascii() or len(text.translate(None, _CONTROLS)) != len(text) or (found := _match(text)) is None:
         return None
@@ -82,7 +82,7 @@ def entry(line: bytes) -> tuple[bytes, bytes, bytes, float] | None:
 
 
 def _median(times: bytes) -> float:
-    """The figure that is reported of times, see `Record.seconds`."""
+    """The reported figure of a list of times, see `Record.seconds`."""
     if times == b"[]":
         return math.inf
     numbers = sorted(map(float, times[1:-1].split(b",")))
@@ -96,7 +96,7 @@ _plain = re.compile(_KINDS["Mapping[str, Any]"].encode()).fullmatch
 
 @lru_cache(maxsize=4096)
 def _written(text: bytes | None) -> bytes | None:
-    """Names with values as keys of records have them; None where only parsing the line can tell."""
+    """A mapping in the form that record keys use; None if the line has to be parsed."""
     if text is None:
         return b"{}"
     return canonical(loads(text)).encode() if _plain(text) else None

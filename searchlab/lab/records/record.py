@@ -1,4 +1,4 @@
-"""One measurement with everything needed to judge, repeat or reuse it: a plain value that is written as one line."""
+"""One measurement with everything needed to judge, repeat or reuse it: a plain value, written as one line."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from searchlab.lab.records.text import digest, number, recordable
 if TYPE_CHECKING:
     from searchlab.measure.job import Job, Limits, Outcome, Status
 
-# Failures that say something about the machine at that time, not about the candidate.
+# Failures due to the state of the machine, not to the candidate.
 ENVIRONMENT = frozenset({"oom", "quarantined"})
-_CLOCK_DIGITS = 9  # the clock counts nanoseconds; further digits would double what pulses take in a file
+_CLOCK_DIGITS = 9  # the clock's resolution is 1 ns; further digits would double the size of pulses in a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +50,10 @@ class Record:
     """A measurement; times are seconds per run.
 
     `task` is the workload's key, `target` the machine's fingerprint, `program` the program's hash; `knobs` maps each
-    option of the space to what was chosen; `seed` is that of the inputs; `job` is what the measurer called it, which is
-    unique only within one run, whereas `id` names the content.  `origin` is the file that a merge took it from, `extra`
-    what this version does not know, so that rewriting a file loses nothing.  `pulses` are those of the outcome, to the
-    nanosecond; records of earlier versions have none.
+    knob of the space to its value; `seed` is that of the inputs; `job` is the measurer's job id, which is unique only
+    within one run, whereas `id` is derived from the content.  `origin` is the file that a merge took it from, `extra`
+    holds fields unknown to this version, so that rewriting a file loses nothing.  `pulses` are the clock probes of the
+    outcome, to the nanosecond; records of earlier versions have none.
     """
 
     task: str
@@ -116,7 +116,7 @@ class Record:
         cell: str = "",
         timestamp: str = "",
     ) -> Record:
-        """What measuring a job gave; the space and its knobs are known to the caller only."""
+        """The record of a job's outcome; the space and its knobs are known to the caller only."""
         if job.id != outcome.id:
             raise RecordError(f"the outcome of job '{outcome.id}' does not belong to job '{job.id}'")
         shared = {name: getattr(outcome, name) for name in _OF_OUTCOME}
@@ -143,7 +143,7 @@ class Record:
         )
 
     def outcome(self, job_id: str = "") -> Outcome:
-        """The outcome again, as an answer to another job that asks for the same measurement."""
+        """The recorded outcome, as the answer to another job that asks for the same measurement."""
         from searchlab.measure.job import Outcome
 
         shared = {name: getattr(self, name) for name in _OF_OUTCOME}
@@ -157,7 +157,7 @@ class Record:
 
     @property
     def seconds(self) -> float:
-        """The figure that is reported: the median repeat, infinite if there is none."""
+        """The reported figure: the median repeat, infinite if there is none."""
         median = statistics.median(self.times) if self.ok and self.times else math.inf
         return median if math.isfinite(median) else math.inf
 
@@ -168,14 +168,14 @@ class Record:
 
     @property
     def key(self) -> str:
-        """What a later measurement must agree in to be answered by this one."""
+        """The reuse key: a later measurement with the same key can be answered by this record."""
         return identity.reuse_key(self.program, self.task, self.seed, self.target, self.toolchain, self.protocol)
 
     def reusable(self, limits: Limits | None = None, best_s: float | None = None) -> bool:
-        """Whether this may answer another job with the same key.
+        """Whether this record may answer another job with the same key.
 
-        A failure counts like a time unless the environment caused it (`notes["environment"]` says so, too).  A timeout
-        tells nothing about longer limits, and a run that was stopped early nothing about a search whose best is slower.
+        A failure counts like a time unless the environment caused it (or `notes["environment"]` says so).  A timeout
+        says nothing about longer limits, and a run that was stopped early nothing about a search whose best is slower.
         """
         waited = self.status == "timeout" and self.error.startswith("queue_s")
         if self.status in ENVIRONMENT or waited or "environment" in self.notes:
@@ -190,7 +190,7 @@ class Record:
         return True
 
     def values(self) -> dict[str, Any]:
-        """All fields but `id`, as JSON can write them; `extra` is taken apart."""
+        """All fields but `id` as plain JSON data, with `extra` flattened."""
         found = {name: getattr(self, name) for name in _NAMES}
         for name in _FLOATS:
             found[name] = number(found[name])
@@ -205,7 +205,7 @@ class Record:
 
 
 def now() -> str:
-    """The time as records have it: ISO 8601, UTC."""
+    """The current time in the format of records: ISO 8601, UTC."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
@@ -257,7 +257,7 @@ def _mapping(value: Any, name: str) -> dict[str, Any]:
     return found
 
 
-# The type that needs no reading, and what reads all others; lists and mappings are read whatever they are.
+# The type that needs no conversion, and the converter of all others; lists and mappings are always converted.
 _KINDS: dict[str, tuple[type | None, Any]] = {
     "str": (str, _text),
     "int": (int, _int),
@@ -271,12 +271,12 @@ _READERS = tuple((f.name, *_KINDS[str(f.type)]) for f in fields(Record))
 _FLOATS = tuple(f.name for f in fields(Record) if f.type == "float")
 _NAMES = tuple(f.name for f in fields(Record) if f.name not in ("id", "extra"))
 FIELDS = frozenset({*_NAMES, "id"})
-# Written beside the fields, for readers that do not compute: see lines.py.
+# Derived values written beside the fields, for readers that do not compute them: see lines.py.
 DERIVED = frozenset({"schema", "key", "seconds", "crc"})
 RESERVED = FIELDS | DERIVED
 _OF_OUTCOME = (
     "status", "times", "error", "number", "build_s", "check_s", "run_s", "queue_s", "worker", "cores", "attempts",
     "stopped_early", "pulses", "notes",
 )  # fmt: skip
-# Left out where they are empty, so that the ids of records that never had them stay what they are.
+# Left out if empty, so that the ids of records that never had them stay the same.
 _OPTIONAL = ("origin", "pulses")

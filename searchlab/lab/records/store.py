@@ -1,6 +1,6 @@
-"""A file of records: append-only JSON lines that any number of processes write, and queries over them.
+"""A file of records: append-only JSON lines that any number of processes may write, and queries over them.
 
-Nothing that `append` took is lost when a process dies or the disk is full; what cannot be read is skipped and named.
+Nothing that `append` accepted is lost if a process dies or the disk is full; unreadable lines are skipped and reported.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class RecordStore:
         self.fsync = fsync
         self._appender = files.Appender(self.path, _keep, fsync)
         self._file: tuple[int, int]
-        self._end: int  # how far the index has read
-        self._number: int  # lines up to there
+        self._end: int  # the offset up to which the index has read
+        self._number: int  # the number of lines up to there
         self._forget()
 
     def __repr__(self) -> str:
@@ -54,15 +54,15 @@ class RecordStore:
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def append(self, record: Record) -> None:
-        """Writes one record; when this returns, it is in the file."""
+        """Writes one record, which is in the file when this returns."""
         self._appender.write(encode(record))
 
     def extend(self, records: Iterable[Record]) -> int:
-        """Writes many records in large pieces, and returns how many."""
+        """Writes many records in large chunks, and returns their number."""
         return self.extend_lines(map(encode, records))
 
     def extend_lines(self, lines: Iterable[bytes]) -> int:
-        """Writes many lines, which `encode` or another store's `lines` gave, and returns how many."""
+        """Writes many lines, from `encode` or another store's `lines`, and returns their number."""
         written, size = 0, 0
         batch: list[bytes] = []
         for line in lines:
@@ -88,7 +88,7 @@ class RecordStore:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Record]:
-        """All records that can be read, in order."""
+        """All readable records, in order."""
         found = files.snapshot(self.path)
         skipped: dict[int, str] = {}
         for line, number, _ in self._lines(0, found.st_size if found else 0, 0):
@@ -97,7 +97,7 @@ class RecordStore:
         self._warn(skipped)
 
     def lines(self) -> Iterator[tuple[str, bytes]]:
-        """The ids of all records with their lines, which are not read whole."""
+        """The ids of all records with their lines, which are not fully parsed."""
         found = files.snapshot(self.path)
         skipped: dict[int, str] = {}
         for line, number, _ in self._lines(0, found.st_size if found else 0, 0):
@@ -112,7 +112,7 @@ class RecordStore:
 
     @property
     def index(self) -> Index:
-        """The index, with everything that is in the file now."""
+        """The index, up to date with the file."""
         found = files.snapshot(self.path)
         if found is None or (found.st_dev, found.st_ino) != self._file or found.st_size < self._end:
             self._forget()
@@ -141,18 +141,18 @@ class RecordStore:
         return None
 
     def top(self, k: int, task: str | None = None) -> list[Record]:
-        """The k fastest records, the fastest first."""
+        """The k fastest records, fastest first."""
         index = self.index
         return list(self._at(index, index.top(k, task)))
 
     def count(self, task: str | None = None, status: str | None = None) -> int:
-        """How many records there are of a task, a status, both or any."""
+        """The number of records of a task, a status, both or any."""
         return self.index.count(task, status)
 
     # --- reuse --------------------------------------------------------------------------------------------------------
 
     def lookup(self, key: str, limits: Limits | None = None, best_s: float | None = None) -> Record | None:
-        """A record that may stand for a new measurement with this key (see `job_key`), or None.
+        """A record that may replace a new measurement with this key (see `job_key`), or None.
 
         Times come before failures, newer records before older ones; see `Record.reusable` for what cannot be reused.
         """
@@ -194,10 +194,10 @@ class RecordStore:
                     key, task, status = (_bytes(text) for text in (record.key, record.task, record.status))
                     add(offset, key, task, status, record.seconds)
         except BaseException:
-            self._forget()  # half an index would give wrong answers
+            self._forget()  # a partial index would give wrong answers
             raise
         self._end = offset + len(line)
-        # The end that an unfinished line is still to get is no line of its own.
+        # The missing terminator of an unfinished line is not a line of its own.
         self._number = number - 1 if line and not line.endswith(b"\n") else number
         if len(self._skipped) > before:
             self._warn(self._skipped)
@@ -228,7 +228,7 @@ class RecordStore:
             return None
 
     def _warn(self, skipped: Mapping[int, str]) -> None:
-        """Says how many lines are left out; the log has each of them."""
+        """Warns about the number of lines left out; the log has each of them."""
         if not skipped:
             return
         (first, why), count = next(iter(skipped.items())), len(skipped)
@@ -247,7 +247,7 @@ class RecordStore:
                     file.seek(offset)
                     try:
                         yield decode(file.readline())
-                    except RecordError as e:  # somebody changed the file under us
+                    except RecordError as e:  # the file was changed meanwhile
                         _log.warning("%s: skipped a broken line at byte %d: %s", self.path, offset, e)
                         index.drop(row)
         except OSError as e:
@@ -259,7 +259,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _keep(tail: bytes) -> bool:
-    """Whether an unfinished last line stays: a whole record that lacks only its end, or something not ours to drop."""
+    """Whether an unfinished last line stays: a record that lacks only its terminator, or a line that is not ours."""
     if not tail.startswith(START) and not START.startswith(tail):
         return True
     try:

@@ -1,7 +1,7 @@
 """T4, the JSON format in which auto-tuners exchange results (Kernel Tuner, KTT, the FAIR benchmark hub).
 
-Times are in milliseconds, as all files of the hub have them.  T4 has no place for much of a record, so each result also
-carries it whole under "searchlab"; a file that comes back is read from there, exactly.
+Times are in milliseconds, as in all files of the hub.  T4 lacks fields for much of a record, so each result also holds
+the whole record under "searchlab", from which our own files are read back exactly.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TIMES = {"compilation", "compilation_time", "runtimes", "validation", "benchmar
 
 
 def write(records: Iterable[Record], file: TextIO) -> int:
-    """Writes records as one T4 document, a result per line, and returns how many."""
+    """Writes records as one T4 document, one result per line, and returns their number."""
     count, first, cpus = 0, "", set()
     file.write('{"results":[')
     for record in records:
@@ -55,10 +55,10 @@ def result_of(record: Record) -> dict[str, Any]:
         "timestamp": record.timestamp,
         "configuration": record.knobs,
         "times": {
-            "compilation": compiled,  # what the tools write
-            "compilation_time": compiled,  # what the schema says
+            "compilation": compiled,  # the name that tools use
+            "compilation_time": compiled,  # the name in the schema
             "runtimes": [t * _MS for t in record.times if math.isfinite(t * _MS)],
-            # With it, the parts add up to what trying the configuration took; waiting is no part of that.
+            # With it, the parts add up to the cost of trying the configuration, without waiting.
             "framework": _finite(max(0.0, record.run_s - sum(record.times)) * _MS),
             "search_algorithm": 0.0,
             "validation": _finite(record.check_s * _MS),
@@ -88,7 +88,7 @@ def _finite(value: float) -> float:
 
 
 def read(path: Path, task: str = "") -> Iterator[Record]:
-    """The records of a T4 file (`.gz` too); `task` names what was tuned, which T4 does not say: the file by default."""
+    """The records of a T4 file (`.gz` too); `task` names what was tuned, which T4 lacks; the file by default."""
     document = load(path)
     for number, result in enumerate(document.results, 1):
         try:
@@ -124,7 +124,7 @@ def _record(document: Document, result: dict[str, Any], task: str) -> Record:
 
 
 def _rest(result: dict[str, Any]) -> dict[str, Any]:
-    """What has no field in a record."""
+    """The data that has no field in a record."""
     times = mapping(result.get("times"))
     found = {k: v for k, v in result.items() if k not in _KNOWN or k in ("measurements", "objectives")}
     return found | {"times": {k: v for k, v in times.items() if k not in _TIMES}}

@@ -1,6 +1,6 @@
-"""Values as standard JSON: what may stand in a record, and how it is written.
+"""Values as standard JSON: which values a record may hold, and how they are written.
 
-Infinity and NaN are no JSON, so numbers that may be such are written as text, which `float` reads back.
+Infinity and NaN are not JSON, so numbers that may be non-finite are written as text, which `float` reads back.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _sorting = json.JSONEncoder(separators=(",", ":"), allow_nan=False, sort_keys=Tr
 
 
 def dumps(value: Any) -> str:
-    """Compact JSON in ASCII, on one line whatever the texts in it hold."""
+    """Compact JSON in ASCII, on one line whatever its strings contain."""
     return _encoder.encode(value)
 
 
 def digest(value: Any) -> str:
-    """Sixteen hex digits that name a JSON value, the same in every process."""
+    """Sixteen hex digits that identify a JSON value, the same in every process."""
     return hashlib.blake2b(canonical(value).encode(), digest_size=8).hexdigest()
 
 
 def canonical(value: Any) -> str:
-    """The one text of a JSON value: compact, in ASCII, with sorted names."""
+    """The canonical text of a JSON value: compact, in ASCII, with sorted keys."""
     return _sorting.encode(value)
 
 
@@ -42,7 +42,7 @@ def loads(text: str | bytes) -> Any:
 
 
 def number(value: float) -> float | str:
-    """A number as JSON can write it."""
+    """A number as a JSON value."""
     return value if math.isfinite(value) else str(value)
 
 
@@ -54,7 +54,7 @@ def recordable(value: Any, where: str) -> Any:
     kind = type(value)
     if kind in _SCALARS:
         return value
-    # The usual kinds are told apart without a call each: this runs over every knob of every record.
+    # Common types are handled without a function call: this runs over every knob of every record.
     if kind is dict:
         return {
             k if type(k) is str else _name(k, where): v if type(v) in _SCALARS else recordable(v, where)
