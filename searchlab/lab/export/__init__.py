@@ -1,4 +1,4 @@
-"""Taking programs out of the laboratory: kernels as libraries, and callables from what was exported."""
+"""Exporting programs: kernels as libraries, and callables from exported folders."""
 
 from searchlab.lab.export.bundle import Exported, export
 from searchlab.lab.export.finding import best_program, best_programs

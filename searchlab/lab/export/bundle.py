@@ -1,4 +1,4 @@
-"""Writing a program to a folder that needs neither searchlab nor a compiler to be used."""
+"""Writes a program to a folder that can be used without searchlab or a compiler."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def identifier(text: str) -> str:
 
 @dataclass(frozen=True)
 class Exported:
-    """A folder that was written; `missing` says why it holds no shared library, if it does not."""
+    """An exported folder; `missing` is the reason why it has no shared library, if so."""
 
     folder: Path
     code: Standalone
@@ -54,9 +54,9 @@ def export(
     title: str = "",
     about: Mapping[str, Any] | None = None,
 ) -> Exported:
-    """Writes a program whose knobs have become numbers; `title` names it for people, `about` goes to kernel.json.
+    """Writes a program without free knobs; `title` is its readable name, `about` goes to kernel.json.
 
-    A folder that was exported before is written anew; one that holds anything else is left alone.
+    An earlier export is overwritten; a folder with any other contents is refused.
     """
     title = title or program.name
     code = backend_of(target).standalone(identifier(title), program, target)
@@ -81,7 +81,7 @@ def _prepared(folder: Path) -> Path:
         raise ExportError(f"{folder}: contains files that are not an export; choose an empty or a new folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / loader.LIBRARY).unlink(missing_ok=True)  # a process may still have the old one loaded
+        (folder / loader.LIBRARY).unlink(missing_ok=True)  # a process may still have the old library loaded
     except OSError as e:
         raise ExportError(f"{folder}: cannot be written: {e.strerror}") from e
     return folder
@@ -92,7 +92,7 @@ def _library(code: Standalone, folder: Path) -> str:
 
 
 def _checksums(folder: Path) -> dict[str, str]:
-    """Of the files whose code is run."""
+    """Checksums of the files that contain executable code."""
     files = [path for name in (loader.OBJECT, loader.LIBRARY) if (path := folder / name).exists()]
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 

@@ -23,7 +23,7 @@ C = TypeVar("C")  # a cell, or a result of one
 def best_programs(
     folder: str | os.PathLike[str], task: str | None = None, entry: str | None = None, top: int = 1
 ) -> dict[str, list[Found]]:
-    """The best programs of each task, the one to take first.
+    """The best programs of each task, the recommended one first.
 
     That is the fastest of those that won their search; up to `top` - 1 others follow, fastest first.
     """
@@ -37,7 +37,7 @@ def best_programs(
 
 
 def best_program(folder: str | os.PathLike[str], task: str | None = None) -> Found:
-    """The best program of a run's only task, or of the task that is named."""
+    """The best program of a run's only task, or of the named task."""
     found = best_programs(folder, task)
     if len(found) > 1:
         raise ExportError(f"{folder} has several tasks: name one of {', '.join(found)}")
@@ -83,7 +83,7 @@ def _measured(result: CellResult, place: Folder) -> Iterator[Found]:
 
 
 def _different(programs: list[Found]) -> list[Found]:
-    """Each program once: the confirmed one, if it is among them."""
+    """Each program once, in its confirmed version if there is one."""
     kept: dict[str, Found] = {}
     for f in programs:
         key = json.dumps([f.cell.space, f.cell.target, f.choice], sort_keys=True)

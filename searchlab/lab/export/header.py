@@ -1,4 +1,4 @@
-"""The C header of an exported kernel: prototypes, and what a caller has to know."""
+"""The C header of an exported kernel: prototypes, and the requirements on callers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From an object file to a shared library, by whatever linker the machine has."""
+"""From an object file to a shared library, with any linker that the machine has."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import shutil
 import subprocess
 from pathlib import Path
 
-# Compilers know where the C library is; a bare linker leaves its functions to the process that loads the library.
+# Compilers know the location of the C library; a bare linker leaves its symbols to the process that loads the library.
 COMPILERS, LINKERS = ("cc", "gcc", "clang"), ("ld.lld", "ld")
 
 
 def linker() -> list[str] | None:
-    """The command that links, without its files; None if there is none."""
-    # Worker threads stay inside the code, so a library that was loaded once is never unloaded.
+    """The link command without its files; None if no linker is found."""
+    # Worker threads stay inside the code, so a loaded library is never unloaded.
     for name in filter(None, (os.environ.get("CC"), *COMPILERS)):
         if (found := shutil.which(name)) is not None:
             return [found, "-shared", "-pthread", "-Wl,-z,nodelete"]
@@ -24,7 +24,7 @@ def linker() -> list[str] | None:
 
 
 def link(obj: Path, library: Path) -> str:
-    """Links a library and answers with nothing, or with the reason why there is none."""
+    """Links a library; returns "" or the reason why it failed."""
     command = linker()
     if command is None:
         return f"no linker found ({', '.join((*COMPILERS, *LINKERS))}): install one, or give CC"

@@ -1,10 +1,10 @@
-"""Loads the kernel of this folder: numpy and the C library are all it needs.
+"""Loads the kernel of this folder; requires numpy and the C library only.
 
 from kernel import load
 kernel = load()
 c = kernel(a, b)                 # allocates the output
-kernel(a, b, out=c)              # writes into an array of yours
-fast = kernel.bind(B=weights)    # an input that stays the same is packed once
+kernel(a, b, out=c)              # writes into an existing array
+fast = kernel.bind(B=weights)    # packs a constant input once
 c = fast(a)
 """
 
@@ -60,13 +60,13 @@ class ExportedKernel:
         return outputs[0] if len(outputs) == 1 else outputs
 
     def prepare(self, *arrays: Any, out: Any = None) -> tuple[Callable[[], None], tuple[Any, ...]]:
-        """A function without arguments that runs the kernel on these arrays, and the outputs that it fills."""
+        """A function without arguments that runs the kernel on these arrays, and its output arrays."""
         values, outputs = self.arrays(*arrays, out=out)
         pointers = [x.ctypes.data for x in (*values, *outputs)]
         call, threads, scratch, size = self._call, self.threads, self._scratch, self.scratch_bytes
 
         def run() -> None:
-            # each call has scratch memory of its own, so that threads may share a kernel
+            # each call has its own scratch memory, so that threads may share a kernel
             memory = scratch.pop() if scratch else _aligned((size,), np.dtype(np.uint8))
             call(*pointers, memory.ctypes.data, threads)
             scratch.append(memory)
@@ -75,7 +75,7 @@ class ExportedKernel:
         return run, outputs
 
     def arrays(self, *arrays: Any, out: Any = None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """What the code is called with: inputs, checked and packed, and outputs."""
+        """The arguments of the native call: inputs, checked and packed, and outputs."""
         given = [a for a in self.inputs if a["name"] not in self._bound]
         if len(arrays) != len(given):
             names = ", ".join(a["name"] for a in given)
@@ -111,7 +111,7 @@ def _check(argument: dict[str, Any], array: Any) -> None:
 
 
 def _aligned(shape: tuple[int, ...], dtype: Any) -> Any:
-    """Memory that begins on a cache line."""
+    """An array aligned to a cache line."""
     count = int(np.prod(shape)) * dtype.itemsize
     raw = np.empty(count + 64, np.uint8)
     start = -raw.ctypes.data % 64
@@ -119,7 +119,7 @@ def _aligned(shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def _features() -> set[str]:
-    """What /proc/cpuinfo says of this CPU, without underscores; where there is no such file, nothing is known."""
+    """The CPU features in /proc/cpuinfo, without underscores; empty if the file does not exist."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -128,12 +128,12 @@ def _features() -> set[str]:
 
 
 def description(folder: Path) -> dict[str, Any]:
-    """What kernel.json says; ValueError if it is damaged."""
+    """The contents of kernel.json; ValueError if it is damaged."""
     path = folder / DESCRIPTION
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
         if not _well_formed(about):
-            raise ValueError("a field has another form than it should")
+            raise ValueError("a field has the wrong form")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
         reason = f"{e} is missing" if isinstance(e, KeyError) else e or type(e).__name__
         raise ValueError(f"{path} is damaged: {reason}; export the kernel again") from None
@@ -154,7 +154,7 @@ def _well_formed(about: dict[str, Any]) -> bool:
 
 
 def checked(path: Path, about: dict[str, Any]) -> bytes:
-    """What a file of code holds; ValueError if it is not what was exported: running it could do anything."""
+    """The contents of a code file; ValueError if its checksum differs, since running it could do anything."""
     code = path.read_bytes()
     expected = about.get("sha256", {}).get(path.name)  # earlier exports have none
     if expected is not None and hashlib.sha256(code).hexdigest() != expected:
@@ -163,7 +163,7 @@ def checked(path: Path, about: dict[str, Any]) -> bytes:
 
 
 def load(folder: str | Path | None = None) -> ExportedKernel:
-    """The kernel of a folder, by default the one that this file is in."""
+    """The kernel of a folder, by default the folder of this file."""
     here = Path(__file__).parent if folder is None else Path(folder)
     about = description(here)
     features = _features()

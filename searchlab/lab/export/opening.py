@@ -1,4 +1,4 @@
-"""`searchlab.load`: a callable from an export folder or from the best of a run."""
+"""`searchlab.load`: a callable from an export folder or from the best program of a run."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from searchlab.targets import Target, class_of
 
 
 def load(path: str | os.PathLike[str], task: str | None = None) -> Any:
-    """A kernel that is called with arrays: of an export folder, or the best of a run folder.
+    """Loads a kernel that is called with arrays: of an export folder, or the best of a run folder.
 
-    A run of several tasks needs `task`, its label or a part of it that no other has.
+    A run with several tasks needs `task`: a label, or an unambiguous part of one.
     """
     folder = Path(path)
     if (folder / loader.DESCRIPTION).is_file():
@@ -36,7 +36,7 @@ def load(path: str | os.PathLike[str], task: str | None = None) -> Any:
 
 
 def exported(folder: Path) -> loader.ExportedKernel:
-    """The kernel of an export folder; its object file is loaded where no linker had made a library."""
+    """The kernel of an export folder, from its object file if it has no shared library."""
     path = folder / loader.DESCRIPTION
     try:
         about = loader.description(folder)
@@ -61,7 +61,7 @@ def exported(folder: Path) -> loader.ExportedKernel:
 
 
 def _form(target: object) -> type[BaseModel]:
-    """What kernel.json says besides what its own loader looks at: a target with the fields of its kind."""
+    """The form of the kernel.json fields that its own loader does not use: a target with the fields of its kind."""
     return create_model("Description", target=(class_of(target if isinstance(target, dict) else {}), ...))
 
 
@@ -71,7 +71,7 @@ def _from_object(about: dict[str, Any], code: ObjectCode) -> loader.ExportedKern
     symbols += [f"{name}_pack_{a['name']}" for a in about["inputs"] if a["packed"] is not None]
     addresses = {symbol: code.address(symbol) for symbol in symbols}
     if about["threads"] > 1:
-        # a dynamic loader calls this by itself; workers then stay in the code for good
+        # the dynamic loader would do this itself; from then on workers stay inside the code
         ctypes.CFUNCTYPE(None)(code.address(f"{name}_setup"))()
         code.keep()
     return loader.ExportedKernel(about, addresses.__getitem__, code)

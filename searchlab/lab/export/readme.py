@@ -1,4 +1,4 @@
-"""The README of an exported kernel: what it is, and how it is called from Python and from C."""
+"""The README of an exported kernel: a description, and usage from Python and from C."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Verification of an exported kernel: is it right, and as fast outside the laboratory as inside?
 
-The exported library and the kernel as searchlab builds it run in turns in this process, so that whatever the machine
-does meets both; the time that was recorded is then compared with both.
+The exported library and the kernel as searchlab builds it run interleaved in this process, so that disturbances of the
+machine affect both; the recorded time is then compared with both.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _EXPORTED, _BUILT = "exported", "built"
 class Verified:
     """The result of a verification.
 
-    `wrong` says how the output differs from numpy's, None if it does not.  `exported_s` and `built_s` are the
-    fastest times, `ratio` is exported to built within rounds, from `low` to `high`.
+    `wrong` describes how the output differs from numpy's, None if it does not.  `exported_s` and `built_s` are the
+    fastest times, `ratio` is exported over built within rounds, from `low` to `high`.
     """
 
     wrong: str | None
@@ -54,7 +54,7 @@ class Verified:
 
     @property
     def gap(self) -> float:
-        """How much slower (above 0) or faster it is than was recorded, relative to that."""
+        """The relative difference from the recorded time; above 0 is slower."""
         return self.exported_s / self.recorded_s - 1.0
 
 
@@ -89,7 +89,7 @@ def verify(
 
 @contextmanager
 def _alone(threads: int) -> Iterator[None]:
-    """Cores on which no other searchlab process measures meanwhile."""
+    """Cores on which no other searchlab process measures at the same time."""
     allowed = os.sched_getaffinity(0)
     with CoreLock(sorted(allowed), min(threads, len(allowed))) as lock:
         os.sched_setaffinity(0, lock.held)
@@ -100,7 +100,7 @@ def _alone(threads: int) -> Iterator[None]:
 
 
 def _built_runs(program: Program, target: Target, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Runs:
-    """The kernel as it is measured in a search: packed inputs, a native loop over runs."""
+    """The kernel as measured in a search: packed inputs, a native loop over runs."""
     backend = backend_of(target)
     kernel = backend.load(backend.build(program, target))
     return kernel.ready(inputs, kernel.pack(inputs), outputs, _memory)

@@ -1,4 +1,4 @@
-"""CpuStandalone: a program with all that it needs to run without searchlab, as one LLVM module."""
+"""CpuStandalone: a program with everything it needs to run without searchlab, as one LLVM module."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from searchlab.targets import CpuTarget, detect
 
 @dataclass(frozen=True)
 class CpuStandalone(Standalone):
-    """A program for a CPU as a function `name` of C."""
+    """A program for a CPU as a C function `name`."""
 
     target: CpuTarget
 
@@ -35,7 +35,7 @@ class CpuStandalone(Standalone):
 
     @property
     def needs(self) -> list[str]:
-        """The vector instructions that the code may use, as far as Linux names them in the same way."""
+        """The vector extensions that the code may use, limited to those that Linux names in the same way."""
         if self.target.arch != "x86_64":
             return []
         features = self.target.enabled_features()
@@ -43,7 +43,7 @@ class CpuStandalone(Standalone):
 
     @property
     def linkable(self) -> str:
-        """Nothing if this machine can link the object file, else why it cannot."""
+        """Empty if this machine can link the object file, else the reason why not."""
         host = detect()
         if self.target.arch != host.arch:
             return f"code for {self.target.arch} is linked on such a machine, this one is {host.arch}"
@@ -56,23 +56,23 @@ class CpuStandalone(Standalone):
 
     @cached_property
     def parallel(self) -> bool:
-        """Whether it has loops for several threads."""
+        """Whether it has parallel loops."""
         return self._kernel.parallel
 
     @property
     def threads(self) -> int:
-        """How many threads it uses unless told otherwise."""
+        """The default number of threads."""
         return self.target.threads if self.parallel else 1
 
     @cached_property
     def scratch(self) -> tuple[int, int]:
-        """Bytes of scratch memory: what all threads share, and what each of them has."""
+        """Bytes of scratch memory: shared by all threads, and private to each."""
         layout = abi.ScratchLayout.of(self._kernel.shared, self._kernel.private)
         return layout.shared, layout.stride
 
     @cached_property
     def ir(self) -> str:
-        """The module, before LLVM has optimised it."""
+        """The module before optimisation by LLVM."""
         shared, stride = self.scratch
         count = len(self.inputs) + len(self.outputs)
         parts = [
@@ -95,7 +95,7 @@ class CpuStandalone(Standalone):
 
     @cached_property
     def optimized(self) -> str:
-        """The module as LLVM turns it into machine code."""
+        """The module after optimisation by LLVM."""
         return jit.optimized_ir(self.ir, self.target)
 
     @cached_property

@@ -1,21 +1,21 @@
-"""The functions that callers of an exported kernel see, and the start of its thread pool, as LLVM IR.
+"""The entry points of an exported kernel, and the start of its thread pool, as LLVM IR.
 
 int      NAME(inputs and outputs)                              allocates the scratch memory it needs; 0: done
-void     NAME_with(inputs and outputs, void *scratch, threads) takes it from the caller
-int64_t  NAME_scratch(int64_t threads)                         how many bytes that is
-void     NAME_pack_X(const T *X, T *packed)                    the layout in which the kernel takes the input X
+void     NAME_with(inputs and outputs, void *scratch, threads) takes scratch from the caller
+int64_t  NAME_scratch(int64_t threads)                         its size in bytes
+void     NAME_pack_X(const T *X, T *packed)                    packs the input X into the layout of the kernel
 """
 
 from __future__ import annotations
 
 from searchlab.llvm import abi
 
-KERNEL, POOL, PACK = "kernel", "pool", "pack"  # what the renamed symbols of each module begin with
+KERNEL, POOL, PACK = "kernel", "pool", "pack"  # the prefixes of the renamed symbols of each module
 _KERNEL = f"@{KERNEL}.{abi.ENTRY}"
 
 
 def entry_points(name: str, buffers: int, shared: int, stride: int, threads: int, parallel: bool) -> str:
-    """The calls for a kernel with the given number of buffers; `shared` and `stride` are bytes of scratch memory."""
+    """The entry points of a kernel with this number of buffers; `shared` and `stride` are bytes of scratch memory."""
     passed = ", ".join(f"ptr %x{n}" for n in range(buffers))
     total = shared + stride * threads
     return "\n".join(
@@ -99,9 +99,9 @@ def packing_entry(name: str, buffer: str) -> str:
     )
 
 
-# How many turns of the waiting loop fill the time that workers should wait before they sleep depends on the CPU, so it
-# is found out when the code is loaded: the fastest of five trials of 500 turns.  The child of a fork has no workers;
-# where the C library can call us there, the pool begins anew, and elsewhere the child's loops run in one thread.
+# How many iterations workers spin before they sleep depends on the CPU, so the loop is timed when the code is loaded:
+# the fastest of five trials of 500 iterations.  The child of a fork has no workers; if the C library supports
+# fork handlers, the pool is restarted there, otherwise the child's loops run in one thread.
 _SETUP = """
 %time = type { i64, i64 }
 declare i32 @clock_gettime(i32, ptr)
@@ -158,7 +158,7 @@ done:"""
 
 
 def pool_setup(name: str, spin_seconds: float, linux: bool) -> str:
-    """What runs once when the code of a parallel kernel is loaded."""
+    """The code that runs once when a parallel kernel is loaded."""
     text = _SETUP.replace("FORK", _FORK if linux else "").replace("NAME", name)
     weak = "declare extern_weak i32 @__register_atfork(ptr, ptr, ptr, ptr)\n" if linux else ""
     return weak + text.replace("SPIN_NS", str(round(spin_seconds * 1e9)))

@@ -1,4 +1,4 @@
-"""Several LLVM modules as one text: what each defines becomes its own, what they declare is declared once."""
+"""Several LLVM modules as one text: definitions become private to their module, declarations are merged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ATTRIBUTES = re.compile(r"^attributes #\d+ = [^\n]*$", re.MULTILINE)
 
 
 def owned(ir: str, prefix: str) -> str:
-    """The module with everything that it defines renamed to `prefix.name` and hidden from other object files."""
+    """The module with all its definitions renamed to `prefix.name` and hidden from other object files."""
     names = set(_DEFINED.findall(ir))
 
     def renamed(match: re.Match[str]) -> str:
@@ -23,7 +23,7 @@ def owned(ir: str, prefix: str) -> str:
 
 
 def joined(parts: Iterable[str]) -> str:
-    """One module of several whose definitions have different names."""
+    """The union of several modules whose definitions have different names."""
     declared: dict[str, str] = {}
     attributes: dict[str, None] = {}
     bodies = []

@@ -1,4 +1,4 @@
-"""The program that packs an input ahead of time, so that packing is exported as code like the kernel itself."""
+"""The program that packs an input ahead of time, so that packing is exported as code, like the kernel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SOURCE = "source"
 
 
 def packing(layout: Layout, packed: Buffer) -> Program:
-    """Copies an input into the layout that the schedule gave it; zero where it has no element."""
+    """A program that copies an input into the layout chosen by the schedule, padded with zeros."""
     given = Buffer(SOURCE, layout.original.shape, layout.original.dtype)
     value: Expr = Load(SOURCE, layout.source, given.dtype)
     if layout.predicate != TRUE:
