@@ -1,4 +1,4 @@
-"""Ray itself: imported when it is needed, started quietly or joined, and left without traces."""
+"""The connection to Ray: imported on demand, started quietly or joined, and closed without traces."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from searchlab.measure.cluster import tokens
 
 _log = logging.getLogger(__name__)
 _STORE_BYTES = 128 << 20  # jobs, object code and outcomes are a few kilobytes each
-_LONGEST_FOLDER = 25  # we and Ray add about 80 characters for its sockets, whose names may have 107
+_LONGEST_FOLDER = 25  # we and Ray append about 80 characters for its sockets, whose paths are limited to 107
 _SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0"}
-_STARTS = 4  # Ray gives its own processes half a minute to come up, which a busy machine may need for itself
+_STARTS = 4  # Ray gives its own processes half a minute to start, which may not suffice on a busy machine
 
 
 def load() -> Any:
-    """The module `ray`, or an error that says how to get it."""
+    """The module `ray`; MeasureError with instructions if it is not installed."""
     try:
         import ray
     except ImportError as error:
@@ -32,9 +32,9 @@ def load() -> Any:
 
 
 class Connection:
-    """A Ray that this process takes part in; `close` ends what this object began, and nothing else.
+    """This process's connection to a Ray cluster; `close` ends what this object started, and nothing else.
 
-    Without an address a Ray that the process is connected to already is used, otherwise one is started for it.
+    Without an address, an existing connection of the process is used, or a new Ray is started for it.
     """
 
     def __init__(self, address: str | None = None) -> None:
@@ -71,7 +71,7 @@ class Connection:
     def _start(self, options: Mapping[str, Any]) -> None:
         folder = _short_folder()
         self._until_closed.callback(weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True))
-        # Ray opens its folders to everybody, so they are in one that is not.
+        # Ray makes its folders readable to everybody, so they are inside one that is private.
         own = {"_temp_dir": f"{folder}/r", "include_dashboard": False, "object_store_memory": _STORE_BYTES}
         self._until_closed.enter_context(tokens.private(self.ray, Path(folder)))
         for start in range(_STARTS):
@@ -106,15 +106,15 @@ def _short_folder() -> str:
 
 
 def _job(ray: Any) -> Any:
-    """The settings of a job whose processes do not look for modules in our current folder first, as Ray has it."""
+    """Settings of a job whose processes do not search the current folder for modules first, as they would in Ray."""
     made = ray.job_config.JobConfig()
-    made._runtime_env_has_working_dir = lambda: True  # where there is one, Ray adds no folders
+    made._runtime_env_has_working_dir = lambda: True  # with a working directory, Ray adds no folders
     return made
 
 
 def _divert_messages(ray: Any) -> None:
-    # Ray writes a page on stdout for each worker and node that is lost, whatever log_to_driver says, and has no setting
-    # for it.  Here a loss is part of an outcome, and stdout belongs to the user.
+    # Ray prints a page to stdout for each lost worker and node, whatever log_to_driver says, and has no setting for it.
+    # Here a loss is part of an outcome, and stdout belongs to the user.
     def note(data: dict[str, Any], ignore_prefix: bool = False) -> None:
         _log.debug("%s", "\n".join(map(str, data.get("lines", ()))))
 

@@ -1,7 +1,7 @@
-"""Jobs on their way through builders and slots: every job is answered exactly once, whatever is lost.
+"""The dispatch of jobs to builders and slots: every job is answered exactly once, whatever is lost.
 
-When an actor is lost, nobody knows which of its jobs was at fault.  All of them become suspects: they are tried again,
-each alone on a slot, another one than before if there is one.  So only what kills its slot by itself is quarantined.
+When an actor is lost, it is unknown which of its jobs was at fault.  All of them become suspects: each is retried
+alone on a slot, a different one if possible.  Thus only a job that kills its slot by itself is quarantined.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from searchlab.measure.cluster.slot import Built, Parcel, SlotPlace
 from searchlab.measure.job import Job, Outcome
 from searchlab.measure.workers.worker import PREPARE_S
 
-DEPTH = 2  # jobs per worker: one runs, one is there when it has finished
+DEPTH = 2  # jobs per worker: one runs, one is queued behind it
 _TICK_S = 0.5
 _SLACK_S = 60.0
 _LATE_BUILD_S = 5.0
@@ -36,7 +36,7 @@ class Batch:
 
 @dataclass(eq=False)
 class Ticket:
-    """A job that has not been answered yet."""
+    """An unanswered job."""
 
     number: int
     job: Job
@@ -44,11 +44,11 @@ class Ticket:
     arrived: float
     built: bytes | None = None
     sent: float = 0.0
-    since: float = 0.0  # from when on its slot or builder counts as slow
+    since: float = 0.0  # the time from which its slot or builder counts as slow
     build_s: float = 0.0
     losses: int = 0
-    tried: set[str] = field(default_factory=set)  # lanes that were lost with it
-    token: object = None  # of the build that is under way
+    tried: set[str] = field(default_factory=set)  # lanes that were lost while running it
+    token: object = None  # of the build in progress
     build: Any = None
 
     @property
@@ -63,7 +63,7 @@ class Ticket:
 
 @dataclass(frozen=True)
 class Rules:
-    """How often a job is tried again, how many builds are under way, and for how long a silent slot is believed."""
+    """The number of retries per job and of concurrent builds, and the patience with silent slots."""
 
     retries: int
     builders: int
@@ -87,7 +87,7 @@ class Dispatch:
         self._last_ready = self._next_tick = 0.0
 
     def submit(self, jobs: Sequence[Job]) -> Batch:
-        """Begins with more jobs."""
+        """Adds a batch of jobs."""
         now = time.monotonic()
         if not self._open:
             self._last_ready = now
@@ -101,20 +101,20 @@ class Dispatch:
         return batch
 
     def step(self) -> None:
-        """Waits for something to happen, a moment at most, and takes note of it."""
+        """Waits briefly for events and handles them."""
         self._feed([lane for event in self._pool.wait(_TICK_S) if (lane := self._handle(event)) is not None])
         if time.monotonic() > self._next_tick:
             self._tick()
 
     def pause(self, seconds: float) -> None:
-        """The caller was busy, so nobody listened: no slot is late because of that."""
+        """Excludes time in which the caller was busy and not listening from the patience with slots."""
         if seconds > _TICK_S:
             self._last_ready += seconds
             for ticket in [*self._building, *(t for flying in self._flying.values() for t in flying.values())]:
                 ticket.since += seconds
 
     def abandon(self, batch: Batch) -> None:
-        """Stops what is still under way for a batch."""
+        """Cancels the unfinished jobs of a batch."""
         mine = {ticket for ticket in self._open.values() if ticket.batch is batch}
         for ticket in mine:
             del self._open[ticket.number]
@@ -131,15 +131,15 @@ class Dispatch:
         if self._open:
             self._pool.revive()
 
-    # --- giving out ---------------------------------------------------------------------------------------------------
+    # --- assignment ---------------------------------------------------------------------------------------------------
 
     def _feed(self, answered: Sequence[Lane]) -> None:
-        """Gives jobs to whoever has room, one per worker to all lanes before any gets a second one."""
+        """Gives jobs to lanes with room: one per worker to all lanes before any gets a second one."""
         workers, each = self._pool.workers, self._pool.setup.workers
         while self._unbuilt and len(self._building) < self._rules.builders * DEPTH > len(self._ready) - workers:
             self._begin_build(self._unbuilt.popleft())
         picked: dict[Lane, None] = dict.fromkeys(answered)
-        # the last jobs are held back for workers that have nothing to do
+        # the last jobs are held back for idle workers
         for depth, leave in ((1, 0), (DEPTH, workers)):
             if self._suspects or self._left > leave:
                 for lane in [x for x in self._pool.lanes if x.ready and len(self._flying[x]) < depth * each]:
@@ -154,7 +154,7 @@ class Dispatch:
         return len(self._ready) + len(self._unbuilt) + len(self._building)
 
     def _send(self, lane: Lane) -> None:
-        """Sends what was picked for a lane, and makes sure that it can answer."""
+        """Sends the jobs picked for a lane, and ensures that a call waits for its answers."""
         flying = self._flying[lane]
         unsent = [ticket for ticket in flying.values() if not ticket.sent]
         for ticket in unsent:
@@ -197,7 +197,7 @@ class Dispatch:
         return next((t for t in self._suspects if lane.name not in t.tried or others <= t.tried), None)
 
     def _emptied(self, lane: Lane) -> bool:
-        """Whether a lane gets no more jobs for now: as many lanes as there are suspects, the first ones that may."""
+        """Whether a lane is being drained for a suspect: the first eligible lanes, as many as there are suspects."""
         able = [each for each in self._pool.lanes if each.ready and self._suspect_for(each)]
         return lane in able[: len(self._suspects)]
 
@@ -211,10 +211,10 @@ class Dispatch:
         ticket.token = ticket.build = None
         self._building.discard(ticket)
 
-    # --- what comes back ----------------------------------------------------------------------------------------------
+    # --- answers ------------------------------------------------------------------------------------------------------
 
     def _handle(self, event: Event) -> Lane | None:
-        """Takes in what a call gave; the lane that has answered, if any."""
+        """Handles the result of a call; returns the lane that answered, if any."""
         source, error = event.source, event.future.exception()
         if not source.expects(event.token):
             return None
@@ -254,7 +254,7 @@ class Dispatch:
         ticket.token = ticket.build = None
         if built is None:
             if error is None or is_fault(error):
-                self._ready.append(ticket)  # the builder is of no use; a slot can build as well
+                self._ready.append(ticket)  # the builder is unusable, but a slot can build as well
             else:
                 self._lost(ticket, reason_of(error), self._unbuilt, sure=True)
             return
@@ -267,7 +267,7 @@ class Dispatch:
             self._ready.append(ticket)
 
     def _lose(self, lane: Lane, reason: str, broken: bool = False) -> None:
-        """The actor is gone, or of no use (`broken`), which is not the fault of its jobs."""
+        """Handles the loss of an actor; if it is `broken`, its jobs are not at fault."""
         flying, self._flying[lane] = self._flying[lane], {}
         self._pool.replace(lane, reason, broken)
         for ticket in flying.values():
@@ -280,7 +280,7 @@ class Dispatch:
             raise MeasureError(f"no slot can be started: {reason}")
 
     def _lost(self, ticket: Ticket, reason: str, again: deque[Ticket], sure: bool) -> None:
-        """A job's slot or builder is gone; `sure` says that it had no other job."""
+        """Handles a job whose slot or builder was lost; `sure` if it ran no other job."""
         ticket.losses += 1
         if ticket.losses > self._rules.retries and sure:
             error = f"given up: it lost its worker {ticket.losses} times; the last time: {reason}"
@@ -308,7 +308,7 @@ class Dispatch:
             raise MeasureError(f"no slot came up in {self._rules.start_s:g} s; {self._pool.shortage()}")
 
     def _expire(self, ticket: Ticket) -> bool:
-        """Whether a job has waited for too long; then that is its outcome."""
+        """Whether a job has waited for too long, which then becomes its outcome."""
         limit, waited = ticket.job.limits.queue_s, time.monotonic() - ticket.arrived
         if limit is None or ticket.losses or waited <= limit:
             return False
@@ -319,6 +319,6 @@ class Dispatch:
     def _patience(self, flying: dict[int, Ticket]) -> float:
         if self._rules.patience_s is not None:
             return self._rules.patience_s
-        # workers keep the limits themselves; this is for slots that do not answer at all any more
+        # workers enforce the limits themselves; this is for slots that no longer respond at all
         longest = max((t.job.limits.build_s + t.job.limits.run_s for t in flying.values()), default=0.0)
         return DEPTH * (longest + PREPARE_S) + _SLACK_S

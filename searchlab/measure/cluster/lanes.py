@@ -1,4 +1,4 @@
-"""The driver's side of slots: lanes, each of which has an actor somewhere, and the events that come back from them."""
+"""The driver's side of slots: lanes, each backed by a remote actor, and the events they return."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LONGEST_REASON = 300
 
 @dataclass(frozen=True)
 class Event:
-    """A call that has returned; `token` tells calls of the same lane or ticket apart, so that late ones are ignored."""
+    """A call that has returned; `token` distinguishes calls of a lane or ticket, so that stale ones are ignored."""
 
     source: Any
     token: object
@@ -30,14 +30,14 @@ class Event:
 
 @dataclass(eq=False)
 class Lane:
-    """One actor at a time; another one takes its place when it is lost."""
+    """A sequence of actors, one at a time; a lost one is replaced."""
 
     name: str
     actor: Any = None
     place: SlotPlace | None = None
-    token: object = None  # of the call that is under way: `begin` or `exchange`
-    failures: int = 0  # actors in a row that did not come up or could not work
-    retired: str = ""  # why no further actor is started
+    token: object = None  # of the call in progress: `begin` or `exchange`
+    failures: int = 0  # consecutive actors that did not start or could not work
+    retired: str = ""  # the reason why no further actor is started
 
     @property
     def ready(self) -> bool:
@@ -45,7 +45,7 @@ class Lane:
         return self.place is not None
 
     def expects(self, token: object) -> bool:
-        """Whether an event is about the actor that the lane has now."""
+        """Whether an event belongs to the lane's current actor."""
         return token is self.token or token is self.actor
 
 
@@ -61,7 +61,7 @@ class Setup:
 
 
 class LanePool:
-    """Lanes and builders of one measurer."""
+    """The lanes and builders of one measurer."""
 
     def __init__(self, ray: Any, lanes: int, setup: Setup) -> None:
         self.setup = setup
@@ -77,14 +77,14 @@ class LanePool:
 
     @property
     def workers(self) -> int:
-        """How many workers can take a job now."""
+        """The number of workers that can take a job now."""
         return self.setup.workers * sum(lane.ready for lane in self.lanes)
 
     # --- actors -------------------------------------------------------------------------------------------------------
 
     def start(self, lane: Lane) -> None:
-        """Asks for an actor; the lane is ready when it has answered."""
-        # no restarts by Ray: it would not say what became of the jobs; two calls at a time: `give` beside `exchange`
+        """Requests an actor; the lane is ready once it has answered."""
+        # no restarts by Ray, which would hide what became of the jobs; two concurrent calls: `give` beside `exchange`
         options = {"max_restarts": 0, "max_task_retries": 0, "max_concurrency": 2, **self.setup.demand.options()}
         made = self._slot.options(**options)
         lane.actor = made.remote(lane.name, self.setup.workers, self.setup.cores, self._kit)
@@ -92,7 +92,7 @@ class LanePool:
         lane.token = self._watch(lane, lane.actor.begin.remote())
 
     def revive(self) -> None:
-        """Starts what was stopped."""
+        """Restarts stopped lanes."""
         for lane in self.lanes:
             if lane.actor is None and not lane.retired:
                 self.start(lane)
@@ -102,7 +102,7 @@ class LanePool:
         lane.place, lane.token = place, None
 
     def replace(self, lane: Lane, reason: str, broken: bool) -> None:
-        """Ends an actor that is lost, hangs or is broken, and starts another one unless that never helps."""
+        """Ends an actor that is lost, hangs or is broken, and starts another one unless that keeps failing."""
         lane.failures += broken or not lane.ready
         self.stop(lane)
         if lane.failures >= _FAILURES:
@@ -111,7 +111,7 @@ class LanePool:
             self.start(lane)
 
     def stop(self, lane: Lane) -> None:
-        """Ends an actor and what it runs: its servers see that it is gone."""
+        """Ends an actor and everything it runs: its servers notice that it is gone."""
         actor, lane.actor, lane.place, lane.token = lane.actor, None, None, None
         if actor is not None:
             with suppress(Exception):  # it may be gone already, or its node
@@ -123,21 +123,21 @@ class LanePool:
             self.stop(lane)
 
     def shortage(self) -> str:
-        """For messages: what was asked for and what there is."""
+        """The requested and the available resources, for messages."""
         return f"each asks for {self.setup.demand}; {described(alive(self._ray))} (some of it may be in use)"
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
     def send(self, lane: Lane, parcels: Sequence[Parcel]) -> None:
-        """Gives jobs to a lane and makes sure that a call waits for its outcomes."""
+        """Gives jobs to a lane and ensures that a call waits for its outcomes."""
         if lane.token is None:
             lane.token = self._watch(lane, lane.actor.exchange.remote(parcels))
         else:
-            # only a failure is of interest, and it means that the actor is lost
+            # only a failure matters, and it means that the actor is lost
             self._watch(lane, lane.actor.give.remote(parcels), lane.actor)
 
     def build(self, source: Any, job: bytes) -> tuple[object, Any]:
-        """Begins to build; the second value is for `cancel`."""
+        """Starts a build; the second value is for `cancel`."""
         reference = self._build.remote(job, self._kit)
         return self._watch(source, reference), reference
 
@@ -157,7 +157,7 @@ class LanePool:
         return found
 
     def _watch(self, source: Any, reference: Any, actor: Any = None) -> object:
-        """Makes an event of what comes of a call; of failures only if it is named after an actor."""
+        """Turns the result of a call into an event; for calls named after an actor, only failures."""
         token = actor or object()
 
         def finished(future: Future[Any]) -> None:
@@ -169,12 +169,12 @@ class LanePool:
 
 
 def is_fault(error: BaseException) -> bool:
-    """Whether a call failed since there is something wrong with the slot, not since its actor is gone."""
+    """Whether a call failed because the slot is faulty, not because its actor is gone."""
     return isinstance(error, MeasureError) or isinstance(getattr(error, "cause", None), MeasureError)
 
 
 def reason_of(error: BaseException) -> str:
-    """One line of the many that Ray has for a loss."""
+    """One informative line of Ray's long message about a loss."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if "because" in line]
     text = (telling or lines or [type(error).__name__])[-1]

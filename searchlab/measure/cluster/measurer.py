@@ -1,4 +1,4 @@
-"""RayMeasurer: the measurer that several machines use.
+"""RayMeasurer: the measurer for several machines.
 
 with RayMeasurer(address="auto", resources={"device:a100": 1}) as measurer:
     for outcome in measurer.measure(jobs):
@@ -24,18 +24,18 @@ from searchlab.measure.job import Job, Measurer, Outcome
 class RayMeasurer(Measurer[Job]):
     """Measures on the slots of a Ray cluster.
 
-    slots      how many devices measure at the same time; None: as many as the cluster has room for
+    slots      number of devices that measure concurrently; None: as many as the cluster has room for
     address    of a cluster to join ("auto", "host:port"); None: the Ray of this process, or one started for it
-    cpus       what a slot takes of Ray's CPUs; `resources` what it takes besides, such as {"device:a100": 1}
-    cores      to how many cores of its own each slot is pinned; None: `cpus` without its fraction; 0: not pinned
-    builders   how many tasks build at the same time, away from the slots' cores; None: one per CPU that the slots
-               leave, at most one per slot; 0: slots build for themselves
-    retries    how often a job is tried again that lost its slot; then it is quarantined (once more if others were with
-               it on the slot)
-    per_actor  slots that share one actor: for devices that are far away, where the actor only waits
-    worker     makes what measures, from a name and cores; for tests and for devices of other kinds
-    start_s    how long to wait for the first slot
-    patience_s how long to wait for an answer of a slot; None: as the jobs' limits say
+    cpus       Ray CPUs per slot; `resources` are further resources per slot, such as {"device:a100": 1}
+    cores      number of dedicated cores that each slot is pinned to; None: `cpus` rounded down; 0: not pinned
+    builders   number of concurrent builds, away from the slots' cores; None: one per CPU that the slots leave, at most
+               one per slot; 0: slots build for themselves
+    retries    number of retries of a job that lost its slot, before it is quarantined (one more if other jobs shared
+               the slot)
+    per_actor  number of slots that share one actor: for remote devices, where the actor only waits
+    worker     factory of workers, from a name and cores; for tests and for devices of other kinds
+    start_s    timeout for the first slot
+    patience_s timeout for an answer of a slot; None: derived from the jobs' limits
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class RayMeasurer(Measurer[Job]):
             raise
 
     def measure(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
-        """One outcome per job, in the order in which they finish; leaving the loop early stops what is under way."""
+        """Yields one outcome per job, in order of completion; leaving the loop early cancels unfinished jobs."""
         self._check_open()
         for job in jobs:
             if 0 < self._cores < job.target.threads:
@@ -114,11 +114,11 @@ def _check(slots: int | None, cpus: float, builders: int | None, retries: int, p
 
 
 def _lanes(slots: int | None, demand: Demand, per_actor: int, nodes: Sequence[Mapping[str, float]]) -> int:
-    """How many actors there will be."""
+    """The number of actors."""
     if slots is None:
         fitting = cluster.room(demand, nodes)
         if fitting is None:
-            raise MeasureError("slots that take nothing fit any number of times: say how many")
+            raise MeasureError("slots without resources fit any number of times: set slots=")
         cluster.require(demand, 1, "slots", nodes)
         return fitting
     cluster.require(demand, slots // per_actor, "slots" if per_actor == 1 else f"groups of {per_actor} slots", nodes)

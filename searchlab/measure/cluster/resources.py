@@ -8,7 +8,7 @@ from typing import Any
 
 from searchlab.errors import MeasureError
 
-# Ray has arguments of their own for these; all other names are resources that nodes were started with.
+# Ray has dedicated arguments for these; all other names are custom resources that nodes were started with.
 _ARGUMENTS = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
 _UNTOLD = ("memory", "object_store_memory")
 _PARTS = 10_000  # Ray counts resources in ten-thousandths
@@ -16,7 +16,7 @@ _PARTS = 10_000  # Ray counts resources in ten-thousandths
 
 @dataclass(frozen=True)
 class Demand:
-    """The resources that one actor or task takes from a node, such as {"CPU": 1, "device:a100": 1}."""
+    """The resources that one actor or task requires of a node, such as {"CPU": 1, "device:a100": 1}."""
 
     amounts: Mapping[str, float] = field(default_factory=dict)
 
@@ -35,7 +35,7 @@ class Demand:
         return Demand({name: amount * count for name, amount in self.amounts.items()})
 
     def fits(self, node: Mapping[str, float]) -> int | None:
-        """How many of it an empty node has room for; None: any number."""
+        """How many of these demands fit on an empty node; None: any number."""
         asked = {name: round(amount * _PARTS) for name, amount in self.amounts.items() if amount}
         if not asked:
             return None
@@ -48,7 +48,7 @@ def alive(ray: Any) -> list[dict[str, float]]:
 
 
 def room(demand: Demand, nodes: Sequence[Mapping[str, float]]) -> int | None:
-    """How many of `demand` fit on empty nodes at once; None: any number."""
+    """How many of `demand` fit on the empty nodes at once; None: any number."""
     counts = [demand.fits(node) for node in nodes]
     return None if None in counts else sum(count for count in counts if count is not None)
 
@@ -62,7 +62,7 @@ def require(demand: Demand, count: int, what: str, nodes: Sequence[Mapping[str, 
 
 
 def described(nodes: Sequence[Mapping[str, float]]) -> str:
-    """For messages: what the nodes have, equal ones together."""
+    """The resources of the nodes, for messages; equal nodes are grouped."""
     if not nodes:
         return "it has no nodes"
     texts = [_listed({name: n for name, n in node.items() if not _untold(name)}) or "nothing" for node in nodes]

@@ -1,6 +1,7 @@
 """The code that runs on the nodes: the actor of a slot, which measures, and the task that builds.
 
-Both get all they need in their arguments: no shared folder, no memory of the driver, only an installed searchlab.
+Both get everything in their arguments: they need no shared folder and no memory of the driver, only an installed
+searchlab.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from searchlab.measure.job import Job, Outcome, Status
 from searchlab.measure.workers.worker import Worker
 from searchlab.timing.corelock import CoreLock
 
-_LOCK_S = 30.0  # for others who measure on this node, such as the slot that was here before
+_LOCK_S = 30.0  # the wait for others who measure on this node, such as the previous slot
 
 
 class Runner(Protocol):
@@ -42,13 +43,13 @@ Factory = Callable[[str, tuple[int, ...]], Runner]
 
 @dataclass(frozen=True)
 class Kit:
-    """How a node makes workers: a pickled factory, and where the driver looks for modules, which comes last here."""
+    """How a node creates workers: a pickled factory, and the driver's module search path, which comes last here."""
 
     factory: bytes
     path: tuple[str, ...]
 
     def unpack(self) -> None:
-        """Makes modules that lie with the driver known here, if the node has its folders."""
+        """Makes the driver's modules importable here, if the node has its folders."""
         sys.path.extend(folder for folder in self.path if folder not in sys.path)
 
     def make(self, name: str, cores: tuple[int, ...]) -> Runner:
@@ -60,7 +61,7 @@ class Kit:
 
 @dataclass(frozen=True)
 class Parcel:
-    """A job on its way.  It stays pickled, so that one that cannot be read fails alone."""
+    """A job in transit.  It stays pickled, so that an unreadable one fails alone."""
 
     number: int
     job: bytes
@@ -85,10 +86,10 @@ class Built:
 
 
 class Slot:
-    """An actor with `workers` workers (one, unless they only wait), each with `cores` cores of its own.
+    """An actor with `workers` workers (one, unless they only wait), each with `cores` dedicated cores.
 
-    The driver has one `exchange` under way all the time: it brings jobs and returns as soon as there are outcomes, as
-    many as there are by then.  So a busy driver gets few large answers, an idle one gets each at once.
+    The driver always has one `exchange` in progress: it brings jobs and returns all outcomes as soon as there are any.
+    Thus a busy driver gets few large answers, and an idle one gets each immediately.
     """
 
     def __init__(self, name: str, workers: int, cores: int, kit: Kit) -> None:
@@ -103,17 +104,17 @@ class Slot:
             threading.Thread(target=self._serve, args=(kit.make(label, held),), daemon=True).start()
 
     def begin(self) -> SlotPlace:
-        """Answers when the slot exists."""
+        """Returns once the slot exists."""
         return self._place
 
     def give(self, parcels: Sequence[Parcel]) -> None:
-        """Takes jobs beside an `exchange` that is waiting."""
+        """Takes jobs while an `exchange` is waiting."""
         now = time.monotonic()
         for parcel in parcels:
             self._inbox.put((parcel, now))
 
     def exchange(self, parcels: Sequence[Parcel]) -> list[tuple[int, Outcome]]:
-        """Takes jobs and waits for outcomes, at least one."""
+        """Takes jobs and waits for at least one outcome."""
         self.give(parcels)
         found = [self._outbox.get()]
         while not self._outbox.empty():
@@ -126,7 +127,7 @@ class Slot:
             waited = time.monotonic() - arrived
             try:
                 outcome = worker.run(pickle.loads(parcel.job))
-            except MeasureError as error:  # the slot is broken, not the candidate: the driver tries another one
+            except MeasureError as error:  # the slot is broken, not the candidate: the driver tries another slot
                 self._outbox.put(error)
                 return
             except Exception as error:  # a job of another process: reading it may import and run anything
@@ -151,23 +152,23 @@ def build(job: bytes, kit: Kit) -> Built:
 
 
 def _unusable(status: Status, what: str, error: Exception) -> Outcome:
-    """The outcome of a job that this node can do nothing with."""
+    """The outcome of a job that this node cannot process."""
     return Outcome("", status, error=f"{what}: {type(error).__name__}: {error}", notes={"environment": f"{what} here"})
 
 
 def default_worker(name: str, cores: tuple[int, ...]) -> Runner:
-    """The worker that really measures."""
+    """The worker that measures for real."""
     return Worker(name, cores)
 
 
 @lru_cache(maxsize=1)
 def _builder(kit: Kit, cores: tuple[int, ...]) -> Runner:
-    # Ray uses a process for many tasks, so the worker is kept; slots come and go seldom, and with them the cores.
+    # Ray reuses a process for many tasks, so the worker is kept; slots, and with them the free cores, change rarely.
     return kit.make(f"builder@{socket.gethostname()}", cores)
 
 
 def _free_cores() -> tuple[int, ...]:
-    """The cores of this node on which nobody measures; all of them if there would be none."""
+    """The cores of this node on which no slot measures; all of them if there are none."""
     allowed = sorted(os.sched_getaffinity(0))
     free = []
     for core in allowed:

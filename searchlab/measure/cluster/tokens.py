@@ -18,7 +18,7 @@ _HOW = "set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH to th
 
 @contextmanager
 def environment(settings: Mapping[str, str | None]) -> Iterator[None]:
-    """Environment variables for a while; None is for one that is not set then."""
+    """Sets environment variables temporarily; None unsets one."""
     before = {name: os.environ.get(name) for name in settings}
     _set(settings)
     try:
@@ -31,7 +31,7 @@ def environment(settings: Mapping[str, str | None]) -> Iterator[None]:
 def private(ray: Any, folder: Path) -> Iterator[None]:
     """A Ray that is started meanwhile listens on this machine only, and only to those who can read a new token.
 
-    The token is a file in `folder` and nowhere else: not on a command line, not in the environment, not in a log.
+    The token exists only as a file in `folder`: not on a command line, not in the environment, not in a log.
     """
     file = folder / "token"
     with open(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as out:
@@ -46,7 +46,7 @@ def private(ray: Any, folder: Path) -> Iterator[None]:
 
 
 def check(ray: Any, address: str) -> None:
-    """Refuses a cluster that cannot be joined, with the reason; Ray itself would try for a minute or two."""
+    """Raises MeasureError for a cluster that cannot be joined; Ray itself would retry for a minute or two."""
     setup = ray._private.authentication.authentication_token_setup
     _read_again(ray)
     try:
@@ -58,7 +58,7 @@ def check(ray: Any, address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
         ray._raylet.GcsClient(address=found)
     except ray.exceptions.AuthenticationError as error:
-        # without a token in an environment that asks for one, Ray does not even try
+        # without a token in an environment that requires one, Ray does not even try
         what = "has no token, though RAY_AUTH_MODE asks for one" if "no authentication token" in str(error) else ""
         what = what or "was refused: its authentication token is missing or is not that of the cluster"
         raise MeasureError(f"cannot join the Ray cluster at {address}: this process {what}; {_HOW}") from error
@@ -78,8 +78,8 @@ def _set(settings: Mapping[str, str | None]) -> None:
 
 @contextmanager
 def _loopback(ray: Any) -> Iterator[None]:
-    # Ray binds to the address of its node, and to all there are unless that is 127.0.0.1.  It takes 127.0.0.1 for the
-    # outer address of the machine, except where it is told that there are no clusters, as on a Mac.
+    # Ray binds to the address of its node, and to all interfaces unless that is 127.0.0.1.  It replaces 127.0.0.1 by
+    # the machine's external address unless it is told that there are no clusters, as on a Mac.
     constants = ray._private.ray_constants
     before, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
     try:
@@ -89,6 +89,6 @@ def _loopback(ray: Any) -> Iterator[None]:
 
 
 def _read_again(ray: Any) -> None:
-    """Makes Ray look at the environment again: it remembers the mode and the token of an earlier time."""
-    ray._raylet.Config.initialize("")  # first, or threads of Ray that still run would miss a token that is gone
+    """Makes Ray reread the environment: it caches the mode and the token."""
+    ray._raylet.Config.initialize("")  # first, or Ray's remaining threads would miss a deleted token
     ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
