@@ -1,7 +1,7 @@
-"""What this machine is like for measuring: a list of checks, each with advice where something can be done.
+"""The fitness of this machine for measuring: a list of checks, each with advice if something can be improved.
 
-Nothing heavy is imported: whether a library is there is asked of Python's package data.  Files of the system are read
-below `root`, so that a test can make up a machine.
+Nothing heavy is imported: installed libraries are looked up in package metadata.  System files are read below `root`,
+so that a test can simulate a machine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ State = Literal["ok", "note", "warning", "problem"]
 
 _ROOT = Path("/")
 _GIB = 1 << 30
-_BUSY = 0.1  # the share of the machine that others may take before times are called into question
+_BUSY = 0.1  # the share of the machine that other processes may use without a warning
 _LOOK_S = 0.3
 _SLOW_CLOCK_S = 1e-6
 _GOOD_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
@@ -42,7 +42,7 @@ class MachineCheck:
 
 
 def examine(root: Path = _ROOT) -> Iterator[MachineCheck]:
-    """All checks, as they are made; the one of the load takes a moment."""
+    """Yields all checks as they are made; that of the load takes a moment."""
     for group, checks in _CHECKS.items():
         for name, check in checks.items():
             state, value, advice = _guarded(check, root)
@@ -53,7 +53,7 @@ Found = tuple[State, str, str]
 
 
 def _guarded(check: Callable[[Path], Found], root: Path) -> Found:
-    """A check that fails is a finding, not the end of the report: people run this when something is broken."""
+    """Runs a check; an error becomes a finding, since people run this when something is broken."""
     try:
         return check(root)
     except Exception as error:
@@ -152,7 +152,7 @@ def _clock(root: Path) -> Found:
 
 
 def _tick() -> float:
-    """The smallest difference between two readings of the clock that timing uses."""
+    """The smallest difference between two readings of the timing clock."""
     least = float("inf")
     for _ in range(2000):
         first = time.perf_counter_ns()
@@ -162,7 +162,7 @@ def _tick() -> float:
     return least
 
 
-# --- what disturbs ----------------------------------------------------------------------------------------------------
+# --- disturbances -----------------------------------------------------------------------------------------------------
 
 
 def _load(root: Path) -> Found:
@@ -191,7 +191,7 @@ def _lock(root: Path) -> Found:
 
 
 def lock_holders() -> list[str]:
-    """Who measures on which of this process's cores; found out by taking each lock for a moment."""
+    """The processes that measure on cores of this one, found by briefly taking each core's lock."""
     from searchlab.errors import MeasureError
     from searchlab.timing.corelock import CoreLock
 
@@ -222,14 +222,14 @@ def _memory(root: Path) -> Found:
 
 
 def memory_limit(root: Path) -> int | None:
-    """The memory that control groups allow this process, if they limit it (both versions of them are tried)."""
+    """The memory limit of this process's control group, if any (versions 1 and 2)."""
     own = [line.split(":", 2) for line in (_text(root / "proc/self/cgroup") or "").splitlines()]
     places = [("", "memory.max")]
     places += [(path, "memory.max") for _, kinds, path in own if not kinds]
     places += [(f"/memory{path}", "memory.limit_in_bytes") for _, kinds, path in own if "memory" in kinds.split(",")]
     places.append(("/memory", "memory.limit_in_bytes"))
     found = [_text(root / f"sys/fs/cgroup{path}" / name) for path, name in places]
-    # Version 1 writes "no limit" as a number near the largest one.
+    # Version 1 writes "no limit" as a number near the maximum.
     limits = [int(text) for text in found if text and text.isdecimal() and int(text) < 1 << 60]
     return min(limits, default=None)
 
@@ -280,7 +280,7 @@ def _vectors(root: Path) -> Found:
 
 
 def _kernel(root: Path) -> Found:
-    """Compiles, runs and checks something small: the one check that everything else is for."""
+    """Compiles, runs and verifies a small kernel, the decisive check."""
     try:
         from searchlab.backend import compile
         from searchlab.workloads import workload
@@ -339,6 +339,6 @@ _CHECKS: dict[str, dict[str, Callable[[Path], Found]]] = {
 
 
 def summary(checks: list[MachineCheck]) -> dict[str, Any]:
-    """How many checks ended in each state, and whether anything can be measured at all."""
+    """The number of checks per state, and whether measuring is possible at all."""
     counts = {state: sum(check.state == state for check in checks) for state in ("ok", "note", "warning", "problem")}
     return {**counts, "can_measure": counts["problem"] == 0}

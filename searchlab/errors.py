@@ -1,12 +1,12 @@
-"""Every error searchlab raises on purpose: one base class, one leaf per concern, so callers catch what they mean."""
+"""The errors that searchlab raises deliberately: one base class and one subclass per concern."""
 
 
 class SearchLabError(Exception):
-    """Base of all errors searchlab raises on purpose."""
+    """Base class of all errors that searchlab raises deliberately."""
 
 
 class ScheduleError(SearchLabError):
-    """A schedule primitive was asked for a rewrite that would not be legal."""
+    """A schedule primitive was asked for an illegal rewrite."""
 
 
 class ConstraintError(ScheduleError):
@@ -14,11 +14,11 @@ class ConstraintError(ScheduleError):
 
 
 class BuildError(SearchLabError):
-    """A program could not be turned into code that runs on this machine."""
+    """A program cannot be compiled to code that runs on this machine."""
 
 
 class BudgetError(BuildError):
-    """A program's code is larger than may be handed to LLVM."""
+    """A program's code exceeds the size limit for LLVM."""
 
 
 class KernelError(SearchLabError, ValueError):
@@ -30,11 +30,11 @@ class IRError(SearchLabError):
 
 
 class WorkloadError(SearchLabError, ValueError):
-    """A workload is unknown or its parameters make no sense."""
+    """A workload is unknown or its parameters are invalid."""
 
 
 class TargetError(SearchLabError, ValueError):
-    """A target is unknown or its description makes no sense."""
+    """A target is unknown or its description is invalid."""
 
 
 class TraceError(SearchLabError):
@@ -46,27 +46,27 @@ class RecordError(SearchLabError):
 
 
 class MeasureError(SearchLabError):
-    """Candidates cannot be measured: no worker starts, or the cores are not to be had."""
+    """Candidates cannot be measured: no worker starts, or the cores are not available."""
 
 
 class SpaceError(SearchLabError, ValueError):
-    """A search space makes no sense, holds no valid point, or cannot be read."""
+    """A search space is inconsistent, has no valid point, or cannot be read."""
 
 
 class ComponentError(SearchLabError, ValueError):
-    """A space, cost model or strategy is unknown, cannot be loaded, or was given options that it does not take."""
+    """A space, cost model or strategy is unknown, cannot be loaded, or was given options that it does not accept."""
 
 
 class ExportError(SearchLabError):
-    """A program cannot be taken out of the laboratory, or what was taken out cannot be read."""
+    """A program cannot be exported, or an export cannot be read."""
 
 
 class ResultError(SearchLabError, ValueError):
-    """Results of experiments do not hold what is asked of them."""
+    """Results lack the requested data, or cannot be compared or written."""
 
 
 class ConfigError(SearchLabError, ValueError):
-    """An experiment cannot be read or makes no sense; `problems` has one line for each thing that is wrong."""
+    """An experiment cannot be read or is invalid; `problems` has one line per problem."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(problems))

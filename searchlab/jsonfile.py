@@ -45,9 +45,9 @@ def _finite(value: float, digits: int | None) -> float | None:
 def read(
     path: Path, form: type[BaseModel], error: Callable[[str], SearchLabError], remedy: str
 ) -> dict[str, Any] | None:
-    """The object in a file, as it is written there; None where there is no file.
+    """The object in a file, as written; None if there is no file.
 
-    Whatever has not the `form` is raised as `error`, with the file, what is wrong with it, and `remedy`: what to do.
+    A file that does not match `form` raises `error` with the path, the reason and the `remedy`.
     """
     try:
         return parse(path.read_bytes(), form)
@@ -62,7 +62,7 @@ def read(
 
 
 def parse(raw: bytes, form: type[BaseModel]) -> dict[str, Any]:
-    """The object that a text holds; ValueError says in one line why there is none of this form."""
+    """The object in a text; ValueError with a one-line reason if it does not match the form."""
     from pydantic import ValidationError
 
     try:

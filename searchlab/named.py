@@ -1,7 +1,7 @@
-"""Code that is named: what "module:attribute" leads to, checked to be what its role asks for before it is called.
+"""Code referenced by name: resolves "module:attribute" and checks that the object fits its role before it is called.
 
-To import a module is to run it, so whoever names code must be trusted with that. But a name alone never makes a call: a
-role is filled by a class that extends the role's base, or by a function that was written for it.
+Importing a module runs it, so the author of a reference must be trusted. But a name alone never causes a call: a role
+is filled by a class that extends the role's base, or by a function that was written for it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def is_shipped(module: str) -> bool:
 
 @dataclass(frozen=True)
 class Named:
-    """A "module:attribute" path; `what` begins the messages of errors, which are of the class `error`."""
+    """A "module:attribute" path; errors are of the class `error`, and their messages begin with `what`."""
 
     path: str
     what: str
@@ -42,7 +42,7 @@ class Named:
 
     @cached_property
     def found(self) -> Any:
-        """What the path leads to; its module is imported."""
+        """The object at the path; imports its module."""
         module, _, name = self.path.partition(":")
         if not (name.isidentifier() and all(part.isidentifier() for part in module.split("."))):
             raise self.error(f"{self.what}: '{self.path}' is not of the form module:name")
@@ -50,7 +50,7 @@ class Named:
             found = importlib.import_module(module)
         except ImportError as e:
             raise self.error(f"{self.what}: cannot import '{module}': {e}{_hint(module)}") from e
-        except (Exception, SystemExit) as e:  # whatever a module does when it is imported
+        except (Exception, SystemExit) as e:  # importing runs arbitrary code
             raise self.error(f"{self.what} cannot be imported: {type(e).__name__}: {e}") from e
         if not hasattr(found, name):
             raise self.error(f"{self.what}: module '{module}' has no '{name}'{_hint(module)}")
@@ -59,7 +59,7 @@ class Named:
         return getattr(found, name)
 
     def subclass(self, base: type[T]) -> type[T]:
-        """The class that the path leads to, which extends `base`."""
+        """The class at the path, which must extend `base`."""
         found = self.found
         if not (isinstance(found, type) and issubclass(found, base)):
             accepted = f"a class that extends {base.__module__}.{base.__qualname__}"
@@ -69,17 +69,17 @@ class Named:
         return found
 
     def instance(self, base: type[T]) -> T:
-        """An object of the class that the path leads to, made without options."""
+        """An instance of the class at the path, created without options."""
         cls = self.subclass(base)
         try:
             return cls()
         except (TypeError, ValueError) as e:
-            raise self.error(f"{self.what} cannot be made without options: {e}") from e
+            raise self.error(f"{self.what} cannot be created without options: {e}") from e
 
     def function(self, mark: type, takes: Sequence[str] | None = None) -> FunctionType:
-        """The function that the path leads to: a user's own, or one whose annotations name the type `mark`.
+        """The function at the path: user code, or a function whose annotations name the type `mark`.
 
-        `takes` names the arguments that it will be called with; None leaves that to the caller.
+        `takes` names the arguments that it must accept; None skips this check.
         """
         found = self.found
         accepted = f"a function of ({', '.join(takes)})" if takes is not None else "a function"
@@ -94,13 +94,13 @@ class Named:
 
 
 def _mentions(found: FunctionType, mark: type) -> bool:
-    """Whether an annotation is the type, or its name as text."""
+    """Whether an annotation is the type, or its name as a string."""
     said = found.__annotations__.values()
     return any(a is mark or (isinstance(a, str) and a.rpartition(".")[2] == mark.__name__) for a in said)
 
 
 def _is_users_own(found: FunctionType) -> bool:
-    """Whether a function comes neither with Python, nor with searchlab, nor with an installed package."""
+    """Whether a function belongs neither to Python, nor to searchlab, nor to an installed package."""
     top = found.__module__.partition(".")[0]
     file = Path(found.__code__.co_filename)
     ours = top == __name__.partition(".")[0]
@@ -128,7 +128,7 @@ def _described(found: Any) -> str:
 
 
 def _hint(module: str) -> str:
-    """The end of a message about a module that hides another one of its name."""
+    """The end of a message about a module that shadows another one of its name."""
     top = module.partition(".")[0]
     found = sys.modules.get(top)
     hidden = None if found is None else _hidden(top, getattr(found, "__file__", None) or "", tuple(sys.path))
@@ -138,7 +138,7 @@ def _hint(module: str) -> str:
 
 @cache
 def _hidden(top: str, file: str, path: tuple[str, ...]) -> str | None:
-    """Another module of a name than the one that was found."""
+    """A module that the one found shadows."""
     for folder in path:
         spec = PathFinder.find_spec(top, [folder])
         if spec is not None and spec.has_location and spec.origin is not None:

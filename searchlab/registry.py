@@ -1,4 +1,4 @@
-"""Components by name: spaces, cost models and strategies are plug-ins that entry points or import paths lead to.
+"""Components by name: spaces, cost models and strategies are plug-ins, found by entry point or import path.
 
 A component is written as a name, as {name: {options}}, or as "module:Class".
 """
@@ -22,7 +22,7 @@ Component = str | Mapping[str, Any]
 
 
 def nearest(word: str, known: Iterable[str], kinds: str = "known") -> str:
-    """The end of an error message: the nearest accepted name, if one is near, and all of them."""
+    """The end of an error message: the closest accepted name, if any is close, and all of them."""
     names = list(known)
     close = difflib.get_close_matches(word, names, 1)
     guess = f"; did you mean '{close[0]}'?" if close else ""
@@ -37,7 +37,7 @@ class Registry(Generic[T]):
         self._added: dict[str, type[T]] = {}
 
     def add(self, cls: type[T], name: str | None = None) -> type[T]:
-        """Makes a class known by its name for as long as this process lives; usable as a decorator."""
+        """Registers a class under its name for the lifetime of this process; usable as a decorator."""
         self._added[name or str(getattr(cls, "name", cls.__name__))] = cls
         return cls
 
@@ -46,11 +46,11 @@ class Registry(Generic[T]):
         return sorted({*self._added, *self.installed()})
 
     def added(self) -> dict[str, type[T]]:
-        """The components that were added in this process, by name."""
+        """The components that were added in this process, keyed by name."""
         return dict(self._added)
 
     def installed(self) -> list[str]:
-        """The names of entry points; looking for them takes milliseconds."""
+        """The names of entry points; finding them takes milliseconds."""
         return [point.name for point in self._points()]
 
     def all(self) -> dict[str, type[T]]:
@@ -64,7 +64,7 @@ class Registry(Generic[T]):
         return found
 
     def find(self, name: str) -> type[T]:
-        """The class of a name or of a "module:Class" path."""
+        """The class for a name or a "module:Class" path."""
         if name in self._added:
             return self._added[name]
         point = next((p for p in self._points() if p.name == name), None)
@@ -73,7 +73,7 @@ class Registry(Generic[T]):
         return self._imported(name, point.value if point is not None else name)
 
     def module(self, name: str) -> str | None:
-        """The module that a name or path leads to, which need not exist; None for an unknown name."""
+        """The module of a name or path, which need not exist; None for an unknown name."""
         if name in self._added:
             return self._added[name].__module__
         point = next((p for p in self._points() if p.name == name), None)
@@ -81,7 +81,7 @@ class Registry(Generic[T]):
         return path.partition(":")[0] if ":" in path else None
 
     def make(self, component: Component | T, **more: Any) -> T:
-        """The component with its options; what is one already is returned as it is."""
+        """Creates a component with its options; an existing component is returned as it is."""
         if isinstance(component, self.base):
             return component
         name, options = self.parse(component)
@@ -94,7 +94,7 @@ class Registry(Generic[T]):
         return cls(**given)
 
     def parse(self, component: object) -> tuple[str, dict[str, Any]]:
-        """Name and options of a component as it is written."""
+        """The name and options of a component as written in an experiment."""
         if isinstance(component, str):
             return component, {}
         if isinstance(component, Mapping) and len(component) == 1:
@@ -104,7 +104,7 @@ class Registry(Generic[T]):
         raise ComponentError(f"a {self.kind} is a name, {{name: {{options}}}} or 'module:Class', not {component!r}")
 
     def _points(self) -> tuple[EntryPoint, ...]:
-        from importlib.metadata import entry_points  # slow to import, and most programs name no plug-in
+        from importlib.metadata import entry_points  # slow to import, and most programs use no plug-in
 
         return tuple(entry_points(group=self.group))
 
@@ -113,9 +113,9 @@ class Registry(Generic[T]):
 
 
 def accepted_options(cls: type) -> dict[str, Any]:
-    """The options that a component takes, with their defaults (`inspect.Parameter.empty` where there is none).
+    """The options that a component accepts, with their defaults (`inspect.Parameter.empty` if there is none).
 
-    A constructor that passes **options on takes those of the class it inherits from, too.
+    A constructor with **options also accepts those of its base class.
     """
     found: dict[str, Any] = {}
     for owner in cls.__mro__:
