@@ -1,4 +1,4 @@
-"""Fits the polynomials of searchlab/codegen/vecmath.py and prints them as Python tuples, lowest power first.
+"""Fits the polynomials of searchlab/llvm/vecmath.py and prints them as Python tuples, lowest power first.
 
     pip install mpmath && python tools/fit_vecmath.py      (half a minute)
 
@@ -106,7 +106,7 @@ def exchange(errors: Sequence[mpf], count: int) -> list[int]:
 
 
 def rounded(value: mpf, dtype: str) -> mpf:
-    """`value` in the nearest number of `dtype`."""
+    """`value` rounded to the nearest number of `dtype`."""
     code = {"float32": "f", "float64": "d"}[dtype]
     return mpf(struct.unpack(code, struct.pack(code, float(value)))[0])
 
@@ -127,7 +127,7 @@ def fit(task: Fit, dtype: str) -> tuple[list[mpf], mpf]:
 
 
 def split_ln2(bits: int) -> tuple[float, float]:
-    """ln 2 as a sum: `high` has so few bits that its product with any exponent is exact, `low` is what is left."""
+    """ln 2 as a sum: `high` has so few bits that its product with any exponent is exact, `low` is the remainder."""
     high = mp.nint(mp.log(2) * 2**bits) / 2**bits
     return float(high), float(mp.log(2) - high)
 

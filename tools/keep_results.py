@@ -1,10 +1,9 @@
-"""Keeps what runs gave in a small form: tables and two figures for each, without records.
+"""Keeps the results of runs in compact form: tables and two figures each, without records.
 
     python tools/keep_results.py RUN [RUN...] [--to docs/results]
 
-Makes a folder for every run with a page (statements, standings, how it was made), its cells as CSV, the experiment as
-it was written, and figures; and puts its statements into the page of the folder above, between that page's two marks,
-where those of other runs stay.
+Creates a folder per run with a page (claims, standings, provenance), its cells as CSV, the experiment as written, and
+figures; and inserts its claims between the two marks of the parent folder's page, which keeps those of other runs.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ MARK = {HELD: "**held**", REFUTED: "not held", OPEN: "not decided"}
 
 
 def keep(folder: Path, to: Path) -> list[str]:
-    """Writes the folder of a run; gives the lines of its statements for the page above."""
+    """Writes the folder of a run; returns the lines of its claims for the parent page."""
     run = load(folder)
     report = Report.of([run])
     place = to / run.name
@@ -68,7 +67,7 @@ def _page(run: Run, report: Report, claims: tuple[JudgedClaim, ...], figures: li
 
 
 def _made(run: Run) -> str:
-    """When, on what and with what the run was made; not the host's name, which says nothing to others."""
+    """The date, machine and versions of the run; without the host name, which means nothing to others."""
     machine, versions = run.machine, run.versions
     noise = "" if run.noise is None else f" Noise of the run-offs: {run.noise:.1%}."
     cells, trials = len(run.cells), sum(len(c.seconds) for c in run.cells)
@@ -104,7 +103,7 @@ def _line(c: CellResult, names: list[str]) -> list[object]:
 
 
 def insert(page: Path, lines: list[str]) -> None:
-    """Puts statements between the marks of a page, in the place of those that the same runs had there."""
+    """Inserts claims between the marks of a page, replacing earlier ones of the same runs."""
     text = page.read_text(encoding="utf-8")
     before, rest = text.split(MARKS[0])
     kept, after = rest.split(MARKS[1])
@@ -117,7 +116,7 @@ def insert(page: Path, lines: list[str]) -> None:
 
 
 def _name(line: str) -> str:
-    """The first cell of a row: the run that it is about."""
+    """The first cell of a row: the name of its run."""
     return line.split("|")[1]
 
 

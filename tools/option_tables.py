@@ -1,10 +1,10 @@
 """Fills the tables of options in the documentation from the code: names and defaults, in the order of the constructor.
 
     python tools/option_tables.py             # writes
-    python tools/option_tables.py --check     # says what is missing or out of date, and exits with 1
+    python tools/option_tables.py --check     # reports what is missing or out of date, and exits with 1
 
-A table stands between `<!-- options: KIND NAME -->` and `<!-- end -->`.  What an option is for is written by hand, in
-the last column; it stays with its option.
+A table is enclosed in `<!-- options: KIND NAME -->` and `<!-- end -->`.  The meanings of options in the last column are
+written by hand and preserved.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from searchlab.search import MODELS, SPACES, STRATEGIES
 DOCS = Path(__file__).parents[1] / "docs"
 REGISTRIES: dict[str, Registry[Any]] = {"space": SPACES, "model": MODELS, "strategy": STRATEGIES}
 OURS = ("searchlab", "spaces", "costmodels")
-GIVEN = ("space", "rng")  # by the study
+GIVEN = ("space", "rng")  # passed by the study
 TABLE = re.compile(r"<!-- options: (\S+) (\S+) -->\n(.*?)<!-- end -->", re.DOTALL)
 ROW = re.compile(r"^\| `(\w+)` \| .*? \| (.*) \|$", re.MULTILINE)
 
 
 def components() -> dict[tuple[str, str], type]:
-    """Those that come with searchlab, by kind and name."""
+    """The components that come with searchlab, keyed by kind and name."""
     found = {(kind, name): cls for kind, known in REGISTRIES.items() for name, cls in known.all().items()}
     ours = {key: cls for key, cls in found.items() if cls.__module__.partition(".")[0] in OURS}
     return {(kind, name): cls for (kind, name), cls in ours.items() if name == cls.name}
@@ -39,13 +39,13 @@ def options(kind: str, cls: type) -> dict[str, Any]:
     found = {name: value for name, value in accepted_options(cls).items() if name not in GIVEN}
     if kind != "model":
         return found
-    made = cls()  # some constructors change defaults of the class they inherit from
+    made = cls()  # some constructors change defaults of their base class
     numbers = {name for name, value in found.items() if type(value) in (int, float)}
     return {name: getattr(made, name, value) if name in numbers else value for name, value in found.items()}
 
 
 def default(value: Any) -> str:
-    """A default as it is written in YAML; what has no such form is built in, and some have none."""
+    """A default as written in YAML; "built in" if it has no such form, "required" if there is none."""
     if value is inspect.Parameter.empty:
         return "required"
     try:
@@ -60,7 +60,7 @@ def table(found: dict[str, Any], meanings: dict[str, str]) -> str:
 
 
 def filled(text: str, known: dict[tuple[str, str], type]) -> str:
-    """A page with its tables made anew."""
+    """A page with its tables regenerated."""
 
     def one(match: re.Match[str]) -> str:
         kind, name, old = match.groups()
@@ -71,7 +71,7 @@ def filled(text: str, known: dict[tuple[str, str], type]) -> str:
 
 
 def problems(pages: dict[Path, str], known: dict[tuple[str, str], type]) -> list[str]:
-    """What a reader would miss."""
+    """Tables that are missing or out of date, and options without a meaning."""
     found = [f"{p.name}: out of date" for p, text in pages.items() if filled(text, known) != text]
     there = {(kind, name) for text in pages.values() for kind, name, _ in TABLE.findall(text)}
     wanted = {key for key, cls in known.items() if options(key[0], cls)}

@@ -2,9 +2,9 @@
 
     python tools/record_space.py [name ...] [--out FOLDER] [--core N] [--dry-run]
 
-Every valid point is built, checked and timed, in an order that has nothing to do with the knobs, so that what else the
-machine does meets all of them alike.  Rows whose repeats disagree are measured again; a reference row that is measured
-now and then tells how steady the machine was, and the header says so.
+Every valid point is built, checked and timed, in random order, so that disturbances of the machine are independent of
+the knobs.  Rows whose repeats disagree are re-measured; a reference row that is measured at intervals shows how steady
+the machine was, which the header records.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ I1, J1, J2, K1 = (sl.knob(s) for s in ("i1", "j1", "j2", "k1"))
 
 
 def matmul() -> tuple[str, list[Sketch]]:
-    """Columns in two levels, depth in one, a register tile; B read as it lies, or packed into panels first."""
+    """Columns tiled at two levels, depth at one, and a register tile; B read in place, or packed into panels first."""
     spec = "matmul:m=256,n=256,k=256"
 
     def program(packed: bool) -> Program:
@@ -71,7 +71,7 @@ def matmul() -> tuple[str, list[Sketch]]:
 
 
 def conv2d() -> tuple[str, list[Sketch]]:
-    """Vectors along output channels with packed weights, or along the columns of a row with weights as they are."""
+    """Vectors along output channels with packed weights, or along the columns of a row with weights in place."""
     spec = "conv2d:ci=32,co=32,h=28,w=28,k=3,padding=1"
     h1, w1, c1, r1 = (sl.knob(s) for s in ("h1", "w1", "c1", "r1"))
 
@@ -110,7 +110,7 @@ def conv2d() -> tuple[str, list[Sketch]]:
 
 
 def softmax() -> tuple[str, list[Sketch]]:
-    """The vector length of every stage; all stages on a few rows at a time, or each on all rows."""
+    """The vector length of every stage; all stages fused over a few rows at a time, or each on all rows."""
     spec = "softmax:rows=128,cols=1024"
     rows = sl.knob("rows1")
 
@@ -180,7 +180,7 @@ class Recorder:
         return self.confirm([outcomes[n] for n in range(count)]), overhead, reference
 
     def confirm(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
-        """The outcomes, after the fastest have been measured again: the best of many is often just the luckiest."""
+        """The outcomes after re-measuring the fastest, since the best of many is biased by selection."""
         found = list(outcomes)
         for _ in range(CONFIRMATIONS):
             order = sorted(range(len(found)), key=lambda n: found[n].seconds)
@@ -192,7 +192,7 @@ class Recorder:
 
 
 def spread(times: Sequence[float]) -> float:
-    """Half the distance between the quartiles, relative to the median."""
+    """Half the interquartile range, relative to the median."""
     low, middle, high = np.percentile(times, [25, 50, 75])
     return float((high - low) / 2 / middle)
 

@@ -1,4 +1,4 @@
-"""A picture of a report for the README: the top of the page, as a browser shows it.
+"""A screenshot of the top of a report, for the README.
 
     python tools/report_picture.py RUN [RUN...] [-o docs/report.png]
 
@@ -31,7 +31,7 @@ def browser() -> str:
 
 
 def take(page: Path, picture: Path, folder: Path) -> None:
-    """Photographs the top of a page."""
+    """Takes a screenshot of the top of a page."""
     options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
     places = [f"--user-data-dir={folder / 'profile'}", f"--screenshot={picture}", page.as_uri()]
     size = f"--window-size={SIZE[0]},{SIZE[1]}"

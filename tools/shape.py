@@ -16,12 +16,12 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("searchlab", "spaces", "costmodels")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 BRANCHES = (ast.If, ast.For, ast.While, ast.IfExp, ast.ExceptHandler, ast.BoolOp, ast.comprehension, ast.match_case)
-# The kinds of statements; what asks for three or more of them in one function is a ladder.
+# The kinds of statements; a function that tests for three or more of them is a ladder.
 LADDER = 3
 
 
 def sources(root: Path = ROOT) -> dict[str, ast.Module]:
-    """The parsed source of every module of the packages, by its dotted name."""
+    """The parsed source of every module of the packages, keyed by dotted name."""
     found = {}
     for package in PACKAGES:
         for path in sorted((root / package).rglob("*.py")):
@@ -49,7 +49,7 @@ def length(function: Function) -> int:
 
 
 def branches(function: Function) -> int:
-    """One more than the decisions in a function, those of functions inside it left out."""
+    """One more than the decisions in a function, without those of nested functions."""
     count, todo = 1, list(ast.iter_child_nodes(function))
     while todo:
         node = todo.pop()
@@ -66,7 +66,7 @@ def percentile(values: Iterable[int], share: float) -> int:
 
 
 def used_twice(names: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Names that stand in more than one place, from pairs of name and place."""
+    """Names that occur in more than one place, from pairs of name and place."""
     places: dict[str, list[str]] = defaultdict(list)
     for name, place in names:
         places[name].append(place)
@@ -74,7 +74,7 @@ def used_twice(names: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def classes_twice(trees: Mapping[str, ast.Module]) -> dict[str, list[str]]:
-    """Public and private classes of one name in several modules."""
+    """Public and private classes with the same name in several modules."""
     return used_twice(
         (node.name, module)
         for module, tree in trees.items()
@@ -84,9 +84,9 @@ def classes_twice(trees: Mapping[str, ast.Module]) -> dict[str, list[str]]:
 
 
 def stems_twice(root: Path = ROOT) -> dict[str, list[str]]:
-    """File names below searchlab/ that stand for more than one module; modules of commands are named after these."""
+    """File names below searchlab/ that name more than one module, modules of commands aside."""
     paths = (path for path in sorted((root / "searchlab").rglob("*.py")) if not path.stem.startswith("__"))
-    paths = (path for path in paths if path.parent.name != "cli")  # these are named after commands
+    paths = (path for path in paths if path.parent.name != "cli")  # modules of commands are named after them
     return used_twice((path.stem, str(path.relative_to(root))) for path in paths)
 
 
@@ -97,7 +97,7 @@ def type_checking(tree: ast.Module) -> set[ast.AST]:
 
 
 def imports(module: str, tree: ast.Module, known: Mapping[str, object], is_package: bool) -> set[str]:
-    """The modules of the packages that a module imports, wherever the import stands, unless only for types."""
+    """The modules of the packages that a module imports, anywhere in its source, except for types only."""
     parts = module.split(".")
     package = parts if is_package else parts[:-1]
     skipped = type_checking(tree)
@@ -151,7 +151,7 @@ def cycles(graph: Mapping[str, set[str]]) -> list[list[str]]:
 
 
 def statement_kinds(trees: Mapping[str, ast.Module]) -> set[str]:
-    """The statement classes of the IR: all that derive from `Stmt`, or the members of a union of that name."""
+    """The statement classes of the IR: subclasses of `Stmt`, or the members of a union of that name."""
     nodes = [node for module, tree in trees.items() if module.startswith("searchlab.") for node in ast.walk(tree)]
     unions = (node.value for node in nodes if isinstance(node, ast.Assign) and _names(node.targets[0]) == {"Stmt"})
     kinds = {"Stmt"}.union(*map(_names, unions))
@@ -162,7 +162,7 @@ def statement_kinds(trees: Mapping[str, ast.Module]) -> set[str]:
 
 
 def asked_kinds(function: Function, kinds: set[str]) -> set[str]:
-    """The statement kinds that a function tells apart: by isinstance, by comparing types, or by a match."""
+    """The statement kinds that a function distinguishes: by isinstance, by comparing types, or by a match."""
     found: set[str] = set()
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and _names(node.func) == {"isinstance"} and len(node.args) == 2:
@@ -184,7 +184,7 @@ def ladders(trees: Mapping[str, ast.Module]) -> list[str]:
 
 
 def undocumented(trees: Mapping[str, ast.Module]) -> tuple[list[str], int]:
-    """Public functions, methods and classes without a docstring, and how many there are in all."""
+    """Public functions, methods and classes without a docstring, and the number of all."""
     missing, total = [], 0
     for module, tree in trees.items():
         todo: list[tuple[str, ast.AST]] = [(module, tree)]
@@ -200,7 +200,7 @@ def undocumented(trees: Mapping[str, ast.Module]) -> tuple[list[str], int]:
 
 
 def broad_excepts(trees: Mapping[str, ast.Module]) -> list[str]:
-    """Where every exception is caught."""
+    """The places where every exception is caught."""
     broad = {"Exception", "BaseException"}
     return [
         f"{module}:{node.lineno}"
@@ -212,7 +212,7 @@ def broad_excepts(trees: Mapping[str, ast.Module]) -> list[str]:
 
 
 def inner_imports(trees: Mapping[str, ast.Module]) -> list[str]:
-    """Imports of our own modules that stand inside functions."""
+    """Imports of our own modules inside functions."""
     found = []
     for name, function in functions(trees):
         for node in ast.walk(function):
