@@ -1,1 +1,1 @@
-"""Side-by-side measurements: ratios taken in one run, interleaved, never timed tests."""
+"""Benchmarks: ratios from interleaved measurements in one run, instead of tests with time limits."""

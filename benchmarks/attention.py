@@ -1,4 +1,4 @@
-"""Masked attention as one workload: seven stages, whose places and tiles make hundreds of structures."""
+"""Masked attention as one workload: seven stages, whose positions and tiles give hundreds of structures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MASKED = -1e9
 
 @operator
 def masked_attention(heads: int = 8, seq: int = 128, dim: int = 64) -> Definition:
-    """softmax(Q K^T / sqrt(dim)) V per head, where no row sees those after it."""
+    """softmax(Q K^T / sqrt(dim)) V per head with a causal mask."""
     b = Builder("masked_attention")
     Q, K, V = (b.input(name, (heads, seq, dim), "float32") for name in "QKV")
     d, r, t, u = b.axis("d", dim), b.axis("r", seq), b.axis("t", seq), b.axis("u", seq)

@@ -1,7 +1,7 @@
 """Hand-written schedules beside numpy and torch: python -m benchmarks.codegen [--json] [--only CASE] [--seconds S].
 
 A ratio is the better library's minimum time divided by ours, taken in one interleaved run; above 1 we are faster.
-Convolutions are compared on the same NCHW arrays; torch's channels_last time is shown beside, not counted.
+Convolutions are compared on the same NCHW arrays; torch's channels_last time is shown but not counted.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def compile_time() -> dict[str, Any]:
 
 
 def parallel_overhead() -> dict[str, Any]:
-    """What sharing a loop of two short iterations costs: a call on two threads beside the same call on one."""
+    """The cost of parallelising a loop of two short iterations: a call on two threads against the same call on one."""
     runs = {}
     for count in (1, 2):
         target = detect().with_threads(count)

@@ -1,8 +1,8 @@
-"""How long candidates take to become code: python -m benchmarks.lowering [--json] [--only CASE] [--points N].
+"""The time from a candidate to its code: python -m benchmarks.lowering [--json] [--only CASE] [--points N].
 
-Each case is a schedule with symbols of the structure that searches use most (SSRSRS: two tiles of space around one of
+Each case is a symbolic schedule with the structure that searches use most (SSRSRS: two tiles of space around one of
 reduction, twice) and random integers for it, most of which do not divide.  `substitute`, `lower` and `generate` (LLVM
-IR as text) are timed apart, in CPU time; `compile` is what LLVM takes.
+IR as text) are timed separately, in CPU time; `compile` is the time of LLVM.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ GOALS_MS = {"lower": 20.0, "substitute": 5.0}
 
 
 def _levels(s: Schedule, loop: str, factors: list[Any], nested: bool) -> list[str]:
-    """A loop in several: by one split of all factors, or by a split of the rest at every level."""
+    """Splits a loop into several: by one split with all factors, or by a split of the rest at every level."""
     if not nested:
         return s.split(loop, [None, *factors], tail=True)
     found = [loop]

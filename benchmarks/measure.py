@@ -1,7 +1,7 @@
-"""What measuring costs besides building and running: python -m benchmarks.measure [--json] [--only CASE].
+"""The overhead of measuring beyond building and running: python -m benchmarks.measure [--json] [--only CASE].
 
-`local` and `ray` time trials of a kernel that does nothing: wall time minus what its phases took.  `workers-N` keeps N
-slots busy that sleep 0.1 s per job, in few actors (one for each would take 50 MB); `actors-N` has one actor per slot.
+`local` and `ray` time trials of an empty kernel: wall time minus the time of its phases.  `workers-N` keeps N slots
+busy that sleep 0.1 s per job, in few actors (an actor takes 50 MB); `actors-N` has one actor per slot.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BUSY_TARGET = {200: 0.8}
 
 
 class Sleeper:
-    """A worker for which a job is nothing but time."""
+    """A worker that sleeps instead of measuring."""
 
     def __init__(self, name: str, cores: Sequence[int]) -> None:
         self.name = name
@@ -48,7 +48,7 @@ class Sleeper:
 
 
 def _nothing(target: Target) -> Artifact:
-    """Object code that returns at once."""
+    """Object code that returns immediately."""
     ir = "define void @kernel(ptr %a, ptr %s, ptr %h, ptr %p, i64 %n, ptr %f, i64 %t) {\n  ret void\n}\n"
     return replace(build(WORKLOAD.program, target), entry="kernel", code=compile_ir(ir, target), parallel=False)
 
@@ -61,7 +61,7 @@ def _trials(count: int, prefix: str) -> list[Job]:
 
 
 def overhead(measurer: Measurer[Job]) -> tuple[float, float]:
-    """Seconds per trial that are in no phase of it, and all seconds per trial."""
+    """Seconds per trial outside its phases, and all seconds per trial."""
     for outcome in measurer.measure(_trials(20, "warm")):
         assert outcome.ok, outcome.error
     jobs = _trials(TRIALS, "")
@@ -73,7 +73,7 @@ def overhead(measurer: Measurer[Job]) -> tuple[float, float]:
 
 
 def busy(slots: int, per_actor: int) -> tuple[float, float]:
-    """The part of their time that sleeping slots sleep, and jobs per second."""
+    """The fraction of time that sleeping slots spend asleep, and jobs per second."""
     with RayMeasurer(slots, cpus=0.001, per_actor=per_actor, builders=0, worker=Sleeper) as measurer:
         _until_all_are_up(measurer)
         jobs = _trials(slots * ROUNDS, "")

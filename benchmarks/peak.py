@@ -1,4 +1,4 @@
-"""What this machine can do at most: multiply-adds on vector registers that never wait for each other or for memory."""
+"""The peak performance of this machine: multiply-adds on vector registers without dependences or memory accesses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STEPS = 20_000
 def _ir(lanes: int, accumulators: int) -> str:
     vector = f"<{lanes} x float>"
     names = [f"%a{n}" for n in range(accumulators)]
-    # different beginnings, or LLVM would see that all chains are one
+    # different initial values, or LLVM would merge the chains
     begins = []
     for n, a in enumerate(names):
         begins.append(f"  {a}.p = getelementptr float, ptr %p, i64 {lanes * n}")

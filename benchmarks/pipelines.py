@@ -1,4 +1,4 @@
-"""Which LLVM passes pay: compile and run time of typical kernels under several pipelines, side by side.
+"""The value of LLVM passes: compile and run time of typical kernels under several pipelines, interleaved.
 
 python -m benchmarks.pipelines [--json] [--only CASE].  Times are relative to the pipeline in use (`jit.PIPELINE`).
 """

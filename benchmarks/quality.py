@@ -1,6 +1,6 @@
-"""How good searches are on this machine: rows for `python -m benchmarks.search --quality`.
+"""The quality of searches on this machine: rows for `python -m benchmarks.search --quality`.
 
-Every run is kept in a file of results, so that a long benchmark can be cut into pieces: what is there is not run again.
+Every run is kept in a file of results, so that a long benchmark can be done in parts: finished runs are not repeated.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TRANSFER = {"model": "transfer", "strategy": "evolutionary"}
 
 @dataclass(frozen=True)
 class Case:
-    """A workload, the ratio to the better of numpy and torch that is asked for, and a relative to transfer from."""
+    """A workload, the required ratio to the better of numpy and torch, and a related workload to transfer from."""
 
     name: str
     workload: str
@@ -53,7 +53,7 @@ BY_NAME = {c.name: c for c in CASES}
 
 
 class Results:
-    """Runs that were made, one JSON line each, by case, kind and seed."""
+    """Finished runs, one JSON line each, keyed by case, kind and seed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -70,7 +70,7 @@ class Results:
 
 
 def searched(case: Case, seed: int, how: dict[str, Any], history: Sequence[Trials] = ()) -> dict[str, Any]:
-    """One search: its trials, the final race, and the wall time up to the verified best."""
+    """Runs one search: its trials, the final race, and the wall time up to the verified best."""
     with Study(case.task, "sketch", how["model"], how["strategy"], seed=seed, batch=BATCH, history=history) as study:
         study.optimize(trials=TRIALS)
         wall = study.ledger.wall
@@ -90,20 +90,20 @@ def searched(case: Case, seed: int, how: dict[str, Any], history: Sequence[Trial
 
 
 def as_trials(case: Case, runs: Sequence[dict[str, Any]]) -> Trials:
-    """The trials of some runs as a model learns from them."""
+    """The trials of some runs as training data."""
     found = space("sketch", case.task)
     points = Points.concat([Points(np.array(r["sketch"], np.int32), np.array(r["options"], np.int32)) for r in runs])
     return Trials(case.name, found, points, np.concatenate([r["seconds"] for r in runs]))
 
 
 def to_reach(seconds: Sequence[float], target: float) -> int:
-    """Trials until `target` was reached; one more than all of them if it was not."""
+    """The number of trials until `target` was reached; one more than all of them if it was not."""
     hits = np.flatnonzero(np.array(seconds) <= target)
     return int(hits[0]) + 1 if len(hits) else len(seconds) + 1
 
 
 def rows(cases: Sequence[Case], seeds: int, kinds: Sequence[str], path: Path) -> Iterator[dict[str, Any]]:
-    """All rows of the kinds asked for: ratio, speed-up over random search, transfer, accuracy of models."""
+    """All rows of the requested kinds: ratio, speed-up over random search, transfer, accuracy of models."""
     results = Results(path)
     for case in cases:
         guided = [results.of(case, "guided", s, partial(searched, case, s, GUIDED)) for s in range(seeds)]
@@ -136,7 +136,7 @@ def _ratios(case: Case, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def _reached(
     case: Case, metric: str, runs: Sequence[dict[str, Any]], targets: Sequence[float], whole: float, goal: float
 ) -> dict[str, Any]:
-    """How many trials the runs took to the level of random search, as a share of `whole`; paired by seed."""
+    """The trials that the runs took to match random search, as a fraction of `whole`; paired by seed."""
     took = [to_reach(r["seconds"], t) for r, t in zip(runs, targets, strict=True)]
     shares = [t / whole for t in took]
     return {
@@ -162,7 +162,7 @@ def _transferred(
 
 
 def accuracy(case: Case, random: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Pairs of unseen random programs in the right order, after learning from 1,000 (or all but 200) others."""
+    """Fraction of correctly ordered pairs of unseen random programs, trained on 1,000 (or all but 200) others."""
     all_trials = as_trials(case, random)
     order = np.random.default_rng(0).permutation(len(all_trials))
     count = min(1000, len(order) - 200)

@@ -1,6 +1,6 @@
-"""How long records take to be written, opened and asked for, on one core.
+"""The time to write, open and query records, on one core.
 
-python -m benchmarks.records [--json] [--only CASE] [--records N].  The targets are those of a million records.
+python -m benchmarks.records [--json] [--only CASE] [--records N].  The targets are for a million records.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from searchlab.lab.records import Record, RecordStore, merge
 
-# case -> (metric, target); targets in seconds are for a million records and shrink with their number.
+# case -> (metric, target); targets in seconds are for a million records and scale with their number.
 CASES = {
     "write": ("seconds", 60.0),
     "load": ("seconds", 10.0),
@@ -37,7 +37,7 @@ _APPENDS = 5000
 
 
 def example(number: int, rng: random.Random) -> Record:
-    """A record as a search makes them: 20 tasks, one failure in eight, five repeats."""
+    """A record as searches write them: 20 tasks, one failure in eight, five repeats."""
     task, failed, time = number % 20, rng.random() < 0.125, rng.lognormvariate(-7.0, 1.0)
     return Record(
         task=f"matmul-{task:012x}",
@@ -88,7 +88,7 @@ def _load(path: Path) -> RecordStore:
 
 
 def _unseal(path: Path, to: Path) -> None:
-    """The same records as another tool writes them: with spaces and without checksums."""
+    """The same records as another tool would write them: with spaces and without checksums."""
     with path.open(encoding="ascii") as file, to.open("w", encoding="ascii") as out:
         for line in file:
             data = json.loads(line)
@@ -97,7 +97,7 @@ def _unseal(path: Path, to: Path) -> None:
 
 
 def _stats(path: Path) -> dict[str, float]:
-    """`searchlab records stats` as a process of its own: its wall and CPU time, and the most memory it took."""
+    """Runs `searchlab records stats` in a separate process: its wall and CPU time, and its peak memory."""
     start = perf_counter()
     process = subprocess.Popen([sys.executable, "-m", "searchlab", "records", "stats", path], stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
@@ -118,7 +118,7 @@ def rows(only: str | None, count: int, folder: Path) -> Iterator[dict[str, Any]]
     def row(case: str, value: float, **more: float) -> dict[str, Any]:
         metric, target = CASES[case]
         target = target * count / 1e6 if metric == "seconds" else target
-        more["load_average"] = os.getloadavg()[0]  # others on the machine make all of this slower
+        more["load_average"] = os.getloadavg()[0]  # other load on the machine slows all of this down
         return {"case": case, "metric": metric, "value": value, "target": target, "records": count, **more}
 
     def wants(case: str) -> bool:
@@ -128,7 +128,7 @@ def rows(only: str | None, count: int, folder: Path) -> Iterator[dict[str, Any]]
         made = (example(n, rng) for n in range(count))
         building = timed(lambda: [example(n, rng) for n in range(1000)])["value"] / 1000
         took = timed(lambda: RecordStore(path).extend(made))
-        if wants("write"):  # making up an example is not part of it
+        if wants("write"):  # creating the examples is not timed
             yield row("write", took["value"] - building * count, gigabytes=path.stat().st_size / 1e9)
     if wants("load"):
         yield row("load", **timed(lambda: _load(path)))

@@ -1,10 +1,10 @@
-"""How fast strategies find good points in recorded spaces: python -m benchmarks.replay [--json] [--seeds N] ...
+"""Strategies on recorded spaces: python -m benchmarks.replay [--json] [--seeds N] ...
 
 The score of a run is the mean over k = 1..K of (E(k) - best_k) / (E(k) - optimum), where best_k is the best time among
-the first k measurements and E(k) what the best of k random points is expected to be: 0 is random search, 1 the optimum
-at once.  Measurements that failed count.  K is 200.  Strategies that need a cost model get a forest that is fitted anew
-before every batch; it says its mean less the spread of its trees, so that they go where it knows little.  The recorded
-GPU tables are not part of the project: --data says where they lie.
+the first k measurements and E(k) the expected best of k random points: 0 is random search, 1 is finding the optimum
+immediately.  Failed measurements count.  K is 200.  Strategies that need a cost model get a forest that is refitted
+before every batch; it predicts its mean minus the spread of its trees, which favours unexplored regions.  The recorded
+GPU tables are not part of the project: --data names their folder.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "gpu-replay"
 
 @dataclass(frozen=True)
 class Contender:
-    """A strategy with its options; `model` says that it is given a forest, `goal` what it has to reach on the four."""
+    """A strategy with its options; `model` gives it a forest, `goal` is the score to reach on the four tables."""
 
     strategy: type[Strategy]
     options: dict[str, Any]
@@ -80,12 +80,12 @@ class Replay:
 
     @cached_property
     def numbers(self) -> Floats:
-        """All rows as a surrogate sees them."""
+        """All rows encoded for a surrogate."""
         return Ranks(self.table.space)(self.table.space.points())
 
     @cached_property
     def random(self) -> RandomSearch:
-        """What the runs are scored against."""
+        """The random search that runs are scored against."""
         return RandomSearch(self.table.seconds, K)
 
     def run(self, contender: Contender, seed: int, batch: int) -> float:
@@ -105,7 +105,7 @@ class Replay:
         return self.random.score(measured)
 
     def _scorer(self, strategy: Strategy, rng: np.random.Generator) -> Scorer | None:
-        """A forest that has learnt from all that the strategy was told; all rows are asked at once and looked up."""
+        """A forest trained on everything the strategy was told; all rows are predicted at once and looked up."""
         worked = np.isfinite(strategy.seconds)
         if worked.sum() < 2:
             return None
@@ -133,7 +133,7 @@ def tables(options: argparse.Namespace) -> Iterator[tuple[str, Replay]]:
 
 
 def interval(scores: Floats) -> list[float]:
-    """A bootstrap interval of 95 % for the mean."""
+    """A 95 % bootstrap interval for the mean."""
     draws = np.random.default_rng(0).choice(scores, size=(2000, len(scores))).mean(axis=1)
     return [round(float(x), 3) for x in np.percentile(draws, [2.5, 97.5])]
 

@@ -1,7 +1,7 @@
-"""Hand-written schedules for the operators that benchmarks race; read them as examples of the primitives.
+"""Hand-written schedules for the benchmarked operators, and examples of the primitives.
 
-Each takes the plain program and the target and returns the scheduled program.  Tile sizes follow from the target: how
-many lanes a vector has, how many vector registers there are, how large the caches are.
+Each takes the plain program and the target and returns the scheduled program.  Tile sizes follow from the target: its
+vector lanes, its number of vector registers, and its cache sizes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from searchlab.targets import Target
 def _register_tile(target: Target, rows: int, columns: int) -> tuple[int, int]:
     """Rows and columns of accumulators that fill the vector registers and leave room for operands.
 
-    Of several such tiles, the one that computes least beyond the edges: 128 rows are 21.3 tiles of 6, but 32 of 4.
+    Of several such tiles, the one with the least padding at the edges: 128 rows are 21.3 tiles of 6, but 32 of 4.
     """
     lanes = target.lanes("float32")
     tiles = ((6, 4 * lanes), (8, 3 * lanes)) if target.vector_registers >= 32 else ((6, 2 * lanes), (4, 3 * lanes))
@@ -28,7 +28,7 @@ def _rounded_up(extent: int, step: int) -> int:
 
 
 def _columns_in_cache(target: Target, rows: int, step: int) -> int:
-    """How many columns of `rows` floats fill a good part of the second-level cache, as a multiple of `step`."""
+    """The number of columns of `rows` floats that fill much of the second-level cache, as a multiple of `step`."""
     return max(1, int(target.l2 * 0.6) // (4 * rows * step)) * step
 
 
@@ -50,9 +50,9 @@ def matmul(program: Program, target: Target, block: str = "C", epilogue: str | N
     s.reorder(j0, i0, j1, k, i1, j2)
     s.compute_at(panels, j0)
     *_, panel, depth_of_panel, lanes = s.loops(panels)
-    s.reorder(depth_of_panel, panel)  # reads rows of B as they lie, and spreads them over the panels
+    s.reorder(depth_of_panel, panel)  # reads rows of B contiguously, and scatters them over the panels
     s.vectorize(lanes)
-    s.prefetch(panels, program.inputs[1], depth_of_panel, 4)  # every row lies on another page, which no CPU guesses
+    s.prefetch(panels, program.inputs[1], depth_of_panel, 4)  # every row is on another page, which no CPU prefetches
     s.unroll(i1)
     s.vectorize(j2)
     if epilogue is not None:
@@ -63,9 +63,9 @@ def matmul(program: Program, target: Target, block: str = "C", epilogue: str | N
 
 
 def _panels_at_once(s: Schedule, loop: str, step: int, most: int, target: Target) -> int:
-    """How many panels of `step` columns make a block: `most` at most, in blocks that all threads get as many of.
+    """The number of panels of `step` columns per block, at most `most`, such that blocks divide evenly among threads.
 
-    Each gets two at least.  With 9 of 64 panels in a block, one of two threads would be left with 28.
+    Each thread gets at least two.  With 9 of 64 panels in a block, one of two threads would get only 28.
     """
     panels = -(-int(s.program.loops[loop].extent.value) // step)  # type: ignore[attr-defined]
     blocks = _rounded_up(max(-(-panels // most), 2 * target.threads), target.threads)
@@ -87,8 +87,8 @@ def dense_bias_relu(program: Program, target: Target) -> Program:
 def conv2d(program: Program, target: Target) -> Program:
     """3x3 convolution in NCHW, computed in vectors of output channels.
 
-    Weights are packed so that the channels of a vector lie side by side; a tile of output columns times channels stays
-    in registers; input channels are taken in groups, so that their weights stay in the nearest caches.
+    Weights are packed so that the channels of a vector are contiguous; a tile of output columns times channels stays in
+    registers; input channels are processed in groups, so that their weights stay in the nearest caches.
     """
     s = Schedule(program)
     wide = target.vector_registers >= 32
@@ -138,7 +138,7 @@ def conv2d_1x1(program: Program, target: Target) -> Program:
     s.reorder(n, j0, i0, j1, ci, kh, kw, i1, j2)
     s.compute_at(panels, j0)
     *_, panel, channel, pixel = s.loops(panels)
-    s.reorder(channel, panel)  # reads whole rows of pixels, and spreads them over the panels
+    s.reorder(channel, panel)  # reads whole rows of pixels, and scatters them over the panels
     s.vectorize(pixel)
     s.prefetch(panels, "X", channel, 4)
     s.unroll(i1)
@@ -164,7 +164,7 @@ def depthwise(program: Program, target: Target) -> Program:
 
 
 def _fetch_next_row(s: Schedule, row: str) -> None:
-    """Inputs of the next row, while the stage with the most arithmetic among those that read them has time to wait."""
+    """Prefetches inputs of the next row in the stage with the most arithmetic among those that read them."""
     for name in s.program.inputs:
         readers = [b for b in consumers(s.program, name) if len(b.iters) > 1]
         if readers and len(s.program.buffers[name].shape) > 1:
@@ -172,7 +172,7 @@ def _fetch_next_row(s: Schedule, row: str) -> None:
 
 
 def by_rows(program: Program, target: Target) -> Program:
-    """softmax, layer norm: every stage of a row before the next row, reductions with one partial result per lane."""
+    """softmax, layer norm: all stages of a row before the next row, reductions with one partial result per lane."""
     s = Schedule(program)
     *stages, last = program.blocks
     row = s.loops(last)[0]

@@ -1,13 +1,13 @@
-"""What a search costs and what it finds: python -m benchmarks.search [--json] [--only ROW] [--quality].
+"""The cost and the results of searches: python -m benchmarks.search [--json] [--only ROW] [--quality].
 
-`features`: candidates a second whose features are computed; `predict`: with features and trees, over a whole space;
+`features`: candidates per second whose features are computed; `predict`: with features and trees, over a whole space;
 `round`: one evolutionary round; `fit`: trees on 1,000 records.  All for a population of 2,048, in CPU time on one core.
 `first`: from a task with hundreds of structures to the first batch that is ready to be measured, in CPU time.
 `tune`: a whole search with its final race, wall time.
 
-`--quality` runs searches of 256 trials on eight operators (hours in all; `--cases`, `--kinds` and `--results` cut it
-into pieces): the ratio to the better of numpy and torch, trials to the level of random search, with and without
-transfer, and the accuracy of the models.
+`--quality` runs searches of 256 trials on eight operators (hours in total; `--cases`, `--kinds` and `--results` split
+it): the ratio to the better of numpy and torch, trials to match random search, with and without transfer, and the
+accuracy of the models.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _SECONDS_TO_COMPILE = 0.3
 
 
 def matmul_tiles(size: int = 512) -> Sketch:
-    """Matmul in Ansor's order of tiles: ten loops."""
+    """Matmul in Ansor's tile order: ten loops."""
     s = Schedule(parse(f"matmul:m={size},n={size},k={size}").program)
     i, j, k = s.loops("C")
     rows = s.split(i, [knob(f"i{n}") for n in range(4)])
@@ -133,7 +133,7 @@ def evolutionary_round() -> Iterator[dict[str, Any]]:
 
 
 def fit() -> Iterator[dict[str, Any]]:
-    """Trees on 1,000 records, with the features of these."""
+    """Fits trees on 1,000 records, including their features."""
     for name, spec in _SPACES.items():
         found = space("sketch", Task(parse(spec), detect()))
         records = _records(found, 1000)
@@ -155,7 +155,7 @@ def first() -> Iterator[dict[str, Any]]:
 
 
 def tune() -> Iterator[dict[str, Any]]:
-    """Searches on matmul 512 with 2 threads, from the start to a best that was raced with the libraries."""
+    """Searches on matmul 512 with 2 threads, from the start to the final race against the libraries."""
     task = Task(parse(_SPACES["matmul-512"]), detect(2))
     for trials, goal in ((64, 20), (128, None), (256, 60)):
         start = perf_counter()
@@ -169,7 +169,7 @@ def tune() -> Iterator[dict[str, Any]]:
 
 
 def _records(found: Space, count: int) -> Trials:
-    """Points at random with times that a model has something to learn from."""
+    """Random points with times that have learnable structure."""
     points = found.sample_new(count, np.random.default_rng(0)).points
     guess = MODELS.make("roofline").predict(found, points)
     return Trials("t", found, points, np.exp(guess + 0.1 * np.random.default_rng(1).standard_normal(count)))

@@ -1,8 +1,8 @@
-"""Does measuring leak? python -m benchmarks.soak [--minutes 30] [--json] [--store FILE].
+"""Soak test for leaks in measuring: python -m benchmarks.soak [--minutes 30] [--json] [--store FILE].
 
 Measures good and bad candidates (all kinds of failure) over and over, writes records, and watches memory, processes,
-open files and temporary files.  Exit code 1 if any of them grows, a job is lost, an outcome is not what it should be,
-or a process is left at the end.
+open files and temporary files.  Exit code 1 if any of them grows, a job is lost, an outcome is wrong, or a process
+remains at the end.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from searchlab.workloads import workload
 RELU = workload("elementwise", rows=8, cols=9, ops="relu")
 BYTES = 4 * 72
 GOOD = 20  # good candidates per round, half of them built
-SAMPLES = 300  # in all, for a long run
+SAMPLES = 300  # in total, for a long run
 MARK = "SEARCHLAB_SOAK"
-# What may be gained from the first fifth to the end: allocators and caches breathe.
+# The growth allowed from the first fifth to the end: allocators and caches fluctuate.
 MOST_MIB, MOST_SHARE, MOST_COUNT = 6.0, 0.02, 2.0
 
 _SIGNATURE = "ptr %arguments, ptr %sizes, ptr %shared, ptr %private, i64 %stride, ptr %pool, i64 %threads"
@@ -52,7 +52,7 @@ entry:
 """
 _PAST = f"  %at = getelementptr i8, ptr %y, i64 {BYTES}\n  store volatile float 1.0, ptr %at\n  ret void"
 _MORE = "  %got = call ptr @malloc(i64 1048576)\n  store volatile i8 1, ptr %got\n  br label %again"
-# name: the status it should get, and what the kernel does
+# name: the expected status, and the behaviour of the kernel
 FAULTS = {
     "crash": ("crash", "  store volatile i8 1, ptr inttoptr (i64 64 to ptr)\n  ret void"),
     "hang": ("timeout", "  br label %again\nagain:\n  store volatile i8 1, ptr %y\n  br label %again"),
@@ -64,7 +64,7 @@ FAULTS = {
 
 @dataclass(frozen=True)
 class Sample:
-    """How much of everything there is at some moment; memory in MiB."""
+    """The resources in use at one moment; memory in MiB."""
 
     second: float
     trials: int
@@ -81,7 +81,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Growth:
-    """A straight line through the samples: the mean, what is gained from the first fifth to the end, and per hour."""
+    """A linear fit of the samples: the mean, the growth from the first fifth to the end, and per hour."""
 
     mean: float
     gained: float
@@ -90,7 +90,7 @@ class Growth:
 
 @dataclass(frozen=True)
 class Report:
-    """What came of it."""
+    """The result of a soak test."""
 
     seconds: float
     trials: int
@@ -114,7 +114,7 @@ class Report:
 
 
 def jobs() -> list[Job]:
-    """One round; the ids begin with the status that is expected."""
+    """One round of jobs; their ids begin with the expected status."""
     target = detect(1)
     code = build(RELU.program, target)
     protocol = Protocol(warmup=0, repeats=3, min_repeat_ms=0.1)
@@ -166,7 +166,7 @@ def is_flat(memory: Growth, *counts: Growth) -> bool:
 
 
 def orphans(mark: str, patience_s: float = 60.0) -> int:
-    """Processes that have inherited the mark and are still there after a while."""
+    """Processes that have inherited the mark and still exist after a while."""
     until = time.monotonic() + patience_s
     while (left := sum(1 for _ in _marked(mark))) and time.monotonic() < until:
         time.sleep(0.2)
@@ -185,7 +185,7 @@ def _marked(mark: str) -> Iterator[psutil.Process]:
 
 
 def soak(minutes: float, store: RecordStore, folder: Path, show: bool = False) -> Report:
-    """Measures for so long, a round at least; `folder` is where temporary files go."""
+    """Measures for `minutes`, at least one round; temporary files go to `folder`."""
     mark = os.environ[MARK] = uuid.uuid4().hex
     every = max(0.5, 60 * minutes / SAMPLES)
     rounds = jobs()
@@ -193,7 +193,7 @@ def soak(minutes: float, store: RecordStore, folder: Path, show: bool = False) -
     statuses: Counter[str] = Counter()
     unexpected: Counter[str] = Counter()
     lost, trials, number, begin = 0, 0, 0, time.monotonic()
-    with LocalMeasurer(lock=False) as measurer:  # no figure matters here, and others may want to measure meanwhile
+    with LocalMeasurer(lock=False) as measurer:  # times do not matter here, and other processes may want to measure
         while not number or time.monotonic() - begin < 60 * minutes:
             batch = {f"{job.id}#{number}.{i}": job for i, job in enumerate(rounds)}
             answered: Counter[str] = Counter()

@@ -1,9 +1,9 @@
-"""What the search spaces hold: python -m benchmarks.spaces [--json] [--only CASE] [--space NAME] [--threads N].
+"""Size and quality of search spaces: python -m benchmarks.spaces [--json] [--only CASE] [--space NAME] [--threads N].
 
-For each workload and space: how many points there are, how many combinations are invalid, how fast points are sampled
-and mutated, and the best program of 64 random points, of the points known to be good, and of the whole task-mapping
-space, as the ratio of the better library's time to ours, raced side by side; above 1 we are faster.  `--only size-loss`
-races the best of the task-mapping space on 512 beside that on 511 and 509.
+For each workload and space: the number of points, the fraction of invalid combinations, the rate of sampling and
+mutation, and the best program of 64 random points, of the points known to be good, and of the whole task-mapping space,
+as the ratio of the better library's time to ours, interleaved; above 1 we are faster.  `--only size-loss` races the
+best of the task-mapping space on 512 against those on 511 and 509.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PROTOCOL = Protocol(repeats=7, min_repeat_ms=1.0, early_stop=3.0)
 
 @dataclass(frozen=True)
 class Case:
-    """A workload, and the least ratio to the better library that a good point of a space must reach."""
+    """A workload, and the minimum ratio to the better library that a good point of a space must reach."""
 
     name: str
     workload: str
@@ -48,11 +48,11 @@ CASES = (
     Case("conv2d-128", "conv2d:ci=128,co=128,h=28,w=28,k=3,padding=1", 0.9),
     Case("conv2d-1x1", "conv2d:ci=256,co=64,h=56,w=56,k=1", 0.9),
 )
-_RATES = {"matmul-512", "conv2d-64"}  # where 500,000 points a second are asked for
+_RATES = {"matmul-512", "conv2d-64"}  # cases with a target of 500,000 points per second
 
 
 def sizes(case: Case, found: Space) -> dict[str, Any]:
-    """How many points there are."""
+    """The numbers of points and sketches, and the percentage of invalid combinations."""
     size = found.size
     return {
         "case": f"{case.name}/{found.name}",
@@ -68,7 +68,7 @@ def sizes(case: Case, found: Space) -> dict[str, Any]:
 def rate(case: Case, found: Space) -> dict[str, Any]:
     """Points per second of CPU time, each sampled and then mutated."""
     rng = np.random.default_rng(0)
-    found.mutate(found.sample(POPULATION, rng), rng)  # option tables and neighbourhoods are made once
+    found.mutate(found.sample(POPULATION, rng), rng)  # option tables and neighbourhoods are built once
     rates = []
     for _ in range(20):
         start = perf_counter()
@@ -85,7 +85,7 @@ def rate(case: Case, found: Space) -> dict[str, Any]:
 
 
 def fastest(found: Space, points: Points, task: Task, measurer: LocalMeasurer) -> tuple[list[Points], dict[str, int]]:
-    """The few fastest of the points, and how many failed in which way."""
+    """The few fastest of the points, and the number of failures by kind."""
     jobs = [Job(str(n), task.workload, task.target, found.program(p), protocol=_PROTOCOL) for n, p in enumerate(points)]
     seconds, failures, best = np.full(len(points), np.inf), dict[str, int](), float("inf")
     for outcome in measurer.measure(jobs):
@@ -120,7 +120,7 @@ def contender(found: Space, point: Points, task: Task, inputs: dict[str, Any]) -
 def against_libraries(
     found: Space, points: Sequence[Points], task: Task, seconds: float
 ) -> tuple[float, Points, dict[str, list[float]], float]:
-    """The best ratio among the points, the point, all times in milliseconds, and what others used of the cores."""
+    """The best ratio among the points, the point, all times in milliseconds, and the load of other processes."""
     inputs = task.workload.inputs(seed=0)
     with threads(task.target.threads):
         ours = {str(n): contender(found, p, task, inputs) for n, p in enumerate(points)}
@@ -156,7 +156,7 @@ def ratio(
 def searched(
     case: Case, found: Space, task: Task, measurer: LocalMeasurer, options: argparse.Namespace
 ) -> Iterator[dict[str, Any]]:
-    """Ratios of random points, of known ones, and of a whole space that is small enough."""
+    """Ratios of random points, of known ones, and of the whole space if it is small enough."""
     drawn = found.sample_new(options.random, np.random.default_rng(options.seed)).points
     groups = {"random": drawn}
     if found.name == "task-mapping" and not options.no_exhaustive:
@@ -170,7 +170,7 @@ def searched(
 
 
 def size_loss(options: argparse.Namespace, machine: Target) -> Iterator[dict[str, Any]]:
-    """What a prime size costs the task-mapping space: the best of each size after its whole space, in one race."""
+    """The cost of a prime size in the task-mapping space: the best points of each whole space, in one race."""
     runs: dict[str, Contender] = {}
     flops: dict[str, int] = {}
     with LocalMeasurer() as measurer:
