@@ -1,4 +1,4 @@
-"""The doctor: what it says about made-up machines and about this one."""
+"""The doctor: its findings on simulated machines and on this one."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Code that is named: nothing is called before it is known to be what its role asks for."""
+"""Code referenced by name: nothing is called before it is known to fit its role."""
 
 import sys
 from collections.abc import Callable

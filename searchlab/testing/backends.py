@@ -1,4 +1,4 @@
-"""What every back end must hold to."""
+"""The conformance suite of back ends."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _QUICK = Protocol(warmup=0, repeats=3, min_repeat_ms=0.1, beaten=None)
 
 
 def check_backend(backend: Backend, target: Target, seed: int = 0) -> None:
-    """A back end on a target of its kind that this machine can run.
+    """Check a back end on a target of its kind that this machine can run.
 
-    The target is a value that travels and leads to the back end; code is plain data, gives right results however it is
+    The target can be serialised and identifies the back end; code is plain data, gives correct results however it is
     called, and is refused with the right kind of error; a worker builds, checks and times it.
     """
     _check_target(backend, target)
@@ -62,7 +62,7 @@ def _check_workload(backend: Backend, target: Target, w: Workload, seed: int) ->
 
 
 def _check_calls(kernel: Kernel, w: Workload, seed: int) -> None:
-    """Results of plain calls, into given arrays, with bound weights, and of what was prepared."""
+    """Check the results of plain calls, of calls into given arrays and with bound weights, and of prepared calls."""
     inputs = {name: placed(x) for name, x in w.inputs(seed).items()}
     _right(w, kernel(*inputs.values()), inputs, "called")
     run, outputs = kernel.prepare(*inputs.values())
@@ -77,7 +77,7 @@ def _check_calls(kernel: Kernel, w: Workload, seed: int) -> None:
 
 
 def _check_runs(kernel: Kernel, w: Workload, seed: int) -> None:
-    """Results of runs as they are measured: inputs packed before, scratch memory from outside, read back at the end."""
+    """Check the results of measured runs: inputs packed ahead, external scratch memory, outputs read back."""
     inputs = {name: placed(x) for name, x in w.inputs(seed).items()}
     before = {name: x.copy() for name, x in inputs.items()}
     made = kernel.prepare(*inputs.values())[1]
@@ -106,7 +106,7 @@ def _check_refusals(backend: Backend, target: Target) -> None:
 
 
 def _check_measured(target: Target, w: Workload, seed: int) -> None:
-    """A worker process builds, checks and times a program, and finds one that computes something else."""
+    """Check that a worker process builds, checks and times a program, and detects a wrong one."""
     one, other = (workload(f"elementwise:rows=3,cols=4,ops={name}") for name in ("relu", "neg"))
     with Worker("conformance") as worker:
         outcome = worker.run(Job("right", w, target, w.program, seed=seed, protocol=_QUICK))

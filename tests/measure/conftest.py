@@ -1,4 +1,4 @@
-"""What tests of measuring need to give the same answer on a machine that others use as well."""
+"""Fixtures that make tests of measuring reliable on a shared machine."""
 
 from collections.abc import Iterator
 

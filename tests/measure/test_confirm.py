@@ -1,4 +1,4 @@
-"""Second looks: luck does not become an incumbent, real improvements do, equals are called equal."""
+"""Re-measurement: lucky times do not become incumbents, real improvements do, ties are called ties."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence

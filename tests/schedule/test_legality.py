@@ -1,4 +1,4 @@
-"""What random schedules once got past the primitives: each of these would compute something else, and is refused."""
+"""Illegal schedules that random testing once got past the primitives: each would change the result, and is refused."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What is known to go wrong before anything runs, and what components return, told in their names."""
+"""Errors that are found before anything runs, and invalid return values, reported with the component's name."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""A replay takes the way of the run, or says where it does not."""
+"""A replay repeats the run step by step, or reports where it deviates."""
 
 import dataclasses
 import json

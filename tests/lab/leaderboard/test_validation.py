@@ -1,4 +1,4 @@
-"""Second looks: claims of a run that hold, that do not, and that cannot be checked."""
+"""Re-measurement: claims of a run that hold, that do not, and that cannot be checked."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Run folders that were damaged: every command that reads one works all the same, or says which file is the matter."""
+"""Run folders that were damaged: every command that reads one works anyway, or names the damaged file."""
 
 import copy
 import errno

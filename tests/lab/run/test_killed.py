@@ -1,4 +1,4 @@
-"""Whatever ends a run, the next one goes on, and the end is what an undisturbed run would have given."""
+"""However a run is interrupted, the next one resumes it with the result of an undisturbed run."""
 
 import multiprocessing
 import os

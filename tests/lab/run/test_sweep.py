@@ -1,4 +1,4 @@
-"""The sweep that the laboratory is for: spaces, models and strategies, all with all, on this machine."""
+"""A full factorial sweep of spaces, models and strategies on this machine."""
 
 from pathlib import Path
 

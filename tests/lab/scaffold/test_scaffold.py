@@ -1,4 +1,4 @@
-"""What `searchlab new` writes works as it is, and stays out of the way of what is there."""
+"""The plug-ins that `searchlab new` writes work unchanged and overwrite nothing."""
 
 import importlib
 import importlib.util

@@ -1,4 +1,4 @@
-"""The score for recorded spaces: random search is 0, the optimum at once is 1."""
+"""The score for recorded spaces: random search scores 0, finding the optimum immediately scores 1."""
 
 from itertools import permutations
 
