@@ -1,6 +1,6 @@
 """Index arithmetic in a canonical form: polynomials over variables and indivisible atoms such as `x // b`.
 
-Equal indices are therefore equal objects, and integers fold away the moment they replace symbols.
+Equal indices therefore compare equal, and integers are folded as soon as they replace symbols.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from searchlab.ir.expr import ONE, ZERO, Binary, Const, Expr, Like, Monomial, Po
 
 
 def _sort_key(e: Expr) -> tuple[int, str]:
-    """Variables by name, then atoms by their text, which they remember: sums are put in order at every step."""
+    """Variables sort by name, then atoms by their text; the key is cached because every operation sorts its terms."""
     try:
         return e._sort_key  # type: ignore[attr-defined, no-any-return]
     except AttributeError:
@@ -37,7 +37,7 @@ def poly(e: Expr) -> dict[Monomial, int]:
 
 
 def from_poly(terms: Mapping[Monomial, int]) -> Expr:
-    """The canonical expression of a polynomial."""
+    """The canonical expression for a polynomial."""
     left = [(m, c) for m, c in terms.items() if c]
     if not left:
         return ZERO
@@ -59,13 +59,13 @@ def add_into(terms: dict[Monomial, int], e: Expr, scale: int) -> None:
 
 
 def mul_monomials(a: Monomial, b: Monomial) -> Monomial:
-    """The product of two products of atoms."""
+    """The product of two monomials."""
     return tuple(sorted(a + b, key=_sort_key)) if a and b else a or b
 
 
 @lru_cache(maxsize=1 << 16)
 def arithmetic(op: str, a: Expr, b: Expr) -> Expr:
-    """Sums, differences and products; the structures of a space ask for the same ones over and over."""
+    """Sums, differences and products, memoised: the sketches of a space request the same ones repeatedly."""
     if isinstance(a, Const) and isinstance(b, Const) and op != "div":
         x, y = int(a.value), int(b.value)
         return Const(x + y if op == "add" else x - y if op == "sub" else x * y)
@@ -95,7 +95,7 @@ def without(monomial: Monomial, atoms: Monomial) -> Monomial | None:
 
 
 def divide(a: Expr, b: Expr) -> tuple[Expr, Expr]:
-    """Quotient and rest with a = quotient * b + rest, taking out of `a` every term that `b` visibly divides."""
+    """Quotient and remainder with a = quotient * b + remainder; terms of `a` that `b` visibly divides are extracted."""
     divisor = poly(b)
     if len(divisor) != 1:
         return (ONE, ZERO) if a == b else (ZERO, a)
@@ -104,7 +104,7 @@ def divide(a: Expr, b: Expr) -> tuple[Expr, Expr]:
     rest: dict[Monomial, int] = {}
     for monomial, c in poly(a).items():
         left = without(monomial, atoms)
-        # only what is divided exactly: half of `56*h + w` taken out of its sum would no longer be recognised
+        # only exactly divisible terms: splitting the first term of `56*h + w` would make the sum unrecognisable
         if left is None or (monomial and c % coefficient):
             rest[monomial] = c
             continue
@@ -119,7 +119,7 @@ def _check_divisor(a: Expr, b: Expr) -> None:
 
 
 def floordiv(a: Expr, b: Expr) -> Expr:
-    """a // b, with every term that b divides taken out: (4*x + y) // 4 = x + y // 4."""
+    """a // b, with every term that b divides extracted: (4*x + y) // 4 = x + y // 4."""
     _check_divisor(a, b)
     if b == ONE:
         return a

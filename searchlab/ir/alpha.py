@@ -1,8 +1,8 @@
-"""Equality up to names: whether programs or statements become the same if variables, buffers and blocks are renamed.
+"""Alpha-equivalence: equality of programs or statements up to renaming variables, buffers and blocks.
 
-A renaming is a bijection: what has two names in one program has two in the other.  Loops and blocks bind variables, so
-these correspond as soon as they are met.  Symbols and buffers are free: they correspond where they occur alone, and
-sums and products in which several could change places are put off until nothing else is left to tell them apart.
+A renaming is a bijection: distinct names in one program map to distinct names in the other.  Variables bound by loops
+and blocks are matched at their binders.  Symbols and buffers are free: they are matched where they occur alone, and
+sums and products in which several candidates are interchangeable are deferred until all other matches are known.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Scope = Mapping[Var, Var]
 
 @dataclass(frozen=True)
 class Difference:
-    """Why two programs or statements are not the same, in words; it counts as false."""
+    """A readable reason why two programs or statements differ; it is falsy."""
 
     words: str
 
@@ -34,7 +34,7 @@ class Difference:
 def same_up_to_names(a: Program | Stmt, b: Program | Stmt) -> Renaming | Difference:
     """The renaming that makes `a` the same as `b`, or the first difference that no renaming removes.
 
-    Names of programs and their traces do not count; the order of operands, loops and statements does.
+    Program names and traces are ignored; the order of operands, loops and statements matters.
     """
     matching = _Matching()
     try:
@@ -49,7 +49,7 @@ def same_up_to_names(a: Program | Stmt, b: Program | Stmt) -> Renaming | Differe
 
 
 def matches(pattern: Stmt, s: Stmt) -> Iterator[tuple[Stmt, Renaming]]:
-    """The statements inside another that are the same as a pattern up to names, in order, with the renaming of each."""
+    """The statements inside `s` that equal the pattern up to names, in program order, each with its renaming."""
     for candidate in statements(s):
         found = same_up_to_names(pattern, candidate)
         if isinstance(found, Renaming):
@@ -57,12 +57,12 @@ def matches(pattern: Stmt, s: Stmt) -> Iterator[tuple[Stmt, Renaming]]:
 
 
 class _Different(Exception):
-    """What cannot be the same."""
+    """Raised at the first difference that no renaming removes."""
 
 
 @dataclass(frozen=True)
 class _Pairs:
-    """A bijection of names that grows."""
+    """A bijection of names, extended during the comparison."""
 
     what: str
     there: dict[Any, Any] = field(default_factory=dict)
@@ -116,7 +116,7 @@ class _Matching:
             raise _Different(f"{where}: {len(a)} here, {len(b)} there")
 
     def values(self, a: Any, b: Any, where: str, scope: Scope) -> None:
-        """Two values of any type that parts of programs have."""
+        """Compares two field values of any type that occurs in programs."""
         if isinstance(a, Expr) and isinstance(b, Expr):
             self.expressions(a, b, where, scope)
         elif type(a) is not type(b):
@@ -131,7 +131,7 @@ class _Matching:
             raise _Different(f"{where}: {a} here, {b} there")
 
     def parts(self, a: Any, b: Any, where: str, scope: Scope) -> None:
-        """The fields of two values of one class, the variables that they bind first."""
+        """Compares two values of the same class field by field, starting with the variables they bind."""
         where = f"{type(a).__name__.lower()} '{a.name}'" if isinstance(a, (Block, Loop)) else where
         inner = scope
         if isinstance(a, Loop):
@@ -152,7 +152,7 @@ class _Matching:
                 self.values(x, y, where, inner if inside else scope)
 
     def names(self, owner: Any, part: str, value: Any) -> _Pairs | None:
-        """What the name in a field is the name of, if it is one."""
+        """The bijection that a field belongs to, if the field is a name."""
         if not isinstance(value, str):
             return None
         if part == "buffer" or (part == "name" and isinstance(owner, Buffer)):
@@ -171,7 +171,7 @@ class _Matching:
             raise _Different(f"{where}: '{a}' here, '{b}' there")
 
     def renamed(self, e: Expr, scope: Scope) -> Expr | None:
-        """The expression as it is called in the other program, if all its names are known."""
+        """The expression in the names of the other program, if all of them are known."""
         known = scope.keys() | self.free.there.keys()
         if not variables(e) <= known or any(ld.buffer not in self.buffers.there for ld in loads(e)):
             return None
@@ -179,7 +179,7 @@ class _Matching:
         return RenamedExpression({**self.free.there, **scope}, self.buffers.there)(e)
 
     def unify(self, a: Expr, b: Expr, where: str, scope: Scope) -> None:
-        """Names in an expression are given where they are."""
+        """Matches the unknown names of two expressions by their positions."""
         if type(a) is not type(b):
             raise _Different(f"{where}: '{a}' here, '{b}' there")
         if isinstance(a, Var) and isinstance(b, Var):
@@ -197,7 +197,7 @@ class _Matching:
                     self.values(x, y, where, scope)
 
     def polynomials(self, a: Poly, b: Poly, where: str, scope: Scope) -> None:
-        """Terms correspond if they look alike; where several do, or several factors of one, that is left for later."""
+        """Matches terms of the same shape; defers the comparison if several terms, or factors of one, look alike."""
         bound = {w: w for w in (*scope.values(), *self.free.back)}
         here, there = _by_looks(a, {**self.free.there, **scope}), _by_looks(b, bound)
         if {look: len(terms) for look, terms in here.items()} != {look: len(terms) for look, terms in there.items()}:
@@ -209,10 +209,10 @@ class _Matching:
             for x, y in zip(here[look][0], there[look][0], strict=True):
                 self.expressions(x, y, where, scope)
 
-    # --- what was put off ---------------------------------------------------------------------------------------------
+    # --- deferred comparisons -----------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Compares what was put off, again and again while that gives names; then tries what is left."""
+        """Repeats the deferred comparisons while they make progress, then enumerates what remains."""
         while self.later:
             todo, self.later = self.later, []
             for a, b, where, scope in todo:
@@ -222,7 +222,7 @@ class _Matching:
                 return
 
     def guess(self) -> None:
-        """Tries all ways in which the unknown names of one polynomial may correspond."""
+        """Tries all assignments of the unknown names of one deferred polynomial."""
         a, b, where, scope = self.later[0]
         ours = sorted(variables(a) - scope.keys() - self.free.there.keys(), key=str)
         theirs = sorted(variables(b) - set(scope.values()) - self.free.back.keys(), key=str)
@@ -242,7 +242,7 @@ class _Matching:
 
 
 def _bound(scope: Scope, pairs: Iterable[tuple[Var, Var]]) -> dict[Var, Var]:
-    """The scope with more variables, which hide those of the same name outside."""
+    """The scope extended by bound variables, which shadow outer ones of the same name."""
     found = dict(scope)
     for ours, theirs in pairs:
         found = {v: w for v, w in found.items() if w != theirs}
@@ -251,7 +251,7 @@ def _bound(scope: Scope, pairs: Iterable[tuple[Var, Var]]) -> dict[Var, Var]:
 
 
 def _by_looks(e: Poly, known: Scope) -> dict[tuple[int | str, ...], list[Monomial]]:
-    """The monomials of a polynomial by coefficient and looks, which are those of their factors in order."""
+    """The monomials of a polynomial by coefficient and shape (the sorted shapes of their factors)."""
     found: dict[tuple[int | str, ...], list[Monomial]] = {}
     for monomial, coefficient in e.terms:
         factors = sorted(((_look(atom, known), atom) for atom in monomial), key=lambda factor: factor[0])
@@ -261,7 +261,7 @@ def _by_looks(e: Poly, known: Scope) -> dict[tuple[int | str, ...], list[Monomia
 
 
 def _look(e: Expr, known: Scope) -> str:
-    """An expression without the names that are not known."""
+    """The shape of an expression: its text with unknown names blanked out."""
     if isinstance(e, Var):
         return f"{known[e]}" if e in known else f"any {e.role}"
     if isinstance(e, Const):

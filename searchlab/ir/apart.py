@@ -1,4 +1,4 @@
-"""Whether iterations of loops can be told apart by what they do: no two of them come to the same place."""
+"""Injectivity of index maps: whether no two iterations of a loop nest access the same element."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from searchlab.ir.walk import variables
 def told_apart(places: Iterable[Expr], loops: Ranges, where: Expr, facts: Facts) -> bool:
     """Whether the values of `places` determine the variables of `loops`, wherever the condition `where` holds.
 
-    Shown as for the digits of a number: `i*8 + j` tells i and j if j stays below 8, `f // 5` and `f % 5` tell f.  False
-    means 'not shown'.
+    The proof treats indices as mixed-radix numbers: `i*8 + j` determines i and j if j < 8, and `f // 5` with `f % 5`
+    determines f.  False means 'not proved'.
     """
     loops = {v: extent for v, extent in loops.items() if extent != ONE}
     known: set[Expr] = set()
@@ -27,12 +27,12 @@ def told_apart(places: Iterable[Expr], loops: Ranges, where: Expr, facts: Facts)
 
 
 def _moving_part(e: Expr, loops: Ranges) -> Expr:
-    """Without the terms that the loops do not change."""
+    """The expression without its loop-invariant terms."""
     return from_poly({m: c for m, c in poly(e).items() if any(variables(a) & loops.keys() for a in m)})
 
 
 def _digits(e: Expr, loops: Ranges, where: Expr, facts: Facts) -> list[Expr]:
-    """What a sum tells: all its terms, if each is worth more than those before it can make up together."""
+    """The atoms that a sum determines: all of them, if each scale exceeds the range of all smaller terms together."""
     terms: list[tuple[Expr, Expr]] = []
     for monomial, c in poly(e).items():
         mine = tuple(a for a in monomial if variables(a) & loops.keys())
@@ -51,7 +51,7 @@ def _digits(e: Expr, loops: Ranges, where: Expr, facts: Facts) -> list[Expr]:
 
 
 def _bounds(e: Expr, loops: Ranges, where: Expr, facts: Facts) -> Iterator[Expr]:
-    """Values that `e` does not exceed, by its loops or by a condition on it."""
+    """Upper bounds of `e`, from the extents of the loops and from the conditions in `where`."""
     yield facts.upper(e, loops)
     for c in conditions(where):
         if isinstance(c, Compare) and c.op == "lt":
@@ -61,7 +61,7 @@ def _bounds(e: Expr, loops: Ranges, where: Expr, facts: Facts) -> Iterator[Expr]
 
 
 def _joined(e: Expr, known: set[Expr], loops: Ranges, facts: Facts) -> Iterator[Expr]:
-    """What was divided, if `e` is the rest and the quotient is known too."""
+    """The dividend, if `e` is a remainder whose quotient is known too."""
     if isinstance(e, Binary) and e.op == "mod":
         quotient = _moving_part(facts.simplify(floordiv(e.a, e.b)), loops)
         if quotient in known or all(a in known for m in poly(quotient) for a in m if variables(a) & loops.keys()):

@@ -1,4 +1,4 @@
-"""Numbers of bfloat16, which numpy does not have: held as uint16, computed with as float32."""
+"""bfloat16 numbers, which numpy lacks: stored as uint16, computed in float32."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from searchlab.dtype import BFLOAT16
 
 
 def rounded(values: npt.ArrayLike, dtype: str) -> npt.NDArray[Any]:
-    """The values converted to a type, as a numpy array; those of bfloat16 as the float32 numbers that they are."""
+    """The values converted to `dtype`, as a numpy array; bfloat16 values are represented as float32."""
     if dtype == BFLOAT16:
         return from_bits(to_bits(np.asarray(values).astype(np.float32)))
     return np.asarray(values).astype(dtype)
 
 
 def to_bits(values: npt.ArrayLike) -> npt.NDArray[np.uint16]:
-    """Numbers as bfloat16, rounded to the nearest, and to the even one of two that are equally near."""
+    """The bits of numbers as bfloat16, rounded to nearest, ties to even."""
     wide = np.asarray(values, np.float32)
     bits = wide.view(np.uint32)
     even = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
@@ -27,5 +27,5 @@ def to_bits(values: npt.ArrayLike) -> npt.NDArray[np.uint16]:
 
 
 def from_bits(bits: npt.ArrayLike) -> npt.NDArray[np.float32]:
-    """The numbers that an array of bfloat16 holds."""
+    """The values of an array of bfloat16 bits, as float32."""
     return (np.asarray(bits, np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)

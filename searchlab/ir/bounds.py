@@ -1,7 +1,7 @@
-"""What is known about index expressions: ranges of values, proofs of inequalities, simplification under both.
+"""Reasoning about index expressions: value ranges, proofs of inequalities, and simplification based on them.
 
 Iteration variables are at least 0 and below their extent, knobs and run-time sizes are at least 1.  Together with the
-facts a program assumes (such as `t0 * t1 == 512`) that is enough to reason about tiled loop nests with symbolic tiles.
+assumptions of a program (such as `t0 * t1 == 512`), this suffices for tiled loop nests with symbolic tile sizes.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ Ranges = Mapping[Var, Expr]
 
 @dataclass(frozen=True)
 class Facts:
-    """Extents of iteration variables, and conditions that hold."""
+    """Extents of iteration variables, and conditions that are assumed to hold."""
 
     extents: Ranges = field(default_factory=dict)
     assumptions: tuple[Expr, ...] = ()
 
     def having(self, extents: Ranges) -> Facts:
-        """These facts and some more extents."""
+        """These facts extended by further extents."""
         return Facts({**self.extents, **extents}, self.assumptions)
 
     @cached_property
@@ -66,12 +66,12 @@ class Facts:
                     found.add((m.a, m.b))
         return frozenset(found)
 
-    # --- what was found out before ------------------------------------------------------------------------------------
+    # --- caching ------------------------------------------------------------------------------------------------------
 
     def about(self, e: Expr) -> Facts:
-        """The facts that can matter to an expression; they remember what was found out with them.
+        """The facts that are relevant to an expression, as a shared object that caches its results.
 
-        The structures of a space have most of their loops in common: what is shown for one serves the others.
+        The sketches of a space have most of their loops in common, so a proof for one serves the others.
         """
         used = variables(e)
         found = self._about.get(used)
@@ -82,7 +82,7 @@ class Facts:
         return found
 
     def _closure(self, names: frozenset[Var]) -> frozenset[Var]:
-        """The variables, and those that bounds and assumed equalities may put in their place."""
+        """The variables and all those that bounds and assumed equalities may substitute for them."""
         more = names.union(*(variables(self.extents[v]) for v in names if v in self.extents))
         more = more.union(*(variables(f) for f, needs in self._rules if needs <= more))
         return names if more == names else self._closure(more)
@@ -106,11 +106,11 @@ class Facts:
     # --- bounds -------------------------------------------------------------------------------------------------------
 
     def upper(self, e: Expr, over: Ranges | None = None) -> Expr:
-        """The largest value of `e` (inclusive) while the variables in `over` (default: all known) run."""
+        """The largest value of `e` (inclusive) over the ranges of the variables in `over` (default: all known)."""
         return self._extreme(e, self.extents if over is None else over, True)
 
     def lower(self, e: Expr, over: Ranges | None = None) -> Expr:
-        """The smallest value of `e` while the variables in `over` (default: all known) run."""
+        """The smallest value of `e` over the ranges of the variables in `over` (default: all known)."""
         return self._extreme(e, self.extents if over is None else over, False)
 
     def _extreme(self, e: Expr, over: Ranges, up: bool) -> Expr:
@@ -122,7 +122,7 @@ class Facts:
             total: dict[Monomial, int] = {}
             for monomial, coefficient in e.terms:
                 if len(monomial) <= 1 and (simple := _step(monomial, over, up == (coefficient > 0))) is not None:
-                    key, scale = simple  # what nearly all terms are needs no arithmetic on expressions
+                    key, scale = simple  # the common case needs no arithmetic on expressions
                     total[key] = total.get(key, 0) + coefficient * scale
                     continue
                 for m, c in poly(self._extreme_product(monomial, over, up == (coefficient > 0))).items():
@@ -133,7 +133,7 @@ class Facts:
         return e
 
     def _extreme_product(self, monomial: Monomial, over: Ranges, up: bool) -> Expr:
-        """Of atoms that are never negative a product is extreme where each of them is; others cannot be told."""
+        """A product of nonnegative atoms is extreme where each atom is; other products are not bounded."""
         if len(monomial) > 1 and not all(map(self._natural, monomial)):
             return from_poly({monomial: 1})
         product: Expr = ONE
@@ -158,7 +158,7 @@ class Facts:
     # --- proofs -------------------------------------------------------------------------------------------------------
 
     def proves(self, condition: Expr) -> bool:
-        """Whether the condition holds for all values; False means 'not shown', not 'refuted'."""
+        """Whether the condition holds for all values; False means 'not proved', not 'refuted'."""
         if condition == TRUE:
             return True
         if not isinstance(condition, Compare):
@@ -174,7 +174,7 @@ class Facts:
         return self.nonnegative(b - a - 1) or self.nonnegative(a - b - 1)
 
     def nonnegative(self, e: Expr) -> bool:
-        """Whether `e` >= 0 can be shown."""
+        """Whether `e` >= 0 can be proved."""
         known = self._nonnegative.get(e)
         if known is None:
             facts = self.about(e)
@@ -191,7 +191,7 @@ class Facts:
         return all(c >= 0 for c in terms.values()) and all(self._natural(atom) for m in terms for atom in m)
 
     def _natural(self, atom: Expr) -> bool:
-        """Whether an atom is never negative: variables and rests are not, the others where their operands are not."""
+        """Whether an atom is nonnegative: variables and remainders are, other atoms if their operands are."""
         if not isinstance(atom, Binary) or atom.op == "mod":
             return True
         if atom.op == "max":
@@ -226,7 +226,7 @@ class Facts:
     # --- simplification -----------------------------------------------------------------------------------------------
 
     def simplify(self, e: Expr) -> Expr:
-        """`e` with divisions and conditions resolved as far as the facts allow."""
+        """`e` with the divisions and conditions resolved that the facts decide."""
         if isinstance(e, (Const, Var)):
             return e
         known = self._simplified.get(e)
@@ -244,7 +244,7 @@ class Facts:
         return self.decide(new) if isinstance(new, Compare) and new.a.dtype == "index" else new
 
     def decide(self, condition: Expr) -> Expr:
-        """The condition, or TRUE or FALSE where the facts settle it."""
+        """The condition, or TRUE or FALSE if the facts decide it."""
         if self.proves(condition):
             return TRUE
         if isinstance(condition, Compare):
@@ -289,18 +289,18 @@ class Facts:
 
 @lru_cache(maxsize=1 << 8)
 def _equalities(assumptions: tuple[Expr, ...]) -> tuple[tuple[Expr, frozenset[Var]], ...]:
-    """The assumed equalities, which are all that is used, with the variables that one has to have to be used."""
+    """The assumed equalities (other assumptions are not used), each with the variables that make it applicable."""
     return tuple((f, variables(f.a)) for f in assumptions if isinstance(f, Compare) and f.op == "eq")
 
 
 @lru_cache(maxsize=1 << 12)
 def _shared(extents: tuple[tuple[Var, Expr], ...], assumptions: tuple[Expr, ...]) -> Facts:
-    """The same facts for all who know no more."""
+    """One shared object per set of facts, so that its caches are shared too."""
     return Facts(dict(extents), assumptions)
 
 
 def _step(monomial: Monomial, over: Ranges, up: bool) -> tuple[Monomial, int] | None:
-    """The extreme of a constant or a variable as a multiple of a product, where that is simple."""
+    """The extreme of a constant or variable as a multiple of a monomial, in the simple cases."""
     if not monomial:
         return (), 1
     (atom,) = monomial
@@ -315,7 +315,7 @@ def _step(monomial: Monomial, over: Ranges, up: bool) -> tuple[Monomial, int] | 
 
 
 def _shift_to_zero(e: Expr) -> Expr:
-    """Knobs and sizes are at least 1: written as 1 + x with x >= 0, no negative coefficient means no negative value."""
+    """Substitutes 1 + x for knobs and sizes (all >= 1): then nonnegative coefficients imply a nonnegative value."""
     symbols = {v: v + 1 for v in variables(e) if v.role != "iter"}
     if not symbols or not isinstance(e, Poly):
         return e

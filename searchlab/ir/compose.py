@@ -1,8 +1,8 @@
-"""Programs joined into one: outputs of some are the inputs of others, and all other names are kept apart.
+"""Composition of programs: outputs of some become inputs of others, and all other names are kept distinct.
 
     compose("mlp", [up, relu, down], {(1, "X"): (0, "Y"), (2, "X"): (1, "Y")})
 
-A size that is an extent of an input becomes what is fed to that input.
+A run-time size that is an extent of a fed input is replaced by the extent of the output that feeds it.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from searchlab.ir.stmt import Buffer, seq
 from searchlab.ir.verify import verify
 from searchlab.ir.walk import Substitution
 
-Port = tuple[int, str]  # the number of a program and the name of one of its inputs or outputs
+Port = tuple[int, str]  # the position of a program and the name of one of its inputs or outputs
 
 
 def compose(
     name: str, programs: Sequence[Program], feeds: Mapping[Port, Port], outputs: Sequence[Port] | None = None
 ) -> Program:
-    """One program that runs several in order; `feeds` says for inputs which output of an earlier program they are.
+    """One program that runs several in order; `feeds` maps inputs to the outputs of earlier programs.
 
-    Its inputs are those that nothing feeds, its outputs are `outputs`, or those that feed nothing.  A name that an
-    earlier program has gets a number; the programs' traces are dropped.
+    Its inputs are those that nothing feeds; its outputs are `outputs`, by default those that feed nothing.  Names used
+    by an earlier program get a numeric suffix; the programs' traces are dropped.
     """
     _check_ports(programs, feeds)
     taken: set[str] = set()
     done: list[Program] = []
-    called: dict[Port, str] = {}  # the names of ports in the whole
+    called: dict[Port, str] = {}  # the names of ports in the composed program
     for number, program in enumerate(programs):
         names = _free(program, taken)
         called |= {(number, n): names[n] for n in (*program.inputs, *program.outputs)}
@@ -49,7 +49,7 @@ def compose(
 
 
 def _joined(name: str, parts: Sequence[Program], inputs: Sequence[str], outputs: Sequence[str]) -> Program:
-    """Programs without a name in common but those of buffers that they share."""
+    """The concatenation of programs whose only common names are those of shared buffers."""
     buffers = {n: b for p in reversed(parts) for n, b in p.buffers.items()}
     assumptions = dict.fromkeys(a for p in parts for a in p.assumptions)
     layouts = tuple(la for p in parts for la in p.layouts)
@@ -81,7 +81,7 @@ def _names(program: Program) -> set[str]:
 
 
 def _free(program: Program, taken: set[str]) -> dict[str, str]:
-    """Names that are free, by those of the program's buffers, blocks, loops and symbols."""
+    """Unused names for the program's buffers, blocks, loops and symbols, by their old names."""
     used = taken | _names(program)
     names: dict[str, str] = {}
     for old in sorted(_names(program)):
@@ -94,7 +94,7 @@ def _free(program: Program, taken: set[str]) -> dict[str, str]:
 
 
 def _sized(program: Program, fed: Mapping[str, str], done: Sequence[Program]) -> Program:
-    """The program with the sizes of its inputs as those of what they are fed with, which must fit."""
+    """The program with its run-time sizes replaced by the extents of the outputs that feed it, which must match."""
     mapping: dict[Var, Expr] = {}
     pairs = [(program.buffers[own], _made(source, done)) for own, source in fed.items()]
     for own, made in pairs:

@@ -101,7 +101,7 @@ class Builder:
         return var
 
     def compute(self, name: str, shape: Sequence[Like], body: Callable[..., Expr | Reduction]) -> Tensor:
-        """A stage: the element at the function's arguments is the function's value; the arguments name the loops."""
+        """A stage whose element at [args] is `body(*args)`; the parameter names of `body` name the loops."""
         names = list(inspect.signature(body).parameters)
         if len(names) != len(shape):
             raise IRError(
@@ -127,7 +127,7 @@ class Builder:
         return Tensor(buffer)
 
     def program(self, *outputs: Tensor) -> Program:
-        """The program: one loop nest per stage, in the order in which they were written."""
+        """The program: one loop nest per stage, in the order of definition."""
         names = tuple(t.name for t in outputs)
         for n in names:
             if n not in self._stages:
@@ -180,7 +180,7 @@ class Builder:
 
 
 def _nest(block: Block, taken: set[str]) -> Stmt:
-    """Loops around a stage; a loop name that an earlier stage has gets the stage's name in front."""
+    """The loop nest of a stage; loop names used by an earlier stage are prefixed with the stage's name."""
     loops: list[tuple[Var, Expr]] = []
     renamed: dict[Var, Var] = {}
     for it in block.iters:

@@ -1,4 +1,4 @@
-"""Index expressions evaluated on integers or on whole numpy arrays of them."""
+"""Evaluation of index expressions on integers or numpy arrays of integers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Expressions: one kind for loop indices, tile-size symbols, run-time sizes and tensor values.
+"""Expressions: one hierarchy for loop indices, tile-size symbols, run-time sizes and tensor values.
 
-Here are the nodes and the functions that make values and conditions.  Index arithmetic is kept in a canonical form
-(`algebra`); tensor values keep the order in which they were written, because floating-point arithmetic does not commute
-with rearrangement.  `walk` goes through expressions and rewrites them.
+This module defines the nodes and the constructors of values and conditions.  Index arithmetic is kept in a canonical
+form (`algebra`); tensor values keep their order of evaluation, because floating-point arithmetic is not associative.
+`walk` traverses and rewrites expressions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _GETTERS: dict[type, Callable[[Any], tuple[Any, ...]]] = {}
 
 
 def _getter(cls: type) -> Callable[[Any], tuple[Any, ...]]:
-    """A fast way to all fields of a node at once."""
+    """A fast getter of all fields of a node at once."""
     found = _GETTERS.get(cls)
     if found is None:
         names = tuple(cls.__dataclass_fields__)  # type: ignore[attr-defined]
@@ -33,9 +33,9 @@ def _getter(cls: type) -> Callable[[Any], tuple[Any, ...]]:
 
 
 class _Layers:
-    """What operators and texts of expressions need from the modules above, which put it here when they are imported.
+    """Hooks for the operators and `str` of expressions, set by the modules that implement them when imported.
 
-    `algebra` gives the arithmetic of indices, `printer` the text; `searchlab.ir` imports both before anything is built.
+    `algebra` sets index arithmetic, `printer` sets the text; `searchlab.ir` imports both before anything is built.
     """
 
     arithmetic: Callable[[str, Expr, Expr], Expr]
@@ -144,7 +144,7 @@ class Expr:
 
 
 class _Node(Expr):
-    """Gives every node slots for its cached hash, variables, buffer accesses and place in sums."""
+    """Adds slots to every node for its cached hash, variables, buffer accesses and sort key."""
 
     __slots__ = ("_hash", "_iterators", "_loads", "_sort_key", "_variables")
 
@@ -302,7 +302,7 @@ class Call(_Node):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Load(_Node):
-    """One element of a buffer; buffers are known by name, their shapes live in the Program."""
+    """One element of a buffer; buffers are referenced by name, and the Program holds their shapes."""
 
     buffer: str
     indices: tuple[Expr, ...]
@@ -334,7 +334,7 @@ def index(value: Like) -> Expr:
 
 
 def const(value: int | float, dtype: str) -> Const:
-    """A tensor value; integers must be written for integer dtypes."""
+    """A constant tensor value; integer dtypes require integers."""
     if dtype in FLOATS:
         return Const(float(value), dtype)
     if dtype == BOOL:
@@ -350,12 +350,12 @@ def knob(name: str) -> Var:
 
 
 def size(name: str) -> Var:
-    """A symbol that stands for an extent known only when the kernel is called."""
+    """A symbol for an extent that is known only when the kernel is called."""
     return Var(name, "size")
 
 
 def value_of(e: Expr) -> int | None:
-    """The integer that an index expression is, or None if it still holds symbols."""
+    """The value of a constant index expression, or None if it is not constant."""
     return int(e.value) if isinstance(e, Const) else None
 
 
@@ -414,7 +414,7 @@ def compare(op: str, a: Like, b: Like) -> Expr:
 
 
 def all_of(conditions: Iterable[Expr]) -> Expr:
-    """The conjunction of conditions; duplicates and truths drop out."""
+    """The conjunction of conditions; duplicates and true conditions are dropped."""
     flat: dict[Expr, None] = {}
     for c in conditions:
         if c == FALSE:
@@ -428,7 +428,7 @@ def all_of(conditions: Iterable[Expr]) -> Expr:
 
 
 def conditions(e: Expr) -> tuple[Expr, ...]:
-    """The parts of a conjunction."""
+    """The conjuncts of a condition."""
     return e.args if isinstance(e, And) else () if e == TRUE else (e,)
 
 

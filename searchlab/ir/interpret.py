@@ -1,7 +1,7 @@
-"""The oracle: a program executed statement by statement, slowly and obviously.
+"""The reference interpreter: executes a program statement by statement, slow but obviously correct.
 
-The program is written out as Python loops over numpy arrays, in exactly the order it states (parallel, vectorised and
-unrolled loops run in order), predicates and inits included.  Code generation is tested against this.
+The program is translated to Python loops over numpy arrays in exactly its own order (parallel, vectorised and unrolled
+loops run serially), including predicates and inits.  Code generation is tested against it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//",
 def interpret(
     program: Program, inputs: Mapping[str, Array], sizes: Mapping[str, int] | None = None
 ) -> dict[str, Array]:
-    """The outputs of a program whose symbols are all known (run-time sizes given by `sizes`)."""
+    """The outputs of a program without free knobs; `sizes` gives the run-time sizes."""
     program = program.substitute(dict(sizes)) if sizes else program
     if program.symbols:
         raise IRError(f"{program.name} still has symbols: {', '.join(v.name for v in program.symbols)}")
@@ -43,7 +43,7 @@ def interpret(
             if arrays[name].shape != shape:
                 raise IRError(f"{program.name}: input '{name}' has shape {arrays[name].shape}, expected {shape}")
         else:
-            arrays[name] = _full(shape, b.dtype)  # visible if a program reads what it never wrote
+            arrays[name] = _full(shape, b.dtype)  # makes reads of unwritten elements visible
     names = "".join(f"  {n} = _b[{n!r}]\n" for n in arrays)
     source = f"def run(_b, _math, _cast, _full):\n{names}{_Source().visit(program.body, '  ')}"
     scope: dict[str, Any] = {}
@@ -54,7 +54,7 @@ def interpret(
 
 
 def _held(array: npt.ArrayLike, dtype: str) -> Array:
-    """An input as it is computed with: numbers of bfloat16 as float32, rounded wherever they are stored."""
+    """An input in its type of computation: bfloat16 as float32, rounded at every store."""
     return from_bits(array) if dtype == BFLOAT16 else np.asarray(array, dtype=dtype)
 
 
@@ -67,7 +67,7 @@ def _cast(value: Any, dtype: str) -> Any:
 
 
 def _full(shape: tuple[int, ...], dtype: str) -> Array:
-    """Memory that nothing has been written to."""
+    """An array of recognisable values, for memory that has not been written yet."""
     return rounded(np.full(shape, 99), dtype)
 
 
@@ -112,7 +112,7 @@ class _Source(Visitor[[str], str]):
         return f"{indent}{s.buffer.name} = _full({shape}, '{s.buffer.dtype}')\n{self.visit(s.body, indent)}"
 
     def visit_block(self, b: Block, indent: str) -> str:
-        # a loop around may be called like an iteration variable, which must not change it
+        # an iteration variable may shadow a loop variable of the same name, which must not change
         own: dict[Var, Expr] = {it.var: Var(f"_{b.name}_{it.var.name}") for it in b.iters}
         put = Substitution(own)
         text = "".join(f"{indent}{own[it.var]} = {_expr(e)}\n" for it, e in zip(b.iters, b.bindings, strict=True))

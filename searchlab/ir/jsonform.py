@@ -1,4 +1,4 @@
-"""Programs and their parts as JSON, which any process can read back."""
+"""Serialisation of programs and their parts as JSON."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def encode(value: Any) -> Any:
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
     if hasattr(value, "__index__"):
-        return value.__index__()  # an integer of numpy
+        return value.__index__()  # a numpy integer
     raise IRError(f"{value!r} cannot be written as JSON")
 
 
@@ -48,7 +48,7 @@ def decode(data: Any) -> Any:
         if head not in _CLASSES:
             raise IRError(f"unknown node '{head}'; known: {', '.join(_CLASSES)}")
         parts = [decode(v) for v in rest]
-        if head == "Loop":  # whose last field are its notes
+        if head == "Loop":  # its last field holds the annotations
             parts[-1] = tuple((key, KindChoice.read(note) if key == "kinds" else note) for key, note in parts[-1])
         return _CLASSES[head](*parts)
     if isinstance(data, dict):

@@ -1,4 +1,4 @@
-"""The kinds of loops: how their iterations run."""
+"""Loop kinds: how the iterations of a loop are executed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class LoopKind(StrEnum):
-    """How the iterations of a loop run: in order, by threads, in lanes, written out, or by an axis of GPU threads."""
+    """How iterations are executed: serially, by threads, in vector lanes, unrolled, or along a GPU thread axis."""
 
     SERIAL = "serial"
     PARALLEL = "parallel"
@@ -25,17 +25,17 @@ class LoopKind(StrEnum):
 
     @property
     def is_thread(self) -> bool:
-        """Whether an axis of GPU threads runs the iterations."""
+        """Whether the loop is bound to an axis of GPU threads."""
         return self in THREAD_AXES
 
     @property
     def is_virtual(self) -> bool:
-        """Whether the axis of threads is written out by code generation."""
+        """Whether the axis is one of virtual threads, which code generation unrolls."""
         return self in _VIRTUAL
 
     @property
     def is_apart(self) -> bool:
-        """Whether the iterations run where they cannot add to one result together: on cores or in blocks of threads."""
+        """Whether iterations cannot accumulate into one result: they run on different cores or thread blocks."""
         return self in _APART
 
 
@@ -47,7 +47,7 @@ _APART = frozenset((LoopKind.PARALLEL, LoopKind.BLOCK_X, LoopKind.BLOCK_Y, LoopK
 
 @dataclass(frozen=True, slots=True)
 class KindChoice:
-    """A loop's note `kinds`: those among which its note `kind` chooses by number, once that is known."""
+    """The annotation `kinds` of a loop: the alternatives that its annotation `kind` selects from by number."""
 
     kinds: tuple[LoopKind, ...]
 
@@ -56,5 +56,5 @@ class KindChoice:
 
     @staticmethod
     def read(text: str) -> KindChoice:
-        """The choice that `str` wrote."""
+        """Parses the output of `str`."""
         return KindChoice(tuple(map(LoopKind, text.split("|"))))

@@ -1,4 +1,4 @@
-"""Programs and expressions as stable text: what people read, what goldens hold, what hashes are made of."""
+"""Programs and expressions as stable text, for people, golden files and hashes."""
 
 from __future__ import annotations
 

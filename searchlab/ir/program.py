@@ -1,7 +1,7 @@
 """Programs: parameters, buffers and a body of statements, as immutable values.
 
 A block isolates one computation from the loops around it by a signature: iteration variables (space or reduce), each
-bound to an expression of loop variables.  Schedule primitives change loops and bindings; what a block computes stays.
+bound to an expression of loop variables.  Schedule primitives change loops and bindings, not the computation.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from searchlab.ir.walk import Substitution, variables
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A parameter that is stored in another shape than the caller's: element `source` of the original goes to `target`.
+    """A parameter stored in a layout other than the caller's: element `source` of the original goes to `target`.
 
     `source` holds one expression per original dimension in the variables `iters` of the new shape; where `predicate`
-    fails the new buffer holds zero.
+    is false, the new buffer holds zero.
     """
 
     buffer: str
@@ -61,7 +61,7 @@ class Program:
 
     @cached_property
     def hash(self) -> str:
-        """A short name for exactly this program, the same in every process."""
+        """A short digest that identifies the program, the same in every process."""
         return hashlib.sha256(str(self).encode()).hexdigest()[:16]
 
     @cached_property
@@ -86,7 +86,7 @@ class Program:
 
     @cached_property
     def measures(self) -> frozenset[Var]:
-        """The symbols in extents, indices and shapes, which are at least 1; those in notes only may be 0."""
+        """The symbols in extents, indices and shapes, which are at least 1; those only in annotations may be 0."""
         found: set[Var] = set()
         for e in expressions(self.body):
             found |= variables(e)
@@ -107,7 +107,7 @@ class Program:
 
     @cached_property
     def facts(self) -> Facts:
-        """Extents of all loops and what the program assumes."""
+        """Extents of all loops and the assumptions of the program."""
         return Facts({lp.var: lp.extent for lp in self.loops.values()}, self.assumptions)
 
     def with_body(self, body: Stmt, **changes: Any) -> Program:
@@ -115,7 +115,7 @@ class Program:
         return replace(self, body=body, **changes)
 
     def substitute(self, values: Mapping[str, int]) -> Program:
-        """The program with integers in place of symbols; refuses values that break what the schedule assumed."""
+        """The program with integers in place of symbols; refuses values that violate what the schedule assumes."""
         mapping = self._mapping(values)
         put = Substitution(mapping)
         for assumption in self.assumptions:

@@ -1,4 +1,4 @@
-"""Programs with other names for their buffers, blocks, loops and symbols."""
+"""Renaming of the buffers, blocks, loops and symbols of programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from searchlab.ir.walk import loads, rebuild, variables
 
 @dataclass(frozen=True)
 class Renaming:
-    """New names by old ones; `symbols` are all variables that neither a loop nor a block binds."""
+    """New names by old ones; `symbols` are the free variables, bound by neither a loop nor a block."""
 
     buffers: Mapping[str, str] = field(default_factory=dict)
     blocks: Mapping[str, str] = field(default_factory=dict)
@@ -24,7 +24,7 @@ class Renaming:
 
 
 def rename(program: Program, names: Renaming) -> Program:
-    """The program with other names; those that are not given stay.  The trace is dropped, as it speaks of the old."""
+    """The program with names replaced; names not given are kept.  The trace is dropped: it uses the old names."""
     symbols = {*program.symbols, *(v for a in program.assumptions for v in variables(a))}
     put = RenamedExpression({v: Var(names.symbols.get(v.name, v.name), v.role) for v in symbols}, names.buffers)
     buffers = [_buffer(b, put) for b in program.buffers.values()]
@@ -41,7 +41,7 @@ def rename(program: Program, names: Renaming) -> Program:
 
 
 class RenamedExpression:
-    """Expressions with other names for variables and buffers."""
+    """Renames variables and buffers in expressions."""
 
     def __init__(self, variables: Mapping[Var, Var], buffers: Mapping[str, str]) -> None:
         self.variables = {v: w for v, w in variables.items() if v != w}
@@ -57,7 +57,7 @@ class RenamedExpression:
         return rebuild(e, self)
 
     def inside(self, bound: Iterable[tuple[Var, Var]]) -> RenamedExpression:
-        """The names where variables are bound, which hide others of their name."""
+        """The renaming in a scope with further bound variables, which shadow outer ones of the same name."""
         return RenamedExpression({**self.variables, **dict(bound)}, self.buffers)
 
 
@@ -104,7 +104,7 @@ class _Renamed(Visitor[[RenamedExpression], Stmt]):
 
 
 def _apart(v: Var, taken: set[Expr]) -> Var:
-    """A variable of a block that a renamed one would meet gets another name."""
+    """A block variable, renamed if a renamed outer variable would collide with it."""
     while v in taken:
         v = Var(f"{v.name}_")
     return v

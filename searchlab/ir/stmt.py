@@ -1,8 +1,8 @@
-"""Statements: what programs are made of, before and after lowering, and the ways to walk through and rewrite them.
+"""Statements, before and after lowering, and functions that traverse and rewrite them.
 
-Every kind of statement says in its class what its parts are: the statements directly inside it, its own expressions,
-its stores.  The walkers below ask for nothing else, and passes name the kinds that they treat specially as methods of a
-`Visitor` or `Rewriter` (`ir.visitor`), so that a new kind does not change every function that meets statements.
+The class of each kind declares its parts: the statements directly inside it, its own expressions, its stores.  The
+traversals below rely on nothing else, and passes handle special kinds in methods of a `Visitor` or `Rewriter`
+(`ir.visitor`), so a new kind of statement does not require changes to existing traversals.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _set = object.__setattr__
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A dense row-major array; `scope` says which memory it should live in."""
+    """A dense row-major array; `scope` names the memory it is placed in."""
 
     name: str
     shape: tuple[Expr, ...]
@@ -46,7 +46,7 @@ class Iter:
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """A block's note that it prefetches what it will read of a buffer some iterations of a loop later."""
+    """A block's annotation to prefetch what it reads of a buffer some iterations of a loop later."""
 
     buffer: str
     loop: str
@@ -64,9 +64,9 @@ def _same(s: Stmt) -> Stmt:
 
 
 class Stmt:
-    """Base of all statements: immutable, with slots for what is worked out about it once, since programs share most.
+    """Base of all statements: immutable, with slots for cached results, since programs share most of their statements.
 
-    A kind overrides what does not hold for it: these methods describe a statement without any parts.
+    The methods here describe a statement without parts; subclasses override those that differ.
     """
 
     __slots__ = ("_below", "_ids", "_read", "_sound", "_written")
@@ -85,11 +85,11 @@ class Stmt:
         return ()
 
     def own_stores(self) -> tuple[Store, ...]:
-        """The stores that the statement itself carries out."""
+        """The stores that the statement itself performs."""
         return ()
 
     def map_children(self, f: Callable[[Stmt], Stmt | None]) -> Stmt | None:
-        """The statement with `f` applied to those directly inside; a None removes one, and what becomes empty."""
+        """The statement with `f` applied to its children; None removes a child, and statements left empty with it."""
         return self
 
     def rebuild(self, f: Callable[[Expr], Expr], inside: Callable[[Stmt], Stmt] = _same) -> Stmt:
@@ -97,7 +97,7 @@ class Stmt:
         return self
 
     def map_places(self, f: Callable[[Place], Place]) -> Stmt:
-        """The statement with the elements moved that it names itself, not in a load of one of its expressions."""
+        """The statement with `f` applied to the elements it names directly, not to the loads in its expressions."""
         return self
 
 
@@ -118,36 +118,36 @@ class Store(Stmt):
         return (self,)
 
     def rebuild(self, f: Callable[[Expr], Expr], inside: Callable[[Stmt], Stmt] = _same) -> Store:
-        """Indices and value changed."""
+        """Indices and value rewritten."""
         return Store(self.buffer, tuple(map(f, self.indices)), f(self.value))
 
     def map_places(self, f: Callable[[Place], Place]) -> Store:
-        """The target moved."""
+        """The target element mapped."""
         return replace(self, **_moved(self, f))
 
 
 @dataclass(frozen=True, slots=True)
 class Update(Store):
-    """A store that adds to its element, which holds `init` before the iteration in which `first` is true.
+    """A reduction step: accumulates into its element, set to `init` before the iteration where `first` is true.
 
-    Only in lowered programs, until its reduction has found its place.
+    Exists only in lowered programs, until the init of the reduction has been placed.
     """
 
     init: Expr
     first: Expr
 
     def own_expressions(self) -> tuple[Expr, ...]:
-        """Those of a store, and its beginning."""
+        """Those of a store, and `init` and `first`."""
         return (*self.indices, self.value, self.init, self.first)
 
     def rebuild(self, f: Callable[[Expr], Expr], inside: Callable[[Stmt], Stmt] = _same) -> Update:
-        """All expressions changed."""
+        """All expressions rewritten."""
         return Update(self.buffer, tuple(map(f, self.indices)), f(self.value), f(self.init), f(self.first))
 
 
 @dataclass(frozen=True, slots=True)
 class Prefetch(Stmt):
-    """Brings the cache line of an element near, which need not exist (only in lowered programs)."""
+    """Prefetches the cache line of an element, which may be out of bounds (only in lowered programs)."""
 
     buffer: str
     indices: tuple[Expr, ...]
@@ -157,11 +157,11 @@ class Prefetch(Stmt):
         return self.indices
 
     def rebuild(self, f: Callable[[Expr], Expr], inside: Callable[[Stmt], Stmt] = _same) -> Prefetch:
-        """The indices changed."""
+        """The indices rewritten."""
         return Prefetch(self.buffer, tuple(map(f, self.indices)))
 
     def map_places(self, f: Callable[[Place], Place]) -> Prefetch:
-        """The element moved."""
+        """The element mapped."""
         return replace(self, **_moved(self, f))
 
 
@@ -181,17 +181,17 @@ class Seq(Stmt):
         return self.body
 
     def map_children(self, f: Callable[[Stmt], Stmt | None]) -> Stmt | None:
-        """The sequence of what is left of its parts, flattened."""
+        """The sequence of the remaining parts, flattened."""
         parts = [p for p in map(f, self.body) if p is not None]
         return seq(*parts) if parts else None
 
     def rebuild(self, f: Callable[[Expr], Expr], inside: Callable[[Stmt], Stmt] = _same) -> Seq:
-        """The parts changed."""
+        """The parts rewritten."""
         return Seq(tuple(map(inside, self.body)))
 
 
 class Around(Stmt):
-    """A statement around one other, its `body`."""
+    """A statement that encloses exactly one other, its `body`."""
 
     __slots__ = ()
     body: Stmt
@@ -201,11 +201,11 @@ class Around(Stmt):
         return (self.body,)
 
     def with_body(self, body: Stmt) -> Stmt:
-        """The statement around another body."""
+        """The statement with another body."""
         return replace(self, body=body)  # type: ignore[type-var]
 
     def map_children(self, f: Callable[[Stmt], Stmt | None]) -> Stmt | None:
-        """The statement around what becomes of its body, if anything does."""
+        """The statement around its rewritten body, or None if nothing is left of the body."""
         body = f(self.body)
         return None if body is None else self if body is self.body else self.with_body(body)
 
@@ -221,7 +221,7 @@ class Loop(Around):
     annotations: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        if type(self.kind) is not LoopKind:  # the name of one
+        if type(self.kind) is not LoopKind:  # given by name
             try:
                 _set(self, "kind", LoopKind(self.kind))
             except ValueError:
@@ -230,12 +230,12 @@ class Loop(Around):
 
     @property
     def name(self) -> str:
-        """Its variable's name."""
+        """The name of its variable."""
         return self.var.name
 
     @property
     def kinds(self) -> tuple[LoopKind, ...]:
-        """The kinds it may yet become: its own, or those among which the note `kind` chooses."""
+        """Its possible kinds: its own, or those that its annotation `kind` selects from."""
         choice = dict(self.annotations).get("kinds") if self.annotations else None
         return choice.kinds if isinstance(choice, KindChoice) else (self.kind,)
 
@@ -244,17 +244,17 @@ class Loop(Around):
         return (self.extent,)
 
     def with_body(self, body: Stmt) -> Loop:
-        """The loop around another body."""
+        """The loop with another body."""
         return Loop(self.var, self.extent, body, self.kind, self.annotations)
 
     def rebuild(self, f: Callable[[Expr], Expr], inside: Callable[[Stmt], Stmt] = _same) -> Loop:
-        """Extent and body changed."""
+        """Extent and body rewritten."""
         return Loop(self.var, f(self.extent), inside(self.body), self.kind, self.annotations)
 
 
 @dataclass(frozen=True, slots=True)
 class Block(Around):
-    """One computation: `init` runs at the first reduce iteration, `body` at each, both only where `predicate` holds."""
+    """One computation: `init` runs in the first reduce iteration, `body` in each, both only where `predicate` holds."""
 
     name: str
     iters: tuple[Iter, ...]
@@ -266,7 +266,7 @@ class Block(Around):
 
     @property
     def ahead(self) -> tuple[Ahead, ...]:
-        """What it prefetches."""
+        """Its prefetch annotations."""
         return tuple(note for _, note in self.annotations if isinstance(note, Ahead))
 
     @property
@@ -291,14 +291,14 @@ class Block(Around):
         return () if self.init is None else (self.init,)
 
     def rebuild(self, f: Callable[[Expr], Expr], inside: Callable[[Stmt], Stmt] = _same) -> Block:
-        """Extents, bindings, predicate, init and body changed."""
+        """Extents, bindings, predicate, init and body rewritten."""
         init = None if self.init is None else self.init.rebuild(f, inside)
         iters = tuple([Iter(it.var, f(it.extent), it.kind) for it in self.iters])
         bindings = tuple(map(f, self.bindings))
         return Block(self.name, iters, bindings, inside(self.body), init, f(self.predicate), self.annotations)
 
     def map_places(self, f: Callable[[Place], Place]) -> Block:
-        """The target of the init moved."""
+        """The target of the init mapped."""
         return self if self.init is None else replace(self, init=self.init.map_places(f))
 
 
@@ -314,13 +314,13 @@ class If(Around):
         return (self.condition,)
 
     def rebuild(self, f: Callable[[Expr], Expr], inside: Callable[[Stmt], Stmt] = _same) -> If:
-        """Condition and body changed."""
+        """Condition and body rewritten."""
         return If(f(self.condition), inside(self.body))
 
 
 @dataclass(frozen=True, slots=True)
 class Alloc(Around):
-    """A buffer that lives while the body runs (only in lowered programs)."""
+    """A buffer whose lifetime is the body (only in lowered programs)."""
 
     buffer: Buffer
     body: Stmt
@@ -330,7 +330,7 @@ class Alloc(Around):
         return self.buffer.shape
 
     def rebuild(self, f: Callable[[Expr], Expr], inside: Callable[[Stmt], Stmt] = _same) -> Alloc:
-        """The extents of the buffer and the body changed."""
+        """The extents of the buffer and the body rewritten."""
         return Alloc(replace(self.buffer, shape=tuple(map(f, self.buffer.shape))), inside(self.body))
 
 
@@ -338,7 +338,7 @@ KINDS: tuple[type[Stmt], ...] = (Store, Update, Prefetch, Seq, Loop, Block, If, 
 
 
 def seq(*parts: Stmt) -> Stmt:
-    """Statements in order, flattened; a single one stands for itself."""
+    """Statements in order, flattened; a single statement is returned as it is."""
     flat = [x for p in parts for x in parts_of(p)]
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))
 
@@ -348,16 +348,16 @@ def parts_of(s: Stmt) -> tuple[Stmt, ...]:
     return s.body if isinstance(s, Seq) else (s,)
 
 
-# --- walking ----------------------------------------------------------------------------------------------------------
+# --- traversal --------------------------------------------------------------------------------------------------------
 
 
 def statements(s: Stmt) -> tuple[Stmt, ...]:
-    """The statement and all inside it, in program order (a block's init is not a statement of its own)."""
+    """The statement and all inside it, in program order (a block's init is not counted as a statement)."""
     return (s, *below(s))
 
 
 def below(s: Stmt) -> tuple[Stmt, ...]:
-    """The statements inside a statement, which remembers them."""
+    """The statements inside a statement, cached on it."""
     try:
         return s._below
     except AttributeError:
@@ -368,11 +368,11 @@ def below(s: Stmt) -> tuple[Stmt, ...]:
 
 
 def holds(s: Stmt, inner: Stmt) -> bool:
-    """Whether a statement has another one, that very one, inside it."""
+    """Whether a statement contains another, compared by identity."""
     try:
         return id(inner) in s._ids
     except AttributeError:
-        _set(s, "_ids", frozenset(map(id, below(s))))  # these live as long as the statement that holds them
+        _set(s, "_ids", frozenset(map(id, below(s))))  # valid as long as the statement that contains them
         return id(inner) in s._ids
 
 
@@ -383,19 +383,19 @@ def expressions(s: Stmt) -> Iterator[Expr]:
 
 
 def stores(s: Stmt) -> Iterator[Store]:
-    """All stores in a statement, inits included."""
+    """All stores in a statement, including inits."""
     for part in statements(s):
         yield from part.own_stores()
 
 
 def accesses(s: Stmt) -> Iterator[Load]:
-    """All loads in a statement (a reduction's load of its own output included)."""
+    """All loads in a statement, including a reduction's load of its own output."""
     for e in expressions(s):
         yield from loads(e)
 
 
 def written(s: Stmt) -> tuple[str, ...]:
-    """Names of the buffers a statement writes, in order; it remembers them."""
+    """Names of the buffers a statement writes, in order; cached on the statement."""
     try:
         return s._written
     except AttributeError:
@@ -406,7 +406,7 @@ def written(s: Stmt) -> tuple[str, ...]:
 
 
 def read(s: Stmt) -> tuple[str, ...]:
-    """Names of the buffers a statement reads, in order; it remembers them."""
+    """Names of the buffers a statement reads, in order; cached on the statement."""
     try:
         return s._read
     except AttributeError:
@@ -434,7 +434,7 @@ def touches(s: Stmt, buffer: str) -> bool:
 
 
 def kept(s: Stmt | None) -> Stmt:
-    """A rewritten statement of which something is known to be left."""
+    """Asserts that a rewritten statement is not empty, and returns it."""
     assert s is not None
     return s
 
@@ -449,7 +449,7 @@ def map_expressions(s: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
 
 
 def map_accesses(s: Stmt, f: Callable[[Place], Place]) -> Stmt:
-    """The statement with every access moved, be it a load, a store or a prefetch."""
+    """The statement with `f` applied to every access: loads, stores and prefetches."""
 
     def load(e: Expr) -> Expr | None:
         return Load(*f((e.buffer, e.indices)), e.type) if isinstance(e, Load) else None
@@ -461,12 +461,12 @@ def map_accesses(s: Stmt, f: Callable[[Place], Place]) -> Stmt:
 
 
 def reindexed(s: Stmt, buffer: str, f: Callable[[Indices], Indices]) -> Stmt:
-    """The statement with the indices of every access to a buffer changed."""
+    """The statement with `f` applied to the indices of every access to a buffer."""
     return map_accesses(s, lambda place: (buffer, f(place[1])) if place[0] == buffer else place)
 
 
 def rename_buffer(s: Stmt, old: str, new: str) -> Stmt:
-    """Every access of `old` becomes one of `new`."""
+    """The statement with every access to `old` replaced by one to `new`."""
     return map_accesses(s, lambda place: (new, place[1]) if place[0] == old else place)
 
 
@@ -483,7 +483,7 @@ def path_to(root: Stmt, target: Stmt) -> list[Stmt]:
 
 
 def swap(root: Stmt, old: Stmt, new: Stmt | None) -> Stmt | None:
-    """The tree with one statement (found by identity) replaced or, with None, removed with what it leaves empty."""
+    """The tree with one statement (found by identity) replaced or, if `new` is None, removed and the tree pruned."""
     path = path_to(root, old)
     if not path:
         return root

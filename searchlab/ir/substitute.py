@@ -1,4 +1,4 @@
-"""Symbols in statements replaced by integers, and what the integers then decide."""
+"""Substitution of integers for symbols in statements, and of the conditions they decide."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def put_buffer(buffer: Buffer, put: Substitution) -> Buffer:
 
 
 class _Settled(Rewriter[[Facts]]):
-    """Conditions that the numbers decide are dropped: a tile that fits leaves no trace of having been a symbol."""
+    """Drops conditions that the integers decide, so that a tile size that divides its extent leaves no predicate."""
 
     def visit_block(self, b: Block, facts: Facts) -> Stmt | None:
         inner = facts.having({it.var: it.extent for it in b.iters})
@@ -38,7 +38,7 @@ class _Settled(Rewriter[[Facts]]):
 
 
 class _Notes(Rewriter[[Substitution]]):
-    """Symbols in notes are replaced; a loop whose choice of kind has become a number is of that kind."""
+    """Replaces symbols in annotations; a loop whose choice of kind has become a number gets that kind."""
 
     def visit_loop(self, lp: Loop, put: Substitution) -> Stmt | None:
         new = self.other(lp, put)
@@ -64,7 +64,7 @@ def _put_notes(notes: tuple[tuple[str, Any], ...], put: Substitution) -> tuple[t
 
 
 def _put_note(note: Any, put: Substitution) -> Any:
-    """The note with integers in place of symbols, or None if that leaves nothing of it: 0 iterations ahead is now."""
+    """The annotation with integers in place of symbols, or None if it has no effect: prefetching 0 iterations ahead."""
     if isinstance(note, Ahead):
         distance = put(note.distance)
         return None if distance == ZERO else replace(note, distance=distance)

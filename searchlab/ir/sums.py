@@ -1,4 +1,4 @@
-"""Stores that add to their own element, in the widest sense of adding."""
+"""Recognition of stores that accumulate into their own element, by any reduction operation."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""The verifier: what a well-formed program is, checked after every schedule primitive.
+"""The verifier: checks after every schedule primitive that the program is well formed.
 
-Checked: names are defined once and before use; bindings are made of loop variables; accesses have the buffer's rank and
+Rules: names are defined once and before use; bindings use only loop variables; accesses match the buffer's rank and
 dtype; every read follows a write; reductions do not run in parallel.  (Bounds are proved where the facts allow; the
 interpreter and the code generator rely on block predicates for the rest.)
 
-A primitive changes a few statements and shares the others with the program it was given.  So every statement remembers
-what can be told of it alone (`_Summary`), and a program is summed up from these; only one that does not add up is
-visited as a whole, for the message that says what is wrong with it.
+A primitive changes a few statements and shares the others with its input program.  So each statement caches a summary
+of its own (`_Summary`), and a program is checked by combining these; only if that fails is the whole program visited,
+to find the error message.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ def verify(program: Program) -> None:
         _Verifier(program).run()
 
 
-# --- what statements remember -----------------------------------------------------------------------------------------
+# --- cached summaries -------------------------------------------------------------------------------------------------
 
 _NOTHING: frozenset[Any] = frozenset()
 
 
 @dataclass(slots=True, eq=False)
 class _Summary:
-    """What matters of a statement to the program around it; `sound` says that nothing is wrong in the statement alone.
+    """The properties of a statement that its context depends on; `sound` means that the statement itself has no errors.
 
-    `open` are iteration variables it uses but does not define, `summed` those among them that its reductions run along,
+    `open` are iteration variables it uses but does not define, `summed` those among them that its reductions run over,
     `ahead` loops that it prefetches along; `needs` are buffers it reads before it writes them.  `loaded` and `stored`
-    say how buffers are accessed: name, number of indices, dtype.
+    list the accesses to buffers: name, number of indices, dtype.
     """
 
     sound: bool
@@ -57,7 +57,7 @@ class _Summary:
 
 
 def _adds_up(program: Program) -> bool:
-    """Whether a program is well formed, by what its statements remember."""
+    """Whether a program is well formed, according to the summaries of its statements."""
     s, buffers = _summary(program.body), program.buffers
     given = (*program.inputs, *program.outputs)
     return (
@@ -88,7 +88,7 @@ def _summary(s: Stmt) -> _Summary:
 
 
 def _own(s: Stmt) -> _Summary:
-    """A statement without those inside it."""
+    """The summary of a statement without those inside it."""
     used: set[Var] = set()
     read: dict[Load, None] = {}
     for e in s.own_expressions():
@@ -107,7 +107,7 @@ def _own(s: Stmt) -> _Summary:
 
 
 def _joined(parts: list[_Summary]) -> _Summary:
-    """Statements that run one after the other, or one with those inside it."""
+    """The summary of statements in sequence, or of a statement with its children."""
     needs: frozenset[str] = _NOTHING
     gives: frozenset[str] = _NOTHING
     for p in parts:
@@ -127,7 +127,7 @@ def _joined(parts: list[_Summary]) -> _Summary:
 
 
 class _Summaries(Visitor[[], _Summary]):
-    """What is to be said of each kind of statement."""
+    """The summary of each kind of statement."""
 
     def other(self, s: Stmt) -> _Summary:
         return _joined([_own(s), *map(_summary, s.children())])
@@ -149,7 +149,7 @@ def _of_loop(s: Loop) -> _Summary:
     body, own = _summary(s.body), {s.var}
     extent = iterators(s.extent)
     if loads(s.extent):
-        return _Summary(False)  # never seen: left to a visit of the whole program
+        return _Summary(False)  # does not occur in practice: left to the visit of the whole program
     shared = s.var in body.summed and any(k.is_apart for k in s.kinds)
     return _Summary(
         body.sound and not shared,

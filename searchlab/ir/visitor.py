@@ -1,4 +1,4 @@
-"""Functions of statements with a method for each kind that they treat specially."""
+"""Visitors: functions of statements with one method per kind that needs special treatment."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ R = TypeVar("R")
 class Visitor(Generic[P, R]):
     """Calls the method for the kind of a statement: `visit_loop` for a Loop.
 
-    A kind without a method is treated as the kind that it derives from (an Update as a Store); `other` is called for
-    those that have none at all.
+    A kind without a method is treated as its base class (an Update as a Store); `other` is called if no base class has
+    a method either.
     """
 
     _methods: ClassVar[dict[type[Stmt], Any]]
@@ -30,17 +30,17 @@ class Visitor(Generic[P, R]):
         return next((getattr(cls, name) for name in names if hasattr(cls, name)), cls.other)
 
     def visit(self, s: Stmt, *args: P.args, **kwargs: P.kwargs) -> R:
-        """What the method for the kind of the statement returns."""
+        """Dispatches to the method for the kind of the statement."""
         return self._methods[type(s)](self, s, *args, **kwargs)  # type: ignore[no-any-return]
 
     def other(self, s: Stmt, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Called for the kinds that have no method of their own."""
+        """The fallback for kinds without a method."""
         raise IRError(f"{type(self).__name__} does not handle a {type(s).__name__.lower()}")
 
 
 class Rewriter(Visitor[P, Stmt | None]):
-    """A visitor that makes statements of statements; kinds without a method are kept around what is inside them."""
+    """A visitor that returns statements; kinds without a method are rebuilt around their rewritten children."""
 
     def other(self, s: Stmt, *args: P.args, **kwargs: P.kwargs) -> Stmt | None:
-        """The statement with those inside it rewritten."""
+        """The statement with its children rewritten."""
         return s.map_children(lambda child: self.visit(child, *args, **kwargs))

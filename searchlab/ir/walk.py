@@ -1,4 +1,4 @@
-"""Going through expressions: what is in them, and how they are rewritten."""
+"""Traversal and rewriting of expressions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def walk(e: Expr) -> Iterator[Expr]:
 
 
 def variables(e: Expr) -> frozenset[Var]:
-    """All variables of an expression, which remembers them."""
+    """All variables of an expression, cached on it."""
     try:
         return e._variables  # type: ignore[attr-defined, no-any-return]
     except AttributeError:
@@ -50,7 +50,7 @@ def variables(e: Expr) -> frozenset[Var]:
 
 
 def iterators(e: Expr) -> frozenset[Var]:
-    """The iteration variables of an expression, which remembers them."""
+    """The iteration variables of an expression, cached on it."""
     try:
         return e._iterators  # type: ignore[attr-defined, no-any-return]
     except AttributeError:
@@ -60,7 +60,7 @@ def iterators(e: Expr) -> frozenset[Var]:
 
 
 def loads(e: Expr) -> tuple[Load, ...]:
-    """All buffer accesses of an expression, outermost first, which remembers them."""
+    """All loads in an expression, outermost first, cached on it."""
     try:
         return e._loads  # type: ignore[attr-defined, no-any-return]
     except AttributeError:
@@ -74,7 +74,7 @@ Rewrite = Callable[[Expr], "Expr | None"]
 
 
 def rebuild(e: Expr, f: Callable[[Expr], Expr]) -> Expr:
-    """The same expression with `f` applied to its children; index arithmetic normalises again."""
+    """The same expression with `f` applied to its children; index arithmetic is normalised again."""
     return _REBUILDERS[type(e)](e, f)
 
 
@@ -134,7 +134,7 @@ def substitute(e: Expr, mapping: Mapping[Var, Expr]) -> Expr:
 
 
 class Substitution:
-    """Replaces variables, remembering what it has seen: programs share most of their subexpressions."""
+    """Replaces variables, memoised: programs share most of their subexpressions."""
 
     def __init__(self, mapping: Mapping[Any, Expr]) -> None:
         self.mapping = mapping
@@ -151,7 +151,7 @@ class Substitution:
 
 
 def transform(e: Expr, rewrite: Rewrite) -> Expr:
-    """Rewrites bottom-up; `rewrite` returns the replacement, or None to keep what it is given."""
+    """Rewrites bottom-up; `rewrite` returns the replacement, or None to keep the expression."""
     new = rebuild(e, lambda child: transform(child, rewrite))
     replaced = rewrite(new)
     return new if replaced is None else replaced
