@@ -1,4 +1,4 @@
-"""Schedule: the primitives as methods on a program that is replaced step by step, returning the names they made.
+"""Schedule: the primitives as methods, each of which replaces the current program and returns the names it creates.
 
 s = Schedule(workload.program)
 i, j, k = s.loops("C")
@@ -19,7 +19,7 @@ from searchlab.schedule.primitive import PRIMITIVES, loops_around
 
 
 class Schedule:
-    """A program under construction; every method is the primitive of the same name."""
+    """A program being scheduled; every method applies the primitive of the same name."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -39,81 +39,81 @@ class Schedule:
     def split(
         self, loop: str, factors: Sequence[Like | None], names: Sequence[str] | None = None, tail: bool = False
     ) -> list[str]:
-        """Divide a loop; the names of the new ones, outermost first."""
+        """Split a loop; returns the names of the new loops, outermost first."""
         return list(self._do("split", loop, factors, names, tail))
 
     def fuse(self, *loops: str, name: str | None = None) -> str:
-        """Make one loop of several; its name."""
+        """Fuse nested loops into one; returns its name."""
         return self._do("fuse", *loops, name=name)[0]
 
     def reorder(self, *loops: str) -> None:
-        """Put loops of one nest into the given order."""
+        """Reorder the loops of one nest."""
         self._do("reorder", *loops)
 
     def vectorize(self, *loops: str) -> None:
-        """Run loops in the lanes of vector registers."""
+        """Execute loops in the lanes of vector registers."""
         for lp in loops:
             self._do("vectorize", lp)
 
     def unroll(self, *loops: str) -> None:
-        """Write loops out."""
+        """Unroll loops."""
         for lp in loops:
             self._do("unroll", lp)
 
     def parallel(self, loop: str) -> None:
-        """Share a loop's iterations among threads."""
+        """Distribute the iterations of a loop over threads."""
         self._do("parallel", loop)
 
     def bind(self, loop: str, axis: str) -> None:
-        """Let the threads of a GPU axis run a loop."""
+        """Bind a loop to a GPU thread axis."""
         self._do("bind", loop, axis)
 
     def choose_kind(self, loop: str, kinds: Sequence[str], choice: Like) -> None:
-        """Leave a loop's kind to a symbol."""
+        """Make the kind of a loop depend on a symbol."""
         self._do("choose_kind", loop, kinds, choice)
 
     def annotate(self, target: str, key: str, value: Any) -> None:
-        """Attach a note to a loop or block."""
+        """Attach an annotation to a loop or block."""
         self._do("annotate", target, key, value)
 
     def cache_read(self, block: str, buffer: str, scope: str = "local", name: str | None = None) -> str:
-        """The name of the copying block, which is also the name of the copy."""
+        """Let a block read a copy; returns the name of the copying block, which is also that of the copy."""
         return self._do("cache_read", block, buffer, scope, name)[0]
 
     def cache_write(self, block: str, buffer: str | None = None, scope: str = "local", name: str | None = None) -> str:
-        """The name of the block that copies out."""
+        """Let a block write a copy; returns the name of the block that copies it back."""
         return self._do("cache_write", block, buffer, scope, name)[0]
 
     def prefetch(self, block: str, buffer: str, loop: str, distance: Like) -> None:
-        """Bring what a block reads near, some iterations of a loop ahead."""
+        """Prefetch what a block reads, some iterations of a loop ahead."""
         self._do("prefetch", block, buffer, loop, distance)
 
     def compute_at(self, block: str, loop: str) -> None:
-        """Move a stage into a loop of its reader."""
+        """Move a stage into a loop of its consumer."""
         self._do("compute_at", block, loop)
 
     def reverse_compute_at(self, block: str, loop: str) -> None:
-        """Move a stage into a loop of what it reads."""
+        """Move a stage into a loop of its producer."""
         self._do("reverse_compute_at", block, loop)
 
     def compute_inline(self, block: str) -> None:
-        """Put a stage's value in place of its reads."""
+        """Inline a stage into its consumers."""
         self._do("compute_inline", block)
 
     def reverse_compute_inline(self, block: str) -> None:
-        """Apply an elementwise reader where its input is made."""
+        """Inline an elementwise consumer into its producer."""
         self._do("reverse_compute_inline", block)
 
     def rfactor(self, loop: str, axis: int = 0, name: str | None = None) -> str:
-        """The name of the block (and buffer) of partial results."""
+        """Factor a reduction; returns the name of the block (and buffer) of partial results."""
         return self._do("rfactor", loop, axis, name)[0]
 
     def decompose_reduction(self, block: str, loop: str) -> str:
-        """The name of the block that sets the output."""
+        """Separate the init of a reduction; returns the name of the block that initialises the output."""
         return self._do("decompose_reduction", block, loop)[0]
 
     def transform_layout(self, buffer: str, mapping: Map) -> None:
-        """Store a buffer in another order."""
+        """Change the layout of a buffer."""
         self._do("transform_layout", buffer, mapping)
 
     def pad(self, block: str, multiples: dict[str, Like]) -> None:
@@ -121,5 +121,5 @@ class Schedule:
         self._do("pad", block, multiples)
 
     def blockize(self, loop: str, name: str | None = None) -> str:
-        """The name of the new block."""
+        """Wrap a loop into a block; returns its name."""
         return self._do("blockize", loop, name)[0]

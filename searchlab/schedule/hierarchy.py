@@ -1,4 +1,4 @@
-"""blockize: a loop nest becomes one block, so that the loops around it and the ones inside are scheduled apart."""
+"""blockize: a loop nest becomes one block, so that outer and inner loops are scheduled independently."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from searchlab.schedule.primitive import MadeNames, check, find_loop, fresh, is_
 
 @primitive
 def blockize(program: Program, loop: str, name: str | None = None) -> MadeNames:
-    """Wrap a loop and all inside it into a block of its own.
+    """Wrap a loop and its body into a new block.
 
     for i_0: for i_1 in 4: S(i_0*4 + i_1)   =>   for i_0: block B(vo = i_0): for i_1 in 4: S(vo*4 + i_1)
     """
@@ -40,7 +40,7 @@ def blockize(program: Program, loop: str, name: str | None = None) -> MadeNames:
         count, left = divide(it.extent, tile)
         extent = count if left == ZERO else program.facts.simplify(program.facts.upper(outer) + 1)
         iters.append(Iter(var, extent, it.kind))
-        # where the block inside is cut off for a whole iteration of the loops around, the new one leaves its domain
+        # where a predicate disables the inner block for a whole outer iteration, the new block leaves its domain
         guards += [c for c in (outer < extent, compare("le", ZERO, outer)) if not program.facts.proves(c)]
         outer_bindings.append(outer)
         bindings.append(var * tile + rest)
@@ -51,7 +51,7 @@ def blockize(program: Program, loop: str, name: str | None = None) -> MadeNames:
 
 
 def _take_apart(binding: Expr, inner: dict[Var, Expr], facts: Facts, block: str) -> tuple[Expr, Expr, Expr]:
-    """binding = outer * tile + rest, with `rest` in the inner loops and `outer` in the ones around."""
+    """binding = outer * tile + rest, with `rest` in the inner loop variables and `outer` in the enclosing ones."""
     terms = poly(binding)
     rest = from_poly({m: c for m, c in terms.items() if any(variables(a) & inner.keys() for a in m)})
     around = from_poly({m: c for m, c in terms.items() if not any(variables(a) & inner.keys() for a in m)})

@@ -33,7 +33,7 @@ Map = Callable[..., Sequence[Like]] | tuple[tuple[Var, ...], tuple[Expr, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _LayoutDigit:
-    """One new dimension: (x // low) % extent, x an old index or several fused; the leading digit has no extent."""
+    """One new dimension: (x // low) % extent, x one or several fused old indices; the leading digit has no extent."""
 
     source: tuple[Var, ...]
     low: Expr
@@ -42,13 +42,13 @@ class _LayoutDigit:
 
 @primitive
 def transform_layout(program: Program, buffer: str, mapping: Map) -> MadeNames:
-    """Store a buffer in another shape; `mapping` takes the old indices and gives the new ones.
+    """Change the layout of a buffer; `mapping` takes the old indices and returns the new ones.
 
         B[k, j]   =>   B[j // 16, k, j % 16]        with mapping = lambda k, j: (j // 16, k, j % 16)
 
-    Each new index is an old one, or its quotient, rest, or rest of a quotient; neighbouring indices may be fused, as in
-    `lambda i, j: (i * n + j,)`.  The stage that fills the buffer then runs in the new order.  An input keeps its shape
-    for the caller: it is packed before the kernel runs, once for a constant weight that is bound to the kernel.
+    Each new index is an old one, its quotient, its remainder, or the remainder of a quotient; adjacent indices may be
+    fused, as in `lambda i, j: (i * n + j,)`.  The stage that fills the buffer then iterates in the new order.  Callers
+    still pass an input in its old shape: it is packed before the kernel runs, only once if bound as a constant.
     """
     check(buffer in program.buffers, lambda: nearest("buffer", buffer, program.buffers))
     check(buffer not in program.outputs, f"'{buffer}' is an output, which keeps its shape; cache_write it first")
@@ -94,7 +94,7 @@ def _evaluate(mapping: Map, rank: int, buffer: str) -> tuple[tuple[Var, ...], tu
 
 
 def _digit(e: Expr, sizes: dict[Var, Expr], buffer: str) -> _LayoutDigit:
-    if e == ZERO:  # what is left of x % 1
+    if e == ZERO:  # the result of x % 1
         return _LayoutDigit((), ONE, ONE)
     inner, extent = (e.a, e.b) if isinstance(e, Binary) and e.op == "mod" else (e, None)
     inner, low = (inner.a, inner.b) if isinstance(inner, Binary) and inner.op == "floordiv" else (inner, ONE)
@@ -121,7 +121,7 @@ def _extent(d: _LayoutDigit, sizes: dict[Var, Expr]) -> Expr:
 def _invert(
     digits: list[_LayoutDigit], sizes: dict[Var, Expr], news: tuple[Var, ...], buffer: str, facts: Facts
 ) -> tuple[tuple[Expr, ...], Expr]:
-    """Old indices from new ones, and where they fall inside the old shape."""
+    """The old indices in terms of the new ones, and the condition that they are inside the old shape."""
     found: dict[Var, Expr] = {}
     guards = []
     for source in dict.fromkeys(d.source for d in digits):
@@ -142,7 +142,7 @@ def _invert(
 
 
 def _compose(parts: list[tuple[_LayoutDigit, Var]], whole: Expr, buffer: str) -> tuple[Expr, Expr]:
-    """The number that digits make, and how many numbers they can make."""
+    """The number that the digits represent, and the size of their range."""
     covered: Expr = ONE
     total: Expr = ZERO
     left = list(parts)
@@ -163,7 +163,7 @@ def _compose(parts: list[tuple[_LayoutDigit, Var]], whole: Expr, buffer: str) ->
 
 
 def _is_plain_copy(program: Program, b: Block) -> bool:
-    """Whether a stage runs over its buffer in plain loops of its own, so that they may be exchanged for others."""
+    """Whether a stage fills its buffer in a plain loop nest of its own, which can therefore be regenerated."""
     nest, path = loops_around(program, b.name), path_to(program.body, b)
     alone = bool(nest) and all(isinstance(s, Loop) for s in path[path.index(nest[0]) : -1])
     adds = b.init is not None or b.store.buffer in read(b)
@@ -177,7 +177,7 @@ def _rewrite_accesses(
     access: Callable[[tuple[Expr, ...], Block], tuple[Expr, ...]],
     refill: dict[str, Stmt],
 ) -> Stmt:
-    """Every access of the buffer in new indices; the stages in `refill` are exchanged as they stand."""
+    """The body with accesses to the buffer in new indices; stages in `refill` are replaced as a whole."""
 
     def rewrite(b: Block) -> Stmt:
         def load(e: Expr) -> Expr | None:
@@ -225,11 +225,11 @@ def _reiterate(
 
 @primitive
 def pad(program: Program, block: str, multiples: Mapping[str, Like] | Sequence[tuple[str, Like]]) -> MadeNames:
-    """Round a block's iteration domain up to multiples; inputs are padded with zeros, the output is cut back.
+    """Round a block's iteration domain up to multiples; inputs are zero-padded, the output is cropped.
 
-        C[i, j] += A[i, k] * B[k, j]   =>   A_pad = A with zeros;  C_pad += A_pad * B_pad;  C = C_pad cut back
+        C[i, j] += A[i, k] * B[k, j]   =>   A_pad = A with zeros;  C_pad += A_pad * B_pad;  C = C_pad cropped
 
-    `multiples` gives a multiple per iteration variable of the block.  A padded reduction must be a sum of products in
+    `multiples` maps iteration variables of the block to multiples.  A padded reduction must be a sum of products in
     which some factor is padded with zeros.
     """
     b = find_block(program, block)
@@ -271,7 +271,7 @@ def _check_padded_sum(b: Block, grown: set[Var]) -> None:
 
 
 def _check_guards(b: Block, grown: set[Var]) -> None:
-    """An index may have been simplified by what a condition around it was known to be, which padding would change."""
+    """Refuses loads whose indices may have been simplified under an enclosing condition that padding would change."""
     for x in walk(b.store.value):
         if isinstance(x, Select) and variables(x.condition) & grown:
             fixed = [ld for side in (x.a, x.b) for ld in loads(side) if not variables(ld) & grown]
@@ -286,7 +286,7 @@ def _factors(e: Expr) -> list[Expr]:
 
 @dataclass
 class _Padding:
-    """The buffers, names and copies that padding one block takes."""
+    """The buffers, names and copies created by padding one block."""
 
     program: Program
     block: Block
@@ -298,7 +298,7 @@ class _Padding:
     after: list[Stmt] = field(default_factory=list)
 
     def input(self, ld: Load) -> None:
-        """A padded copy of what a load reads."""
+        """Creates a padded copy of the buffer that a load reads."""
         alone = all(isinstance(i, Var) for i in ld.indices if variables(i) & self.grown)
         check(alone, f"'{ld}' is not indexed by iteration variables alone, so it cannot be padded")
         several = any(x.buffer == ld.buffer and x != ld for x in loads(self.block.store.value))
@@ -313,7 +313,7 @@ class _Padding:
         self.before.append(_copy(self.program, ld.buffer, name, shape, ld.type, inside))
 
     def output(self) -> None:
-        """A larger output, of which the old one is a part."""
+        """Creates a padded output, from which the original is copied."""
         store = self.block.store
         plain = all(isinstance(i, Var) for i in store.indices)
         check(plain, f"'{self.block.name}' does not store one element per iteration")
@@ -358,7 +358,7 @@ def _axes(rank: int) -> tuple[Var, ...]:
 
 
 def _inside(read: list[Expr | None], source: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr:
-    """Where a padded copy is not zero: inside its source, and only as far as a padded dimension was read before."""
+    """Where a padded copy is nonzero: inside its source, and in padded dimensions only up to the extent read before."""
     where = []
     for v, far, have, want in zip(_axes(len(shape)), read, source, shape, strict=True):
         where += [v < e for e in (have, far) if e is not None and e != want]
@@ -374,7 +374,7 @@ def _copy(
     inside: Expr,
     name: str | None = None,
 ) -> Stmt:
-    """A stage that copies to a target of that shape where a condition on its axes holds, and sets zero elsewhere."""
+    """A stage that copies to a target of the given shape where `inside` holds, and stores zero elsewhere."""
     block, at = name or target, _axes(len(shape))
     iters = tuple(Iter(v, e) for v, e in zip(at, shape, strict=True))
     value = select(inside, Load(source, at, dtype), const(0, dtype))

@@ -37,12 +37,12 @@ def split(
     names: Sequence[str] | None = None,
     tail: bool = False,
 ) -> MadeNames:
-    """Divide a loop into a nest of several, outermost first; one factor may be None and is worked out.
+    """Split a loop into a nest of several, outermost first; one factor may be None and is inferred.
 
         for i in n: S(i)   =>   for i_0 in n // f: for i_1 in f: S(i_0*f + i_1)
 
-    Without `tail` the factors must multiply to the extent (with symbols this becomes an assumption).  With `tail` the
-    product may be larger; the surplus iterations are cut off by a predicate, which code generation peels off again.
+    Without `tail`, the product of the factors must equal the extent (with symbols, this becomes an assumption).  With
+    `tail` it may be larger; a predicate masks the surplus iterations, and lowering peels it off again.
     """
     old = find_loop(program, loop)
     check(old.kinds == (LoopKind.SERIAL,), f"loop '{loop}' is {' or '.join(old.kinds)}; split it before that")
@@ -76,7 +76,7 @@ def _names(program: Program, loop: str, count: int, names: Sequence[str] | None)
 
 
 def _extents(loop: Loop, factors: Sequence[Like | None], tail: bool) -> tuple[list[Expr], Expr, bool]:
-    """Extents of the new loops, what must be assumed of them, and whether they cover the loop exactly."""
+    """Extents of the new loops, the assumption they require, and whether they cover the loop exactly."""
     check(len(factors) >= 1, "no factors given")
     check(sum(f is None for f in factors) <= 1, f"more than one factor is None in {list(factors)}")
     given = [index(f) for f in factors if f is not None]
@@ -100,7 +100,7 @@ def _extents(loop: Loop, factors: Sequence[Like | None], tail: bool) -> tuple[li
 
 
 def _rest(loop: Loop, product: Expr, tail: bool, whole: str) -> tuple[Expr, Expr, bool]:
-    """The factor that is left to be worked out, what must be assumed of it, and whether it covers the loop exactly."""
+    """The inferred factor, the assumption it requires, and whether it covers the loop exactly."""
     rest = loop.extent % product
     if tail:
         return ceildiv(loop.extent, product), TRUE, rest == ZERO
@@ -109,7 +109,7 @@ def _rest(loop: Loop, product: Expr, tail: bool, whole: str) -> tuple[Expr, Expr
 
 
 def _guard(s: Stmt, condition: Expr) -> Stmt:
-    """The condition added to the predicate of the outermost blocks inside."""
+    """Adds the condition to the predicates of the outermost blocks inside."""
     if isinstance(s, Block):
         return replace(s, predicate=all_of((s.predicate, condition)))
     return kept(s.map_children(lambda child: _guard(child, condition)))
@@ -117,7 +117,7 @@ def _guard(s: Stmt, condition: Expr) -> Stmt:
 
 @primitive
 def fuse(program: Program, *loops: str, name: str | None = None) -> MadeNames:
-    """Make one loop of several that are directly nested, outermost first.
+    """Fuse directly nested loops into one; they are given outermost first.
 
     for i in n: for j in m: S(i, j)   =>   for i_j in n*m: S(i_j // m, i_j % m)
     """
@@ -139,7 +139,7 @@ def fuse(program: Program, *loops: str, name: str | None = None) -> MadeNames:
 
 @primitive
 def reorder(program: Program, *loops: str) -> MadeNames:
-    """Put loops of one nest into the given order; loops not named stay where they are.
+    """Reorder the loops of one nest; loops that are not named keep their positions.
 
     for i: for j: S   =>   for j: for i: S
     """
@@ -181,14 +181,14 @@ def _check_extents(nest: list[Loop]) -> None:
 
 
 def _check_lanes(nest: list[Loop]) -> None:
-    """Threads do not begin inside lanes."""
+    """Refuses a parallel loop inside a vectorised one."""
     outer = next((lp for lp in nest if LoopKind.VECTORIZED in lp.kinds), None)
     inner = [lp for lp in nest[nest.index(outer) + 1 :] if LoopKind.PARALLEL in lp.kinds] if outer else []
     check(not inner, f"the parallel loop {names_of(inner)} would be inside the vectorized loop {names_of([outer])}")
 
 
 def _check_first(program: Program, old: list[Loop], new: list[Loop]) -> None:
-    """A loop that moves through space and reduction at once meets the beginning of each sum only in its own order."""
+    """Refuses to reorder reduction loops if one drives both space and reduce variables: inits would be misplaced."""
     for b in leaves_in(old[0]):
         if b.init is None:
             continue
@@ -199,7 +199,7 @@ def _check_first(program: Program, old: list[Loop], new: list[Loop]) -> None:
 
 
 def _moved_by(program: Program, block: Block) -> tuple[frozenset[Var], frozenset[Var]]:
-    """The variables of loops that move a block through its space, and through its reduction."""
+    """The loop variables that drive the space variables of a block, and those that drive its reduce variables."""
     bound = list(zip(block.iters, resolved_bindings(program, block), strict=True))
     return (
         frozenset(v for it, e in bound if it.kind == "space" for v in variables(e)),
@@ -208,9 +208,9 @@ def _moved_by(program: Program, block: Block) -> tuple[frozenset[Var], frozenset
 
 
 def check_begins(program: Program, block: str) -> None:
-    """Refuses a reduction that loops of other blocks carry in an order in which its sums do not begin with their init.
+    """Refuses a reduction whose enclosing loops do not start each sum with the iteration that runs the init.
 
-    Where loops move through space and reduction at once, they count through a fused loop, and must do so upwards.
+    Loops that drive both space and reduce variables enumerate a fused index, which must increase monotonically.
     """
     b = find_block(program, block)
     nest = [s for s in path_to(program.body, b) if isinstance(s, Loop)]
@@ -227,7 +227,7 @@ def _divides(x: Binary) -> bool:
 
 
 def _counts_up(e: Expr, nest: list[Loop], facts: Facts) -> bool:
-    """Whether the loops around a place make an index grow with every iteration."""
+    """Whether an index increases with every iteration of the enclosing loops."""
     terms = poly(e)
     later: Expr = ZERO
     for lp in reversed([lp for lp in nest if lp.var in variables(e)]):
@@ -245,7 +245,7 @@ def _with_kind(program: Program, loop: str, kind: LoopKind) -> MadeNames:
 
 
 def _check_kind(program: Program, loop: Loop, kind: LoopKind) -> None:
-    """Refuses a kind that the loop cannot be of."""
+    """Refuses a kind that is illegal for the loop."""
     check(loop.kinds == (LoopKind.SERIAL,), f"loop '{loop.name}' is already {' or '.join(loop.kinds)}")
     if kind == LoopKind.VECTORIZED:
         inner = [lp for lp in program.loops.values() if LoopKind.PARALLEL in lp.kinds and path_to(loop, lp)]
@@ -270,12 +270,12 @@ def _check_no_reduction(program: Program, loop: str, what: str) -> None:
 
 
 def resolved_bindings(program: Program, block: Block) -> tuple[Expr, ...]:
-    """A block's bindings in loop variables, also where outer blocks stand between."""
+    """A block's bindings in terms of loop variables, resolved through enclosing blocks."""
     return _resolved(program, block)[0]
 
 
 def resolved_predicate(program: Program, block: Block) -> Expr:
-    """The condition, in loop variables, under which a block runs, those of outer blocks included."""
+    """The predicate of a block in terms of loop variables, including those of enclosing blocks."""
     return _resolved(program, block)[1]
 
 
@@ -294,7 +294,7 @@ def _resolved(program: Program, block: Block) -> tuple[tuple[Expr, ...], Expr]:
 
 @primitive
 def vectorize(program: Program, loop: str) -> MadeNames:
-    """Run a loop's iterations in the lanes of vector registers (any extent; it is cut into the target's widths).
+    """Execute a loop's iterations in vector lanes (any extent; it is divided into the target's vector widths).
 
     for j in n: S   =>   for j in n vectorized: S
     """
@@ -303,7 +303,7 @@ def vectorize(program: Program, loop: str) -> MadeNames:
 
 @primitive
 def unroll(program: Program, loop: str) -> MadeNames:
-    """Write a loop out, one copy of the body per iteration; where that is too much code, it stays a loop.
+    """Unroll a loop, one copy of the body per iteration; it stays a loop where that would be too much code.
 
     for j in n: S   =>   for j in n unrolled: S
     """
@@ -312,7 +312,7 @@ def unroll(program: Program, loop: str) -> MadeNames:
 
 @primitive
 def parallel(program: Program, loop: str) -> MadeNames:
-    """Share a loop's iterations among threads; a reduction cannot be shared so.
+    """Distribute a loop's iterations over threads; refused for loops that carry a reduction.
 
     for i in n: S   =>   for i in n parallel: S
     """
@@ -321,7 +321,7 @@ def parallel(program: Program, loop: str) -> MadeNames:
 
 @primitive
 def bind(program: Program, loop: str, axis: str) -> MadeNames:
-    """Let the threads of a GPU axis run a loop's iterations.
+    """Bind a loop to a GPU thread axis.
 
     for i in n: S   =>   for i in n threadIdx.x: S
     """
@@ -331,11 +331,11 @@ def bind(program: Program, loop: str, axis: str) -> MadeNames:
 
 @primitive
 def choose_kind(program: Program, loop: str, kinds: Sequence[str], choice: Like) -> MadeNames:
-    """Leave a loop's kind to a symbol: it becomes `kinds[choice]` when `choice` becomes a number.
+    """Make a loop's kind depend on a symbol: it becomes `kinds[choice]` when `choice` becomes a number.
 
         for i in n: S   =>   for i in n @kind=choice @kinds=serial|parallel: S
 
-    The loop must be able to be of any of the kinds; until then it counts as all of them.
+    All of the kinds must be legal for the loop; until the choice is made, it is treated as having all of them.
     """
     old = find_loop(program, loop)
     check(len(kinds) >= 1 and not isinstance(kinds, str), "takes a list of kinds")
@@ -355,15 +355,15 @@ def choose_kind(program: Program, loop: str, kinds: Sequence[str], choice: Like)
 
 
 def _natural(condition: Expr) -> bool:
-    """Whether a condition says no more than that a symbol is not negative."""
+    """Whether a condition only states that a symbol is nonnegative."""
     return isinstance(condition, Compare) and condition.a == ZERO and isinstance(condition.b, Var)
 
 
 @primitive
 def annotate(program: Program, target: str, key: str, value: Any) -> MadeNames:
-    """Attach a note to a loop or block, for code generation or for people.
+    """Attach an annotation to a loop or block, for code generation or for people.
 
-    `unroll_up_to` on a block unrolls the innermost loops around it as long as their extents multiply to at most that.
+    `unroll_up_to` on a block unrolls the innermost loops around it whose extents multiply to at most that value.
     """
     check(
         target in program.loops or target in program.blocks,

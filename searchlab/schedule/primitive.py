@@ -1,7 +1,7 @@
-"""What all primitives share: the `primitive` decorator with its trace, and finding one's way in a program.
+"""Infrastructure of the primitives: the `primitive` decorator, traces, and lookup in programs.
 
 A primitive is a pure function Program -> Program.  The decorator binds its arguments, records the step in the program's
-trace, verifies the result, and turns every refusal into one kind of error that begins with the primitive's name.
+trace, verifies the result, and reports every refusal as the same type of error, prefixed with the primitive's name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PRIMITIVES: dict[str, Callable[..., Program]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One primitive with its arguments, and the names of what it made."""
+    """One application of a primitive: its arguments, and the names it created."""
 
     name: str
     arguments: tuple[tuple[str, Any], ...]
@@ -38,9 +38,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class MadeNames:
-    """What the body of a primitive returns: the new program and the names of the loops, block or buffer it made.
+    """The result of a primitive's body: the new program and the names of the loops, block or buffer it created.
 
-    `recorded` replaces arguments in the trace that cannot be written down as they were given, such as a function.
+    `recorded` replaces arguments in the trace that cannot be serialised, such as functions.
     """
 
     program: Program
@@ -49,13 +49,13 @@ class MadeNames:
 
 
 def check(condition: bool, message: str | Callable[[], str]) -> None:
-    """Refuses an illegal use of a primitive; a message that takes long to make is given as a function."""
+    """Refuses an illegal use of a primitive; an expensive message is passed as a function."""
     if not condition:
         raise ScheduleError(message if isinstance(message, str) else message())
 
 
 def primitive(function: Callable[Concatenate[Program, P], MadeNames]) -> Callable[Concatenate[Program, P], Program]:
-    """Makes a schedule primitive: recorded, verified, and refusing with an error that names it."""
+    """Decorates a schedule primitive: records its steps, verifies its results, and names it in errors."""
     signature = inspect.signature(function)
     name = function.__name__
 
@@ -105,16 +105,16 @@ def replay(program: Program, trace: str) -> Program:
         try:
             many = [x for n in rest for x in arguments.pop(n, ())]
             program = PRIMITIVES[name](program, *many, **arguments)
-        except TypeError as e:  # a trace may come from anywhere, and hold anything
+        except TypeError as e:  # traces are untrusted input
             raise TraceError(f"step {number}: {name} does not take such arguments: {e}") from e
     return program
 
 
-# --- finding things ---------------------------------------------------------------------------------------------------
+# --- lookup -----------------------------------------------------------------------------------------------------------
 
 
 def nearest(kind: str, name: object, known: Iterable[str]) -> str:
-    """The message for a name that does not exist, with the nearest that does."""
+    """The error message for an unknown name, with the closest known one."""
     names = list(known)
     near = difflib.get_close_matches(str(name), names, 1)
     return (
@@ -140,17 +140,17 @@ def loops_around(program: Program, block: str) -> list[Loop]:
 
 
 def blocks_in(s: Stmt) -> Iterator[Block]:
-    """All blocks of a statement."""
+    """All blocks in a statement."""
     return (x for x in statements(s) if isinstance(x, Block))
 
 
 def leaves_in(s: Stmt) -> Iterator[Block]:
-    """The blocks that hold no further blocks."""
+    """The leaf blocks in a statement."""
     return (b for b in blocks_in(s) if not any(isinstance(x, Block) for x in statements(b.body)))
 
 
 def is_leaf(block: Block) -> bool:
-    """Whether a block holds one store."""
+    """Whether the body of a block is a single store."""
     return not any(isinstance(x, Block) for x in statements(block.body))
 
 
@@ -170,7 +170,7 @@ def rewrite_nest(s: Stmt, mapping: dict[Var, Expr], facts: Facts) -> Stmt:
 
 
 def fresh(program: Program, wanted: str, taken: Iterable[str] = ()) -> str:
-    """A name like the wanted one that no loop, block or buffer has."""
+    """A name derived from the wanted one that no loop, block or buffer has."""
     used = {*program.loops, *program.blocks, *program.buffers, *taken}
     name, number = wanted, 1
     while name in used:
@@ -186,7 +186,7 @@ def top_statement(program: Program, s: Stmt) -> Stmt:
 
 
 def consumers(program: Program, buffer: str) -> list[Block]:
-    """The leaf blocks that read a buffer which they do not write themselves."""
+    """The leaf blocks that read a buffer and do not write it."""
     return [b for b in leaves_in(program.body) if buffer in read(b) and buffer not in written(b)]
 
 
@@ -196,5 +196,5 @@ def producers(program: Program, buffer: str) -> list[Block]:
 
 
 def names_of(items: Sequence[Any]) -> str:
-    """Names for a message."""
+    """Names joined for an error message."""
     return ", ".join(f"'{getattr(x, 'name', x)}'" for x in items)

@@ -42,13 +42,13 @@ def _combine(op: str, a: Expr, b: Expr) -> Expr:
 
 @primitive
 def rfactor(program: Program, loop: str, axis: int = 0, name: str | None = None) -> MadeNames:
-    """Keep one partial result per iteration of a reduction loop, and reduce those afterwards.
+    """Keep one partial result per iteration of a reduction loop, and reduce the partial results afterwards.
 
         for i: for k: for l: C[i] += f(i, k, l)
         =>  for i: for k: for l: C_rf[l, i] += f(i, k, l)
             for i: for l: C[i] += C_rf[l, i]
 
-    `axis` is where the new dimension goes.  The loop then carries no reduction and may be vectorised or parallel.
+    `axis` is the position of the new dimension.  The loop then carries no reduction and may be vectorised or parallel.
     """
     lp = find_loop(program, loop)
     block = _reduction_over(program, lp)
@@ -98,7 +98,7 @@ def _iters(e: Expr) -> set[Var]:
 
 
 def check_perfect(program: Program, block: Block, nest: list[Loop], what: str) -> None:
-    """Refuses a block that is not alone in its nest, which `what` would exchange as a whole."""
+    """Refuses a block that is not alone in its loop nest, which `what` replaces as a whole."""
     path = path_to(program.body, block)
     start = path.index(nest[0])
     for s in path[start:-1]:
@@ -120,7 +120,7 @@ def _bound_by(block: Block, kind: str) -> list[tuple[Iter, Expr]]:
 
 
 def _partial_block(block: Block, nest: list[Loop], lp: Loop, name: str, axis: int, found: Sum) -> Block:
-    """Space iterators stay, the factored loop becomes one, the other reduction loops become reduce iterators."""
+    """The block of partial results: the factored loop becomes a space iterator, other reduction loops reduce ones."""
     space = _bound_by(block, "space")
     lane = Iter(Var(f"v{lp.name}"), lp.extent)
     others = [x for x in nest if x.var in _vars_of(block, "reduce") and x is not lp]
@@ -132,7 +132,7 @@ def _partial_block(block: Block, nest: list[Loop], lp: Loop, name: str, axis: in
     value = put(found.term)
     where = all_of(c for c in conditions(block.predicate) if variables(c) & at_loops.keys())
     if where != TRUE:
-        # a partial result whose every term is cut off must still be set: the condition guards the value, not the block
+        # a partial result whose terms are all masked must still be set: the condition guards the value, not the block
         outer = {v: it.var for it, e in space for v in variables(e) if e == v}
         follows = _iters(where) <= at_loops.keys() | outer.keys()
         check(follows, f"condition '{where}' mixes loops that rfactor cannot follow")
@@ -179,7 +179,7 @@ def _final_nest(program: Program, block: Block, nest: list[Loop], lp: Loop, made
 
 @primitive
 def decompose_reduction(program: Program, block: str, loop: str) -> MadeNames:
-    """Set a reduction's output before a loop instead of at its first iteration.
+    """Initialise a reduction's output before a loop instead of in its first iteration.
 
     for k: C[i] = 0 if k == 0;  C[i] += f(k)   =>   C[i] = 0;  for k: C[i] += f(k)
     """
@@ -213,7 +213,7 @@ def decompose_reduction(program: Program, block: str, loop: str) -> MadeNames:
 
 
 def init_nest(program: Program, b: Block, inner: list[Loop], name: str) -> Stmt:
-    """The loops that set a reduction's output: copies of those among `inner` that move through its space."""
+    """The nest that initialises a reduction's output: copies of the loops in `inner` that drive its space variables."""
     assert b.init is not None
     space_vars = _vars_of(b, "space")
     around = [x for x in inner if x.var in space_vars]

@@ -1,4 +1,4 @@
-"""Region inference: which part of a buffer a piece of program touches, in closed form over symbols; tiles it writes."""
+"""Region inference: the part of a buffer that blocks access, in closed form over symbols, and the tiles they write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from searchlab.schedule.primitive import check
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The integers from `low` on, `extent` many."""
+    """The integers [low, low + extent)."""
 
     low: Expr
     extent: Expr
@@ -25,7 +25,7 @@ Region = tuple[Interval, ...]
 
 
 def bindings_within(root: Stmt, block: Block) -> Substitution:
-    """Iteration variables of a block (and of blocks around it) as expressions of loop variables."""
+    """Iteration variables of a block (and of enclosing blocks) as expressions of loop variables."""
     mapping: dict[Expr, Expr] = {}
     for s in path_to(root, block):
         if isinstance(s, Block):
@@ -44,7 +44,7 @@ def touched(
 ) -> Region:
     """The part of a buffer that blocks inside `root` read (or write) in one iteration of it.
 
-    Loops inside `root` are relaxed; `root` itself and the loops around it stay symbols.
+    Loops inside `root` are relaxed over their full ranges; `root` and the loops around it stay symbolic.
     """
     inside = loops_inside(root)
     regions = []
@@ -61,7 +61,7 @@ def touched(
 
 
 def _steady(part: Interval, whole: Expr, facts: Facts) -> Interval:
-    """The interval with the largest extent that it has in any iteration: extents of loops hold no loop variables."""
+    """The interval with its largest extent over all iterations: loop extents must not depend on loop variables."""
     if not _moves(part.extent):
         return part
     most = facts.simplify(facts.reduce(facts.upper(part.extent)))
@@ -78,7 +78,7 @@ def _interval(e: Expr, inside: dict[Var, Expr], facts: Facts) -> Interval:
 
 
 def _union(parts: list[Interval], whole: Expr, facts: Facts) -> Interval:
-    """The smallest interval holding all parts where that can be told, else the whole dimension."""
+    """The smallest interval containing all parts if it can be determined, else the whole dimension."""
     result = parts[0]
     for p in parts[1:]:
         if p == result:
@@ -104,7 +104,7 @@ def _union(parts: list[Interval], whole: Expr, facts: Facts) -> Interval:
 
 
 def check_tile(root: Loop, maker: Block, reader: str) -> None:
-    """One iteration of a loop writes a dense tile, apart from those of the others: the reader runs on exactly that."""
+    """Refuses a loop unless each iteration writes a dense, disjoint tile, which is what the reader runs on."""
     inner = loops_inside(root)
     put = bindings_within(root, maker)
     for i in map(put, maker.store.indices):
@@ -113,7 +113,7 @@ def check_tile(root: Loop, maker: Block, reader: str) -> None:
 
 
 def _is_tile(e: Expr, inner: dict[Var, Expr]) -> bool:
-    """Whether the inner loops move through the last digits of an index, through all of them and nothing else."""
+    """Whether the inner loops enumerate exactly the least significant digits of an index."""
     scales: dict[Var, Expr] = {}
     outside = []
     for monomial, c in poly(e).items():
@@ -129,7 +129,7 @@ def _is_tile(e: Expr, inner: dict[Var, Expr]) -> bool:
 
 
 def _tile(scales: dict[Var, Expr], inner: dict[Var, Expr]) -> Expr | None:
-    """How much the digits of an index are worth together, if each goes on where another ends."""
+    """The size of the tile that the digits of an index span, if they are contiguous."""
     tile: Expr = ONE
     while scales:
         v = next((v for v, scale in scales.items() if scale == tile), None)
@@ -141,11 +141,11 @@ def _tile(scales: dict[Var, Expr], inner: dict[Var, Expr]) -> Expr | None:
 
 
 def tile_conditions(root: Loop, maker: Block, reader: str) -> list[Expr]:
-    """The conditions under which one iteration of a loop writes its tile, which it must do as a whole or not at all."""
+    """The conditions under which one iteration of a loop writes its tile, written entirely or not at all."""
     inner = loops_inside(root)
     put = bindings_within(root, maker)
     found = [put(c) for s in path_to(root, maker) if isinstance(s, Block) for c in conditions(s.predicate)]
-    domain = {put(it.var) - it.extent for it in maker.iters}  # the reader has a domain of its own
+    domain = {put(it.var) - it.extent for it in maker.iters}  # the reader checks its own domain
     space = {v for it in maker.iters if it.kind == "space" for v in variables(put(it.var))}
     start = Substitution({v: ZERO for v in inner})
     result = []
@@ -161,6 +161,6 @@ def tile_conditions(root: Loop, maker: Block, reader: str) -> list[Expr]:
 
 
 def _holds_for_all_or_none(c: Compare, start: Substitution, moving: dict[Var, Expr]) -> bool:
-    """Whether a condition holds wherever it holds at the start of the moving loops."""
+    """Whether a condition that holds at the start of the moving loops holds in all their iterations."""
     span = Facts().upper(c.a - start(c.a), moving) + 1
     return c.op == "lt" and divide(start(c.b - c.a), span)[1] == ZERO

@@ -73,11 +73,11 @@ def cache_read(program: Program, block: str, buffer: str, scope: str = "local", 
 def cache_write(
     program: Program, block: str, buffer: str | None = None, scope: str = "local", name: str | None = None
 ) -> MadeNames:
-    """Let a block write a copy of its output, and copy that out afterwards; move the copying with reverse_compute_at.
+    """Let a block write to a copy of its output, copied back afterwards; move the copy with reverse_compute_at.
 
         C[i] += f(i)   =>   C_local[i] += f(i);  C[i] = C_local[i]
 
-    The block keeps its name; the block that copies out is called after the buffer, `C_store`.
+    The block keeps its name; the block that copies back is named after the buffer, `C_store`.
     """
     b = _leaf(program, block)
     _check_scope(scope)
@@ -99,12 +99,12 @@ def cache_write(
 
 @primitive
 def prefetch(program: Program, block: str, buffer: str, loop: str, distance: Like) -> MadeNames:
-    """While a block runs, bring near what it will read of a buffer `distance` iterations of a loop later (0: nothing).
+    """Prefetch what a block will read of a buffer `distance` iterations of a loop later (0: no prefetch).
 
         for i: for j: Y[i, j] = f(X[i, j])   =>   for i: for j: prefetch X[i + d, j];  Y[i, j] = f(X[i, j])
 
-    It asks once for each cache line that the unrolled and vectorised loops inside touch, and where serial loops between
-    only repeat the same elements, in the last of their iterations.  Use it after the loops have taken their shape.
+    Each cache line that the unrolled and vectorised loops inside touch is prefetched once, and if serial loops between
+    repeat the same elements, in their last iteration.  Apply it after the loops have reached their final structure.
     """
     b = _leaf(program, block)
     lp = find_loop(program, loop)
@@ -166,7 +166,7 @@ def _insert(body: Stmt, anchor: Stmt, new: Stmt, *, before: bool) -> Stmt:
 
 @primitive
 def compute_at(program: Program, block: str, loop: str) -> MadeNames:
-    """Compute, inside a loop, just the part of a stage that the rest of the loop's body reads.
+    """Compute, inside a loop, only the part of a stage that the rest of the loop's body reads.
 
     for i: P(i)                  for i_0:
     for i_0: for i_1: C(...)  =>   for p in (needed): P(i_0*f + p)
@@ -193,7 +193,7 @@ def compute_at(program: Program, block: str, loop: str) -> MadeNames:
 
 @primitive
 def reverse_compute_at(program: Program, block: str, loop: str) -> MadeNames:
-    """Run, inside a loop, a reader on just what the rest of the loop's body has produced.
+    """Run a consumer inside a loop, on only what the rest of the loop's body has produced.
 
     for i_0: for i_1: P(...)        for i_0:
     for i: C(i)                 =>    for i_1: P(...)
@@ -238,7 +238,7 @@ def _loads(b: Block, buffer: str) -> list[Load]:
 
 
 def _resolve(program: Program, at: Loop, blocks: list[Block]) -> tuple[Loop, list[Block]]:
-    """The loop, and blocks inside it, with the variables of the blocks around it replaced by loop variables."""
+    """The loop and the given blocks inside it, with variables of enclosing blocks resolved to loop variables."""
     mapping: dict[Expr, Expr] = {}
     for s in path_to(program.body, at):
         if isinstance(s, Block):
@@ -262,7 +262,7 @@ def _check_plain_store(b: Block) -> None:
 
 
 def _check_movable(program: Program, b: Block) -> None:
-    """A stage leaves its old nest as a whole, and must leave nothing behind that was moved there for it."""
+    """Refuses a stage that cannot leave its nest as a whole, or would leave its own producers behind in that nest."""
     path = path_to(program.body, b)
     check(not any(isinstance(s, Block) for s in path[:-1]), f"block '{b.name}' is inside another block")
     _check_only_writer(program, b)
@@ -279,7 +279,7 @@ def _check_only_writer(program: Program, b: Block) -> None:
 
 
 def _check_complete(program: Program, at: Loop, makers: list[Block]) -> None:
-    """All that is written in one iteration of the loop has its final value at the iteration's end."""
+    """Refuses a loop unless all elements written in one iteration have their final values at its end."""
     around = {s.var for s in path_to(program.body, at) if isinstance(s, Loop)}
     last = makers[-1]
     check(bool(path_to(at, last)), f"'{last.name}' still adds to '{last.store.buffer}' after loop '{at.name}'")
@@ -293,7 +293,7 @@ def _check_complete(program: Program, at: Loop, makers: list[Block]) -> None:
 
 
 def _check_ready(program: Program, b: Block, inputs: list[str], at: Stmt) -> None:
-    """Buffers that are filled bit by bit in the loops around a place are not complete there."""
+    """Refuses inputs that are still being filled by the loops around the destination."""
     around = [s for s in path_to(program.body, at) if isinstance(s, Loop)]
     for n in inputs:
         late = [p for p in producers(program, n) if around and path_to(around[0], p)]
@@ -301,7 +301,7 @@ def _check_ready(program: Program, b: Block, inputs: list[str], at: Stmt) -> Non
 
 
 def _region_nest(program: Program, b: Block, region: dict[Var, Interval], where: Sequence[Expr] = ()) -> Stmt:
-    """Loops that run a block over a region; iteration variables without an interval run over their whole domain."""
+    """A loop nest that runs a block over a region; iteration variables without an interval cover their whole domain."""
     loops, bindings, guards, extents = [], [], list(where), {}
     for it in b.iters:
         interval = region.get(it.var, Interval(ZERO, it.extent))
@@ -319,7 +319,7 @@ def _region_nest(program: Program, b: Block, region: dict[Var, Interval], where:
 
 
 def _place(body: Stmt, loop: str, nest: Stmt, b: Block, *, before: bool) -> Stmt:
-    """Puts a nest into a loop's body: just before its first reader, or just after its last maker."""
+    """Inserts a nest into a loop's body: directly before its first consumer, or directly after its last producer."""
     at = next(s for s in statements(body) if isinstance(s, Loop) and s.name == loop)
     parts = list(at.body.body if isinstance(at.body, Seq) else (at.body,))
     if before:
@@ -368,7 +368,7 @@ def compute_inline(program: Program, block: str) -> MadeNames:
 
 @primitive
 def reverse_compute_inline(program: Program, block: str) -> MadeNames:
-    """Apply an elementwise reader at the moment its input is produced, and drop the input.
+    """Apply an elementwise consumer where its input is produced, and drop the input.
 
     P[i] = f(i);  C[i] = g(P[i])   =>   C[i] = g(f(i))        (in the loops of P)
     """
@@ -396,7 +396,7 @@ def reverse_compute_inline(program: Program, block: str) -> MadeNames:
 
 
 def _only_maker(program: Program, b: Block, made_inside: list[str]) -> Block:
-    """The one block that makes a stage which only `b` reads."""
+    """The only producer of a stage that only `b` reads."""
     fitting = [n for n in made_inside if len(consumers(program, n)) == 1 and n not in program.outputs]
     check(
         len(fitting) == 1,
@@ -412,7 +412,7 @@ def _only_maker(program: Program, b: Block, made_inside: list[str]) -> Block:
 
 
 def _read_whole(program: Program, b: Block, buffer: str) -> tuple[Expr, ...]:
-    """The indices at which a block reads all of a buffer, one element per iteration."""
+    """The indices of a block that reads a whole buffer, one element per iteration."""
     indices = {ld.indices for ld in _loads(b, buffer)}
     check(len(indices) == 1, f"'{b.name}' reads '{buffer}' at several places")
     at = indices.pop()
