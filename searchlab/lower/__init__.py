@@ -1,1 +1,1 @@
-"""Lowering: passes that turn a scheduled program into plain loops and know nothing of LLVM."""
+"""Lowering: passes that turn a scheduled program into plain loops, independent of LLVM."""

@@ -1,4 +1,4 @@
-"""Blocks become plain stores: bindings are put in place of iteration variables, predicates become conditions."""
+"""Blocks become plain stores: iteration variables are replaced by their bindings, predicates become conditions."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from searchlab.ir.stmt import Ahead, Block, If, Loop, Prefetch, Seq, Stmt, Store
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution, loads, variables
 
-# the most copies of innermost statements that unrolled loops together may make: compile time grows with them
+# limit on the copies of innermost statements created by unrolling, which compile time grows with
 MOST_COPIES = 1024
-VECTOR = 16  # elements that one statement handles in a vectorised loop, more or less
-FARTHEST = 1 << 31  # iterations; an address further away than that could not be computed safely
+VECTOR = 16  # approximate number of elements that one statement handles in a vectorised loop
+FARTHEST = 1 << 31  # iterations; addresses further ahead could not be computed safely
 
 
 def flatten(program: Program) -> Stmt:
-    """The program's body without blocks, with the notes `unroll_up_to` and `prefetch` carried out."""
+    """The program's body without blocks, with the annotations `unroll_up_to` and `prefetch` applied."""
     return _Flattener().visit(program.body, Substitution({}), program.facts, ())
 
 
 @dataclass(frozen=True)
 class _Flattener(Visitor[[Substitution, Facts, tuple[Loop, ...]], Stmt]):
-    before: dict[Var, list[Stmt]] = field(default_factory=dict)  # what goes before a loop that is being written
+    before: dict[Var, list[Stmt]] = field(default_factory=dict)  # statements to insert before a loop
 
     def other(self, s: Stmt, put: Substitution, facts: Facts, around: tuple[Loop, ...]) -> Stmt:
         return s.rebuild(lambda e: facts.simplify(put(e)), lambda inner: self.visit(inner, put, facts, around))
@@ -61,7 +61,7 @@ class _Flattener(Visitor[[Substitution, Facts, tuple[Loop, ...]], Stmt]):
     # --- prefetching --------------------------------------------------------------------------------------------------
 
     def prefetch(self, note: Ahead, value: Expr, facts: Facts, around: tuple[Loop, ...]) -> list[Stmt]:
-        """The prefetches that go next to the store; others wait in `before` for the loop they go before."""
+        """The prefetches to place next to the store; those that belong before a loop are queued in `before`."""
         at = next(n for n, lp in enumerate(around) if lp.name == note.loop)
         distance, extent = value_of(note.distance), value_of(around[at].extent)
         if distance is None:
@@ -72,12 +72,12 @@ class _Flattener(Visitor[[Substitution, Facts, tuple[Loop, ...]], Stmt]):
         here: list[Stmt] = []
         for indices in dict.fromkeys(ld.indices for ld in loads(value) if ld.buffer == note.buffer):
             far = tuple(facts.simplify(ahead(i)) for i in indices)
-            if far != indices:  # else the loop does not move it
+            if far != indices:  # else the access is invariant in the loop
                 here += self.place(Prefetch(note.buffer, far), around[at + 1 :])
         return here
 
     def place(self, s: Prefetch, inside: tuple[Loop, ...]) -> list[Stmt]:
-        """Serial loops that do not move the access only repeat it; loops of the tile that do not are left out."""
+        """Limits a prefetch to the last iteration of invariant serial loops; hoists it out of invariant tile loops."""
         moving = {v for i in s.indices for v in variables(i)}
         start = len(inside)
         while start and inside[start - 1].kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED):
@@ -98,7 +98,7 @@ def _store(s: Store, put: Substitution, facts: Facts) -> Store:
 
 
 def _copies(s: Stmt) -> int:
-    """How many innermost statements a program holds once its unrolled loops are written out."""
+    """The number of innermost statements after unrolling."""
     inside = sum(map(_copies, s.children()))
     if isinstance(s, Loop):
         extent = value_of(s.extent) or 1
@@ -109,7 +109,7 @@ def _copies(s: Stmt) -> int:
 
 
 def _fits(loop: Loop) -> bool:
-    """Whether a block's `unroll_up_to` covers this loop: it and the loops inside it multiply to at most that."""
+    """Whether a block's `unroll_up_to` covers this loop: its extent times those of its inner loops is at most that."""
     product, s = 1, loop
     while True:
         extent = value_of(s.extent)

@@ -1,8 +1,8 @@
-"""Cuts loops so that their main part is free of conditions.
+"""Loop partitioning: splits iteration ranges so that the main part of a loop is free of conditions.
 
 A rounded-up split leaves `i_0*f + i_1 < n`, padding leaves `0 <= h - 1 < height`.  Each such condition holds for all
 inner iterations on some interval of an outer loop: that interval becomes the main loop, without the condition, and the
-few iterations at its ends become loops (or single iterations) of their own, where inner loops are cut in turn.
+few iterations at either end become separate loops (or single iterations), whose inner loops are cut in turn.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ from searchlab.ir.stmt import If, Loop, Seq, Stmt, Store, seq
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution, transform, variables, walk
 
-# the most copies of innermost statements a cut may lead to; beyond it conditions stay, and compile time stays bounded
+# limit on the copies of innermost statements after a cut; beyond it conditions stay, which bounds compile time
 LIMIT = 3000
-# the longest expression a cut may be at: bounds cut at other bounds grow without end, and cost more than conditions
+# limit on the size of a bound: bounds derived from other bounds keep growing, and end up costlier than conditions
 LONGEST = 24
-# a loop is not cut at more places than this that outer loops move: their order would be worked out at length
+# limit on the cuts of a loop that depend on outer loops: ordering more of them takes too long
 MOST_MOVING = 4
-# how many parts all cuts together may make, and statements these may hold when loops are written out
+# limits on the parts that all cuts create together, and on the statements in them after unrolling
 MOST_PARTS = 256
 MOST_STATEMENTS = 16384
 
 
 def partition(body: Stmt) -> Stmt:
-    """The body with its loops cut."""
+    """The body with its loops partitioned."""
     result = _Partition(body).visit(body, _Here(Facts()))
     return result if result is not None else Seq(())
 
 
 @dataclass(frozen=True)
 class _Segment:
-    """Iterations [low, high) of a loop, in which some conditions are known."""
+    """Iterations [low, high) of a loop, and the conditions decided in them."""
 
     low: Expr
     high: Expr
@@ -62,10 +62,10 @@ class _Segment:
 
 @dataclass(frozen=True)
 class _Here:
-    """What holds where a statement is visited; statements stay as they came in until their place is known.
+    """The context in which a statement is visited; statements are kept in their original form until they are emitted.
 
-    `put` gives loop variables their values in terms of the loops that are written, `known` the conditions (as they came
-    in) that are settled.
+    `put` maps original loop variables to expressions of the emitted loops, `known` maps original conditions that are
+    decided to their values.
     """
 
     facts: Facts
@@ -86,11 +86,11 @@ class _Here:
         return _Here(self.facts, self.put, {**self.known, **known}, refuted)
 
     def condition(self, e: Expr) -> Expr:
-        """A condition with what is known of it."""
+        """A condition, simplified by what is known in this context."""
         return all_of(self.known[c] if c in self.known else self.facts.simplify(self.put(c)) for c in conditions(e))
 
     def value(self, e: Expr) -> Expr:
-        """An expression with conditions inside it decided."""
+        """An expression, with the conditions inside it replaced where they are known."""
         if not self.known or not any(isinstance(x, Compare) for x in walk(e)):
             return self.put(e)
         return self.put(transform(e, lambda x: self.known.get(x) if isinstance(x, Compare) else None))
@@ -98,24 +98,24 @@ class _Here:
 
 @dataclass(frozen=True)
 class _Guard:
-    """Conditions asked together, and those under which they are asked."""
+    """Conditions evaluated together, and the enclosing ones under which they are evaluated."""
 
     own: tuple[Expr, ...]
     around: tuple[Expr, ...] = ()
 
 
 class _Partition(Visitor[["_Here"], Stmt | None]):
-    """Cuts the loops of one body, remembering what it found about statements."""
+    """Partitions the loops of one body, caching properties of its statements."""
 
     def __init__(self, body: Stmt) -> None:
         self._guards: dict[int, tuple[_Guard, ...]] = {}
         self._gates: dict[int, frozenset[frozenset[Expr]]] = {}
         self._loops: dict[int, tuple[Loop, ...]] = {}
         self._weights: dict[int, int] = {}
-        self.left = min(MOST_PARTS, MOST_STATEMENTS // max(1, self.weight(body)))  # parts that may still be made
+        self.left = min(MOST_PARTS, MOST_STATEMENTS // max(1, self.weight(body)))  # remaining budget of parts
 
     def other(self, s: Stmt, here: _Here) -> Stmt | None:
-        """Statements without a condition of their own: only their values and what is inside them may change."""
+        """Handles statements without conditions: only their expressions and children may change."""
         if s.children():
             left = s.map_children(lambda child: self.visit(child, here))
             return None if left is None else left.rebuild(here.put)
@@ -154,7 +154,7 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
         return None if body is None else Loop(loop.var, extent, body, loop.kind, loop.annotations)
 
     def part(self, loop: Loop, segment: _Segment, here: _Here) -> Stmt | None:
-        """One segment as a loop of its own, or without a loop if it is a single iteration."""
+        """One segment as a separate loop, or without a loop if it is a single iteration."""
         count = here.facts.simplify(segment.high - segment.low)
         if count == ONE:
             return self.visit(loop.body, self.at(loop, segment.low, here))
@@ -163,7 +163,7 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
         return self.keep(loop, count, here)
 
     def cut_parallel(self, loop: Loop, extent: Expr, segments: list[_Segment], here: _Here) -> Stmt | None:
-        """All iterations stay in one parallel loop, so that the threads share the ends too."""
+        """Keeps all iterations in one parallel loop, so that threads share the boundary iterations too."""
         v, inside = loop.var, here.inside(loop.var, extent)
         parts: list[Stmt] = []
         for segment in segments:
@@ -177,7 +177,7 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
         return replace(loop, extent=extent, body=seq(*parts)) if parts else None
 
     def at(self, loop: Loop, value: Expr, here: _Here) -> _Here:
-        """With a value for the loop's variable, and the conditions that it settles."""
+        """The context with a value for the loop's variable, and the conditions it decides."""
         here = here.at(loop.var, value)
         found = {c: here.put(c) for c in self.asked(loop, here)}
         return here.knowing({c: now for c, now in found.items() if isinstance(now, Const)})
@@ -187,7 +187,7 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
     def segments(self, loop: Loop, extent: Expr, here: _Here) -> list[_Segment] | None:
         """The loop's range cut where its conditions change, or None if cutting does not help."""
         asked = self.asked(loop, here)
-        # a vectorised loop with a condition left in it would run element by element
+        # a vectorised loop is cut regardless: with a condition left inside, it would run element by element
         if not asked or (self.left <= 0 and loop.kind != LoopKind.VECTORIZED):
             return None
         inner = {lp.var: here.put(lp.extent) for lp in self.loops(loop.body)}
@@ -218,10 +218,10 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
         copies = len(segments) if loop.kind != LoopKind.UNROLLED else value_of(extent) or 1
         return self.weight(loop.body) * copies <= LIMIT
 
-    # --- what statements hold, as they came in ------------------------------------------------------------------------
+    # --- properties of original statements ----------------------------------------------------------------------------
 
     def asked(self, loop: Loop, here: _Here) -> list[Expr]:
-        """The open conditions inside a loop that its variable changes, without those that nothing asks any more."""
+        """The undecided conditions inside a loop that depend on its variable, without those in dead code."""
         no = here.refuted
         live = (g for g in self.guards(loop.body) if no.isdisjoint(g.around) and no.isdisjoint(g.own))
         found = dict.fromkeys(c for g in live for c in g.own)
@@ -238,7 +238,7 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
         return found
 
     def gates(self, s: Stmt) -> frozenset[frozenset[Expr]]:
-        """For every store inside, the conditions inside that it runs under."""
+        """For every store inside, the set of conditions inside `s` that guard it."""
         found = self._gates.get(id(s))
         if found is None:
             found = frozenset(g for child in s.children() for g in self.gates(child))
@@ -258,7 +258,7 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
         return found
 
     def weight(self, s: Stmt) -> int:
-        """How many innermost statements the code will hold once loops are written out."""
+        """The number of innermost statements after unrolling."""
         found = self._weights.get(id(s))
         if found is None:
             found = self._weights[id(s)] = _weight(s, sum(self.weight(c) for c in s.children()))
@@ -270,7 +270,7 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
 
 @dataclass(frozen=True)
 class _Bound:
-    """A condition as a bound on a loop variable: above (below) `sure` it holds always, below (above) `maybe` never."""
+    """A condition as a bound on a loop variable: above (below) `sure` it always holds, below (above) `maybe` never."""
 
     condition: Expr
     from_below: bool
@@ -279,13 +279,13 @@ class _Bound:
 
 
 def _cuts(bounds: list[_Bound], extent: Expr, facts: Facts) -> list[_Segment]:
-    """The range of a loop: never, sometimes, always, sometimes, never."""
+    """The range of a loop as five segments in which the conditions hold never, sometimes, always, sometimes, never."""
     below, above = [b for b in bounds if b.from_below], [b for b in bounds if not b.from_below]
     clamp = _Clamp(facts, extent)
     never_low, low = clamp.maximum(b.maybe for b in below), clamp.maximum(b.sure for b in below)
     never_high, high = clamp.minimum(b.maybe for b in above), clamp.minimum(b.sure for b in above)
     if (value_of(high - low) if value_of(high - low) is not None else 1) <= 0:  # type: ignore[operator]
-        low = high = never_high  # never all at once: inner loops will have to be cut
+        low = high = never_high  # no iteration satisfies all conditions: inner loops will have to be cut
     else:
         high = facts.simplify(maximum(low, high))
     never_low, never_high = facts.simplify(minimum(never_low, low)), facts.simplify(maximum(never_high, high))
@@ -300,7 +300,7 @@ def _cuts(bounds: list[_Bound], extent: Expr, facts: Facts) -> list[_Segment]:
 
 @dataclass(frozen=True)
 class _Clamp:
-    """Largest and smallest of several bounds, kept inside a loop's range."""
+    """Maximum and minimum of several bounds, clamped to the range of a loop."""
 
     facts: Facts
     extent: Expr
@@ -319,12 +319,12 @@ class _Clamp:
 
 
 def _moving(bounds: list[_Bound]) -> int:
-    """At how many places that other loops move the conditions change."""
+    """The number of distinct cuts that depend on other loops."""
     return len({e for b in bounds for e in (b.sure, b.maybe) if any(v.role == "iter" for v in variables(e))})
 
 
 def _all_false(bounds: list[_Bound]) -> dict[Expr, Expr]:
-    """Beyond the last place where a condition may hold it is false; with several bounds one cannot tell which."""
+    """The conditions that are false beyond their common bound; with different bounds, it is not known which are."""
     return {b.condition: FALSE for b in bounds} if len({b.maybe for b in bounds}) == 1 else {}
 
 
@@ -334,7 +334,7 @@ def _is_empty(segment: _Segment, facts: Facts) -> bool:
 
 
 def _bound(came: Expr, c: Expr, v: Var, inner: dict[Var, Expr], facts: Facts) -> _Bound | None:
-    """The condition that came in as `came` and is `c` by now, as a bound on `v`."""
+    """The bound on `v` given by the condition `c`, whose original form is `came`."""
     if not isinstance(c, Compare) or c.op not in ("lt", "le"):
         return None
     gap = c.b - c.a if c.op == "le" else c.b - c.a - 1  # c holds where gap >= 0
@@ -355,7 +355,7 @@ def _const(n: int) -> Expr:
 
 
 def _own_guards(s: Stmt) -> Iterator[_Guard]:
-    """What the values of a store ask."""
+    """The conditions in the expressions of a statement."""
     if isinstance(s, Store):
         for e in s.own_expressions()[: len(s.indices) + 1]:
             yield from _asked_in(e, ())

@@ -1,10 +1,10 @@
 """From a scheduled Program to plain loops: blocks dissolved, buffers placed, tails peeled, accumulators in registers.
 
-`lower` runs the passes in order; each lives in a module of its own:
-    flatten     blocks become stores under conditions; a reduction becomes a store that knows how it begins
-    storage     intermediate buffers shrink to what one iteration needs, where it is needed
+`lower` runs the passes in order; each has its own module:
+    flatten     blocks become guarded stores; a reduction becomes an Update, a store that carries its init
+    storage     intermediate buffers shrink to the region needed by one iteration of the loop they are allocated in
     partition   loops are cut so that their main part is free of conditions
-    registers   reduction tiles stay in registers while the reduction runs; other reductions get their init
+    registers   reduction tiles are accumulated in registers; other reductions get explicit inits
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from searchlab.targets import Target
 
 @dataclass(frozen=True)
 class Lowered:
-    """Plain loops over parameters; what code is made from."""
+    """Plain loops over parameters, the input of code generation."""
 
     name: str
     parameters: tuple[Buffer, ...]

@@ -1,8 +1,8 @@
-"""Decides where reductions begin and where they are kept while they run.
+"""Register blocking: decides where reductions are initialised and where they are accumulated.
 
-A reduction tile whose elements are told apart by unrolled and vectorised loops only is kept in registers during the
-serial loops that add to it: loaded (or set) before, stored after.  A vectorised reduction loop gets one partial result
-per lane, joined at the end.  All other reductions are set before the outermost loop that carries them.
+A reduction tile that is indexed by unrolled and vectorised loops only is kept in registers during the serial loops that
+accumulate into it: loaded (or initialised) before, stored after.  A vectorised reduction loop gets one partial result
+per lane, combined at the end.  All other reductions are initialised before the outermost loop that carries them.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from searchlab.ir.walk import Substitution, variables
 from searchlab.targets import Target
 
 REGISTER = "register"
-# above this many vectors a tile would live in memory anyway, and only cost compile time
+# larger tiles would be spilled to memory anyway, and only cost compile time
 MOST_VECTORS = 96
 
 
 def place_reductions(body: Stmt, target: Target) -> Stmt:
-    """The body without Updates: accumulators in registers where they fit, inits before the loops elsewhere."""
+    """The body without Updates: accumulators in registers where they fit, otherwise inits before the loops."""
     return kept(_Placer(target).visit(kept(_Lifted().visit(body)), Facts()))
 
 
 class _Lifted(Rewriter[[]]):
-    """Conditions that a loop does not change are asked once, around it."""
+    """Hoists loop-invariant conditions out of loops."""
 
     def visit_if(self, s: If) -> Stmt | None:
         body = self.visit(s.body)
@@ -66,7 +66,7 @@ class _Lifted(Rewriter[[]]):
 
 @dataclass(frozen=True)
 class _PlacedSum:
-    """A store `x = x <op> term`, with or without a beginning."""
+    """A store `x = x <op> term`, with or without an init."""
 
     store: Store
     op: str
@@ -85,21 +85,21 @@ class _PlacedSum:
 
     @cached_property
     def tile(self) -> list[Loop]:
-        """The loops that go from element to element."""
+        """The loops that iterate over the elements."""
         return [lp for lp in self.loops if lp.var in self.space]
 
     @cached_property
     def lanes(self) -> list[Loop]:
-        """The vectorised loops that add to one element, in a partial result for each lane."""
+        """The vectorised loops that reduce into one element, with one partial result per lane."""
         return [lp for lp in self.loops if lp.kind == LoopKind.VECTORIZED and lp.var not in self.space]
 
     @cached_property
     def asked(self) -> list[Expr]:
-        """The conditions under which it is added to."""
+        """The conditions that guard the accumulation."""
         return [c for s in self.path if isinstance(s, If) for c in conditions(s.condition)]
 
     def repeats(self, lp: Loop) -> bool:
-        """Whether a loop neither moves through the elements nor carries the sum: it is added up anew each time."""
+        """Whether a loop neither iterates over elements nor carries the sum: each iteration restarts the sum."""
         return lp.var not in self.space and lp.var not in variables(self.first)
 
 
@@ -123,7 +123,7 @@ class _Placer(Rewriter[[Facts]]):
     # --- accumulators in registers ------------------------------------------------------------------------------------
 
     def promote(self, loop: Loop, facts: Facts) -> Stmt | None:
-        """The loop with the sums it carries in registers, or None if there are none."""
+        """The loop with the sums it carries promoted to registers, or None if there are none."""
         found = [x for x in _sums(loop, ()) if self.fits(x, loop)]
         if not found:
             return None
@@ -153,13 +153,13 @@ class _Placer(Rewriter[[Facts]]):
         if vectors is None or vectors > MOST_VECTORS:
             return False
         if any(variables(c) & x.space for c in x.asked) or _may_skip(x):
-            return False  # elements that a condition excludes must not be stored
+            return False  # elements that a condition masks must not be stored
         if x.lanes and identity(x.op, x.store.value.dtype) is None:
             return False
         return _injective(x) and _only_touched_by(loop, x.store)
 
     def vectors(self, x: _PlacedSum) -> int | None:
-        """How many registers the tile of a sum takes, if all its loops are written out or run in lanes."""
+        """The number of vector registers that the tile of a sum needs, if its loops are all unrolled or vectorised."""
         count, lanes = 1, self.target.lanes(x.store.value.dtype)
         for lp in (*x.tile, *x.lanes):
             extent = value_of(lp.extent)
@@ -169,11 +169,11 @@ class _Placer(Rewriter[[Facts]]):
         return count
 
     def accumulate(self, x: _PlacedSum, loop: Loop, facts: Facts) -> tuple[Store, Stmt, Stmt, Buffer]:
-        """The store on the register tile, what comes before the loop, what after, and the tile."""
+        """The store to the register tile, the statements before and after the loop, and the tile."""
         dtype = x.store.value.dtype
         name = f"{x.store.buffer}.r{len(self.tiles)}"
         self.tiles.add(name)
-        # neighbouring lanes must be neighbours in the tile, whatever the order of the loops
+        # adjacent lanes must be adjacent in the tile, whatever the loop order
         dims = sorted((*x.tile, *x.lanes), key=lambda lp: lp.kind == LoopKind.VECTORIZED)
         at = tuple(lp.var for lp in dims)
         buffer = Buffer(name, tuple(lp.extent for lp in dims) or (index(1),), dtype, REGISTER)
@@ -195,7 +195,7 @@ class _Placer(Rewriter[[Facts]]):
             start = fetch
             if x.init is not None and first != FALSE:
                 fresh = _nest(x.tile, Store(name, cell, x.init))
-                # set in any case: otherwise the registers would seem to live on from one tile to the next
+                # initialised unconditionally: otherwise the registers would appear live from one tile to the next
                 start = fresh if first == TRUE else seq(fresh, If(_negation(first), fetch))
             end = _nest(x.tile, into(held))
         return Store(name, cell, Binary(x.op, held, x.term)), start, end, buffer
@@ -203,7 +203,7 @@ class _Placer(Rewriter[[Facts]]):
     # --- inits before loops -------------------------------------------------------------------------------------------
 
     def decompose(self, loop: Loop, facts: Facts) -> Stmt | None:
-        """The loop after the inits of the reductions that it is the outermost to carry, or None if there are none."""
+        """The loop preceded by the inits of the reductions whose outermost carrying loop it is, or None without any."""
         before: list[Stmt] = []
         body: Stmt = loop
         for x in _sums(loop, ()):
@@ -217,7 +217,7 @@ class _Placer(Rewriter[[Facts]]):
         return seq(*before, body) if before else None
 
     def later(self, x: _PlacedSum, facts: Facts) -> bool:
-        """Whether a loop further inside will keep this reduction in registers, and set it there."""
+        """Whether an inner loop will keep this reduction in registers, and initialise it there."""
         return any(
             lp.kind in (LoopKind.SERIAL, LoopKind.UNROLLED)
             and self.fits(replace(x, path=x.path[x.path.index(lp) :]), lp)
@@ -227,7 +227,7 @@ class _Placer(Rewriter[[Facts]]):
 
 
 def identity(op: str, dtype: str) -> Const | None:
-    """The value that leaves the other operand unchanged."""
+    """The identity element of a reduction operation, or None if it has none here."""
     if op in ("add", "mul"):
         return Const((0.0 if op == "add" else 1.0) if dtype in FLOATS else (0 if op == "add" else 1), dtype)
     if dtype in FLOATS:
@@ -236,7 +236,7 @@ def identity(op: str, dtype: str) -> Const | None:
 
 
 def in_place(u: Update, facts: Facts) -> Stmt:
-    """An update that tests for itself whether it is the first."""
+    """An update with its init in place, guarded by the test for the first iteration."""
     first = facts.simplify(u.first)
     store = Store(u.buffer, u.indices, u.value)
     if first == FALSE:
@@ -246,7 +246,7 @@ def in_place(u: Update, facts: Facts) -> Stmt:
 
 
 def _sum_at(s: Store, path: tuple[Stmt, ...]) -> _PlacedSum | None:
-    """The store as a sum with its beginning, if it is one."""
+    """The store as a sum with its init, if it is one."""
     found = as_sum(s)
     if found is None:
         return None
@@ -263,7 +263,7 @@ def _sums(s: Stmt, path: tuple[Stmt, ...]) -> list[_PlacedSum]:
 
 
 def _only_touched_by(loop: Loop, store: Store) -> bool:
-    """Whether nothing else in the loop touches the store's buffer, and the store only its own element."""
+    """Whether nothing else in the loop accesses the store's buffer, and the store accesses only its own element."""
 
     def visit(s: Stmt) -> bool:
         if s is store:
@@ -274,13 +274,13 @@ def _only_touched_by(loop: Loop, store: Store) -> bool:
 
 
 def _may_skip(x: _PlacedSum) -> bool:
-    """Whether the loops of a sum may be empty for some elements, which it then has nothing to do with."""
+    """Whether the reduction loops may be empty for some elements, which must then stay untouched."""
     moving = {v for v in x.space if v.role == "iter"}
     return any(variables(lp.extent) & moving for lp in x.loops if lp.var not in x.space)
 
 
 def _injective(x: _PlacedSum) -> bool:
-    """Whether different iterations of the tile loops mean different elements."""
+    """Whether different iterations of the tile loops access different elements."""
     return told_apart(x.store.indices, {lp.var: lp.extent for lp in x.loops if lp.var in x.space}, TRUE, Facts())
 
 
@@ -295,7 +295,7 @@ def _guarded(condition: Expr, body: Stmt) -> Stmt:
 
 
 def _negation(first: Expr) -> Expr:
-    """Not (a == 0 and b == 0), for a and b that are never negative."""
+    """Not (a == 0 and b == 0), for nonnegative a and b."""
     total: Expr = ZERO
     for c in conditions(first):
         assert isinstance(c, Compare) and c.op == "eq"
@@ -304,7 +304,7 @@ def _negation(first: Expr) -> Expr:
 
 
 def _separable(x: _PlacedSum) -> bool:
-    """Whether the loops of a sum either go from element to element or carry it, and its buffer lives outside them."""
+    """Whether every loop of a sum either iterates over elements or carries it, and its buffer is allocated outside."""
     carried = variables(x.first)
     if carried & x.space or _may_skip(x) or any(map(x.repeats, x.loops)):
         return False
@@ -314,7 +314,7 @@ def _separable(x: _PlacedSum) -> bool:
 
 
 def _init_nest(x: _PlacedSum, facts: Facts) -> Stmt | None:
-    """The init of a reduction before the outermost loop of its path, or None where it cannot be told apart."""
+    """The nest that initialises a reduction before the outermost loop of its path, or None if inseparable."""
     carried = variables(x.first).intersection(lp.var for lp in x.loops)
     reducing = [c for c in x.asked if variables(c) & carried]
     if x.init is None or not _separable(x) or any(variables(c) & x.space for c in reducing):

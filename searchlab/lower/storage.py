@@ -1,6 +1,6 @@
-"""Places intermediate buffers: each is allocated in the innermost loop that holds all its accesses, as large as needed.
+"""Places intermediate buffers: each is allocated in the innermost loop around all its accesses, with minimal extents.
 
-Accesses that a fused loop has left with divisions (`a[i // n, i % n]`) become one flat index where that is simpler.
+Accesses with divisions left by a fused loop (`a[i // n, i % n]`) become one flat index where that is simpler.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Path = tuple[Stmt, ...]
 
 
 def place_buffers(program: Program, body: Stmt) -> Stmt:
-    """The body with an Alloc for every buffer that is not a parameter, and without those that nothing reads."""
+    """The body with an Alloc for every buffer that is not a parameter, and without the buffers that nothing reads."""
     inner = {n: b for n, b in program.buffers.items() if n not in program.inputs and n not in program.outputs}
     body = _without_collisions(_without_unread(body, set(inner)), set(inner))
     for buffer in inner.values():
@@ -43,7 +43,7 @@ def place_buffers(program: Program, body: Stmt) -> Stmt:
 
 
 def _without_unread(body: Stmt, inner: set[str]) -> Stmt:
-    """The body without the stages that no output needs: conditions known by now may have cut off their only readers."""
+    """Dead-code elimination: conditions decided by now may have removed the only readers of a stage."""
     unread = inner.intersection(_written(body)) - set(_read(body))
     if not unread:
         return body
@@ -51,7 +51,7 @@ def _without_unread(body: Stmt, inner: set[str]) -> Stmt:
     def live(s: Stmt) -> Stmt | None:
         return None if isinstance(s, Store) and s.buffer in unread else s.map_children(live)
 
-    return _without_unread(kept(live(body)), inner)  # outputs are written, so something is left
+    return _without_unread(kept(live(body)), inner)  # outputs are written, so the body is not empty
 
 
 def _written(s: Stmt) -> Iterator[str]:
@@ -59,14 +59,14 @@ def _written(s: Stmt) -> Iterator[str]:
 
 
 def _read(s: Stmt) -> Iterator[str]:
-    """The buffers that statements read, those left out that a statement reads only to add to them."""
+    """The buffers that statements read, except where a statement reads its own buffer to accumulate into it."""
     for x in statements(s):
         own = x.buffer if isinstance(x, Store) else None
         yield from (ld.buffer for e in x.own_expressions() for ld in loads(e) if ld.buffer != own)
 
 
 def _without_collisions(s: Stmt, inner: set[str]) -> Stmt:
-    """The statement with the loops run in order whose lanes may add to the same element of a shared buffer."""
+    """The statement with vectorised loops made serial if their lanes may accumulate into one element of a buffer."""
     new = kept(s.map_children(lambda child: _without_collisions(child, inner)))
     if isinstance(new, Loop) and new.kind == LoopKind.VECTORIZED:
         if any(_collide(new, path) for path in _sums(new.body, (), inner)):
@@ -75,7 +75,7 @@ def _without_collisions(s: Stmt, inner: set[str]) -> Stmt:
 
 
 def _sums(s: Stmt, path: Path, buffers: set[str]) -> Iterator[Path]:
-    """The ways to stores that add to their element of one of the buffers."""
+    """The paths to stores that accumulate into one of the buffers."""
     here = (*path, s)
     if isinstance(s, Store) and s.buffer in buffers and any(ld.buffer == s.buffer for ld in loads(s.value)):
         yield here
@@ -84,10 +84,10 @@ def _sums(s: Stmt, path: Path, buffers: set[str]) -> Iterator[Path]:
 
 
 def _collide(lanes: Loop, path: Path) -> bool:
-    """Whether two lanes may add to one element while the sum goes on; one that belongs to all of them they join."""
+    """Whether two lanes may accumulate into the same element; an element common to all lanes is reduced across them."""
     (store,), inside = path[-1].own_stores(), [s for s in path if isinstance(s, Loop)]
     space = {v for i in store.indices for v in variables(i)}
-    # loops outside those that carry the sum begin it anew each time, if it begins there at all
+    # loops outside those that carry the sum restart it in each iteration, if it has an init
     carrying = (n for n, lp in enumerate(inside) if lp.var not in space)
     first = next(carrying, len(inside)) if isinstance(store, Update) else 0
     moving = {lp.var: lp.extent for lp in (lanes, *inside[first:]) if lp.var in space}
@@ -95,7 +95,7 @@ def _collide(lanes: Loop, path: Path) -> bool:
 
 
 class _Joined(Rewriter[[dict[str, Buffer], Facts]]):
-    """Accesses through one flat index, where the divisions of a fused loop cancel so."""
+    """Rewrites accesses to one flat index where this cancels the divisions of a fused loop."""
 
     def other(self, s: Stmt, buffers: dict[str, Buffer], facts: Facts) -> Stmt | None:
         if s.children():
@@ -123,7 +123,7 @@ def _divides(e: Expr) -> bool:
 
 
 def flat_index(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr:
-    """The row-major position of an element; a single index of a larger buffer is one already."""
+    """The row-major position of an element; a single index into a multi-dimensional buffer is flat already."""
     if len(indices) == 1:
         return indices[0]
     total: Expr = ZERO
@@ -159,7 +159,7 @@ def _accesses(s: Stmt, name: str, path: Path) -> Iterator[tuple[Path, tuple[Expr
 
 
 def _common(paths: list[Path]) -> Loop | None:
-    """The innermost loop around all accesses, if there is one; lanes of a vectorised loop share one buffer."""
+    """The innermost loop around all accesses, if any, outside of vectorised loops, whose lanes share one buffer."""
     home = None
     for level in zip(*paths, strict=False):
         if any(s is not level[0] for s in level) or (
@@ -172,14 +172,14 @@ def _common(paths: list[Path]) -> Loop | None:
 
 
 def _depth(path: Path, home: Loop | None) -> int:
-    """How many statements of a path are outside the body of its home."""
+    """The number of statements on a path outside the body of `home`."""
     return 0 if home is None else next(n for n, s in enumerate(path) if s is home) + 1
 
 
 def _interval(
     buffer: Buffer, d: int, found: list[tuple[Path, tuple[Expr, ...]]], home: Loop | None, outside: dict[Var, Expr]
 ) -> tuple[Expr, Expr]:
-    """The part of one dimension that is touched in one iteration of `home`: lowest index and extent."""
+    """The interval of one dimension that is accessed in one iteration of `home`: lowest index and extent."""
     whole, outer = buffer.shape[d], Facts(outside)
     lows, highs = [], []
     for path, indices in found:
@@ -191,17 +191,17 @@ def _interval(
     if low is None or high is None:
         return ZERO, whole
     extent = outer.simplify(high - low + 1)
-    # an extent that changes from iteration to iteration is not better than the whole dimension
+    # an extent that varies between iterations is no better than the whole dimension
     if any(v.role == "iter" for v in variables(extent)) or (value_of(extent) or 1) < 1:
         return ZERO, whole
-    # tiles that reach beyond the buffer do so under conditions that keep them inside
+    # tiles larger than the buffer are masked by predicates, so the whole dimension suffices
     if (value_of(extent - whole) or 0) > 0:
         return ZERO, whole
     return low, extent
 
 
 def _least(values: list[Expr], facts: Facts, *, most: bool = False) -> Expr | None:
-    """The smallest (or largest) of several values, if it can be told."""
+    """The smallest (or largest) of several values, if it can be proved."""
     found = values[0]
     for e in values[1:]:
         below, above = (found, e) if most else (e, found)
