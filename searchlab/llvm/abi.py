@@ -1,4 +1,4 @@
-"""The calling convention of CPU kernels, on which generated code, the run time, measurement and exports agree.
+"""The calling convention of CPU kernels, on which generated code, the runtime, measurement and exports agree.
 
     void kernel(ptr args, ptr sizes, ptr shared, ptr private, i64 stride, ptr pool, i64 threads)
 
@@ -66,7 +66,7 @@ class ScratchLayout:
     def of(shared: Expr, private: Expr, sizes: Mapping[str, int] | None = None) -> ScratchLayout:
         """The layout for a kernel that needs these amounts at the given run-time sizes."""
         own = int(evaluate(private, sizes or {}))
-        # One line of distance: the areas of neighbouring threads must not meet in a cache line.
+        # One line of padding prevents false sharing between the areas of neighbouring threads.
         return ScratchLayout(int(evaluate(shared, sizes or {})), own + LINE if own else 0)
 
     def total(self, threads: int) -> int:
@@ -74,5 +74,5 @@ class ScratchLayout:
         return self.shared + self.stride * threads
 
     def words(self, args: int, sizes: int, base: int, pool: int, threads: int) -> tuple[int, ...]:
-        """What a kernel is called with when its scratch memory begins at `base`."""
+        """The arguments of a kernel call whose scratch memory begins at `base`."""
         return (args, sizes, base, base + self.shared, self.stride, pool, threads)

@@ -16,7 +16,7 @@ from typing import Any
 from searchlab.errors import BuildError
 from searchlab.targets import CAP, CpuTarget, cap, detect
 
-# Loops, vectors and unrolling are decided before IR is emitted, so only clean-up is left for LLVM. (Not newgvn: it
+# Loops, vectors and unrolling are decided before IR is emitted, so LLVM only has to clean up. (Not newgvn: it
 # finds next to nothing more, and in LLVM 22 fails an assertion on some kernels, which ends the process.)
 PIPELINE: tuple[str, ...] = ("sroa", "instcombine", "simplifycfg")
 
@@ -51,7 +51,7 @@ _PASSES = {
 _DEFAULT_PIPELINES = {"O1": 1, "O2": 2, "O3": 3}
 
 # Instructions LLVM emits only when asked by name (system, cache control, transactions, cryptography): code made where
-# they exist runs where they do not. Virtual machines often hide them, so insisting would refuse good code.
+# they exist runs where they do not. Virtual machines often hide them, so requiring them would refuse valid code.
 _NEVER_IMPLICIT = frozenset(
     (
         *("aes", "cldemote", "clflushopt", "clwb", "clzero", "enqcmd", "fsgsbase", "gfni", "hreset", "invpcid", "kl"),
@@ -85,7 +85,7 @@ def assembly(ir: str, target: CpuTarget, level: int = 2, pipeline: Sequence[str]
 
 
 def known_passes() -> tuple[str, ...]:
-    """The names a pipeline may be made of."""
+    """The pass names that a pipeline may contain."""
     return (*_DEFAULT_PIPELINES, *_PASSES)
 
 
@@ -106,7 +106,7 @@ def check_runs_here(target: CpuTarget) -> None:
 class LoadedObject:
     """Object code made executable in this process; its addresses are valid until `close` or garbage collection.
 
-    What the code does not define itself (`memset`, `pthread_create`, ...) is taken from the process.
+    Undefined symbols (`memset`, `pthread_create`, ...) are resolved in the process.
     """
 
     def __init__(self, code: bytes, target: CpuTarget) -> None:
@@ -120,14 +120,14 @@ class LoadedObject:
         except RuntimeError as error:
             raise BuildError(f"object code does not load: {error}") from None
         self._addresses: dict[str, int] = {}
-        # Closing any one of these references unloads the library, so they stay until the end.
+        # Closing any one of these references unloads the library, so all are kept until the end.
         self._references = [library]
         self._finalizer = weakref.finalize(self, _release, self._references, self._jit)
         # At exit the system frees everything, and threads may still be inside the code.
         self._finalizer.atexit = False
 
     def address(self, symbol: str) -> int:
-        """Where the function or variable `symbol` is in memory."""
+        """The address of the function or variable `symbol`."""
         if not self._finalizer.alive:
             raise BuildError(f"{symbol}: the object code was unloaded")
         if symbol not in self._addresses:
@@ -141,7 +141,7 @@ class LoadedObject:
         return self._addresses[symbol]
 
     def close(self) -> None:
-        """Free the memory; functions obtained from `address` must not be called any more."""
+        """Free the memory; functions obtained from `address` must not be called afterwards."""
         self._finalizer()
 
     def keep(self) -> None:

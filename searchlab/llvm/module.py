@@ -21,21 +21,21 @@ from searchlab.lower.registers import REGISTER
 from searchlab.targets import CpuTarget
 
 STACK = 16 * 1024  # larger buffers go to scratch memory
-CHUNKS = 8  # a vectorised loop of more registers than this becomes a loop over registers
-MOST_JOINED = 96  # registers of one vectorised reduction
-SINGLE_LANES = 16  # lanes of a loop that is vectorised in name only
-UNROLL = 512  # more copies than this are not worth their compile time: the loop stays a loop
+CHUNKS = 8  # a vectorised loop that spans more registers becomes a loop over registers
+MOST_JOINED = 96  # limit on the registers of one vectorised reduction
+SINGLE_LANES = 16  # limit on unrolling a vectorised loop that cannot run in lanes
+UNROLL = 512  # limit on copies; beyond it compile time outweighs the benefit, and the loop stays a loop
 
 
 @dataclass
 class Scratch:
-    """Memory handed out to buffers, in bytes, possibly depending on run-time sizes."""
+    """Allocator of scratch memory for buffers, in bytes that may depend on run-time sizes."""
 
     used: Expr = ZERO
     offsets: dict[Buffer, Expr] = field(default_factory=dict)
 
     def place(self, buffer: Buffer) -> Expr:
-        """Where a buffer goes; copies of one buffer made by cutting loops never live at the same time."""
+        """The offset of a buffer, shared by copies that loop partitioning made of it: they are never live together."""
         if buffer not in self.offsets:
             count: Expr = index(DTYPES[buffer.dtype].bytes)
             for extent in buffer.shape:
@@ -67,7 +67,7 @@ def generate(lowered: Lowered, target: CpuTarget) -> KernelCode:
 
 
 def _check_dtypes(lowered: Lowered) -> None:
-    """Refuses element types that no code is generated for."""
+    """Refuses element types that code generation does not support."""
     used = {p.dtype for p in lowered.parameters}
     used |= {x.type for e in expressions(lowered.body) for x in walk(e) if isinstance(x, (Load, Cast))}
     if wrong := sorted(used.difference(GENERATED)):
@@ -89,7 +89,7 @@ class _Generator:
         self._lanes: dict[int, int] = {}
 
     def lanes(self, s: Loop) -> int:
-        """How many iterations a full register holds, 0 if the loop cannot run in lanes; asked for every copy of it."""
+        """The iterations per full register, 0 if the loop cannot run in lanes; cached for the copies of the loop."""
         found = self._lanes.get(id(s))
         if found is None:
             able = _VECTORIZABLE.visit(s.body, s.var)
@@ -166,7 +166,7 @@ class _Body(Visitor[[], None]):
             self.serial(s)
 
     def _most_copies(self, s: Loop) -> int:
-        """What cannot run in lanes is no better for being written out, unless a register tile demands it."""
+        """The unrolling limit, low for loops that cannot run in lanes unless they index a register tile."""
         lanes = s.kind == LoopKind.VECTORIZED and not _uses_registers(s.body, s.var, self.w.places)
         return SINGLE_LANES if lanes else UNROLL
 
@@ -185,7 +185,7 @@ class _Body(Visitor[[], None]):
     # --- vectors ------------------------------------------------------------------------------------------------------
 
     def vector(self, s: Loop) -> None:
-        """Full registers first, then ever smaller powers of two; a run-time extent ends in single iterations."""
+        """Emits full registers first, then decreasing powers of two; a run-time extent ends in scalar iterations."""
         width = self.g.lanes(s)
         extent = value_of(s.extent)
         if extent is None:
@@ -206,7 +206,7 @@ class _Body(Visitor[[], None]):
             done += piece
 
     def _joined(self, s: Loop, width: int, full: int) -> bool:
-        """x = x <op> term over several registers: these are combined first, and their lanes joined once."""
+        """Emits x = x <op> term over several registers: these are combined first, so lanes are reduced only once."""
         *others, store = parts_of(s.body)
         if not all(isinstance(x, Prefetch) for x in others):
             return False
@@ -254,7 +254,7 @@ class _Body(Visitor[[], None]):
     # --- threads ------------------------------------------------------------------------------------------------------
 
     def parallel(self, s: Loop) -> None:
-        """The loop's body becomes a function of its own, called by the pool with a range of iterations."""
+        """Outlines the loop's body into a function that the pool calls with a range of iterations."""
         name = f"body{self.g.bodies}"
         self.g.bodies += 1
         places = [p for p in self.w.places.values() if touches(s.body, p.buffer.name)]
@@ -277,7 +277,7 @@ class _Body(Visitor[[], None]):
         self.g.module.functions.append(_trampoline(name, len(places), len(numbers)))
 
     def _body(self, name: str, places: list[BufferPlace], numbers: list[str]) -> _Body:
-        """A function of its own for the body of a parallel loop that uses these buffers and numbers."""
+        """The outlined function for the body of a parallel loop that uses these buffers and numbers."""
         own = [BufferPlace(p.buffer, f"%b{n}", p.align) for n, p in enumerate(places)]
         buffers = [f"ptr noalias nonnull align {p.align} {p.pointer}" for p in own]
         rest = ["i64 %stride", "ptr %private", "i64 %begin", "i64 %end", "i64 %slot"]
@@ -285,7 +285,7 @@ class _Body(Visitor[[], None]):
         return _Body(self.g, function, {p.buffer.name: p for p in own}, inside=True)
 
     def _call_pool(self, name: str, s: Loop, pointers: list[str], ints: list[str]) -> None:
-        """Everything the body needs goes into a record on the stack."""
+        """Calls the pool, passing everything the body needs in a record on the stack."""
         record = self.f.alloca(f"[{len(pointers) + len(ints) + 1} x i64]", 8)
         items = [("ptr", p) for p in (*pointers, "%private")] + [("i64", i) for i in ints]
         for n, (type_, item) in enumerate(items):
@@ -336,7 +336,7 @@ def _trampoline(name: str, pointers: int, numbers: int) -> str:
 
 
 class _Vectorizable(Visitor[[Var], bool]):
-    """Whether a body can run in lanes: no control flow that differs between them, no store that all of them share."""
+    """Whether a body can run in lanes: no divergent control flow, and no store to an element that lanes share."""
 
     def other(self, s: Stmt, v: Var) -> bool:
         return all(self.visit(c, v) for c in s.children())
@@ -355,17 +355,17 @@ _VECTORIZABLE = _Vectorizable()
 
 
 def _selects_by_index(e: Expr, v: Var) -> bool:
-    """Whether an expression chooses between values by where `v` is."""
+    """Whether an expression selects between values by an index condition on `v`."""
     if not isinstance(e, Select) or v not in variables(e.condition):
         return False
     return any(isinstance(c, Compare) and c.a.dtype == INDEX for c in walk(e.condition))
 
 
 def _stores_apart(s: Store, v: Var) -> bool:
-    """Whether lanes store to elements of their own, or add to a common one in a way that can be done at once."""
+    """Whether lanes store to distinct elements, or reduce into a common one."""
     moving = [i for i in s.indices if v in variables(i)]
     if moving:
-        # what is added to an element must not come from several lanes at once
+        # no two lanes may accumulate into the same element
         return all((v,) in poly(i) for i in moving) or _leaves_alone(s.value, s.buffer)
     found = as_sum(s)
     return found is not None and _leaves_alone(found.term, s.buffer)
@@ -381,7 +381,7 @@ def _dtypes(s: Stmt) -> set[str]:
 
 
 def _uses_registers(s: Stmt, v: Var, places: dict[str, BufferPlace]) -> bool:
-    """Whether a body moves through a register tile, which only constant indices can do."""
+    """Whether a body indexes a register tile, which requires constant indices."""
     if isinstance(s, Alloc) and s.buffer.scope == REGISTER:
         return True
     if isinstance(s, Store):

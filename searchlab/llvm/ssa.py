@@ -68,7 +68,7 @@ class Function:
     # --- text ---------------------------------------------------------------------------------------------------------
 
     def fresh(self, prefix: str = "t") -> str:
-        """A name that no other value has."""
+        """A new, unique value name."""
         self._count += 1
         return f"%{prefix}{self._count}"
 
@@ -79,7 +79,7 @@ class Function:
         self.module.count(self._row)
 
     def let(self, rhs: str) -> str:
-        """Adds an instruction that gives a value, and names the value."""
+        """Adds an instruction with a result, and returns the name of the result."""
         name = self.fresh()
         self.line(f"{name} = {rhs}")
         return name
@@ -89,14 +89,14 @@ class Function:
         self.module.declare(text)
 
     def start(self, label: str) -> None:
-        """Begins a basic block; what was loaded before may no longer hold."""
+        """Begins a basic block, which invalidates the values known from loads."""
         self.scopes[-1].lines.append(f"{label}:")
         self.label = label
         self.known = Known()
         self._row = 0
 
     def alloca(self, type_: str, align: int = LINE) -> str:
-        """Memory on the stack, for as long as the function runs."""
+        """Stack memory with the lifetime of the function."""
         name = self.fresh("a")
         self.allocas.append(f"  {name} = alloca {type_}, align {align}")
         self.depth[name] = 0
@@ -124,7 +124,7 @@ class Function:
         return known
 
     def linear(self, e: Expr) -> Linear:
-        """An index expression as a linear form of what the environment says of its variables."""
+        """An index expression as a linear form, with variables replaced by their values in the environment."""
         if isinstance(e, Const):
             return Linear(int(e.value))
         if isinstance(e, Var):
@@ -176,7 +176,7 @@ class Function:
         return Linear(0, ((self._divide(e.op, x, y, b), 1),))
 
     def _divide(self, op: str, x: str, y: str, divisor: Linear) -> str:
-        """Floor division and its rest; shifts and masks for powers of two, else corrected for negative numerators."""
+        """Floor division and modulo; shifts and masks for powers of two, else corrected for negative numerators."""
         n = divisor.const
         if not divisor.terms and n & (n - 1) == 0:
             return self.hoist(f"ashr i64 {x}, {n.bit_length() - 1}" if op == "floordiv" else f"and i64 {x}, {n - 1}", x)
@@ -201,7 +201,7 @@ class Function:
     def pointer(self, base: str, dtype: str, form: Linear, *, inside: bool = True) -> str:
         """The address of an element: outer loops' terms first, so that each loop adds only its own.
 
-        An address that may lie outside its buffer must say so, or it would have no value at all.
+        An address that may lie outside its buffer needs `inside=False`; otherwise it would be poison.
         """
         step = f"getelementptr {'inbounds ' if inside else ''}{TYPES[dtype]}"
         for name, c in self._by_depth(form.terms):
@@ -235,7 +235,7 @@ class Function:
         body(i)
         self.line(f"br label %{latch}")
         self.scopes.pop()
-        # what was hoisted inside this loop must not be used after it; what went further out stays known
+        # values hoisted into this loop must not be used after it; those hoisted further out stay known
         self.memo = {k: v for k, v in self.memo.items() if self.depth[v] < len(self.scopes)}
         lines = self.scopes[-1].lines
         lines.append(f"{head}:")
@@ -260,7 +260,7 @@ class Function:
 
 
 class Module:
-    """Functions and declarations of one kernel, which is refused as soon as it is too large to be compiled."""
+    """Functions and declarations of one kernel, refused as soon as it becomes too large to compile."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -273,7 +273,7 @@ class Module:
         self.declarations[text] = None
 
     def count(self, row: int) -> None:
-        """One more instruction, which is number `row` of those without a label in between."""
+        """Counts an instruction, the `row`-th of its basic block."""
         self.size += 1
         if self.size > MOST_INSTRUCTIONS:
             raise self._too_large(f"more than {MOST_INSTRUCTIONS:,} instructions")

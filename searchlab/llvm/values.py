@@ -1,4 +1,4 @@
-"""Expressions of tensor values as LLVM IR: scalar, or in the lanes of the vectorised loop that is being written."""
+"""Expressions of tensor values as LLVM IR: scalar, or in the lanes of the vectorised loop being emitted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FLOAT_TESTS = {"lt": "olt", "le": "ole", "eq": "oeq", "ne": "une"}
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """An operand and how many lanes it has (1: the same in all)."""
+    """An operand and its number of lanes (1: uniform)."""
 
     text: str
     lanes: int
@@ -45,7 +45,7 @@ class BufferPlace:
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """The vectorised loop variable and how many of its iterations are handled at once."""
+    """The vectorised loop variable and the number of its iterations per vector."""
 
     var: Var
     count: int
@@ -62,14 +62,14 @@ class ValueWriter:
         self._strides: dict[tuple[Expr, Var], int | None] = {}
 
     def put(self, place: BufferPlace) -> None:
-        """Says where a buffer lives from now on."""
+        """Sets the location of a buffer."""
         self.places[place.buffer.name] = place
         self._offsets.clear()
 
     # --- types and constants ------------------------------------------------------------------------------------------
 
     def type(self, dtype: str, lanes: int) -> str:
-        """The LLVM type of that many lanes."""
+        """The LLVM type of a vector with this number of lanes."""
         return TYPES[dtype] if lanes == 1 else f"<{lanes} x {TYPES[dtype]}>"
 
     def constant(self, value: int | float, dtype: str, lanes: int) -> str:
@@ -82,7 +82,7 @@ class ValueWriter:
         return text if lanes == 1 else f"splat ({TYPES[dtype]} {text})"
 
     def spread(self, v: Value, dtype: str, lanes: int) -> str:
-        """The operand in that many lanes."""
+        """The operand broadcast to this number of lanes."""
         if v.lanes == lanes:
             return v.text
         assert v.lanes == 1
@@ -176,7 +176,7 @@ class ValueWriter:
         return a if op is None else Value(self.f.let(f"{op} {source} {a.text} to {target}"), a.lanes)
 
     def condition(self, e: Expr) -> Value:
-        """A comparison, or several of which all must hold."""
+        """A comparison or a conjunction of comparisons."""
         if isinstance(e, Const):
             return Value("true" if e.value else "false", 1)
         if isinstance(e, And):
@@ -217,7 +217,7 @@ class ValueWriter:
         return Value(self.f.let(f"select {mask} {condition.text}, {type_} {x}, {type_} {y}"), n)
 
     def _branch(self, e: Select, condition: str) -> Value:
-        """A condition on indices may guard an access, so only the chosen side is evaluated."""
+        """A select as a branch: a condition on indices may guard an access, so only the chosen side is evaluated."""
         n = self.lanes.count if self.lanes is not None else 1
         type_, name = self.type(e.dtype, n), self.f.fresh("S")[1:]
         self.f.line(f"br i1 {condition}, label %{name}.a, label %{name}.b")
@@ -256,7 +256,7 @@ class ValueWriter:
         return self._strides[key]
 
     def load(self, e: Load) -> Value:
-        """An element, or those of all lanes; known ones are not loaded again."""
+        """Loads an element, or those of all lanes, unless it is already known."""
         place = self.places[e.buffer]
         offset = self.offset(e.buffer, e.indices)
         stride = self.stride(offset)
@@ -278,7 +278,7 @@ class ValueWriter:
         n = self.lanes.count
         offset = self.offset(e.buffer, e.indices)
         form = self.f.linear(offset)
-        # where the lanes go is told by the first one's place only if the stride is known
+        # the address of the first lane determines those of the others only if the stride is known
         where = stride if stride is not None else (offset, *((v, self.f.env[v]) for v in variables(offset)))
         key = (form, n, where)
         loaded = self.f.known.loads.setdefault(e.buffer, {})
@@ -293,7 +293,7 @@ class ValueWriter:
         return Value(known, n)
 
     def _load_pairs(self, e: Load, form: Linear, n: int) -> str:
-        """Every second element: two overlapping loads that stay inside the touched range, and one shuffle."""
+        """Loads with stride 2: two overlapping loads within the accessed range, and one shuffle."""
         place, type_ = self.places[e.buffer], self.type(e.type, n)
         size = DTYPES[e.type].bytes
         first = self.f.let(f"load {type_}, ptr {self.f.pointer(place.pointer, e.type, form)}, align {size}")
@@ -305,7 +305,7 @@ class ValueWriter:
         return self.f.let(f"shufflevector {type_} {first}, {type_} {second}, <{n} x i32> <{mask}>")
 
     def lane_by_lane(self, dtype: str, write: Callable[[], str]) -> Value:
-        """A vector put together from scalars, for what has no vector form."""
+        """A vector assembled from scalars, for operations without a vector form."""
         assert self.lanes is not None
         lanes, at = self.lanes, self.f.env[self.lanes.var]
         texts = []
@@ -320,7 +320,7 @@ class ValueWriter:
         return Value(vector, lanes.count)
 
     def align(self, place: BufferPlace, form: Linear, lanes: int) -> int:
-        """What is known of an address: buffers of our own begin on cache lines, everything else on elements."""
+        """The known alignment of an address: internal buffers are aligned to cache lines, all others to elements."""
         size = DTYPES[place.buffer.dtype].bytes
         best = size * lanes if lanes & (lanes - 1) == 0 else size
         while best > size and (
@@ -349,10 +349,10 @@ class ValueWriter:
         self._forget(buffer)
 
     def prefetch(self, buffer: str, indices: tuple[Expr, ...]) -> None:
-        """Asks for the cache lines of an element, or of those in all lanes, each once in straight-line code."""
+        """Prefetches the cache lines of an element, or of those in all lanes, each once per basic block."""
         place = self.places.get(buffer)
         if place is None:
-            return  # the buffer is made anew inside the loops that follow
+            return  # the buffer is allocated inside inner loops
         offset, lanes = self.offset(buffer, indices), self.lanes
         if lanes is None or lanes.var not in variables(offset):
             self._prefetch_line(place, self.f.linear(offset))
@@ -371,7 +371,7 @@ class ValueWriter:
         if key not in prefetched:
             address = prefetched[key] = self.f.pointer(place.pointer, dtype, form, inside=False)
             self.f.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-            self.f.line(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 3, i32 1)")  # to read, and to keep
+            self.f.line(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 3, i32 1)")  # read, keep in cache
 
     def _forget(self, buffer: str) -> None:
         self.f.known.loads.pop(buffer, None)
@@ -391,14 +391,14 @@ class ValueWriter:
         self._forget(buffer)
 
     def _join_lanes(self, buffer: str, indices: tuple[Expr, ...], value: Expr) -> None:
-        """x = x <op> term for all lanes: the lanes are joined first."""
+        """Emits x = x <op> term for all lanes: the lanes are reduced first."""
         own = Load(buffer, indices, value.dtype)
         assert isinstance(value, Binary) and own in (value.a, value.b) and self.lanes is not None
         term = self.write(value.b if value.a == own else value.a)
         self.join(buffer, indices, value.op, self.spread(term, value.dtype, self.lanes.count))
 
     def join(self, buffer: str, indices: tuple[Expr, ...], op: str, vector: str) -> None:
-        """Adds all lanes of a vector to one element."""
+        """Reduces all lanes of a vector into one element."""
         assert self.lanes is not None
         lanes, self.lanes = self.lanes, None
         place = self.places[buffer]
@@ -413,7 +413,7 @@ class ValueWriter:
         self._forget(buffer)
 
     def _reduce(self, op: str, vector: str, dtype: str, lanes: int) -> str:
-        """Halves are combined until one lane is left: the shortest chain there is."""
+        """A tree reduction: halves are combined until one lane is left, the shortest dependency chain."""
         if dtype not in FLOATS and lanes > 1:
             return self._reduce_integers(op, vector, dtype, lanes)
         while lanes > 1:
@@ -429,7 +429,7 @@ class ValueWriter:
         return vector
 
     def _reduce_integers(self, op: str, vector: str, dtype: str, lanes: int) -> str:
-        """By LLVM's own reduction: of halves of byte products, LLVM 22 makes a dot product of the first four only."""
+        """A reduction intrinsic: given halves of byte products, LLVM 22 forms a dot product of only the first four."""
         type_, element = self.type(dtype, lanes), TYPES[dtype]
         name = op if op in ("add", "mul") else f"{'u' if dtype in UNSIGNED else 's'}{op}"
         function = f"@llvm.vector.reduce.{name}.{_suffix(dtype, type_)}"
