@@ -1,11 +1,11 @@
-"""Back ends: how programs become code that runs on machines of one kind, behind one interface.
+"""Back ends: the interface through which programs are compiled, loaded and timed on one kind of machine.
 
     artifact = backend_of(target).build(program, target)     # plain data, made in any process
     kernel = backend_of(target).load(artifact)               # in a process that can run it
     c = kernel(a, b)
 
-Everything above (measurement, exports, benchmarks) goes through these classes.  The CPU's are in `runtime`; others are
-found by the `backend` that their kind of target names.
+Measurement, exports and benchmarks use only these classes.  Those for CPUs are in `runtime`; others are found by the
+`backend` attribute of their kind of target.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from searchlab.targets import Target, detect
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
-# From a number of bytes to an address and the object that keeps the memory alive.
+# Maps a number of bytes to an address and the object that keeps the memory alive.
 Allocate = Callable[[int], tuple[int, object]]
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """What a back end made of a program: plain data that can be pickled and sent to another process."""
+    """A compiled program: plain data that can be pickled and sent to another process."""
 
     program: Program
     target: Target
 
     @property
     def name(self) -> str:
-        """What the program is called."""
+        """The name of the program."""
         return self.program.name
 
     @property
     def inputs(self) -> tuple[Buffer, ...]:
-        """The arrays that it reads, in the layouts that the schedule gave them."""
+        """The arrays that it reads, in the layouts chosen by the schedule."""
         return tuple(self.program.buffers[n] for n in self.program.inputs)
 
     @property
@@ -59,24 +59,24 @@ class Artifact:
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
-        """How inputs that the schedule stores in another layout are packed."""
+        """The packing of inputs whose layout the schedule has changed."""
         return self.program.layouts
 
 
 class Runs(ABC):
-    """A kernel made ready for one set of arrays: `runs(n)` runs it n times and returns when all runs are done."""
+    """A kernel prepared for one set of arrays: `runs(n)` runs it n times and returns when all runs are done."""
 
     @abstractmethod
     def __call__(self, count: int = 1) -> None:
-        """Runs the kernel that many times, one after the other."""
+        """Runs the kernel `count` times in sequence."""
 
     def read_back(self) -> None:
-        """Brings the results of the last run to the output arrays, which need not hold them before."""
-        return  # nothing to do where kernels work in the memory of the host
+        """Copies the results of the last run to the output arrays, which need not hold them earlier."""
+        return  # nothing to do for kernels that work in host memory
 
 
 class Kernel(ABC):
-    """A program that is loaded into this process, callable on arrays."""
+    """A program loaded into this process, callable on arrays."""
 
     artifact: Artifact
 
@@ -111,13 +111,13 @@ class Kernel(ABC):
         """Runs on these arrays, for measurement.
 
         `packed` came from `pack` and takes precedence over `inputs`.  Scratch memory of the host comes from `allocate`,
-        so that whoever measures can watch over it.
+        so that the measurer controls it.
         """
 
 
 @dataclass(frozen=True)
 class Argument:
-    """An array of an exported function; `packed` is the shape in which the kernel takes it, if that is another."""
+    """An array of an exported function; `packed` is the shape that the kernel expects, if it differs."""
 
     name: str
     dtype: str
@@ -127,7 +127,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Standalone(ABC):
-    """A program for a target as a function `name` of C that needs nothing of searchlab to run."""
+    """A program for a target as a C function `name` that runs without searchlab."""
 
     name: str
     program: Program
@@ -159,12 +159,12 @@ class Standalone(ABC):
     @property
     @abstractmethod
     def architecture(self) -> str:
-        """The instruction set that it is written in."""
+        """The instruction set of the code."""
 
     @property
     @abstractmethod
     def platform(self) -> str:
-        """The architecture and system that it is for, as linkers name them."""
+        """The architecture and operating system of the code, as linkers name them."""
 
     @property
     @abstractmethod
@@ -174,22 +174,22 @@ class Standalone(ABC):
     @property
     @abstractmethod
     def linkable(self) -> str:
-        """Nothing if this machine can link the object file, else why it cannot."""
+        """Empty if this machine can link the object file, else the reason why not."""
 
     @property
     @abstractmethod
     def parallel(self) -> bool:
-        """Whether it has loops for several threads."""
+        """Whether it has parallel loops."""
 
     @property
     def threads(self) -> int:
-        """How many threads it uses unless told otherwise."""
+        """The default number of threads."""
         return self.target.threads if self.parallel else 1
 
     @property
     @abstractmethod
     def scratch(self) -> tuple[int, int]:
-        """Bytes of scratch memory: what all threads share, and what each of them has."""
+        """Bytes of scratch memory: shared by all threads, and private to each."""
 
     @property
     @abstractmethod
@@ -199,31 +199,31 @@ class Standalone(ABC):
     @property
     @abstractmethod
     def listings(self) -> Mapping[str, str]:
-        """The code as texts to be read, by file name."""
+        """Human-readable listings of the code, by file name."""
 
 
 class ObjectCode(Protocol):
     """Object code that is loaded into this process."""
 
     def address(self, symbol: str) -> int:
-        """Where a function is in memory."""
+        """The address of a function."""
 
     def keep(self) -> None:
         """Leaves the code in memory until the process ends."""
 
 
 class Backend(ABC):
-    """Builds, loads and times programs on machines of one kind; `forms` are the languages it can show code in."""
+    """Builds, loads and times programs on machines of one kind; `forms` are the kinds of listings it can produce."""
 
     forms: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def lower(self, program: Program, target: Target) -> Lowered:
-        """The plain loops that code is made from."""
+        """The plain loops that code is generated from."""
 
     @abstractmethod
     def build(self, program: Program, target: Target) -> Artifact:
-        """Code of a program whose knobs have become numbers; raises BuildError where there can be none."""
+        """Compiles a program whose knobs are all numbers; raises BuildError if that is impossible."""
 
     @abstractmethod
     def load(self, artifact: Artifact) -> Kernel:
@@ -234,19 +234,19 @@ class Backend(ABC):
         """Raises BuildError unless this machine can run code for `target`."""
 
     def sources(self) -> tuple[Path, ...]:
-        """Files and folders of code that decides what code is made; measurements are the same only if these are."""
+        """Files and folders that determine the generated code; measurements are comparable only if they match."""
         return Path(__file__).parent / "lower", Path(inspect.getfile(type(self)))
 
     def versions(self) -> dict[str, str]:
-        """Versions of the libraries that take part in making code, by name."""
+        """Versions, by name, of the libraries that affect the generated code."""
         return {}
 
     def listing(self, program: Program, target: Target, form: str) -> str:
-        """The code of a program in one of `forms`, to be read; the target need not be this machine."""
+        """A readable listing of a program's code in one of `forms`; the target need not be this machine."""
         raise BuildError(f"no listings of code for {target.name}: {form}")
 
     def standalone(self, name: str, program: Program, target: Target) -> Standalone:
-        """The program as a function `name` of C, for exports."""
+        """The program as a C function `name`, for exports."""
         raise ExportError(f"programs for {target.name} cannot be exported")
 
     def open_standalone(self, code: bytes, target: Target) -> ObjectCode:
@@ -257,14 +257,14 @@ class Backend(ABC):
 
     def warm_up(self, target: Target) -> None:
         """Loads what all kernels for `target` share, before processes that measure them are forked from this one."""
-        return  # nothing to do unless they share something
+        return  # by default kernels share nothing
 
     def clock_probe(self) -> Callable[[], float] | None:
-        """A function that tells how fast the machine is at the moment, in seconds; None if it can be relied on."""
+        """A function that times the clock probe, in seconds; None if the clock of the machine is stable."""
         return None
 
     def evictor(self, target: Target) -> Callable[[], None]:
-        """A function that empties the caches, for runs that should find nothing there."""
+        """A function that evicts the caches, for measurements with cold caches."""
         raise MeasureError(f"{target.name}: its caches cannot be emptied; measure with cache: warm")
 
 
@@ -283,7 +283,7 @@ def _backend(path: str, kind: str) -> Backend:
 
 
 def build(program: Program, target: Target | None = None) -> Artifact:
-    """Code of a program whose knobs have become numbers, for this machine unless a target is given."""
+    """Compiles a program whose knobs are all numbers, for this machine unless a target is given."""
     wanted = target or detect()
     return backend_of(wanted).build(program, wanted)
 
@@ -294,5 +294,5 @@ def load(artifact: Artifact) -> Kernel:
 
 
 def compile(program: Program, target: Target | None = None) -> Kernel:
-    """A callable kernel for a program whose knobs have become numbers."""
+    """Compiles and loads a program whose knobs are all numbers."""
     return load(build(program, target))

@@ -1,8 +1,8 @@
-"""The element types: one table of what each of them is in a program, in memory, in C and in LLVM IR.
+"""Element types: one table of their representations in programs, in memory, in C and in LLVM IR.
 
 numpy has no bfloat16: such an array is held as uint16, the upper half of the bits of a float32 (see `ir.bfloat16`).
 Code is generated for the types in `GENERATED`; the others can be declared, printed, scheduled and interpreted.  The
-table needs no library, because targets read it, too.
+table imports no library, because targets use it too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-INDEX = "index"  # loop variables, sizes and what is computed from them: not an element type
+INDEX = "index"  # the type of loop variables, sizes and index arithmetic: not an element type
 BOOL = "bool"
 BFLOAT16 = "bfloat16"
 
@@ -19,7 +19,7 @@ Sort = Literal["float", "int", "uint", "bool"]
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """An element type: `bits` in memory, `storage` the type of a numpy array that holds such elements."""
+    """An element type: `bits` in memory, `storage` is the numpy dtype of arrays that hold such elements."""
 
     name: str
     bits: int
