@@ -1,1 +1,1 @@
-"""What compiled programs run on: artifacts, kernels, the thread pool, memory."""
+"""The runtime of compiled programs: artifacts, kernels, the thread pool, memory."""

@@ -1,7 +1,7 @@
-"""The clock probe of a core, its pulse: how long a short computation takes that uses nothing but registers.
+"""The clock probe of a core, its pulse: the time of a short computation that uses only registers.
 
-It keeps the vector units busy, so it is slower whenever something else uses them (a neighbour on the same physical
-core) or the clock is lower; and it leaves no trace in the caches, so it may stand directly beside what is timed.
+It keeps the vector units busy, so it slows down whenever something else uses them (a neighbour on the same physical
+core) or the clock is lower; and it does not touch the caches, so it can run directly before or after what is timed.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from functools import cache
 from searchlab.llvm.jit import LoadedObject, compile_ir
 from searchlab.targets import detect
 
-_CHAINS = 10  # more than two units of a latency of four need
+_CHAINS = 10  # more than enough for two units with a latency of four
 _ROUNDS = 32_000  # 50 us at 3 GHz
 
 
 @cache
 def pulse() -> Callable[[], float]:
-    """Takes the pulse, in seconds; loaded once, so that children can inherit it."""
+    """The function that times the probe, in seconds; loaded once, so that forked children inherit it."""
     target = detect()
     code = LoadedObject(compile_ir(_text(), target), target)
     beat = ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_int64)(code.address("pulse"))
@@ -37,7 +37,7 @@ def pulse() -> Callable[[], float]:
 
 
 def _text() -> str:
-    """Chains of x = x / 2 + 1, which stay near 2; plain vectors, so that any machine can do it."""
+    """The LLVM IR: chains of x = x / 2 + 1, which stay near 2, on generic vectors that any machine supports."""
     names = range(_CHAINS)
     kind = "<8 x float>"
     half, one = (f"splat (float {value})" for value in ("0.5", "1.0"))

@@ -29,7 +29,7 @@ class CpuBackend(Backend):
     forms = (LLVM_IR, ASSEMBLY)
 
     def lower(self, program: Program, target: Target) -> Lowered:
-        """The plain loops that LLVM IR is written from."""
+        """The plain loops that LLVM IR is generated from."""
         return lower(program, target)
 
     def build(self, program: Program, target: Target) -> CpuArtifact:
@@ -50,11 +50,11 @@ class CpuBackend(Backend):
         jit.check_runs_here(cpu_of(target))
 
     def sources(self) -> tuple[Path, ...]:
-        """Lowering, LLVM IR and the run time."""
+        """Lowering, LLVM IR and the runtime."""
         return tuple(Path(__file__).parents[1] / package for package in ("lower", "llvm", "runtime"))
 
     def versions(self) -> dict[str, str]:
-        """LLVM, and the packages that lead to it and to memory."""
+        """Versions of LLVM, llvmlite and numpy."""
         from importlib import metadata  # slow to import, and few processes write records
 
         import llvmlite.binding
@@ -85,13 +85,13 @@ class CpuBackend(Backend):
             parallel_for_address(1)
 
     def clock_probe(self) -> Callable[[], float]:
-        """How long a short computation takes: cores are slower while neighbours are busy."""
+        """The time of a short computation: cores are slower while their neighbours are busy."""
         return pulse()
 
     def evictor(self, target: Target) -> Callable[[], None]:
-        """A function that leaves nothing of what was used before in the caches."""
+        """A function that evicts all earlier data from the caches."""
         cpu = cpu_of(target)
-        # the cache sizes of a target are shares of one core
+        # the cache sizes of a target are per core
         size = min(max(4 * cpu.l3 * cpu.cores, 32 << 20), 256 << 20)
         memory = np.ones(size // 8, np.int64)
 

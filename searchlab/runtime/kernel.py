@@ -1,4 +1,4 @@
-"""CPU kernels: compiled programs, callable on numpy arrays and on anything that speaks dlpack.
+"""CPU kernels: compiled programs, callable on numpy arrays and on anything that supports DLPack.
 
 kernel = compile(program)              # or load(artifact) for object code that came from elsewhere
 c = kernel(a, b)                       # allocates the output
@@ -34,10 +34,10 @@ from searchlab.targets import CpuTarget
 
 @dataclass(frozen=True)
 class CpuArtifact(Artifact):
-    """Object code and all that is needed to call it.
+    """Object code and the metadata needed to call it.
 
-    `sizes` are the run-time sizes in the order in which the code takes them; `shared` and `private` are bytes of
-    scratch memory, in terms of these.
+    `sizes` are the run-time sizes in the order of the arguments; `shared` and `private` are bytes of scratch memory,
+    in terms of these.
     """
 
     target: CpuTarget
@@ -51,7 +51,7 @@ class CpuArtifact(Artifact):
 
 @dataclass(frozen=True)
 class _Arguments:
-    """What the code is called with: addresses of the arrays, run-time sizes, and what keeps both alive."""
+    """The arguments of a call: addresses of the arrays, run-time sizes, and the objects that keep both alive."""
 
     pointers: Any
     numbers: Any
@@ -71,18 +71,18 @@ class CpuKernel(Kernel):
         self._call = abi.SIGNATURE(self._object.address(artifact.entry))
         self._layouts = {la.buffer: la for la in artifact.layouts}
         self._constants = dict(constants or {})
-        self._sizes = dict(sizes or {})  # run-time sizes that the constants have settled
+        self._sizes = dict(sizes or {})  # run-time sizes determined by the constants
         self._scratch: list[Array] = []
 
     def __repr__(self) -> str:
         a = self.artifact
         return f"<kernel {a.name} for {a.target.cpu}, {a.target.threads} thread{'s' * (a.target.threads > 1)}>"
 
-    # --- what it is made of -------------------------------------------------------------------------------------------
+    # --- inspection ---------------------------------------------------------------------------------------------------
 
     @cached_property
     def lowered(self) -> Lowered:
-        """The plain loops the code was made from."""
+        """The plain loops the code was generated from."""
         return lower(self.artifact.program, self.artifact.target)
 
     @cached_property
@@ -116,7 +116,7 @@ class CpuKernel(Kernel):
         return self._runner(arguments), tuple(arguments.outputs)
 
     def pack(self, inputs: Arrays) -> dict[str, Array]:
-        """Inputs in the layout that the schedule gave them; with run-time sizes, the kernel packs them itself."""
+        """Inputs in the layout chosen by the schedule; with run-time sizes, packing is left to the call."""
         if self.artifact.sizes:
             return {}
         buffers = {b.name: b for b in self.artifact.inputs}
@@ -163,7 +163,7 @@ class CpuKernel(Kernel):
         at, here = ctypes.addressof(arguments.pointers), ctypes.addressof(arguments.numbers)
 
         def run() -> None:
-            # a call takes a piece of scratch memory of its own, so that several threads may use one kernel
+            # each call allocates its own scratch memory, so that several threads may use one kernel
             try:
                 memory = scratch.pop()
             except IndexError:
@@ -193,7 +193,7 @@ class CpuKernel(Kernel):
         a = self.artifact
         if out is None:
             self._check_known(sizes)
-            # on cache lines, so that no vector is stored across two of them
+            # aligned to cache lines, so that no vector store crosses a line
             shapes = [tuple(int(evaluate(e, sizes)) for e in b.shape) for b in a.outputs]
             return [aligned(shape, b.dtype) for shape, b in zip(shapes, a.outputs, strict=True)]
         given = list(out) if isinstance(out, (tuple, list)) else [out]
@@ -211,7 +211,7 @@ class CpuKernel(Kernel):
 
 
 def pack(layout: Layout, buffer: Buffer, array: Array, sizes: Mapping[str, int] | None = None) -> Array:
-    """An input in the layout that the schedule gave it, zero where it has no element."""
+    """An input in the layout chosen by the schedule, zero in the padding."""
     shape = tuple(int(evaluate(e, sizes or {})) for e in buffer.shape)
     grid = np.ix_(*(np.arange(n) for n in shape))
     env = {v.name: g for v, g in zip(layout.iters, grid, strict=True)}
@@ -237,7 +237,7 @@ def _as_array(x: Any, where: str) -> Array:
 
 
 def _check(array: Array, buffer: Buffer, where: str, sizes: dict[str, int]) -> None:
-    """Refuses an array that the code cannot take; settles run-time sizes that its shape tells."""
+    """Refuses an array that the code cannot accept; infers run-time sizes from its shape."""
     if array.dtype != np.dtype(buffer.dtype):
         raise KernelError(f"{where} has dtype {array.dtype}, expected {buffer.dtype}")
     if array.ndim != len(buffer.shape):

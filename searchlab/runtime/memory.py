@@ -1,7 +1,7 @@
-"""Arrays that begin on a cache line.
+"""Arrays aligned to cache lines.
 
-Memory of numpy begins 16 bytes after one, so that every vector of 64 bytes lies across two lines: programs that read
-such an array where it is take up to twice as long. What is compared must be placed alike.
+numpy allocates memory 16 bytes after the start of a line, so every vector of 64 bytes crosses two lines: programs that
+read such an array in place take up to twice as long. Programs that are compared must use the same alignment.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 
 def aligned(shape: Sequence[int], dtype: Any) -> Array:
-    """An array that begins on a cache line; what it holds is not defined."""
+    """An uninitialised array that begins on a cache line."""
     kind: np.dtype[Any] = np.dtype(dtype)
     size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
     raw = np.empty(size + LINE, np.uint8)

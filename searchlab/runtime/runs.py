@@ -1,4 +1,4 @@
-"""Runs of CPU kernels as they are measured: many in one call.
+"""Repeated runs of CPU kernels for measurement: many in one call.
 
 A call from Python takes a microsecond or two, as long as a small kernel; so the loop over runs is native code too.
 """
@@ -33,7 +33,7 @@ _SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *abi.WORDS, ctypes.c_int64)
 
 
 class CpuRuns(Runs):
-    """Runs the code at `address` with these words as arguments; `keep` is what must stay alive meanwhile."""
+    """Runs the code at `address` with these words as arguments; `keep` holds the objects that must stay alive."""
 
     def __init__(self, address: int, words: tuple[int, ...], keep: Any) -> None:
         self._words, self._keep = (address, *words), keep
@@ -45,7 +45,7 @@ class CpuRuns(Runs):
 
 @cache
 def repeater() -> Any:
-    """The loop over runs, as a function; loaded once, so that children can inherit it."""
+    """The loop over runs, as a function; loaded once, so that forked children inherit it."""
     target = detect()
     code = LoadedObject(compile_ir(_REPEAT, target), target)
     address = code.address("repeat")

@@ -1,4 +1,4 @@
-"""The thread pool behind parallel loops: loads and starts what pool.ll says in LLVM IR.
+"""The thread pool behind parallel loops: loads and starts the LLVM IR in pool.ll.
 
 It is written in LLVM IR so that no C compiler or OpenMP runtime is needed; pool.ll explains how it works.
 """
@@ -22,7 +22,7 @@ from searchlab.targets import CpuTarget, detect
 MAX_WORKERS = 127
 PIECES_PER_THREAD = 4
 SPIN_SECONDS = 40e-6
-# A sleeping caller needs tens of microseconds to come back, so it first offers its core to others for a while.
+# A sleeping caller needs tens of microseconds to wake up, so it first yields its core for a while.
 YIELDS = 200
 STACK_BYTES = 8 << 20
 
@@ -31,7 +31,7 @@ _PAUSE = {
     "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
 }
 
-# Elsewhere than on Linux, workers wake up where the system likes.
+# On systems other than Linux, the scheduler decides where workers wake up.
 _NO_PLACEMENT = """
 define internal void @send_away(ptr %box) nounwind {
   ret void
@@ -44,7 +44,7 @@ define internal void @settle(ptr %box) nounwind {
 
 @cache
 def _text(name: str) -> str:
-    """A file of LLVM IR beside this module, without the notes (;;) that are meant for its readers."""
+    """A file of LLVM IR next to this module, without its explanatory comments (;;)."""
     # Not through importlib.resources, which takes longer to import than everything else here.
     text = Path(__file__).with_name(name).read_text(encoding="utf-8")
     return "".join(line for line in text.splitlines(keepends=True) if not line.startswith(";;"))
@@ -67,7 +67,7 @@ def pool_ir(target: CpuTarget) -> str:
 
 
 def parallel_for_address(threads: int) -> int:
-    """The address of `parallel_for`, with `threads - 1` workers started; good for the life of the process.
+    """The address of `parallel_for`, with `threads - 1` workers started; valid for the life of the process.
 
     In the child of a fork the same address works: the pool starts new workers when a loop asks for them.
     """
@@ -111,7 +111,7 @@ def _load() -> _ThreadPool:
 
 
 def _count_spins(spin: Any, trial: int = 500) -> int:
-    """How many turns of the waiting loop fill `SPIN_SECONDS`: a pause takes 10 to 150 cycles, depending on the CPU."""
+    """The spin-loop iterations that take `SPIN_SECONDS`: a pause takes 10 to 150 cycles, depending on the CPU."""
     seconds = []
     for _ in range(5):
         start = time.perf_counter()
