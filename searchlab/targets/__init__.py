@@ -1,4 +1,4 @@
-"""What code is generated for: machines of every kind as plain values, written by users as names with options."""
+"""Targets of code generation: machines of every kind as plain values, written by users as names with options."""
 
 from searchlab.targets.cpu import CAP, CpuTarget, cap, cpu_of, detect, offered
 from searchlab.targets.target import Target, class_of, kinds, known, parse

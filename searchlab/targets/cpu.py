@@ -1,6 +1,6 @@
 """CPUs as targets: instruction set, vectors, cores and caches, of this machine or of a named one.
 
-The environment variable SEARCHLAB_CPU caps what this machine is taken for, so that one machine stands for lesser ones.
+The environment variable SEARCHLAB_CPU limits the instruction set used here, so that one machine can act as lesser ones.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _V2 = "+64bit,+cmov,+cx8,+cx16,+fxsr,+mmx,+popcnt,+sahf,+sse,+sse2,+sse3,+sse4.1
 _V3 = _V2 + ",+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe,+xsave"
 _V4 = _V3 + ",+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl"
 _NEON = "+neon,+fp-armv8"
-# name -> (arch, features, vector bits, vector registers); the name is LLVM's, the features make the needs checkable.
+# name -> (arch, features, vector bits, vector registers); the name is LLVM's, the features are what can be checked.
 _CPUS = {
     "x86-64-v2": ("x86_64", _V2, 128, 16),
     "x86-64-v3": ("x86_64", _V3, 256, 16),
@@ -38,7 +38,7 @@ _CPUS = {
 class CpuTarget(Target):
     """A CPU. Cache sizes are bytes per core: a cache shared by k cores counts as its k-th part.
 
-    `cores` is what the process may use, `threads` what a kernel may use of it (1 <= threads <= cores).
+    `cores` is the number available to the process, `threads` the number a kernel may use (1 <= threads <= cores).
     """
 
     kind: ClassVar[str] = "cpu"
@@ -68,14 +68,14 @@ class CpuTarget(Target):
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """This machine, and CPUs that are the same everywhere."""
+        """This machine, and CPUs whose description is the same everywhere."""
         return (NATIVE, *_CPUS)
 
     @classmethod
     def named(cls, name: str, options: Mapping[str, Any]) -> CpuTarget:
         """This machine or a named CPU with a number of threads.
 
-        A named CPU has as many cores as it is given threads, one by default, so its description is the same everywhere.
+        A named CPU has as many cores as threads, one by default, so its description is the same everywhere.
         """
         if unknown := set(options) - {"threads"}:
             raise TargetError(f"target {name!r}: unknown option {sorted(unknown)[0]!r}; known: threads")
@@ -93,7 +93,7 @@ class CpuTarget(Target):
         return replace(self, threads=threads)
 
     def enabled_features(self) -> frozenset[str]:
-        """The CPU features generated code may rely on (those LLVM is told with a plus sign)."""
+        """The CPU features that generated code may rely on (those passed to LLVM with a plus sign)."""
         return frozenset(feature[1:] for feature in self.features.split(",") if feature.startswith("+"))
 
     def __str__(self) -> str:
@@ -108,32 +108,32 @@ kinds.add(CpuTarget, CpuTarget.kind)
 
 
 def cpu_of(target: Target) -> CpuTarget:
-    """The target as a CPU, for code that is about nothing else."""
+    """The target as a CPU, for code that supports nothing else."""
     if not isinstance(target, CpuTarget):
         raise TargetError(f"{target.name} is a target of kind {target.kind!r}; this works for CPUs only")
     return target
 
 
 def detect(threads: int | None = None) -> CpuTarget:
-    """This machine, no more than SEARCHLAB_CPU if that is set; `threads` defaults to every core the process may use."""
+    """This machine, limited to SEARCHLAB_CPU if set; `threads` defaults to all cores that the process may use."""
     found = _capped(cap())
     return found if threads is None else found.with_threads(threads)
 
 
 def cap() -> str:
-    """The CPU that SEARCHLAB_CPU names; empty if this machine is taken as it is."""
+    """The CPU named by SEARCHLAB_CPU; empty if this machine is not limited."""
     name = os.environ.get(CAP, "").strip()
     return "" if name == NATIVE else name
 
 
 def offered() -> tuple[str, ...]:
-    """The named CPUs whose code this machine can run, which are those that it can be capped to."""
+    """The named CPUs whose code this machine can run, and that it can therefore be limited to."""
     return tuple(name for name in _CPUS if not _lacks(name))
 
 
 @cache
 def _host() -> CpuTarget:
-    """This machine as it is."""
+    """This machine without any limit."""
     found = host.probe()
     return CpuTarget(
         found.arch, found.triple, found.cpu, found.features, *found.vectors, found.cores, found.cores, *found.caches
@@ -158,7 +158,7 @@ def _capped(name: str) -> CpuTarget:
 
 
 def _lacks(name: str) -> list[str]:
-    """What code for a named CPU needs and this machine does not have."""
+    """The features that code for a named CPU requires and this machine lacks."""
     arch, features, _, _ = _CPUS[name]
     whole = _host()
     if arch != whole.arch:
@@ -168,7 +168,7 @@ def _lacks(name: str) -> list[str]:
 
 def _named(name: str, threads: int) -> CpuTarget:
     arch, features, bits, registers = _CPUS[name]
-    whole = _host()  # its triple only, which no cap changes
+    whole = _host()  # for its triple only, which no limit changes
     triple = whole.triple if whole.arch == arch else f"{arch}-unknown-linux-gnu"
     return CpuTarget(arch, triple, name, features, bits, registers, threads, threads, *host.CACHE_DEFAULTS)
 

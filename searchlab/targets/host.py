@@ -1,4 +1,4 @@
-"""What the system says about this machine: its CPU, the cores that this process may use, and the caches."""
+"""Detection of this machine: its CPU, the cores available to this process, and the caches."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class HostCpu:
 
 
 def probe() -> HostCpu:
-    """This machine as it is."""
+    """Detects this machine."""
     import llvmlite.binding as llvm  # slow to import, and a named target needs it only for its triple
 
     triple = llvm.get_process_triple()

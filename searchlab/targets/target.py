@@ -1,7 +1,7 @@
-"""Target: what machines of every kind have in common, and the registry of kinds.
+"""Target: the common interface of all kinds of machines, and the registry of kinds.
 
 A `Target` is a plain value: printable, hashable, JSON-able, so it can key caches and travel to another machine.  Each
-kind is a class in a module of its own, found by the entry point group `searchlab.targets`.
+kind is a class in its own module, found through the entry point group `searchlab.targets`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 from searchlab.errors import TargetError
 from searchlab.registry import Registry, nearest
 
-# Descriptions that name no kind are of this one: they were written before there were others.
+# The kind of descriptions that do not name one: they were written before there were others.
 DEFAULT_KIND = "cpu"
 
 
@@ -26,14 +26,14 @@ class Target(ABC):
     """A machine that code is generated for; each kind is a frozen dataclass whose fields describe it completely.
 
     `kind` is the name of the class in the registry, and `backend` ("module:Class") builds and runs programs for it.
-    What schedules are sized by: `threads` is how many cores of the host a kernel keeps busy while it runs,
-    `vector_registers` how many vectors of `lanes` values one thread can hold.
+    Schedules are sized by `threads`, the number of host cores that a kernel occupies, and `vector_registers`, the
+    number of vectors of `lanes` values that one thread can hold.
     """
 
     __slots__ = ()
     kind: ClassVar[str]
     backend: ClassVar[str]
-    # Fields on which no code depends, so that they are not part of the fingerprint.
+    # Fields that do not affect code, and are therefore not part of the fingerprint.
     of_process: ClassVar[frozenset[str]] = frozenset()
     threads: int
     vector_registers: int
@@ -41,11 +41,11 @@ class Target(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What the machine is called, in one word."""
+        """The name of the machine, in one word."""
 
     @abstractmethod
     def lanes(self, dtype: str) -> int:
-        """How many values of `dtype` one vector holds; raises TargetError for types the machine does not have."""
+        """How many values of `dtype` one vector holds; raises TargetError for unsupported types."""
 
     @classmethod
     @abstractmethod
@@ -55,14 +55,14 @@ class Target(ABC):
     @classmethod
     @abstractmethod
     def named(cls, name: str, options: Mapping[str, Any]) -> Self:
-        """The target that one of `names` means with these options; raises TargetError for options it does not have."""
+        """The target for one of `names` with these options; raises TargetError for unknown options."""
 
     def with_threads(self, threads: int) -> Self:
         """The same machine with kernels limited to `threads` threads of the host."""
         raise TargetError(f"target {self.name}: its number of threads cannot be chosen")
 
     def fingerprint(self) -> str:
-        """Twelve hex digits that depend on everything that code depends on, and on nothing else."""
+        """Twelve hex digits that depend on exactly the fields that affect code."""
         described = {name: value for name, value in self.to_dict().items() if name not in self.of_process}
         text = json.dumps(described, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -86,7 +86,7 @@ kinds: Registry[Target] = Registry("target kind", "searchlab.targets", Target)  
 
 
 def class_of(data: Mapping[str, Any]) -> type[Target]:
-    """The class of the target that `Target.to_dict` described; a description never leads to other code."""
+    """The class of the target that `Target.to_dict` described; only registered kinds are accepted."""
     kind = data.get("kind", DEFAULT_KIND)
     if kind != DEFAULT_KIND and kind not in kinds.names():
         raise TargetError(f"target description: unknown kind {kind!r}{nearest(str(kind), kinds.names())}")
@@ -111,7 +111,7 @@ def known() -> tuple[str, ...]:
 
 
 def _every_kind() -> Iterator[type[Target]]:
-    """CPUs first: looking for other kinds takes longer, and is seldom needed."""
+    """All kinds, CPUs first: discovering the others takes longer and is rarely needed."""
     added = kinds.added()
     yield added.pop(DEFAULT_KIND)
     yield from (added | _installed()).values()
