@@ -1,4 +1,4 @@
-"""Search: spaces of candidates as matrices of integers, and what cost models and strategies are."""
+"""Search: spaces of candidates as integer matrices, and the interfaces of cost models and strategies."""
 
 from searchlab.errors import SpaceError
 from searchlab.search.generator import SPACES, SpaceGenerator, space

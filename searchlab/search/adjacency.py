@@ -1,4 +1,4 @@
-"""Neighbouring options: those of several knobs in flat arrays, so that whole populations step in one go."""
+"""Neighbouring options of several knobs in flat arrays, so that whole populations are moved by vectorised steps."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from searchlab.search.points import Options
 
 @dataclass(frozen=True, eq=False)
 class Adjacency:
-    """The neighbours of all options of some knobs; option o of knob k is number `base[k] + o`.
+    """The neighbours of all options of several knobs; option o of knob k has the number `base[k] + o`.
 
-    Its neighbours are the `degree` entries of `flat` from `first` on.
+    Its neighbours are the `degree` entries of `flat` that start at `first`.
     """
 
     base: Ints
@@ -32,13 +32,13 @@ class Adjacency:
         first = np.concatenate([f[:-1] + s for (f, _), s in zip(pairs, starts[:-1], strict=True)])
         degree = np.concatenate([np.diff(f) for f, _ in pairs])
         base = np.concatenate([[0], np.cumsum([len(k) for k in knobs])])
-        flat = np.concatenate([*(flat for _, flat in pairs), [0]])  # never empty: where there is no move, none is taken
+        flat = np.concatenate([*(flat for _, flat in pairs), [0]])  # padded, so that it is never empty
         return Adjacency(base, first, degree, flat.astype(np.int32))
 
     def step(self, knob: Ints, old: Options, draw: Floats, adjacent: Mask) -> Ints:
-        """Another option of each knob: a neighbour of the old one where `adjacent` and it has any, else any other.
+        """A new option for each knob: a neighbour of the old one where `adjacent` and one exists, else any other.
 
-        `draw` has a number from 0 to 1 for each, which decides among them.  A knob of one option keeps it.
+        `draw` holds a uniform random number in [0, 1) for each.  A knob with a single option keeps it.
         """
         size = self.base[knob + 1] - self.base[knob]
         at = self.base[knob] + old

@@ -12,15 +12,15 @@ from searchlab.search.sketch import Sketch
 
 
 def text_of(sketch: Sketch, options: Sequence[int]) -> str:
-    """A point for people: `packed(i=64x4, j=2x128, unroll=4)`."""
+    """A point in readable form: `packed(i=64x4, j=2x128, unroll=4)`."""
     chosen = (f"{k.name}={k.label(o)}" for k, o in zip(sketch.knobs, options, strict=True))
     return f"{sketch.name}({', '.join(chosen)})"
 
 
 def choice_in(text: str, sketches: Sequence[Sketch]) -> dict[str, Any]:
-    """The choice that a text of the form of `text_of` stands for."""
+    """Parses a text written by `text_of` into a choice."""
     inside = text.strip().removesuffix(")")
-    # names may hold brackets themselves, so those that there are come first
+    # names may contain brackets themselves, so the known names are tried first
     known = [s.name for s in sketches if inside.startswith(f"{s.name}(")]
     head = max(known, key=len, default=inside.partition("(")[0])
     rest = inside[len(head) + 1 :]
@@ -38,7 +38,7 @@ def choice_of(sketch: Sketch, options: Sequence[int]) -> dict[str, Any]:
 
 
 def row_of(choice: Mapping[str, Any], sketches: Sequence[Sketch], space: str) -> list[int]:
-    """The number of a choice's sketch and its options; `space` is for messages."""
+    """The number of a choice's sketch, then its options; `space` is used in error messages."""
     names = [s.name for s in sketches]
     name, values = choice.get("sketch"), choice.get("knobs", {})
     if name not in names:

@@ -1,6 +1,6 @@
-"""Tables over all sketches of a space, so that points of many structures are drawn and changed in one go.
+"""Tables over all sketches of a space, so that points of many sketches are drawn and mutated by vectorised code.
 
-Only sketches without conditions among their knobs take part: whatever is drawn for them is valid.
+Only sketches without conditions on their knobs are covered: every combination of their options is valid.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from searchlab.search.sketch import Sketch
 
 
 class Flat:
-    """`free` says which sketches take part; `sizes` has a row for each sketch and 0 where it has no knob."""
+    """`free` marks the sketches that are covered; `sizes` has a row per sketch, padded with 0."""
 
     def __init__(self, sketches: Sequence[Sketch], width: int) -> None:
         self.free: Mask = np.array([s.unconditional for s in sketches])
         self.sizes: Ints = np.zeros((len(sketches), width), np.int64)
         self._sketches = tuple(sketches)
         self._common: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
-        self._knob: Ints = np.full((len(sketches), width), -1)  # the number of each knob among all different ones
+        self._knob: Ints = np.full((len(sketches), width), -1)  # the number of each knob among all distinct ones
         self._live: Ints = np.zeros((len(sketches), width), np.int64)
         self._lives: Ints = np.zeros(len(sketches), np.int64)
         numbers: dict[Any, int] = {}
@@ -50,7 +50,7 @@ class Flat:
         return np.where(sizes > 0, rng.random(sizes.shape) * sizes, -1).astype(np.int32)
 
     def table(self, weights: Sequence[Floats]) -> Floats:
-        """How often each knob changes, as sums over the knobs before it; knobs with one option never do."""
+        """Cumulative weights with which knobs are chosen for a change; knobs with one option have weight zero."""
         result = np.zeros(self.sizes.shape)
         for s, mine in enumerate(weights):
             result[s, : len(mine)] = mine
@@ -59,9 +59,9 @@ class Flat:
     def change_one(
         self, sketch: Options, options: Options, rng: np.random.Generator, local: float, chances: Floats | None = None
     ) -> Options:
-        """Rows with a random knob set to a neighbouring option (a share `local` of them) or to any other.
+        """Sets one random knob of each row to a neighbouring option (with probability `local`) or to any other.
 
-        `chances` is a `table` of how often each knob is the one; without it all are alike.
+        `chances` is a `table` of the knobs' weights; without it all knobs are equally likely.
         """
         rows = np.arange(len(options))
         which, draw, coin = rng.random((3, len(options)))
@@ -69,7 +69,7 @@ class Flat:
         if chances is not None:
             sums = chances[sketch]
             chosen = (sums <= which[:, None] * sums[:, -1:]).sum(axis=1)
-            column = np.where(chosen < sums.shape[1], chosen, column)  # no weight left: all are alike
+            column = np.where(chosen < sums.shape[1], chosen, column)  # no weight left: all are equally likely
         changed = options.copy()
         changed[rows, column] = self._moves.step(self._knob[sketch, column], options[rows, column], draw, coin < local)
         return changed
@@ -77,9 +77,9 @@ class Flat:
     # --- from one sketch to another -----------------------------------------------------------------------------------
 
     def restructure(self, points: Points, changed: Points, rows: Ints, to: Options, rng: np.random.Generator) -> None:
-        """Moves the points of some rows to other sketches, in `changed`, where their options are valid there.
+        """Moves the points in `rows` to the sketches `to` and writes them to `changed` where they are valid.
 
-        They keep the options of all knobs that both sketches have; the others are drawn.
+        The options of knobs that both sketches have are kept; the others are drawn at random.
         """
         easy = self.free[to]
         at = rows[easy]
@@ -98,7 +98,7 @@ class Flat:
             changed.options[mine[good], : drawn.shape[1]] = drawn[good]
 
     def _moved(self, start: Options, end: Options, options: Options, rng: np.random.Generator) -> Options:
-        """Rows of some sketches as rows of others that have no conditions."""
+        """Converts rows of the sketches `start` to rows of the sketches `end`, which have no conditions."""
         moved = self.draw(end, rng)
         same: npt.NDArray[np.bool_] = self._knob[end][:, :, None] == self._knob[start][:, None, :]
         same &= (self._knob[end] >= 0)[:, :, None]
@@ -106,7 +106,7 @@ class Flat:
         return np.where(same.any(axis=2), kept, moved)
 
     def _shared(self, s: int, t: int) -> tuple[list[int], list[int]]:
-        """The positions of knobs that two sketches have in common, in the one and in the other."""
+        """The positions, in both sketches, of the knobs that they have in common."""
         if (s, t) not in self._common:
             ours, theirs = self._sketches[s].knobs, self._sketches[t].knobs
             other = {k.name: n for n, k in enumerate(theirs)}

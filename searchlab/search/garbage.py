@@ -1,4 +1,4 @@
-"""Python's collector of garbage waits while very many small objects are made that stay."""
+"""Pausing Python's garbage collector while many small, long-lived objects are created."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Holds the collector back, which would look at all that was made before again and again."""
+    """Disables the garbage collector, which would otherwise traverse all live objects again and again."""
     collecting = gc.isenabled()
     gc.disable()
     try:

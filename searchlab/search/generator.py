@@ -1,4 +1,4 @@
-"""SpaceGenerator: what makes the search space of a task; the plug-ins in spaces/ are such generators."""
+"""SpaceGenerator: the interface of the plug-ins in spaces/, which create the search space of a task."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _log = logging.getLogger(__name__)
 
 
 class SpaceGenerator(ABC):
-    """Makes the space of a task; a plug-in writes `sketches`, everything else is inherited.
+    """Creates the space of a task; a plug-in implements `sketches`, everything else is inherited.
 
-    `version` changes when points with the same values are no longer the same programs, so that old records are not
-    taken for new ones.  Options are the parameters of the constructor.
+    `version` changes when points with the same values no longer give the same programs, so that old records are not
+    mistaken for new ones.  Options are the parameters of the constructor.
     """
 
     name: ClassVar[str]
@@ -33,7 +33,7 @@ class SpaceGenerator(ABC):
 
     @abstractmethod
     def sketches(self, task: Task) -> Iterable[Sketch]:
-        """The structures that the task's program may take, each with its knobs; the same for every call."""
+        """The structures that the task's program may take, each with its knobs; every call yields the same ones."""
 
     def space(self, task: Task) -> Space:
         """The space of a task."""
@@ -51,7 +51,7 @@ SPACES: Registry[SpaceGenerator] = Registry("space", "searchlab.spaces", SpaceGe
 
 
 def space(component: Component | SpaceGenerator, task: Task) -> Space:
-    """The space of a task by name, {name: {options}}, "module:Class" or from a generator."""
+    """The space of a task; the generator is given by name, as {name: {options}}, as "module:Class" or as an object."""
     generator = SPACES.make(component)
     say(BUILDING)
     start = time.perf_counter()

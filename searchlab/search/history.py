@@ -1,4 +1,4 @@
-"""History: what was measured, in order, of one task or of many; failures are part of it."""
+"""History: all measurements of one or more tasks in order, including failures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from searchlab.search.space import Space
 
 @dataclass(frozen=True, eq=False)
 class Trials:
-    """Measured points of one task, in the order of measuring; `seconds` is infinite where a candidate failed."""
+    """Measured points of one task, in the order of measurement; `seconds` is infinite where a candidate failed."""
 
     task: str
     space: Space
@@ -32,24 +32,24 @@ class Trials:
 
     @cached_property
     def best(self) -> float:
-        """The shortest time, infinite if nothing worked."""
+        """The shortest time; infinite if every candidate failed."""
         return float(self.seconds.min(initial=np.inf))
 
     @cached_property
     def scores(self) -> Floats:
-        """How good each candidate is among those of its task: best / seconds, so 1 is the best and 0 a failure."""
+        """The score of each candidate within its task: best / seconds, so 1 is the best and 0 a failure."""
         if not np.isfinite(self.best):
             return np.zeros(len(self))
         return np.asarray(self.best / self.seconds)
 
     def extended(self, points: Points, seconds: Floats) -> Trials:
-        """These trials and some more."""
+        """A copy with further trials appended."""
         return Trials(self.task, self.space, Points.concat([self.points, points]), np.append(self.seconds, seconds))
 
 
 @dataclass(frozen=True)
 class History:
-    """Trials of several tasks; the last is the one that is being searched."""
+    """Trials of several tasks; the last task is the one being searched."""
 
     tasks: tuple[Trials, ...] = ()
 

@@ -1,7 +1,7 @@
-"""Knobs: what a search may choose, as tables of integers.
+"""Knobs: the tuning parameters of a sketch, as tables of integers.
 
-A knob lists its options; one option gives one integer for each of its symbols.  How options relate is part of the knob:
-which of them are neighbours, and how they look to a surrogate model.
+A knob lists its options; each option assigns one integer to each of the knob's symbols.  The knob also defines which
+options are neighbours and how options are encoded for a surrogate model.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ MOST_OPTIONS = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class Knob:
-    """One choice: `options` is a matrix with a row for every option and a column for every symbol.
+    """One tuning parameter: `options` is a matrix with a row for every option and a column for every symbol.
 
-    A `split` holds factorisations, a `menu` values in their order, a `category` values without order.  `labels` say
-    what options mean where integers do not, such as words or fractions; then the integers only number them.
+    A `split` holds factorisations, a `menu` ordered values, a `category` unordered values.  `labels` name options
+    that are not integers, such as words or fractions; the integers then merely number them.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Knob:
         return f"<{self.kind} {self.name}: {len(self)} options of {', '.join(self.symbols)}>"
 
     def label(self, option: int) -> str:
-        """An option for people: `64`, `16x8x4`, `nearest`."""
+        """An option in readable form: `64`, `16x8x4`, `nearest`."""
         return str(self.labels[option]) if self.labels else "x".join(str(v) for v in self.options[option])
 
     def value(self, option: int) -> Label | list[int]:
@@ -75,9 +75,9 @@ class Knob:
         return row if self.kind == "split" or len(row) != 1 else row[0]
 
     def option(self, value: Any) -> int:
-        """The option with that value, as `value` gives it."""
+        """The option with a value in the form that `value` returns."""
         row = tuple(value) if isinstance(value, (list, tuple)) else (value,)
-        plain = all(isinstance(v, int | float | str) for v in row)  # what may have come from a file
+        plain = all(isinstance(v, int | float | str) for v in row)  # types that can be read from a file
         found = self.find([row]).tolist()[0] if plain else -1
         if found < 0:
             few = ", ".join(self.label(n) for n in range(min(len(self), 8)))
@@ -92,11 +92,11 @@ class Knob:
         return text
 
     def same_options(self, other: Knob) -> bool:
-        """Whether the numbers of options mean the same in both knobs."""
+        """Whether option numbers have the same meaning in both knobs."""
         return self is other or (self.labels == other.labels and np.array_equal(self.options, other.options))
 
     def find(self, rows: Iterable[Sequence[Any]]) -> Ints:
-        """The options with these values (labels, if there are any), one row per option; -1 for what is not listed."""
+        """The options with these values (labels, if there are any), one row per option; -1 where there is none."""
         return np.array([self._numbers.get(tuple(row), -1) for row in rows], dtype=np.int64)
 
     @cached_property
@@ -108,10 +108,10 @@ class Knob:
 
     @cached_property
     def neighbours(self) -> tuple[Ints, Ints]:
-        """Which options lie next to which: those of option o are `flat[first[o]:first[o + 1]]`.
+        """The pair (first, flat): the neighbours of option o are `flat[first[o]:first[o + 1]]`.
 
-        A prime factor moved from one slot of a split to another; the option before and after in a menu; any other
-        option of a category.  The relation is symmetric.
+        Neighbours of a split differ by one prime factor moved from one slot to another; those of an option of a menu
+        are the previous and the next one; those in a category are all others.  The relation is symmetric.
         """
         count = len(self)
         here = np.arange(count)
@@ -137,7 +137,7 @@ class Knob:
 
     @cached_property
     def encoding(self) -> Floats:
-        """Every option as a surrogate model sees it: logarithms of what is ordered, one-hot what is not."""
+        """Every option as a surrogate model sees it: ordered values as logarithms, categories one-hot."""
         if self.kind == "category":
             return np.eye(len(self))
         numeric = self.labels and not any(isinstance(x, str) for x in self.labels)
@@ -149,7 +149,7 @@ class Knob:
 
     @cached_property
     def hashes(self) -> Keys:
-        """A number for every option that depends on its values only, so that options may be added later."""
+        """A hash for every option that depends on its values only, so that options may be added later."""
         texts = (f"{self.name}={self.label(n)}" for n in range(len(self)))
         return np.array([hash_text(t) for t in texts], dtype=np.uint64)
 
@@ -167,7 +167,7 @@ class Knob:
 
 
 def hash_text(text: str) -> int:
-    """64 bits that are the same in every process."""
+    """A 64-bit hash that is the same in every process."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
@@ -177,9 +177,9 @@ def hash_text(text: str) -> int:
 def split_knob(
     name: str, extent: int, parts: int, max_inner: int | None = None, symbols: Sequence[str] | None = None
 ) -> Knob:
-    """All ways to write `extent` as a product of `parts` factors, in order; the last is at most `max_inner`.
+    """All ordered factorisations of `extent` into `parts` factors, the last of which is at most `max_inner`.
 
-    The symbols are name0, name1, ... unless they are given.
+    The symbols are name0, name1, ... unless given.
     """
     if extent < 1 or parts < 1:
         raise SpaceError(f"knob '{name}': cannot split {extent} into {parts} parts")
@@ -197,12 +197,12 @@ def split_knob(
 
 
 def menu(name: str, values: Sequence[Label], symbol: str | None = None) -> Knob:
-    """A choice among values that have an order, given in that order."""
+    """A choice among ordered values, given in that order."""
     return _listed(name, "menu", values, symbol)
 
 
 def category(name: str, values: Sequence[Label], symbol: str | None = None) -> Knob:
-    """A choice among values that have no order."""
+    """A choice among unordered values."""
     return _listed(name, "category", values, symbol)
 
 
@@ -227,7 +227,7 @@ def factorize(number: int) -> dict[int, int]:
 
 
 def _compositions(total: int, parts: int) -> Ints:
-    """All rows of `parts` numbers >= 0 with that sum: the gaps between bars among stars."""
+    """All rows of `parts` non-negative integers with the sum `total`, by stars and bars."""
     bars = np.array(list(itertools.combinations(range(total + parts - 1), parts - 1)), dtype=np.int64)
     bars = bars.reshape(math.comb(total + parts - 1, parts - 1), parts - 1)
     edges = np.pad(bars, ((0, 0), (1, 1)), constant_values=-1)
@@ -236,7 +236,7 @@ def _compositions(total: int, parts: int) -> Ints:
 
 
 def _factor_moves(options: Ints) -> tuple[Ints, Ints]:
-    """Pairs of splits of which one becomes the other when a prime factor moves from one slot to another."""
+    """Pairs of splits that differ by one prime factor moved from one slot to another."""
     values, ranks = np.unique(options, return_inverse=True)
     strides = len(values) ** np.arange(options.shape[1], dtype=np.int64)
     codes = ranks.reshape(options.shape) @ strides
@@ -251,7 +251,7 @@ def _factor_moves(options: Ints) -> tuple[Ints, Ints]:
             rank = np.minimum(np.searchsorted(values, moved), len(values) - 1)
             code = rank @ strides
             at = order[np.minimum(np.searchsorted(codes, code, sorter=order), len(codes) - 1)]
-            # a limit on the innermost factor leaves some moves without an end
+            # with a limit on the innermost factor, some moves lead to splits that are not listed
             known = (values[rank] == moved).all(axis=1) & (codes[at] == code)
             starts.append(rows[known])
             ends.append(at[known])

@@ -1,4 +1,4 @@
-"""CostModel: what tells good candidates from bad ones without running them; the plug-ins in costmodels/ are such."""
+"""CostModel: the interface of the plug-ins in costmodels/, which rank candidates without running them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from searchlab.search.space import Space
 
 
 class CostModel(ABC):
-    """Learns from measurements and scores whole populations; a plug-in writes `fit` and `predict`.
+    """Learns from measurements and scores whole populations; a plug-in implements `fit` and `predict`.
 
-    `view` names the features it wants (see searchlab.analysis).  Options are the parameters of the constructor; the
-    generator, passed as `rng`, is its only source of randomness.
+    `view` names the features that it uses (see searchlab.analysis).  Options are the parameters of the constructor;
+    the random generator, passed as `rng`, is its only source of randomness.
     """
 
     name: ClassVar[str]
@@ -31,23 +31,23 @@ class CostModel(ABC):
 
     @abstractmethod
     def fit(self, history: History) -> None:
-        """Learns from all that is known; may be called again with more."""
+        """Trains on the whole history; may be called again as it grows."""
 
     @abstractmethod
     def predict(self, space: Space, points: Points) -> Floats:
-        """One number per point, smaller for what should be faster; only their order within a space has to be right."""
+        """One score per point, smaller for faster programs; only the order of scores within a space matters."""
 
     @property
     def ready(self) -> bool:
-        """Whether predictions mean anything yet."""
+        """Whether the model has learnt enough for its predictions to be meaningful."""
         return True
 
     def save(self, path: Path) -> None:
-        """Writes all that `load` needs to predict the same numbers."""
+        """Writes the state that `load` needs to make the same predictions."""
         raise NotImplementedError(f"cost model '{self.name}' cannot be saved")
 
     def load(self, path: Path) -> None:
-        """Becomes the model that was saved."""
+        """Restores the state that `save` wrote."""
         raise NotImplementedError(f"cost model '{self.name}' cannot be loaded")
 
 

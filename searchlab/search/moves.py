@@ -1,4 +1,4 @@
-"""Moves in a sketch: mutation, crossover and neighbourhoods of whole populations, all inside the valid points."""
+"""Moves within a sketch: mutation, crossover and neighbourhoods of whole populations; results are always valid."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from searchlab.search.knob import Floats, Ints, Kind
 from searchlab.search.points import Options
 from searchlab.search.sketch import Sketch
 
-_ROUNDS = 6  # tries at random before the changes of what is left are listed one by one
-_CHUNK = 512  # points whose changes are listed together
+_ROUNDS = 6  # random attempts before the valid changes of the remaining rows are enumerated
+_CHUNK = 512  # points whose changes are enumerated together
 
 
 def mutate(
     sketch: Sketch, options: Options, rng: np.random.Generator, local: float, weights: Floats | None = None
 ) -> Options:
-    """Every row with one knob changed; a row that no single change keeps valid comes back as it was.
+    """Changes one knob of every row; a row without a valid single change is returned unchanged.
 
-    `weights` say how often each knob is the one, compared with the others; without them all are equally likely.
+    `weights` are the relative probabilities of the knobs; without them all are equally likely.
     """
     result = options.copy()
     left = np.arange(len(options))
@@ -41,7 +41,7 @@ def mutate(
 def change_one(
     sketch: Sketch, options: Options, rng: np.random.Generator, local: float, weights: Floats | None = None
 ) -> Options:
-    """Rows with a random knob set to a neighbouring option (a share `local` of them) or to any other, valid or not."""
+    """Sets a random knob to a neighbouring option (with probability `local`) or to any other, valid or not."""
     live, weights = _live(sketch, weights)
     if not len(live) or not len(options):
         return options
@@ -55,7 +55,7 @@ def change_one(
 
 
 def _live(sketch: Sketch, weights: Floats | None) -> tuple[Ints, Floats | None]:
-    """The knobs that may change, and their weights; where no weight is left all are alike."""
+    """The knobs that can change, and their weights; if all weights are zero, all knobs are equally likely."""
     live = np.flatnonzero(sketch.sizes > 1)
     if weights is None or not (weights[live] > 0).any():
         return live, None
@@ -64,7 +64,7 @@ def _live(sketch: Sketch, weights: Floats | None) -> tuple[Ints, Floats | None]:
 
 
 def by_kind(kinds: Mapping[Kind, float]) -> Callable[[Sketch], Floats]:
-    """Weights of knobs by their kind: a kind's weight is shared by the knobs of that kind."""
+    """Weights of knobs by their kind; the weight of a kind is divided evenly among its knobs."""
 
     def weights(sketch: Sketch) -> Floats:
         present = [k.kind for k in sketch.knobs]
@@ -83,7 +83,7 @@ def _weighted(weights: Floats, count: int, rng: np.random.Generator) -> Ints:
 def one_knob_changes(
     sketch: Sketch, options: Options, adjacent: bool, knobs: Iterable[int] | None = None
 ) -> tuple[Ints, Options]:
-    """All valid rows that differ in one knob (of `knobs`), by a neighbouring option or any, with their origins."""
+    """All valid rows that differ in one of `knobs`, by a neighbouring option or by any, and the row each came from."""
     owners, changes = [], []
     moves = sketch.moves
     for k in range(len(sketch.knobs)) if knobs is None else knobs:
@@ -102,13 +102,13 @@ def one_knob_changes(
 
 
 def _one_each(owner: Ints, rng: np.random.Generator) -> Ints:
-    """The position of one entry of each owner, each of its entries equally likely."""
+    """The position of one entry per owner, drawn uniformly from the owner's entries."""
     order = np.lexsort((rng.random(len(owner)), owner))
     return order[np.flatnonzero(np.diff(owner[order], prepend=-1))]
 
 
 def crossover(sketch: Sketch, a: Options, b: Options, rng: np.random.Generator) -> Options:
-    """Rows that take each knob from either parent; where no try is valid, the first parent comes back."""
+    """Rows that take each knob from either parent; the first parent where no attempt gives a valid row."""
     result = a.copy()
     left = np.arange(len(a))
     for _ in range(_ROUNDS):

@@ -1,7 +1,7 @@
 """The independent parts of a sketch: knobs that no constraint ties to the others.
 
-A sketch is the product of its parts, so a uniform draw from each part is one from the whole, and their sizes multiply.
-A part small enough is listed once: then its size is exact and drawing from it needs no second try.
+A sketch is the Cartesian product of its parts, so uniform draws from all parts make a uniform draw from the sketch, and
+their sizes multiply.  A small part is enumerated once: its size is then exact, and drawing from it needs no rejection.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from searchlab.search.points import Options
 
 Mask = npt.NDArray[np.bool_]
 
-MOST_LISTED = 1 << 22  # combinations of a part that are tried one by one, and points that a space lists
-MOST_DRAWS = 1 << 23  # tries for one call before a part counts as too thin to draw from: about a second
+MOST_LISTED = 1 << 22  # limit of enumeration: combinations of a part, points of a space
+MOST_DRAWS = 1 << 23  # attempts per call, about a second, before a part counts as too sparse to draw from
 _BATCH = 1 << 17  # fits the caches; larger batches are slower
 
 
 class Part(ABC):
-    """Some knobs of a sketch with the conditions among them; `at` holds the positions of these knobs in the sketch."""
+    """A group of knobs with the conditions among them; `at` holds the positions of these knobs in the sketch."""
 
     exact = True
 
@@ -47,19 +47,19 @@ class Part(ABC):
 
     @abstractmethod
     def draw(self, n: int, rng: np.random.Generator) -> Options:
-        """n valid combinations, each equally likely; fewer if they are too hard to find."""
+        """n valid combinations, each equally likely; fewer if valid ones are too rare."""
 
     @abstractmethod
     def contains(self, options: Options) -> Mask:
         """Which rows (options of this part's knobs) are valid."""
 
     def at_position(self, positions: Ints) -> Options:
-        """Valid combinations by their place among all valid ones."""
+        """Valid combinations by their rank among all valid ones."""
         raise SpaceError(f"the valid values of {self.names} are too many to be listed")
 
     @property
     def names(self) -> str:
-        """The names of the knobs, for messages."""
+        """The names of the knobs, for error messages."""
         return ", ".join(k.name for k in self.knobs)
 
     def codes(self, options: Options) -> Ints:
@@ -86,7 +86,7 @@ class Free(Part):
         return self.cartesian
 
     def draw(self, n: int, rng: np.random.Generator) -> Options:
-        """Combinations at random."""
+        """Draws random combinations."""
         return np.stack([rng.integers(size, size=n, dtype=np.int32) for size in self.shape], axis=1)
 
     def contains(self, options: Options) -> Mask:
@@ -99,7 +99,7 @@ class Free(Part):
 
 
 class Listed(Part):
-    """Knobs whose valid combinations are all known."""
+    """Knobs whose valid combinations have been enumerated."""
 
     def __init__(self, at: Sequence[int], knobs: Sequence[Knob], rows: Options) -> None:
         super().__init__(at, knobs)
@@ -129,7 +129,7 @@ class Listed(Part):
 
     @cached_property
     def _known(self) -> Mask | None:
-        """A mark for every combination, where there are few enough: faster than looking them up."""
+        """A bitmap of all combinations if there are few enough, which is faster than a search."""
         if self.cartesian > MOST_LISTED:
             return None
         known = np.zeros(self.cartesian, np.bool_)
@@ -137,7 +137,7 @@ class Listed(Part):
         return known
 
     def find(self, options: Options) -> Ints:
-        """The number of the row that equals each combination, -1 if none does."""
+        """The row number of each combination, -1 where it is not listed."""
         if not len(self.rows):
             return np.full(len(options), -1)
         codes = self.codes(options)
@@ -145,12 +145,12 @@ class Listed(Part):
         return np.where(self._codes[place] == codes, self._order[place], -1)
 
     def at_position(self, positions: Ints) -> Options:
-        """Rows by their place on the list."""
+        """Rows by their position in the list."""
         return self.rows[positions]
 
 
 class Tested(Part):
-    """Knobs with more combinations than can be listed: drawn at random and kept where the conditions hold."""
+    """Knobs with too many combinations to enumerate: drawn by rejection sampling."""
 
     exact = False
 
@@ -181,7 +181,7 @@ class Tested(Part):
         return np.concatenate(found) if found else np.empty((0, len(self.shape)), np.int32)
 
     def contains(self, options: Options) -> Mask:
-        """Which rows meet the conditions."""
+        """Which rows satisfy the conditions."""
         values = {s: k.options[options[:, n], c] for n, k in enumerate(self.knobs) for c, s in enumerate(k.symbols)}
         return holds(self.constraints, values, (len(options),))
 
@@ -204,7 +204,7 @@ def parts_of(knobs: Sequence[Knob], constraints: Sequence[Expr]) -> tuple[Part, 
     groups: list[tuple[set[int], list[Expr]]] = [({n}, []) for n in range(len(knobs))]
     for c in constraints:
         tied = {owner[v.name] for v in variables(c)}
-        touched = [g for g in groups if g[0] & tied] or groups[:1]  # a condition without symbols may stand anywhere
+        touched = [g for g in groups if g[0] & tied] or groups[:1]  # a condition without symbols may go to any group
         groups = [g for g in groups if g not in touched]
         groups.append((set().union(*(g[0] for g in touched)), [e for g in touched for e in g[1]] + [c]))
     return tuple(_part(sorted(at), knobs, found) for at, found in sorted(groups, key=lambda g: min(g[0])))

@@ -16,7 +16,7 @@ Options = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Points:
-    """For every candidate the number of its sketch and of one option per knob; unused columns hold -1."""
+    """For every candidate the number of its sketch and one option per knob; unused columns hold -1."""
 
     sketch: Options
     options: Options
@@ -37,7 +37,7 @@ class Points:
 
     @staticmethod
     def empty(width: int) -> Points:
-        """No points, of some width."""
+        """An empty batch of a given width."""
         return Points(np.empty(0, np.int32), np.empty((0, width), np.int32))
 
     @staticmethod
@@ -89,12 +89,12 @@ class Points:
 
 
 class Sample(NamedTuple):
-    """Points that were not seen before; when there are fewer than asked for, `reason` says why."""
+    """Points that have not been seen before; if there are fewer than requested, `reason` says why."""
 
     points: Points
     reason: str = ""
 
     @property
     def exhausted(self) -> bool:
-        """Whether there are fewer points than were asked for."""
+        """Whether there are fewer points than requested."""
         return bool(self.reason)

@@ -1,4 +1,4 @@
-"""Populations of several sketches as tables: encodings for surrogates, features for cost models, numbers of points."""
+"""Populations of several sketches as tables: encodings for surrogates, features for cost models, indices of points."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class OwnRows(NamedTuple):
 
     number: int
     sketch: Sketch
-    rows: Any  # an array, or all of them as a slice
+    rows: Any  # an array, or a slice that selects all
     options: Options
 
 
 def encoded(parts: Sequence[OwnRows], columns: Sequence[str], count: int) -> Floats:
-    """The encodings of all rows; the first columns mark sketches, and what a sketch does not have is zero."""
+    """The encodings of all rows; the first columns mark the sketch, and columns that a sketch lacks are zero."""
     place = {c: n for n, c in enumerate(columns)}
     result = np.zeros((count, len(place)))
     for s, sketch, rows, own in parts:
@@ -36,7 +36,7 @@ def encoded(parts: Sequence[OwnRows], columns: Sequence[str], count: int) -> Flo
 
 
 def features(parts: Sequence[OwnRows], view: str, target: Target | None, count: int) -> Any:
-    """The features of all rows in the form of the view; those of a sketch are compiled when it is first met."""
+    """The features of all rows in the form of the view; a sketch's features are compiled on first use."""
     missing = sum(not p.sketch.compiled(view, target) for p in parts)
     made, left = [], missing
     for part in parts:
@@ -57,12 +57,12 @@ def features(parts: Sequence[OwnRows], view: str, target: Target | None, count: 
     return result
 
 
-# --- numbers of points ------------------------------------------------------------------------------------------------
+# --- indices of points ------------------------------------------------------------------------------------------------
 
 
 def index(sketches: Sequence[Sketch], points: Points) -> list[int]:
-    """Every point as one integer: its place among all combinations of all sketches, valid or not."""
-    # Python's integers where 64 bits do not suffice
+    """Every point as one integer: its position among all combinations of all sketches, valid or not."""
+    # Python integers where 64 bits do not suffice
     dtype = np.int64 if sum(s.cartesian for s in sketches) < 1 << 62 else object
     result = np.zeros(len(points), dtype)
     start = 0
@@ -77,7 +77,7 @@ def index(sketches: Sequence[Sketch], points: Points) -> list[int]:
 
 
 def row_at(sketches: Sequence[Sketch], index: int) -> list[int]:
-    """The point with an index that is in range: the number of its sketch, then its options."""
+    """The point with a given index, which must be in range: the number of its sketch, then its options."""
     s = 0
     while index >= sketches[s].cartesian:
         index -= sketches[s].cartesian

@@ -1,4 +1,4 @@
-"""Progress of long steps: making a space and compiling its features report to whoever listens."""
+"""Progress of long steps: creating a space and compiling its features report to a listener."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _listener: ContextVar[Tell | None] = ContextVar("listener", default=None)
 
 @contextmanager
 def listening(tell: Tell) -> Iterator[None]:
-    """Has `tell` called with what is going on, as often as there is something new to say."""
+    """Calls `tell` with every progress message while the context is active."""
     token = _listener.set(tell)
     try:
         yield
@@ -22,7 +22,7 @@ def listening(tell: Tell) -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """Tells whoever listens."""
+    """Reports a message to the listener, if there is one."""
     tell = _listener.get()
     if tell is not None:
         tell(text)

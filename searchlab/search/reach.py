@@ -1,8 +1,8 @@
-"""Reach: how many of a space's structures a search looks at, batch by batch.
+"""Reach: how many sketches of a space a search considers, batch by batch.
 
-Features are compiled for each structure, which takes as long as some thousand candidates.  Where there are hundreds of
-structures, a first population that is spread over all of them is not seen before all are compiled; so a search begins
-with a few at random, and every batch adds some more.
+Features are compiled per sketch, which takes as long as evaluating a few thousand candidates.  In a space of hundreds
+of sketches, an initial population spread over all of them would have to wait until all are compiled; so a search
+starts with a few random sketches, and every batch adds more.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import numpy as np
 
 from searchlab.search.space import Space
 
-MOST_AT_ONCE = 128  # sketches of a space that is looked at as a whole
-AT_FIRST, EACH_BATCH = 16, 32  # sketches of a larger one that the first batch sees, and that every further one adds
+MOST_AT_ONCE = 128  # spaces of up to this many sketches are searched as a whole
+AT_FIRST, EACH_BATCH = 16, 32  # in larger ones: the sketches of the first batch, and those that each batch adds
 
 
 class Reach:
-    """The part of a space that a batch is searched in: all of it, unless it has more than `MOST_AT_ONCE` sketches."""
+    """The subspace that each batch searches: the whole space unless it has more than `MOST_AT_ONCE` sketches."""
 
     def __init__(self, space: Space, rng: np.random.Generator) -> None:
         self._space = space
         self._order = rng.permutation(len(space.sketches)) if len(space.sketches) > MOST_AT_ONCE else None
 
     def space(self, batch: int) -> Space:
-        """The space that the batch of that number, counted from 0, is searched in."""
+        """The space that a batch, numbered from 0, searches."""
         count = AT_FIRST + batch * EACH_BATCH
         if self._order is None or count >= len(self._order):
             return self._space

@@ -18,10 +18,10 @@ Coverage = Literal["exhaustive", "pool"]
 
 
 class RecordedSpace(Space):
-    """Sketches without programs; a point is valid if it is a row.
+    """Sketches without programs; a point is valid if the table has a row for it.
 
-    `exhaustive`: every legal combination is a row, so any other is illegal.  `pool`: rows are a sample of a larger
-    space; any other was not measured, and moves lead from row to row only.
+    `exhaustive`: every legal combination is a row, so any other is illegal.  `pool`: the rows are a sample of a larger
+    space; other points were not measured, and moves lead only from row to row.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class RecordedSpace(Space):
         return RecordedSpace([Sketch(name, tuple(knobs), rows=rows)], name, version, coverage)
 
     def row(self, points: Points) -> Ints:
-        """The table row of every point, -1 where there is none; rows are counted through all sketches."""
+        """The table row of every point, -1 where there is none; rows are numbered across all sketches."""
         result = np.full(len(points), -1, np.int64)
         if points.width != self.width:
             return result
@@ -60,7 +60,7 @@ class RecordedSpace(Space):
         return result
 
     def points(self, rows: Sequence[int] | Ints | None = None) -> Points:
-        """The points of table rows; of all rows in their order, if none are given."""
+        """The points of the given table rows, or of all rows in order."""
         everything = Points.concat(
             [self._points(s, np.asarray(sketch.rows, np.int32)) for s, sketch in enumerate(self.sketches)]
         )

@@ -1,4 +1,4 @@
-"""The registries of components, by what experiments call their kinds."""
+"""The registries of components, keyed by the names that experiments use for their kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of what components return, before anybody relies on it; errors name the component and what is expected."""
+"""Validation of the values that components return; errors name the component and the expected form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def proposed(strategy: Strategy, points: Any, count: int) -> Points:
-    """The points that a strategy was asked for; what is too many is left out."""
+    """Validates the points that a strategy proposed; those beyond `count` are dropped."""
     space = strategy.space
     wrong = ""
     if not isinstance(points, Points):
@@ -36,7 +36,7 @@ def proposed(strategy: Strategy, points: Any, count: int) -> Points:
 
 
 def predicted(model: CostModel, scores: Any, count: int) -> Floats:
-    """The scores of a model for `count` points."""
+    """Validates the scores that a model predicted for `count` points."""
     wrong = ""
     if not isinstance(scores, np.ndarray) or scores.dtype.kind not in "iuf":
         wrong = _kind(scores)
@@ -54,7 +54,7 @@ def predicted(model: CostModel, scores: Any, count: int) -> Floats:
 
 
 def sketched(generator: SpaceGenerator, sketches: Any) -> Iterator[Sketch]:
-    """The sketches of a space, one by one as they are made."""
+    """Validates the sketches of a space one by one, as they are generated."""
     name, form = _name(generator), "Sketch objects, or yield them one by one"
     try:
         each = iter(sketches)
@@ -67,7 +67,7 @@ def sketched(generator: SpaceGenerator, sketches: Any) -> Iterator[Sketch]:
 
 
 def _name(component: object) -> str:
-    """A component as an experiment names it: those of users have paths that lead to their code."""
+    """A component as an experiment names it; a user's component is named by its import path."""
     kind = type(component)
     if is_shipped(kind.__module__):
         return str(getattr(component, "name", kind.__name__))

@@ -1,4 +1,4 @@
-"""Sketch: one structure of a program, with the knobs whose integers complete it."""
+"""Sketch: one structure of a program, with the knobs that assign integers to its symbols."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ from searchlab.targets import Target
 
 @dataclass(frozen=True, eq=False)
 class Sketch:
-    """A program with symbols, the knobs that give them integers, and the conditions these must meet.
+    """A program with symbols, the knobs that assign integers to them, and the conditions that these must satisfy.
 
-    What the schedule assumed about knobs (that a tile divides an extent, say) counts as a condition by itself.  Where
-    `rows` are given, one option per knob each, they are the valid points: a table of measurements has no program.
+    Assumptions of the schedule about knobs (for example, that a tile divides an extent) become conditions by
+    themselves.  If `rows` are given, with one option per knob, they are the valid points: a table of measurements has
+    no program.
     """
 
     name: str
@@ -64,14 +65,14 @@ class Sketch:
 
     @cached_property
     def conditions(self) -> tuple[Expr, ...]:
-        """The constraints, and what the program assumes about knobs."""
+        """The constraints, and the program's assumptions about knobs."""
         assumed = self.program.assumptions if self.program is not None else ()
         known = set(self.symbols)
         return (*self.constraints, *(a for a in assumed if {v.name for v in variables(a)} <= known))
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The independent parts whose product the sketch is."""
+        """The independent parts; the sketch is their Cartesian product."""
         if self.rows is None:
             return parts_of(self.knobs, self.conditions)
         rows = np.asarray(self.rows, dtype=np.int32)
@@ -108,7 +109,7 @@ class Sketch:
         return np.asarray(((options >= 0) & (options < self.sizes)).all(axis=1))
 
     def valid(self, options: Options) -> Mask:
-        """Which rows, all in range, meet the conditions."""
+        """Which rows, all in range, satisfy the conditions."""
         result = np.ones(len(options), np.bool_)
         for part in self._bound:
             result &= part.contains(_columns(options, part))
@@ -124,7 +125,7 @@ class Sketch:
         return not self._bound
 
     def draw(self, n: int, rng: np.random.Generator) -> Options:
-        """n valid rows, each equally likely; fewer if a part is too hard to draw from."""
+        """n valid rows, each equally likely; fewer if valid combinations of a part are too rare."""
         drawn = [part.draw(n, rng) for part in self.parts]
         found = np.empty((min(len(d) for d in drawn), len(self.knobs)), np.int32)
         for part, d in zip(self.parts, drawn, strict=True):
@@ -132,7 +133,7 @@ class Sketch:
         return found
 
     def all(self) -> Options:
-        """Every valid row; only for sketches that can be listed."""
+        """Every valid row; only for sketches small enough to enumerate."""
         rest = np.arange(self.count)
         found = np.empty((self.count, len(self.knobs)), np.int32)
         for part in reversed(self.parts):
@@ -147,7 +148,7 @@ class Sketch:
 
     @cached_property
     def _table(self) -> tuple[Ints, Ints, Ints]:
-        """All values of all symbols in one array, where those of each symbol start, and its knob: one look for all."""
+        """All values of all symbols in one array, the offset of each symbol, and its knob: one gather reads all."""
         columns = [(n, column) for n, k in enumerate(self.knobs) for column in k.options.T]
         ends = np.cumsum([len(column) for _, column in columns])
         starts = np.concatenate([[0], ends[:-1]])[:, None]
@@ -158,11 +159,11 @@ class Sketch:
         return np.concatenate([k.encoding[options[:, n]] for n, k in enumerate(self.knobs)], axis=1)
 
     def features(self, options: Options, view: str, target: Target | None = None) -> Any:
-        """The features of a view (see searchlab.analysis); what makes them is made once."""
+        """The features of a view (see searchlab.analysis); the feature extractor is compiled once."""
         return self._extractor(view, target)(self.values(options))
 
     def compiled(self, view: str, target: Target | None = None) -> bool:
-        """Whether the features of a view were asked for before."""
+        """Whether the features of a view have been compiled."""
         return (view, target) in self._extractors
 
     def _extractor(self, view: str, target: Target | None) -> Extractor:
@@ -183,8 +184,8 @@ class Sketch:
         return {}
 
     def keys(self, options: Options) -> Keys:
-        """64 bits for every row that depend on names and values only."""
-        # each option of each knob has bits of its own; their exclusive or is the row's
+        """A 64-bit key for every row that depends on names and values only."""
+        # each option of each knob has its own hash; the key of a row is their exclusive or
         result = np.full(len(options), hash_text(f"sketch {self.name}"), np.uint64)
         for n, k in enumerate(self.knobs):
             result ^= k.hashes[options[:, n]]
@@ -196,14 +197,14 @@ class Sketch:
         return Adjacency.of(self.knobs)
 
     def substitute(self, values: dict[str, int]) -> Program:
-        """The program with integers in place of knobs."""
+        """The program with integers substituted for symbols."""
         if self.program is None:
             raise SpaceError(f"sketch '{self.name}' has no program: its points are recorded, not built")
         return self.program.substitute({s: v for s, v in values.items() if s in self._used})
 
     @cached_property
     def _used(self) -> frozenset[str]:
-        """Symbols that the program knows: the outermost factor of a split, say, is often left to the schedule."""
+        """Symbols that occur in the program; the outermost factor of a split, for example, is often inferred."""
         assert self.program is not None
         found = {*self.program.knobs, *(v.name for a in self.program.assumptions for v in variables(a))}
         for s in statements(self.program.body):
@@ -214,9 +215,9 @@ class Sketch:
 
 
 class Deferred(Sketch):
-    """A sketch whose program is made when it is first needed: drawing points takes the knobs alone.
+    """A sketch whose program is built on first use: drawing points needs the knobs alone.
 
-    `assumed` are the conditions among knobs that can exclude anything; `make` gives the sketch with its program.
+    `assumed` holds the conditions among knobs that can exclude points; `make` returns the sketch with its program.
     """
 
     def __init__(self, name: str, knobs: tuple[Knob, ...], assumed: Sequence[Expr], make: Callable[[], Sketch]) -> None:
@@ -226,7 +227,7 @@ class Deferred(Sketch):
 
     @cached_property
     def program(self) -> Program | None:
-        """The program, made when it is first asked for, with the knobs that were planned."""
+        """The program, built on first use, whose knobs must be the planned ones."""
         made: Sketch = self.__dict__["_make"]()
         same = len(made.knobs) == len(self.knobs) and all(
             a.name == b.name and a.symbols == b.symbols and a.same_options(b)
@@ -239,14 +240,14 @@ class Deferred(Sketch):
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The independent parts, from the conditions that were planned."""
+        """The independent parts, derived from the planned conditions."""
         known = set(self.symbols)
         assumed = self.__dict__["_assumed"]
         return parts_of(self.knobs, [a for a in assumed if {v.name for v in variables(a)} <= known])
 
 
 def _columns(options: Options, part: Part) -> Options:
-    """The columns of a part; a view where they are all."""
+    """The columns of a part; a view if the part has all of them."""
     if len(part.at) == options.shape[1]:
         return options
     columns: npt.NDArray[np.int32] = options[:, part.at]

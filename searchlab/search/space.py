@@ -1,6 +1,6 @@
-"""Space: a few sketches and all that searches do with their points, on whole populations at once.
+"""Space: a few sketches and the operations of searches on their points, vectorised over whole populations.
 
-Validity is decided in one place and meets samples, mutants, children and neighbours alike.
+Validity is decided in one place and holds for samples, mutants, children and neighbours alike.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from searchlab.search.population import OwnRows
 from searchlab.search.sketch import Sketch
 from searchlab.targets import Target
 
-_ROUNDS = 16  # draws for points that were not seen before, when the space cannot be listed
+_ROUNDS = 16  # draws for unseen points when the space cannot be enumerated
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many points a space has: all combinations of options, and the valid ones among them, counted or estimated."""
+    """The size of a space: all combinations of options, and the valid ones among them, counted or estimated."""
 
     cartesian: int
     valid: int
@@ -46,10 +46,10 @@ class Size:
 
 
 class Space:
-    """Sketches with their knobs; points are rows of integers, and everything works on batches of them.
+    """Sketches with their knobs; points are rows of integers, and all methods work on batches of them.
 
-    `version` changes when points of the same values are no longer the same programs.  `target` is the machine that
-    features are made for.
+    `version` changes when points with the same values no longer give the same programs.  `target` is the machine for
+    which features are computed.
     """
 
     def __init__(
@@ -64,16 +64,16 @@ class Space:
         if len({s.name for s in self.sketches}) != len(self.sketches):
             raise SpaceError(f"space '{name}': two sketches have the same name")
         self.width = max(len(s.knobs) for s in self.sketches)
-        self._open: Ints | None = None  # numbers of the sketches that populations are drawn from, if not all
+        self._open: Ints | None = None  # the sketches from which populations are drawn; None for all
 
     def within(self, sketches: Sequence[int]) -> Self:
-        """The same space, but `sample` draws from these sketches only, and `mutate` moves to no other.
+        """The same space, but `sample` draws only from these sketches, and `mutate` does not move to others.
 
-        Points are the same in both, and so are their features, which are made once.  It is for spaces of hundreds of
-        sketches: a population that is spread over all of them needs the features of all.
+        Both share points and compiled features.  This is meant for spaces of hundreds of sketches, where a population
+        spread over all of them would need the features of all.
         """
         part = copy(self)
-        part.__dict__["_flat"] = self._flat  # made once, whoever asks first
+        part.__dict__["_flat"] = self._flat  # shared, so that it is built once
         part._open = np.unique(np.asarray(sketches, np.int64))
         return part
 
@@ -82,13 +82,13 @@ class Space:
 
     @cached_property
     def size(self) -> Size:
-        """How many points the space has."""
+        """The number of points."""
         exact = all(s.exact for s in self.sketches)
         return Size(sum(s.cartesian for s in self.sketches), sum(s.count for s in self.sketches), exact)
 
     @cached_property
     def hash(self) -> str:
-        """A short name for exactly this space, the same in every process."""
+        """A short hash that identifies exactly this space, the same in every process."""
         h = hashlib.blake2b(f"{self.name} {self.version}".encode(), digest_size=8)
         for s in self.sketches:
             program = s.program.hash if s.program is not None else ""
@@ -104,7 +104,7 @@ class Space:
     def sample(self, n: int, rng: np.random.Generator) -> Points:
         """n valid points, drawn independently, each equally likely.
 
-        Across sketches that is exact where their sizes are; an estimated size weighs its sketch.
+        Sketches are weighted by their sizes, so the draw is exactly uniform only if those are exact.
         """
         found = self._draw(n, rng, self._open)
         if len(found) < n:
@@ -118,7 +118,7 @@ class Space:
     def sample_new(self, n: int, rng: np.random.Generator, seen: Keys | Collection[int] = ()) -> Sample:
         """n different valid points whose keys are not among `seen`, each set of them equally likely.
 
-        Fewer come back, with a reason, when there are no more or none are found in a bounded number of draws.
+        Fewer are returned, with a reason, if there are no more or none are found in a bounded number of draws.
         """
         known = seen.astype(np.uint64) if isinstance(seen, np.ndarray) else np.fromiter(seen, np.uint64, len(seen))
         if self._listable and self.size.valid <= max(1 << 13, 4 * (n + len(known))):
@@ -148,7 +148,7 @@ class Space:
         """Up to n valid points."""
         weights = self._weigh(lambda s: float(s.count), among)
         if not weights.sum():
-            # estimated sizes of zero are no proof: whatever is not known to be empty is tried
+            # an estimated size of zero proves nothing: every sketch that is not known to be empty is tried
             weights = self._weigh(lambda s: 0.0 if s.exact else 1.0, among)
             if not weights.sum():
                 return Points.empty(self.width)
@@ -165,7 +165,7 @@ class Space:
         return Points(chosen, options) if keep.all() else Points(chosen, options)[keep]
 
     def _weigh(self, weight: Callable[[Sketch], float], among: Ints | None) -> Floats:
-        """How often each sketch is drawn, compared with the others; those that are not `among` them never."""
+        """The relative probability with which each sketch is drawn; zero for those not in `among`."""
         weights = np.zeros(len(self.sketches))
         for n in range(len(self.sketches)) if among is None else among.tolist():
             weights[n] = weight(self.sketches[n])
@@ -202,7 +202,7 @@ class Space:
         return self.key(self._all)
 
     def index(self, points: Points) -> list[int]:
-        """Every point as one integer below `size.cartesian`: its place among all combinations, valid or not."""
+        """Every point as one integer below `size.cartesian`: its position among all combinations, valid or not."""
         return population.index(self.sketches, points)
 
     def at(self, indices: Sequence[int]) -> Points:
@@ -222,11 +222,11 @@ class Space:
         structure: float = 0.05,
         weights: Callable[[Sketch], Floats] | None = None,
     ) -> Points:
-        """Every point with one knob changed: a share `local` to a neighbouring option, the rest to any other.
+        """Changes one knob of every point: to a neighbouring option with probability `local`, else to any other.
 
-        Where there are several sketches, a share `structure` moves to another one instead, and keeps the options of all
-        knobs that both have.  All are valid; a point that no single change keeps valid comes back as it was.
-        `weights` gives a number for every knob of a sketch: how often it is the one, compared with the others.
+        With several sketches, a point moves to another sketch instead with probability `structure`, keeping the options
+        of all knobs that both have.  All results are valid; a point without a valid single change is returned
+        unchanged.  `weights` gives the relative probability of every knob of a sketch.
         """
         self._check_width(points)
         chances = None if weights is None else self._flat.table([weights(s) for s in self.sketches])
@@ -242,9 +242,9 @@ class Space:
         return changed
 
     def step(self, points: Points, rng: np.random.Generator) -> Points:
-        """Every point with one knob set to any other option, or as it was where that is not valid.
+        """Sets one knob of every point to any other option; where the result is invalid, the point stays unchanged.
 
-        From x to y is as likely as from y to x, which `mutate`, in trying again, does not promise.
+        Moves from x to y and from y to x are equally likely, which `mutate`, since it retries, does not guarantee.
         """
         options = points.options.copy()
         for _, sketch, rows, own in self._by_sketch(points):
@@ -253,7 +253,7 @@ class Space:
         return Points(points.sketch, options)
 
     def _restructure(self, points: Points, changed: Points, rng: np.random.Generator, rows: Ints) -> None:
-        """Moves the points of some rows to other sketches, drawn at random, where their options are valid there."""
+        """Moves the points in `rows` to randomly drawn other sketches where their options are valid there."""
         if self._open is None:
             step = rng.integers(1, len(self.sketches), size=len(rows))
             to = ((points.sketch[rows] + step) % len(self.sketches)).astype(np.int32)
@@ -274,14 +274,14 @@ class Space:
         return Points(a.sketch, options)
 
     def neighbours(self, point: Points, adjacent: bool = True) -> Points:
-        """All valid points that differ from this one in one knob: by a neighbouring option, or by any."""
+        """All valid points that differ from this one in one knob: by a neighbouring option, or by any option."""
         ((s, sketch, _, own),) = self._by_sketch(self._one(point))
         return self._points(s, moves.one_knob_changes(sketch, own, adjacent)[1])
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
     def valid(self, points: Points) -> Mask:
-        """Which points exist and meet all conditions."""
+        """Which points exist and satisfy all conditions."""
         result = np.zeros(len(points), np.bool_)
         if points.width != self.width:
             return result
@@ -296,14 +296,14 @@ class Space:
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns of `encode`; sketches share the columns of symbols that they share."""
+        """Names of the columns of `encode`; sketches with the same symbol share its column."""
         kinds = [f"sketch={s.name}" for s in self.sketches] if len(self.sketches) > 1 else []
         return tuple(dict.fromkeys([*kinds, *(c for s in self.sketches for k in s.knobs for c in k.columns)]))
 
     def encode(self, points: Points) -> Floats:
         """A row of numbers per point for surrogate models: logarithms of ordered values, one-hot categories.
 
-        What a sketch does not have is zero.
+        Columns that a sketch lacks are zero.
         """
         if len(self.sketches) == 1:
             return self.sketches[0].encode(points.options)
@@ -312,15 +312,15 @@ class Space:
     def features(self, points: Points, view: str) -> Any:
         """The features of a view for cost models (see searchlab.analysis): one row per point, for most views.
 
-        `statements` gives a Ragged, since sketches differ in how many they have; `tree` gives pairs (rows, Tree), one
-        for each sketch that occurs.  `knobs` is `encode`.
+        `statements` returns a Ragged, since sketches differ in their number of statements; `tree` returns pairs
+        (rows, Tree), one for each sketch that occurs.  `knobs` is `encode`.
         """
         if view == "knobs":
             return self.encode(points)
         return population.features(list(self._by_sketch(points)), view, self.target, len(points))
 
     def key(self, points: Points) -> Keys:
-        """64 bits that stand for each point in records: the same in every process, and when options are added."""
+        """A 64-bit key of each point for records: the same in every process, and unchanged when options are added."""
         result = np.zeros(len(points), np.uint64)
         for _, sketch, rows, own in self._by_sketch(points):
             result[rows] = sketch.keys(own)
@@ -336,17 +336,17 @@ class Space:
         return result
 
     def program(self, point: Points) -> Program:
-        """The program of a point: integers in place of symbols, ready to be built."""
+        """The program of a point, with integers substituted for symbols, ready to be built."""
         ((_, sketch, _, own),) = self._by_sketch(self._one(point))
         return sketch.substitute({s: int(v[0]) for s, v in sketch.values(own).items()})
 
     def text(self, point: Points) -> str:
-        """A point for people: `packed(i=64x4, j=2x128, unroll=4)`."""
+        """A point in readable form: `packed(i=64x4, j=2x128, unroll=4)`."""
         ((_, sketch, _, own),) = self._by_sketch(self._one(point))
         return choices.text_of(sketch, own[0].tolist())
 
     def read(self, text: str) -> Points:
-        """The point that a text stands for: what `text` prints, or an index."""
+        """The point for a text that `text` wrote, or for an index."""
         if text.strip().isdecimal():
             return self._one(self.at([int(text)]))
         return self.chosen(choices.choice_in(text, self.sketches))
@@ -363,7 +363,7 @@ class Space:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _by_sketch(self, points: Points) -> Iterator[OwnRows]:
-        """For each sketch that occurs: its number, itself, the rows it has and their options."""
+        """For each sketch that occurs: its number, the sketch, its rows and their options."""
         self._check_width(points)
         if len(self.sketches) == 1:
             yield OwnRows(0, self.sketches[0], slice(None), points.options)

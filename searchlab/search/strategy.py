@@ -1,4 +1,4 @@
-"""Strategy: which candidates to measure next; searchlab/strategies holds those that come with searchlab."""
+"""Strategy: decides which candidates to measure next; searchlab/strategies holds the built-in ones."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Scorer = Callable[[Points], Floats]
 
 
 class Strategy(ABC):
-    """Proposes points and learns from what they took; a plug-in writes `ask`, and `tell` if it learns.
+    """Proposes points and learns from their times; a plug-in implements `ask`, and `tell` if it learns.
 
-    The base class remembers what was proposed and told: `points` with their `seconds`, each point once, in the order in
-    which they were first told, and `pending` ones, proposed but not told yet.  Options are the parameters of the
-    constructor beside `space` and `rng`, its only source of randomness.
+    The base class keeps track of proposals and results: `points` with their `seconds`, each point once, in the order in
+    which they were first told, and `pending` points, proposed but not yet told.  Options are the parameters of the
+    constructor other than `space` and `rng`, its only source of randomness.
 
-    `expects_model` is set by a study with a cost model: an `ask` without a score then comes before it has learnt.
+    `expects_model` is set by a study with a cost model: an `ask` without a score then precedes the first training.
     """
 
     name: ClassVar[str]
     version: ClassVar[str] = "1"
-    needs_model: ClassVar[bool] = False  # whether it draws at random without one
+    needs_model: ClassVar[bool] = False  # whether it draws at random without a model
     expects_model: bool = False
 
     def __init__(self, space: Space, rng: np.random.Generator) -> None:
@@ -41,15 +41,15 @@ class Strategy(ABC):
 
     @abstractmethod
     def ask(self, count: int, score: Scorer | None = None) -> Points:
-        """Up to `count` different points that were not proposed before; fewer, even none, when the space is exhausted.
+        """Up to `count` distinct points that were not proposed before; fewer, even none, if the space is exhausted.
 
-        `score` is the cost model bound to the space, smaller is better; None without a model, or before it has learnt.
+        `score` is the cost model bound to the space, smaller is better; None without a model or before its training.
         """
 
     def tell(self, points: Points, seconds: Floats) -> None:
-        """Takes in measured times, in any order and for any points, also ones not asked for; infinite for a failure.
+        """Receives measured times, in any order and for any points, even unrequested ones; infinite for a failure.
 
-        A point that is told again has the newer time.
+        A point that is told again takes the newer time.
         """
         seconds = np.asarray(seconds, np.float64)
         if seconds.shape != (len(points),) or np.isnan(seconds).any():
@@ -66,7 +66,7 @@ class Strategy(ABC):
     # --- for strategies -----------------------------------------------------------------------------------------------
 
     def exclude(self, points: Points) -> None:
-        """These will not be proposed again."""
+        """Marks points that must not be proposed again."""
         self._known.update(self.space.key(points).tolist())
 
     @property
@@ -75,24 +75,24 @@ class Strategy(ABC):
         return np.fromiter(self._known, np.uint64, len(self._known))
 
     def fresh(self, points: Points) -> Points:
-        """The points that are new, each once, in their order."""
+        """The points that are neither proposed nor told yet, without duplicates, in order."""
         keys = self.space.key(points)
         first = np.sort(np.unique(keys, return_index=True)[1])
         return points[[n for n in first.tolist() if int(keys[n]) not in self._known]]
 
     def take(self, points: Points, count: int) -> Points:
-        """The first `count` of these that are new; they count as proposed."""
+        """The first `count` new points of a batch; they count as proposed."""
         taken = self.fresh(points)[:count]
         self.exclude(taken)
         self.pending = Points.concat([self.pending, taken])
         return taken
 
     def draw(self, count: int) -> Points:
-        """New points at random, fewer when there are no more; they count as proposed."""
+        """Draws new random points, fewer if there are no more; they count as proposed."""
         return self.take(self.space.sample_new(count, self.rng, self.known).points, count)
 
     def leaders(self, count: int) -> Points:
-        """The best points told so far, best first; failures are not among them."""
+        """The best points told so far, best first, without failures."""
         return self.points[np.argsort(self.seconds, kind="stable")[: min(count, int(np.isfinite(self.seconds).sum()))]]
 
 

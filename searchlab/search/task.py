@@ -1,4 +1,4 @@
-"""Task: what is made fast, and on which machine."""
+"""Task: the workload to optimise, and the machine to optimise it for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from searchlab.workloads import Workload
 
 @dataclass(frozen=True)
 class Task:
-    """A workload on a target: what a space is made for."""
+    """A workload on a target, for which a space is generated."""
 
     workload: Workload
     target: Target
