@@ -1,7 +1,7 @@
-"""A reasonable schedule for any program, without search: what `searchlab bench` runs and what searches must beat.
+"""A reasonable schedule for any program, without search: `searchlab bench` runs it, and searches have to beat it.
 
 Contractions (matmul, convolutions) get a register tile, packed operands and a parallel outer loop; everything else is
-computed row by row, so that what one stage writes is in cache when the next one reads it.
+computed row by row, so that the result of one stage is still in cache when the next one reads it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from searchlab.schedule.primitive import consumers
 from searchlab.tactics import Panel, ProductView, attempt
 from searchlab.targets import Target
 
-_LARGE = 1 << 30  # stands for an extent that is known only at run time
-_LONG_ROW = 256  # elements; shorter rows lie so close that the processor fetches the next one by itself
-_BAND, _GROUP = 7, 16  # rows of output and input channels that a tile of a convolution stays with
-_TAPS = 64  # taps of a window that are written out at most
+_LARGE = 1 << 30  # assumed for an extent that is known only at run time
+_LONG_ROW = 256  # elements; the hardware prefetcher already covers shorter rows
+_BAND, _GROUP = 7, 16  # rows of output, and input channels, that a convolution tile is blocked by
+_TAPS = 64  # the most taps of a window that are unrolled
 
 
 def default_schedule(program: Program, target: Target, weights: Sequence[str] = ()) -> Program:
-    """The program scheduled by rules; inputs named in `weights` are constant and may be packed ahead of time."""
+    """Schedules the program by rules; inputs named in `weights` are constant and may be packed ahead of time."""
     s = Schedule(program)
     tactics.inline_cheap(s)
     block = max(tactics.products(s.program), key=tactics.work, default=None)
@@ -48,7 +48,7 @@ def _extent(s: Schedule, loop: str) -> int:
 
 
 def _best_view(program: Program, block: Block, target: Target) -> ProductView | None:
-    """The way to see a stage as a product whose operand is packed: vectors along the last axis, or the longest one."""
+    """The view of a stage as a product with a packed operand: vectors along the last axis, else the longest one."""
     space = tactics.space_axes(block)
     extents = [_axis_extent(it) for it in space]
     enough = target.lanes(program.buffers[block.store.buffer].dtype) // 2
@@ -68,7 +68,7 @@ def _axis_extent(axis: Iter) -> int:
 
 @dataclass(frozen=True)
 class _RegisterTile:
-    """The loops of a contraction in order of use: around the tile, over tiles, over the sum, inside the tile."""
+    """The loops of a contraction: around the tile, over tiles, over the reduction, inside the tile."""
 
     around: list[str]
     columns: str
@@ -79,7 +79,7 @@ class _RegisterTile:
 
 
 def _tile(s: Schedule, view: ProductView, target: Target, weights: Sequence[str]) -> None:
-    """A register tile of the two axes of a product, whose operand is packed into panels as wide as the tile."""
+    """Tiles the two axes of a product for registers and packs its operand into panels as wide as the tile."""
     space, reduction = tactics.axis_loops(s, view.block)
     contiguous = view.vector == len(space) - 1
     dtype = s.program.buffers[s.program.blocks[view.block].store.buffer].dtype
@@ -102,7 +102,7 @@ def _tile(s: Schedule, view: ProductView, target: Target, weights: Sequence[str]
 
 
 def _by_columns(s: Schedule, block: str, loops: _RegisterTile, panels: str) -> list[str]:
-    """Each panel is packed where its columns are computed, and meets all rows; returns the loops for threads."""
+    """Packs each panel where its columns are computed and applies it to all rows; returns the loops for threads."""
     s.reorder(*loops.around, loops.columns, loops.rows, *loops.reduction, loops.row, loops.vector)
     s.unroll(loops.row)
     s.vectorize(loops.vector)
@@ -116,7 +116,7 @@ def _by_columns(s: Schedule, block: str, loops: _RegisterTile, panels: str) -> l
 def _by_channels(
     s: Schedule, view: ProductView, loops: _RegisterTile, panels: str, width: int, target: Target
 ) -> list[str]:
-    """Vectors that lie apart in the output, such as channels: what reads the tile brings its elements into order."""
+    """Vectors along a strided output axis, such as channels: the stage that reads the tile restores the order."""
     outer = _order_by_channels(s, loops)
     s.unroll(loops.row)
     s.vectorize(loops.vector)
@@ -131,7 +131,7 @@ def _by_channels(
 
 
 def _order_by_channels(s: Schedule, loops: _RegisterTile) -> list[str]:
-    """Bands of output rows, then channels, then groups of input channels whose weights fit the first-level cache."""
+    """Orders the loops: bands of output rows, channels, groups of input channels whose weights fit the L1 cache."""
     around, band, inner = loops.around, [], []
     if around and _extent(s, around[-1]) > _BAND + 1:
         outer_row, inner_row = s.split(around[-1], [None, _BAND], tail=True)
@@ -145,7 +145,7 @@ def _order_by_channels(s: Schedule, loops: _RegisterTile) -> list[str]:
 
 
 def _stencil(s: Schedule, block: str, target: Target) -> None:
-    """Every output has its own window: a few rows at a time, all taps written out, padding computed per channel."""
+    """Schedules a stencil: a few rows at a time, all taps unrolled, padding computed per channel."""
     (*around, row, vector), reduction = tactics.axis_loops(s, block)
     i0, i1 = s.split(row, [None, min(2, _extent(s, row))], tail=True)
     s.reorder(*around, i0, *reduction, i1, vector)
@@ -162,13 +162,13 @@ def _stencil(s: Schedule, block: str, target: Target) -> None:
 
 
 def _finish_others(s: Schedule, target: Target) -> None:
-    """Stages that nothing has touched yet."""
+    """Schedules the stages that are still untouched."""
     for name in tactics.fresh_stages(s):
         _plain(s, name, target)
 
 
 def _parallelize(s: Schedule, loops: list[str], target: Target) -> None:
-    """The outermost loops together, until there is enough for all threads to share evenly."""
+    """Fuses the outermost loops until there are enough iterations to balance all threads."""
     if target.threads > 1 and loops:
         chosen = tactics.outermost(s, loops, 4 * target.threads, unknown=_LARGE)
         attempt(s.parallel, tactics.fuse_outer(s, chosen))
@@ -187,7 +187,7 @@ def _row_by_row(s: Schedule, target: Target) -> None:
 
 
 def _fetch_next(s: Schedule, row: str) -> None:
-    """The next row of every input, in the stage with the most arithmetic, which has time to wait for memory."""
+    """Prefetches the next row of every input in the stage with the most arithmetic, which hides the latency."""
     for name in s.program.inputs:
         readers = [b for b in consumers(s.program, name) if row in s.loops(b.name)]
         moved = [b for b in readers if _moves_by_rows(b, name)]
@@ -198,13 +198,13 @@ def _fetch_next(s: Schedule, row: str) -> None:
 
 
 def _moves_by_rows(b: Block, buffer: str) -> bool:
-    """Whether a stage reads other elements of a buffer in each iteration of its first axis."""
+    """Whether a stage reads different elements of a buffer in each iteration of its first axis."""
     read = [ld for ld in tactics.operands(b) if ld.buffer == buffer]
     return any(tactics.moves_with(ld, it.var) for it in b.iters[:1] for ld in read)
 
 
 def _plain(s: Schedule, name: str, target: Target, inside: bool = False) -> None:
-    """One stage: its outer loops in parallel, its innermost axis in vectors."""
+    """Schedules one stage: outer loops parallel, innermost axis vectorised."""
     b = s.program.blocks[name]
     if not b.iters:
         return
@@ -223,7 +223,7 @@ def _plain(s: Schedule, name: str, target: Target, inside: bool = False) -> None
 
 
 def _sum_in_lanes(s: Schedule, b: Block, reduction: list[str], width: int) -> None:
-    """Partial results in up to four vectors, along the reduction that lies side by side, if it is long enough."""
+    """Keeps partial results in up to four vectors along the contiguous reduction axis, if it is long enough."""
     lane = tactics.contiguous_reduction(b, reduction)
     if lane is None or _extent(s, lane) < width:
         return

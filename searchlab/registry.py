@@ -30,7 +30,7 @@ def nearest(word: str, known: Iterable[str], kinds: str = "known") -> str:
 
 
 class Registry(Generic[T]):
-    """The components of one kind: what entry points of `group` name, and what was added in this process."""
+    """The components of one kind: those named by the entry points of `group`, and those added in this process."""
 
     def __init__(self, kind: str, group: str, base: type[T]) -> None:
         self.kind, self.group, self.base = kind, group, base
@@ -81,7 +81,7 @@ class Registry(Generic[T]):
         return path.partition(":")[0] if ":" in path else None
 
     def make(self, component: Component | T, **more: Any) -> T:
-        """Creates a component with its options; an existing component is returned as it is."""
+        """Creates a component with its options; an existing component is returned unchanged."""
         if isinstance(component, self.base):
             return component
         name, options = self.parse(component)
