@@ -1,7 +1,7 @@
-"""Tactics: small schedule fragments that the default schedules and the search spaces are put together from.
+"""Tactics: reusable schedule fragments from which the default schedules and the search spaces are built.
 
-Each takes a `Schedule` (or a program, where it only looks) and does one thing: packs an operand, tiles a stage, joins
-its epilogues, lets threads share its outer loops.  What to do, and in which order, is up to the caller.
+Each takes a `Schedule` (or a program, if it only analyses) and does one thing: packs an operand, tiles a stage, fuses
+its epilogues, parallelises its outer loops.  The caller decides which tactics to apply, and in which order.
 """
 
 from searchlab.tactics.attempts import attempt, fuse_outer

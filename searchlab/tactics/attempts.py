@@ -1,4 +1,4 @@
-"""Trying a primitive where only the primitive itself can tell whether it is legal."""
+"""Attempting a schedule primitive where only the primitive itself can tell whether it is legal."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ P = ParamSpec("P")
 
 
 def attempt(step: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> bool:
-    """Calls one primitive, as in `attempt(s.compute_at, block, loop)`; says whether it was legal.
+    """Calls a primitive, as in `attempt(s.compute_at, block, loop)`, and returns whether it was legal.
 
-    Primitives are pure, so a refused one leaves the program as it was.
+    Primitives are pure, so a refused one leaves the program unchanged.
     """
     try:
         step(*args, **kwargs)
@@ -24,7 +24,7 @@ def attempt(step: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> boo
 
 
 def fuse_outer(s: Schedule, loops: Sequence[str]) -> str:
-    """Fuses as many of some nested loops as is legal, from the outermost on; the name of the fused loop."""
+    """Fuses as many of the nested loops as is legal, from the outermost inwards; returns the fused loop."""
     for count in range(len(loops), 1, -1):
         try:
             return s.fuse(*loops[:count])

@@ -1,4 +1,4 @@
-"""The parts of a stage: its axes, the operands that move with them, and the loops that run them."""
+"""The axes of a stage, the operands indexed by them, and the loops that iterate over them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from searchlab.schedule.primitive import loops_around
 
 
 def constant(extent: Expr, what: str) -> int:
-    """An extent that must be a number; `what` begins the error message otherwise."""
+    """The value of an extent, which must be a constant; `what` begins the error message otherwise."""
     known = value_of(extent)
     if known is None:
         raise SpaceError(f"{what} has the run-time size {extent}; accepted: fixed sizes (workload.at(...) fixes them)")
@@ -26,7 +26,7 @@ def constant(extent: Expr, what: str) -> int:
 
 
 def space_axes(block: Block) -> tuple[Iter, ...]:
-    """The axes that run through the output of a stage."""
+    """The spatial axes of a stage, which index its output."""
     return tuple(it for it in block.iters if it.kind == "space")
 
 
@@ -36,22 +36,22 @@ def reduce_axes(block: Block) -> tuple[Iter, ...]:
 
 
 def work(block: Block) -> int:
-    """How often a stage runs; a run-time size counts as one iteration."""
+    """The number of iterations of a stage; a run-time size counts as one."""
     return math.prod(value_of(it.extent) or 1 for it in block.iters)
 
 
 def operands(block: Block) -> list[Load]:
-    """The accesses of a stage to buffers other than its own output, each once."""
+    """The distinct loads of a stage from buffers other than its output."""
     return [ld for ld in dict.fromkeys(loads(block.store.value)) if ld.buffer != block.store.buffer]
 
 
 def moves_with(load: Load, axis: Var) -> bool:
-    """Whether an access depends on an axis."""
+    """Whether a load depends on an axis."""
     return any(axis in variables(i) for i in load.indices)
 
 
 def stores_plainly(block: Block) -> bool:
-    """Whether every iteration over space stores the element of its own number."""
+    """Whether the store is indexed by the spatial axes themselves, in order."""
     return block.store.indices == tuple(it.var for it in space_axes(block))
 
 
@@ -64,7 +64,7 @@ def extent(s: Schedule, loop: str) -> int | None:
 
 
 def axis_loops(s: Schedule, block: str) -> tuple[list[str], list[str]]:
-    """The loops of a stage whose axes have not been split yet: those through its space, and those of its reduction."""
+    """The spatial loops and the reduction loops of a stage whose axes have not been split yet."""
     b = s.program.blocks[block]
     loops = s.loops(block)
     own = loops[len(loops) - len(b.iters) :]
@@ -73,7 +73,7 @@ def axis_loops(s: Schedule, block: str) -> tuple[list[str], list[str]]:
 
 
 def loops_by_kind(s: Schedule, block: str, loops: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Loops that move through a stage's space, and those that carry its reduction, however they were split."""
+    """The loops that iterate over a stage's space, and those that carry its reduction, however they were split."""
     b = s.program.blocks[block]
     pairs = zip(b.iters, resolved_bindings(s.program, b), strict=True)
     carried = {v.name for it, e in pairs if it.kind == "reduce" for v in variables(e)}
@@ -81,7 +81,7 @@ def loops_by_kind(s: Schedule, block: str, loops: Sequence[str]) -> tuple[list[s
 
 
 def own_loops(s: Schedule, block: str) -> list[str]:
-    """The innermost loops that hold this stage and nothing else."""
+    """The innermost loops that contain this stage and nothing else."""
     found: list[str] = []
     for lp in reversed(loops_around(s.program, block)):
         if not isinstance(lp.body, (Loop, Block)):

@@ -1,4 +1,4 @@
-"""Collapsing: the trailing axes of a stage become one where memory does not tell them apart, as in 1x1 convolutions."""
+"""Collapsing: trailing axes of a stage that are contiguous in memory become one, as in 1x1 convolutions."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from searchlab.tactics.panels import Panel, join_trailing
 
 @dataclass(frozen=True)
 class Trailing:
-    """The last `count` axes of a stage, which lie in one row of its output and of the operand `buffer`."""
+    """The last `count` axes of a stage, which are jointly contiguous in its output and in the operand `buffer`."""
 
     buffer: str
     count: int
 
 
 def trailing(program: Program, name: str) -> Trailing | None:
-    """The longest run of trailing axes that can be collapsed, if they move one operand only."""
+    """The longest run of trailing axes that can be collapsed, provided that they index only one operand."""
     block = program.blocks[name]
     if not block.reduces or not stores_plainly(block):
         return None
@@ -36,7 +36,7 @@ def trailing(program: Program, name: str) -> Trailing | None:
 
 
 def _is_one_row(program: Program, block: Block, load: Load, run: list[Var]) -> bool:
-    """Whether an operand is read along the axes of a run as it lies, all of it but for the first axis."""
+    """Whether an operand is read contiguously along a run of axes, completely in all but the first of them."""
     once: dict[Expr, Expr] = {it.var: ZERO for it in reduce_axes(block) if value_of(it.extent) == 1}
     indices = [Substitution(once)(i) for i in load.indices]
     extents = {it.var: it.extent for it in block.iters}
@@ -47,9 +47,9 @@ def _is_one_row(program: Program, block: Block, load: Load, run: list[Var]) -> b
 
 
 def collapse(s: Schedule, name: str, found: Trailing) -> tuple[str, Panel]:
-    """Fuses the loops of the trailing axes; a copy of their operand has them as one dimension, ready to be packed.
+    """Fuses the loops of the trailing axes; a copy of their operand has one dimension for them, ready to be packed.
 
-    Returns the copy, and how it is packed.
+    Returns the copy, and the panel along which it is packed.
     """
     copy = s.cache_read(name, found.buffer)
     rank = len(s.program.buffers[copy].shape)

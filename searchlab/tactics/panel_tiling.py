@@ -1,4 +1,4 @@
-"""Tiles along the panels of a packed operand, with the elementwise reader of a stage on each tile."""
+"""Tiling along the panels of a packed operand, with the elementwise consumer of a stage fused into each tile."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from searchlab.tactics.tiling import Factors, Tiles, parallel_outer, tile, trans
 
 
 def fuse_reader(s: Schedule, reader: str, tiles: Tiles, level: int) -> None:
-    """Runs the reader of a tiled stage at the end of its first, second, ... level of space loops, counted from 1."""
+    """Computes the consumer of a tiled stage at the end of a level of its spatial loops, counted from 1."""
     s.reverse_compute_at(reader, tiles.end(tiles.space_level(level)))
 
 
 def lies_side_by_side(s: Schedule, block: str, panel: Panel) -> bool:
-    """Whether the results along the panels of an operand are neighbours in the output."""
+    """Whether the results along the panels of an operand are contiguous in the output."""
     return panel.axis == len(space_axes(s.program.blocks[block])) - 1
 
 
@@ -28,10 +28,10 @@ def tile_along_panels(
     ahead: bool,
     fused: tuple[str, int] | None = None,
 ) -> tuple[Tiles, str]:
-    """Tiles a stage with vectors along the panels of an operand, which is packed as wide as these; threads share tiles.
+    """Tiles a stage, with vectors along the panels of an operand packed to the same width; outer tiles are parallel.
 
-    `fused` is the reader of the stage and the level at which it runs.  Results that do not lie side by side need one,
-    which puts them back in order.  Returns the loops, and the packed buffer.
+    `fused` is the consumer of the stage and the level at which it is computed.  Results that are not contiguous need
+    a consumer, which restores their order.  Returns the loops, and the packed buffer.
     """
     tiles = parallel_outer(s, tile(s, block, structure, factors, panel.axis))
     packed = pack(s, block, panel, vector_width(s, tiles), ahead)
@@ -48,7 +48,7 @@ def tile_collapsed(
 ) -> tuple[Tiles, str, Panel]:
     """Tiles a stage whose trailing axes are collapsed into one, along the panels of a copy of their operand.
 
-    Returns the loops, the copy, and how it is packed.
+    Returns the loops, the copy, and the panel along which it is packed.
     """
     copy, panel = collapse(s, block, found)
     tiles = parallel_outer(s, tile(s, block, structure, factors, panel.axis))

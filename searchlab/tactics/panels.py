@@ -1,4 +1,4 @@
-"""Packing: an operand in panels, so that one vector of outputs reads neighbours, and results that lie the same way."""
+"""Packing operands into panels, so that a vector of outputs reads contiguous elements; results laid out likewise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from searchlab.tactics.axes import constant, moves_with, operands, own_loops, sp
 
 @dataclass(frozen=True)
 class Panel:
-    """An operand that can be packed: the output axis its panels run along, and the operand's dimension of that axis."""
+    """An operand that can be packed: the output axis along its panels, and the operand's dimension for that axis."""
 
     buffer: str
     axis: int
@@ -22,9 +22,9 @@ class Panel:
 
 
 def panel(program: Program, name: str) -> Panel | None:
-    """The operand of a contraction to be packed so that a vector of outputs reads neighbours.
+    """The operand of a contraction to pack so that a vector of outputs reads contiguous elements.
 
-    Its axis moves no other operand.  The last output axis is preferred, since its results lie side by side; then the
+    Its axis indexes no other operand.  The last output axis is preferred, since its results are contiguous; then the
     longest.
     """
     block = program.blocks[name]
@@ -44,12 +44,12 @@ def panel(program: Program, name: str) -> Panel | None:
 
 
 def pack(s: Schedule, block: str, panel: Panel, width: Like, ahead: bool) -> str:
-    """Stores an operand of a stage in panels of some width; returns the name of the packed buffer.
+    """Packs an operand of a stage into panels of the given width; returns the name of the packed buffer.
 
         B[k, j]   =>   B[j // width, k, j % width]
 
-    With `ahead` the operand is a constant input that is packed before the kernel runs; otherwise a stage copies it,
-    which has the name that is returned.
+    With `ahead` the operand is a constant input that is packed before the kernel runs; otherwise a packing stage, which
+    has the returned name, copies it.
     """
     buffer = panel.buffer if ahead else s.cache_read(block, panel.buffer)
     lay_in_panels(s, buffer, panel.dimension, width)
@@ -57,9 +57,9 @@ def pack(s: Schedule, block: str, panel: Panel, width: Like, ahead: bool) -> str
 
 
 def lay_in_panels(s: Schedule, buffer: str, dimension: int, width: Like, leading: Sequence[int] = ()) -> None:
-    """Gives a buffer a layout of panels along one of its dimensions.
+    """Lays a buffer out in panels along one of its dimensions.
 
-    The number of the panel comes first, but for the dimensions that are `leading`.
+    The panel index comes first, after any `leading` dimensions.
     """
     olds = _indices(s, buffer)
     x = olds[dimension]
@@ -69,7 +69,7 @@ def lay_in_panels(s: Schedule, buffer: str, dimension: int, width: Like, leading
 
 
 def join_trailing(s: Schedule, buffer: str, count: int) -> None:
-    """Makes one dimension of the last `count` dimensions of a buffer; its elements stay where they are."""
+    """Merges the last `count` dimensions of a buffer into one; its elements stay in place."""
     olds, shape = _indices(s, buffer), s.program.buffers[buffer].shape
     first = len(olds) - count
     joined: Expr = olds[first]
@@ -79,14 +79,14 @@ def join_trailing(s: Schedule, buffer: str, count: int) -> None:
 
 
 def intermediate_results(s: Schedule, block: str) -> str:
-    """The buffer that a stage writes to; if that is an output of the program, a copy that is written out after it."""
+    """The buffer that a stage writes; for an output of the program, an intermediate that is copied to it afterwards."""
     if s.program.blocks[block].store.buffer in s.program.outputs:
         s.cache_write(block)
     return s.program.blocks[block].store.buffer
 
 
 def rows_first(s: Schedule, copy: str, panel: Panel) -> list[str]:
-    """The loops of a packing stage in the order in which it walks along rows of the operand, where it can."""
+    """The loops of a packing stage, ordered to traverse the operand row by row where possible."""
     own = own_loops(s, copy)
     rank = len(s.program.blocks[copy].iters) - 1
     if panel.dimension != rank - 1 or len(own) != rank + 1:
@@ -95,14 +95,14 @@ def rows_first(s: Schedule, copy: str, panel: Panel) -> list[str]:
 
 
 def read_rows_as_they_lie(s: Schedule, copy: str, panel: Panel) -> None:
-    """Lets a packing stage walk along rows of the operand and spread them over the panels."""
+    """Makes a packing stage traverse the operand row by row and scatter each row over the panels."""
     own = own_loops(s, copy)
     if (order := rows_first(s, copy, panel)) != own:
         s.reorder(*order[:-1])
 
 
 def spread_rows(s: Schedule, loops: Sequence[str]) -> None:
-    """Moves the loop over panels, the first of a packing stage's loops around its lanes, inside the others."""
+    """Moves the loop over panels, the outermost of a packing stage's loops around its lanes, inside the others."""
     panel, *rest = loops
     if rest:
         s.reorder(*rest, panel)

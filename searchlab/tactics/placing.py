@@ -1,4 +1,4 @@
-"""Stages around a main one: what is inlined, what is computed inside its loops, and what stays on its own."""
+"""Placing the stages around a main stage: inlined, computed inside its loops, or in loop nests of their own."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from searchlab.tactics.attempts import attempt
 from searchlab.tactics.axes import loops_inside, space_axes
 from searchlab.tactics.vectors import side_by_side
 
-_UNROLLED = 16  # rows of an epilogue's tile that are written out
+_UNROLLED = 16  # the most rows of an epilogue's tile that are unrolled
 
 
 def inline_cheap(s: Schedule) -> None:
-    """Inlines elementwise stages that neither call functions nor branch into their one reader of the same rank."""
+    """Inlines elementwise stages without calls or branches into their only consumer, if it has the same rank."""
     for name, b in s.program.blocks.items():
         buffer = b.store.buffer
         if b.reduces or buffer in s.program.outputs:
@@ -29,9 +29,9 @@ def inline_cheap(s: Schedule) -> None:
 
 
 def gather_rows(s: Schedule) -> str | None:
-    """Computes every stage that can be inside the row loop of the last one, a row at a time; returns that loop.
+    """Computes every possible stage inside the row loop of the last one, a row at a time; returns that loop.
 
-    There is none where the last stage has no axis beside the one in vectors.
+    Returns None if the last stage has only the vectorised axis.
     """
     *others, last = s.program.blocks
     b = s.program.blocks[last]
@@ -45,16 +45,16 @@ def gather_rows(s: Schedule) -> str | None:
 
 
 def gather_inputs(s: Schedule, loop: str) -> None:
-    """Computes every stage that can be, such as padding, inside a loop of its reader; its last axis runs in vectors."""
+    """Computes every possible stage, such as padding, inside a loop of its consumer, with its last axis vectorised."""
     for name in list(s.program.blocks):
         if attempt(s.compute_at, name, loop):
             s.vectorize(s.loops(name)[-1])
 
 
 def join_epilogues(s: Schedule, block: str, loop: str, unroll: bool = True) -> None:
-    """Runs elementwise readers on each tile of a stage, inside `loop`, while the tile is in registers or cache.
+    """Computes elementwise consumers of a stage tile by tile, inside `loop`, while the tile is in registers or cache.
 
-    Their last axis runs in vectors; with `unroll`, the others are written out.
+    Their last axis is vectorised; with `unroll`, the others are unrolled.
     """
     for reader in consumers(s.program, s.program.blocks[block].store.buffer):
         if reader.reduces or not attempt(s.reverse_compute_at, reader.name, loop):
@@ -69,13 +69,13 @@ def join_epilogues(s: Schedule, block: str, loop: str, unroll: bool = True) -> N
 
 
 def _is_short(extent: Expr) -> bool:
-    """Whether a loop may be written out; what a knob gives is the size of a tile, which is short."""
+    """Whether a loop is short enough to unroll; an extent given by a knob is a tile size, which is short."""
     known = value_of(extent)
     return known <= _UNROLLED if known is not None else all(v.role == "knob" for v in variables(extent))
 
 
 def fresh_stages(s: Schedule) -> Iterator[str]:
-    """The stages whose loops nothing has touched yet; each may be scheduled before the next is asked for."""
+    """The stages whose loops are still unscheduled; the caller may schedule each before it requests the next."""
     for name in list(s.program.blocks):
         loops = [s.program.loops[lp] for lp in s.loops(name)]
         plain = tuple(lp.var for lp in loops) == s.program.blocks[name].bindings

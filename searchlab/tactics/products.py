@@ -1,4 +1,4 @@
-"""Stages that are matrix products in disguise: which axis can run in vectors, and which operand it moves."""
+"""Stages that are matrix products in disguise: which axis can be vectorised, and which operand it indexes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from searchlab.tactics.axes import moves_with, operands, space_axes
 
 @dataclass(frozen=True)
 class ProductView:
-    """A stage seen as a matrix product: the axis in vectors, the axis of register rows, the operand vectors read.
+    """A stage seen as a matrix product: the vector axis, the axis of register rows, the operand read by vectors.
 
-    `dimension` is where the vector axis stands, by itself, among the operand's indices, so that the operand can be
-    packed into panels along it; it is None where the axis is only part of an index, as in a convolution.
+    `dimension` is the operand's dimension that is indexed by the vector axis alone, so that the operand can be packed
+    into panels along it; it is None if the axis is only part of an index, as in a convolution.
     """
 
     block: str
@@ -23,7 +23,7 @@ class ProductView:
     row: int
     operand: Load
     dimension: int | None
-    contiguous: bool  # neighbours along the vector axis lie side by side in the output
+    contiguous: bool  # whether the output is contiguous along the vector axis
 
     @property
     def plain(self) -> bool:
@@ -32,7 +32,7 @@ class ProductView:
 
 
 def products(program: Program) -> list[Block]:
-    """The stages that reduce over several operands and have at least two axes of output."""
+    """The stages that reduce over several operands and have at least two output axes."""
     blocks = program.blocks.values()
     return [b for b in blocks if b.reduces and len(operands(b)) >= 2 and len(space_axes(b)) >= 2]
 
@@ -40,8 +40,8 @@ def products(program: Program) -> list[Block]:
 def product_views(block: Block) -> list[ProductView]:
     """All ways to see a stage as a matrix product, in the order of its axes.
 
-    The axis in vectors moves one operand only; the axis of rows, the last long one that this operand does not depend
-    on, lets a vector that was loaded serve several rows.
+    The vector axis indexes one operand only; the row axis, the last one with more than one iteration that this operand
+    does not depend on, lets several rows reuse a loaded vector.
     """
     space = space_axes(block)
     found = []

@@ -1,4 +1,4 @@
-"""Register tiles: rows by vectors of accumulators, sized by the vector registers of the target."""
+"""Register blocking: tiles of rows by vectors of accumulators, sized by the vector registers of the target."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _MOST_ROWS = 14
 
 
 def register_tile(target: Target, dtype: str, rows: int, columns: int, most_vectors: int) -> tuple[int, int]:
-    """Rows and columns of a tile for a problem of that size: as many accumulators as fit, no more than there are."""
+    """Rows and columns of a tile: as many accumulators as fit the registers, within the size of the problem."""
     lanes = target.lanes(dtype)
     vectors = max(1, min(most_vectors, -(-columns // lanes)))
     most = max(1, min(_MOST_ROWS, (target.vector_registers - vectors - 2) // vectors))

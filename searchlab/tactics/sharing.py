@@ -1,4 +1,4 @@
-"""Threads: which outer loops they share, and these loops as one."""
+"""Threads: choosing the outer loops to parallelise, and fusing them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from searchlab.tactics.axes import extent
 
 
 def outermost(s: Schedule, loops: Sequence[str], iterations: int, unknown: int = 1) -> list[str]:
-    """The first of some nested loops, as many as it takes to have that many iterations together.
+    """The fewest outermost loops of a nest that together have at least `iterations` iterations, else all of them.
 
-    `unknown` is how many iterations a loop counts for whose extent is not a number yet.
+    A loop whose extent is not a constant counts as `unknown` iterations.
     """
     sizes = [unknown if (known := extent(s, lp)) is None else known for lp in loops]
     count = next((n for n in range(1, len(loops) + 1) if prod(sizes[:n]) >= iterations), len(loops))
@@ -21,19 +21,19 @@ def outermost(s: Schedule, loops: Sequence[str], iterations: int, unknown: int =
 
 
 def fuse_parallel(s: Schedule, loops: Sequence[str]) -> str:
-    """Makes one parallel loop of several that are directly nested."""
+    """Fuses perfectly nested loops into one parallel loop."""
     fused = s.fuse(*loops) if len(loops) > 1 else loops[0]
     s.parallel(fused)
     return fused
 
 
 def share(s: Schedule, loops: Sequence[str], iterations: int) -> None:
-    """Lets threads share the outermost of some nested loops, fused until there are enough iterations."""
+    """Parallelises the outermost loops of a nest, fused until there are enough iterations."""
     fuse_parallel(s, outermost(s, loops, iterations))
 
 
 def share_around(s: Schedule, loops: Sequence[str], iterations: int) -> None:
-    """The same for loops around several stages, unless that was done before; those that do not fuse stay."""
+    """Parallelises loops around several stages unless they already are; stops at the first that cannot be fused."""
     chosen: list[str] = []
     for lp in loops:
         directly = not chosen or s.program.loops[chosen[-1]].body is s.program.loops[lp]

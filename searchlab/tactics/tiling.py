@@ -1,4 +1,4 @@
-"""Multi-level tiling of a stage by a structure string, and the steps that follow for the loops of each level."""
+"""Multi-level tiling of a stage by a structure string, and the follow-up steps for the loops of each level."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Factors = Callable[[str, int, int], Sequence[Like | None]]
 
 @dataclass(frozen=True)
 class Tiles:
-    """The loops of a tiled stage, level by level, outermost first; `vector` is the innermost space loop."""
+    """The loops of a tiled stage, level by level, outermost first; `vector` is the innermost spatial loop."""
 
     block: str
     structure: str
@@ -27,11 +27,11 @@ class Tiles:
     vector_axis: int
 
     def end(self, level: int) -> str:
-        """The innermost loop of a level, or of the nearest one outside it that has loops."""
+        """The innermost loop of a level, or of the nearest non-empty level outside it."""
         return next(loops[-1] for loops in reversed(self.levels[: level + 1]) if loops)
 
     def space_level(self, number: int) -> int:
-        """The position of the first, second, ... level of space loops (counted from 1) in the structure."""
+        """The position in the structure of a level of spatial loops, counted from 1."""
         return [n for n, kind in enumerate(self.structure) if kind == "S"][number - 1]
 
 
@@ -40,8 +40,8 @@ def tile(s: Schedule, block: str, structure: str, factors: Factors, vector_axis:
 
     matmul with "SSRSRS":   i0 j0  i1 j1  k0  i2 j2  k1  i3 j3
 
-    The axis that is to be in vectors (the last one, or `vector_axis`) is innermost in its levels.  An axis of one
-    iteration is not split; it stands in the first level of its kind.
+    The axis to vectorise (the last one, or `vector_axis`) is innermost in its levels.  An axis of one iteration is not
+    split; it belongs to the first level of its kind.
     """
     space, reduction = loops_by_kind(s, block, s.loops(block))
     last = vector_axis if vector_axis is not None else _last_axis(s, space)
@@ -61,7 +61,7 @@ def tile(s: Schedule, block: str, structure: str, factors: Factors, vector_axis:
 
 
 def _split(s: Schedule, loop: str, factors: Factors, parts: int) -> list[str]:
-    """A loop in parts, unless it has one iteration or there is one part."""
+    """Splits a loop, unless it has one iteration or there is only one part."""
     extent = constant(s.program.loops[loop].extent, f"loop '{loop}'")
     return s.split(loop, factors(loop, extent, parts)) if extent > 1 and parts > 1 else [loop]
 
@@ -73,7 +73,7 @@ def _last_axis(s: Schedule, space: Sequence[str]) -> int:
 
 
 def parallel_outer(s: Schedule, tiles: Tiles) -> Tiles:
-    """Fuses the outermost level into one loop, which threads share; loops of one iteration stay around it."""
+    """Fuses the outermost level into one parallel loop; loops of one iteration stay around it."""
     short = [lp for lp in tiles.levels[0] if value_of(s.program.loops[lp].extent) == 1]
     long = [lp for lp in tiles.levels[0] if lp not in short]
     if short and long:
@@ -83,7 +83,7 @@ def parallel_outer(s: Schedule, tiles: Tiles) -> Tiles:
 
 
 def vectorize_tile(s: Schedule, tiles: Tiles) -> None:
-    """Puts the innermost space loop into vectors."""
+    """Vectorises the innermost spatial loop."""
     if tiles.vector is not None:
         s.vectorize(tiles.vector)
 
@@ -95,13 +95,13 @@ def vector_width(s: Schedule, tiles: Tiles) -> Expr:
 
 
 def transpose_results(s: Schedule, tiles: Tiles) -> None:
-    """Lays a stage's results out with the elements of each vector side by side; its reader puts them back in order."""
+    """Lays out a stage's results so that each vector is contiguous; its consumer restores the order."""
     buffer = s.program.blocks[tiles.block].store.buffer
     lay_in_panels(s, buffer, tiles.vector_axis, vector_width(s, tiles))
 
 
 def unroll_up_to(s: Schedule, block: str, steps: Like) -> None:
-    """Lets code generation write out inner loops up to that many copies of the stage; a vector counts as one."""
+    """Lets code generation unroll inner loops to at most `steps` copies of the stage; a vector counts as one."""
     lanes: Expr = ONE
     for lp in s.loops(block):
         if s.program.loops[lp].kind == "vectorized":
@@ -110,10 +110,10 @@ def unroll_up_to(s: Schedule, block: str, steps: Like) -> None:
 
 
 def rfactor(s: Schedule, block: str, part: Literal["outer", "inner"], factors: Factors) -> str:
-    """Factors a reduction, all of whose loops become one: keeps a partial result for every outer or inner iteration.
+    """Fuses the loops of a reduction and factors it: a partial result is kept for every outer or inner iteration.
 
-    outer:  S_rf[i, r0] += f(i, r0, r1, r2)  threads share r0, lanes r2        (split in three)
-    inner:  S_rf[i, r1] += f(i, r0, r1)      the lanes r1 lie side by side     (split in two)
+    outer:  S_rf[i, r0] += f(i, r0, r1, r2)  threads along r0, lanes along r2  (split in three)
+    inner:  S_rf[i, r1] += f(i, r0, r1)      contiguous lanes along r1         (split in two)
     """
     space, reduction = loops_by_kind(s, block, s.loops(block))
     whole = s.fuse(*reduction) if len(reduction) > 1 else reduction[0]

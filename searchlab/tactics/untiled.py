@@ -1,4 +1,4 @@
-"""Stages without tiles of their own: vectors along their last axis, or along that of the tile that they run on."""
+"""Stages that are not tiled: vectors along their last axis, or as wide as those of the tile that they consume."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from searchlab.tactics.vectors import reduces_along_rows
 
 
 def finish_untiled(s: Schedule, block: str, factors: Factors, jobs: int) -> None:
-    """A stage that is not tiled: its last axis in vectors, more than `jobs` iterations outside shared by threads.
+    """Schedules an untiled stage: its last axis vectorised, outer loops of more than `jobs` iterations parallel.
 
-    The vectors run along the reduction where that walks along rows in memory, with one partial result per lane.
+    The reduction is vectorised instead if it runs along rows in memory, with one partial result per lane.
     """
     own = own_loops(s, block)
     around = [lp for lp in s.loops(block) if lp not in own]
@@ -37,19 +37,19 @@ def finish_untiled(s: Schedule, block: str, factors: Factors, jobs: int) -> None
 
 
 def lane_loop(s: Schedule, block: str, own: Sequence[str]) -> str | None:
-    """Which of a stage's own loops its vectors run along, if it has a loop of more than one iteration for them."""
+    """The loop of a stage to vectorise, if any has more than one iteration."""
     space, reduction = loops_by_kind(s, block, own)
     return _innermost_long(s, reduction if reduces_along_rows(s.program.blocks[block]) else space)
 
 
 def lane_factors(s: Schedule, block: str, lane: str, factors: Factors) -> Sequence[Like | None] | None:
-    """The loop in two, the inner part for vectors; None where its extent is not a number yet: then it stays whole."""
+    """Factors that split off the vectors of a loop; None if its extent is not a constant: it then stays whole."""
     known = extent(s, lane)
     return None if known is None else factors(f"{block}_v", known, 2)
 
 
 def finish_fused(s: Schedule, block: str, tiles: Tiles) -> None:
-    """A reader that runs on each tile: its last axis in vectors as long as those of the tile, if that is their axis."""
+    """Schedules a fused consumer: its last axis gets vectors as long as the tile's, if those run along it too."""
     inner = _innermost_long(s, own_loops(s, block))
     if inner is None:
         return
@@ -59,12 +59,12 @@ def finish_fused(s: Schedule, block: str, tiles: Tiles) -> None:
 
 
 def fused_width(s: Schedule, block: str, tiles: Tiles) -> Expr | None:
-    """The length of the vectors of a tile, if they run along the last axis of the reader as well."""
+    """The length of a tile's vectors, if they run along the last axis of the consumer as well."""
     if tiles.vector is None or tiles.vector_axis != len(space_axes(s.program.blocks[block])) - 1:
         return None
     return s.program.loops[tiles.vector].extent
 
 
 def _innermost_long(s: Schedule, loops: Sequence[str]) -> str | None:
-    """The innermost loop of more than one iteration."""
+    """The innermost loop with more than one iteration."""
     return next((lp for lp in reversed(loops) if value_of(s.program.loops[lp].extent) != 1), None)

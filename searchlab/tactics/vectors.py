@@ -1,4 +1,4 @@
-"""Vectors: whether lanes hold neighbouring outputs or partial results of a reduction, and the loops that do so."""
+"""Vectors: whether lanes hold neighbouring outputs or partial results of a reduction, and which loops to vectorise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from searchlab.tactics.axes import moves_with, operands, reduce_axes, space_axes
 
 
 def side_by_side(block: Block) -> bool:
-    """Whether neighbouring outputs come from neighbouring inputs, so that the last space axis can run in lanes."""
+    """Whether neighbouring outputs read neighbouring inputs, so that the last spatial axis can be vectorised."""
     space, reduction = space_axes(block), reduce_axes(block)
     read = [ld for ld in operands(block) if ld.indices]
     walked = [ld for ld in read if not reduction or any(moves_with(ld, it.var) for it in reduction)]
@@ -22,9 +22,9 @@ def side_by_side(block: Block) -> bool:
 
 
 def reduces_along_rows(block: Block) -> bool:
-    """Whether lanes belong to the reduction: its axes walk along rows in memory, and the last axis of space does not.
+    """Whether to vectorise the reduction: its axes run along rows in memory, and the last spatial axis does not.
 
-    Unlike `side_by_side` this looks at strides and leaves out axes of one iteration.
+    Unlike `side_by_side` this considers strides and ignores axes of one iteration.
     """
     space, reduction = space_axes(block), reduce_axes(block)
     walked = [
@@ -39,14 +39,14 @@ def _any_walks(axes: Sequence[Iter], rows: Sequence[Expr]) -> bool:
 
 
 def _walks(axis: Var, row: Expr) -> bool:
-    """Whether an axis takes steps of a few elements along a row; the digits of a fused loop count as one number."""
+    """Whether an axis has a small stride along a row; the digits of a fused loop count as one index."""
     inner = row.a if isinstance(row, Binary) and row.op == "mod" else row
     terms = [m for m in poly(inner) if any(axis in variables(atom) for atom in m)]
     return terms == [(axis,)]
 
 
 def contiguous_reduction(block: Block, loops: Sequence[str]) -> str | None:
-    """The first of the loops of a reduction that walks along the last index of an operand."""
+    """The first reduction loop that runs along the last index of an operand."""
     for it, loop in zip(reduce_axes(block), loops, strict=True):
         if any(ld.indices and it.var in variables(ld.indices[-1]) for ld in operands(block)):
             return loop
@@ -54,7 +54,7 @@ def contiguous_reduction(block: Block, loops: Sequence[str]) -> str | None:
 
 
 def vectorize_outputs(s: Schedule, column: str, reduction: Sequence[str], width: Like) -> str:
-    """Runs the last space loop of a stage in vectors, innermost where that is legal; returns the loop around them."""
+    """Vectorises the last spatial loop of a stage, innermost where legal; returns the loop around the vectors."""
     outer, inner = s.split(column, [None, width], tail=True)
     if reduction:
         attempt(s.reorder, outer, *reduction, inner)
