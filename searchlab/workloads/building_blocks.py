@@ -1,4 +1,4 @@
-"""Stages that several operators are made of: loops named at run time, zero padding, epilogues, integer accumulation."""
+"""Building blocks shared by operators: loops named at run time, zero padding, epilogues, integer accumulation."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from searchlab.workloads.definition import Array
 from searchlab.workloads.parameters import Extent
 from searchlab.workloads.pointwise import UNARY, steps
 
-SPACE = {1: ("w",), 2: ("h", "w"), 3: ("d", "h", "w")}  # spatial axes by their number
+SPACE = {1: ("w",), 2: ("h", "w"), 3: ("d", "h", "w")}  # names of the spatial axes, by their number
 
 
 def named(names: Sequence[str], body: Callable[..., Any]) -> Callable[..., Any]:
-    """`body` with parameters of these names: a Builder names loops after the parameters it sees."""
+    """Wraps `body` in a function with these parameter names, after which a Builder names its loops."""
 
     def call(*indices: Var) -> Any:
         return body(*indices)
@@ -30,7 +30,7 @@ def named(names: Sequence[str], body: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def require(condition: bool, message: str) -> None:
-    """Refuses parameters that make no sense together."""
+    """Rejects inconsistent parameters."""
     if not condition:
         raise WorkloadError(message)
 
@@ -44,17 +44,17 @@ def per_axis(name: str, value: int | tuple[int, ...], axes: int) -> tuple[int, .
 
 
 def weight_type(dtype: str) -> str:
-    """Unsigned data meets signed weights, as in quantised networks and in the instructions made for them."""
+    """The dtype of weights: signed for unsigned data, as in quantised networks and the instructions for them."""
     return "int8" if dtype == "uint8" else dtype
 
 
 def wide(value: Expr) -> Expr:
-    """Small integers are multiplied and added up as int32."""
+    """Widens small integers to int32, in which they are multiplied and accumulated."""
     return value if value.dtype in FLOATS else cast(value, "int32")
 
 
 def pad(b: Builder, x: Tensor, names: Sequence[str], padding: Sequence[tuple[int, int]], fill: float = 0) -> Tensor:
-    """Stage P: `x` with (before, after) elements of `fill` around each axis; `x` itself if there are none."""
+    """Stage P: `x` padded with (before, after) elements of `fill` along each axis; `x` itself without padding."""
     if not any(map(any, padding)):
         return x
 
@@ -71,12 +71,12 @@ def pad(b: Builder, x: Tensor, names: Sequence[str], padding: Sequence[tuple[int
     return b.compute("P", shape, named(names, body))
 
 
-_FURTHER = {"bias": ("bias",), "bn": ("scale", "shift"), "add": ("R",)}  # inputs that a step of an epilogue brings
+_FURTHER = {"bias": ("bias",), "bn": ("scale", "shift"), "add": ("R",)}  # the inputs that a step of an epilogue adds
 
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What follows a product, element by element, in one stage: any of `bias`, `bn`, `add` and unary functions.
+    """The elementwise operations after a product, in one stage: any of `bias`, `bn`, `add` and unary functions.
 
     bn is batch normalisation with its statistics folded into a scale and a shift per channel; add is a residual.
     """
@@ -85,7 +85,7 @@ class Epilogue:
 
     @staticmethod
     def of(text: str, dtype: str) -> Epilogue:
-        """The epilogue of a text such as `bn,add,relu`, refused where it does not fit the dtype."""
+        """Parses an epilogue such as `bn,add,relu`; rejects one that does not suit the dtype."""
         found = Epilogue(steps(text, (*_FURTHER, *UNARY)))
         needy = [s for s in found.steps if s != "bias" and dtype not in FLOATS]
         require(not needy, f"{', '.join(needy)} after the sum needs a floating-point dtype, not {dtype}")
@@ -98,11 +98,11 @@ class Epilogue:
 
     @property
     def weights(self) -> tuple[str, ...]:
-        """The inputs it brings that are constants of a model."""
+        """The additional inputs that are constants of a model."""
         return tuple(name for step in self.steps if step != "add" for name in _FURTHER.get(step, ()))
 
     def apply(self, b: Builder, c: Tensor, names: Sequence[str], channel: int = 1) -> Tensor:
-        """Stage Y: the epilogue of stage C (or C itself if there is none)."""
+        """Stage Y: the epilogue applied to stage C (C itself if it is empty)."""
         if not self.steps:
             return c
         width = (c.shape[channel],)
@@ -125,7 +125,7 @@ class Epilogue:
         return b.compute("Y", c.shape, named(names, body))
 
     def array(self, y: Array, *given: Array, channel: int = 1) -> Array:
-        """The same on arrays; `given` are the further inputs in order."""
+        """The same on arrays; `given` holds the additional inputs in order."""
         rest = list(given)
         column = [1] * y.ndim
         column[channel] = -1
@@ -140,7 +140,7 @@ class Epilogue:
 
 
 def window_count(axis: str, extent: Extent, kernel: int, stride: int, padding: int, dilation: int = 1) -> Extent:
-    """How many windows of a kernel fit along an axis."""
+    """The number of windows along an axis."""
     span = dilation * (kernel - 1) + 1
     room = extent + 2 * padding
     fits = not isinstance(room, int) or room >= span

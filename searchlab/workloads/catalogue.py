@@ -1,4 +1,4 @@
-"""Operators by name: the decorator that adds one, and the look-ups by name, by import path and from text."""
+"""Operators by name: the decorator that registers one, and look-up by name, by import path and from text."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ _table: dict[str, Operator] = {}
 
 
 def operator(function: Callable[..., Definition]) -> Operator:
-    """Makes a function that returns a Definition an operator, known by the function's name.
+    """Registers a function that returns a Definition as an operator under the function's name.
 
-    Its parameters become the workload's; annotations say what they accept, defaults what they are if not given.
+    Its parameters become those of the workload; annotations define the accepted values.
     """
     made = Operator.of(function)
     known = _table.get(made.name)
-    if known is not None and known.path != made.path:  # the same path again: a module reloaded, a cell run twice
+    if known is not None and known.path != made.path:  # the same path again: a module was reloaded
         raise WorkloadError(f"operator '{made.name}' of {made.path} is already defined by {known.path}")
     _table[made.name] = made
     return made
 
 
 def workload(name: str, /, **params: object) -> Workload:
-    """The workload of an operator, known by name or as "module:function"."""
+    """The workload of an operator, given by name or as "module:function"."""
     return find(name)(**params)
 
 
 def lazy(name: str, /, **params: object) -> Workload:
-    """Like `workload`, but its program is built (and impossible shapes are refused) only when asked for."""
+    """Like `workload`, but the program is built (and impossible shapes are rejected) only on first use."""
     return find(name).lazy(**params)
 
 
@@ -46,7 +46,7 @@ def parse(text: str) -> Workload:
     if not head or "=" not in tail:
         return workload(text.strip().rstrip(":"))
     params: dict[str, object] = {}
-    for part in re.split(r",\s*(?=\w+\s*=)", tail):  # a comma inside a value is no separator
+    for part in re.split(r",\s*(?=\w+\s*=)", tail):  # a comma inside a value is not a separator
         key, equals, value = (s.strip() for s in part.partition("="))
         if not equals or not key.isidentifier():
             raise WorkloadError(f"'{text}': '{part}' is not of the form name=value")
@@ -57,14 +57,14 @@ def parse(text: str) -> Workload:
 
 
 def operators() -> dict[str, Operator]:
-    """All operators known by name; each has its `summary` and its `parameters` with defaults."""
+    """All operators by name; each has its `summary` and its `parameters` with defaults."""
     _load()
     _load_plugins()
     return dict(sorted(_table.items()))
 
 
 def find(name: str) -> Operator:
-    """The operator of a name or an import path."""
+    """The operator with a given name or import path."""
     if ":" in name:
         return imported(name, name)
     _load()
@@ -90,5 +90,5 @@ def _load_plugins() -> None:
             continue
         try:
             _table[point.name] = imported(point.value, point.name)
-        except WorkloadError as e:  # a broken plug-in must not take the others with it
+        except WorkloadError as e:  # a broken plug-in must not hide the others
             warnings.warn(f"entry point '{point.name}' of {_ENTRY_POINTS}: {e}", stacklevel=2)

@@ -1,6 +1,6 @@
 """Convolutions, channels first (NCHW) with weights OIHW: 1D to 3D, grouped, dilated, depthwise, transposed, capsules.
 
-k, stride, padding and dilation are one number or one per axis (3x7x7); `then` names what follows in the same kernel.
+k, stride, padding and dilation are one number or one per axis (3x7x7); `then` names the epilogue in the same kernel.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _convolution(
     b = Builder(name)
     X, W = b.input("X", data, dtype), b.input("W", (co, inner, *kernel), weight_type(dtype))
     P = pad(b, X, names, [(0, 0), (0, 0), *((p, p) for p in around)])
-    rc = b.axis("ci", inner) if inner != 1 else None  # depthwise: a loop of one iteration would only be in the way
+    rc = b.axis("ci", inner) if inner != 1 else None  # depthwise: no loop of one iteration
     rk = [b.axis(f"k{a}", e) for a, e in zip(axes, kernel, strict=True)]
 
     def body(i: Var, c: Var, *at: Var) -> Reduction:
@@ -189,7 +189,7 @@ def conv2d_transpose(
 ) -> Definition:
     """Transposed 2D convolution (up-sampling) with weights IOHW: a convolution of the input spread out with zeros.
 
-    The multiplications by those zeros count as arithmetic: leaving them out is up to the schedule.
+    The multiplications by those zeros count as arithmetic; it is up to the schedule to skip them.
     """
     kernel, step, around = per_axis("k", k, 2), per_axis("stride", stride, 2), per_axis("padding", padding, 2)
     out = [_spread_size(*a) for a in zip("hw", (h, w), kernel, step, around, strict=True)]
@@ -199,7 +199,7 @@ def conv2d_transpose(
     before = [kk - 1 - p for kk, p in zip(kernel, around, strict=True)]
     P = _spread(b, X, step, before, [o + kk - 1 for o, kk in zip(out, kernel, strict=True)])
     rc, rh, rw = b.axis("ci", ci), b.axis("kh", kernel[0]), b.axis("kw", kernel[1])
-    kh, kw = kernel[0] - 1 - rh, kernel[1] - 1 - rw  # the kernel turned round: output gathers what input would scatter
+    kh, kw = kernel[0] - 1 - rh, kernel[1] - 1 - rw  # the flipped kernel: outputs gather, inputs do not scatter
     C = b.compute(
         epilogue.stage,
         (n, co, *out),
@@ -222,7 +222,7 @@ def _spread_size(axis: str, extent: Extent, kernel: int, stride: int, padding: i
 
 
 def _spread(b: Builder, x: Tensor, step: Sequence[int], before: Sequence[int], extents: Sequence[Extent]) -> Tensor:
-    """Stage P: the elements of `x` that many steps apart, with zeros between and around them."""
+    """Stage P: the elements of `x` spaced `step` apart, with zeros between and around them."""
 
     def body(n: Var, c: Var, *at: Var) -> Expr:
         moved = [i - p for i, p in zip(at, before, strict=True)]

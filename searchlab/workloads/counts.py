@@ -1,4 +1,4 @@
-"""Counting what a program does: arithmetic, bytes, reduction lengths; all from the program itself."""
+"""Operation counts, memory traffic and reduction lengths, derived from the program itself."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from searchlab.ir.stmt import Block
 
 
 def flops(program: Program) -> int:
-    """Arithmetic operations on values: a multiply-add is 2, a function or a maximum is 1, moving data is 0."""
+    """Arithmetic operations on values: a multiply-add counts 2, a function or a maximum 1, moving data 0."""
     return sum(_domain(program, block) * len(operations(block.store.value)) for block in program.blocks.values())
 
 
 def bytes_moved(program: Program) -> int:
-    """The size of all inputs and outputs: what has to cross the memory bus at least once."""
+    """The size of all inputs and outputs: the compulsory memory traffic."""
     names = (*program.inputs, *program.outputs)
     return sum(elements(program, n) * DTYPES[program.buffers[n].dtype].bytes for n in names)
 
 
 def elements(program: Program, buffer: str) -> int:
-    """How many elements a buffer has."""
+    """The number of elements of a buffer."""
     return math.prod(shape_of(program, buffer))
 
 
@@ -33,7 +33,7 @@ def shape_of(program: Program, buffer: str) -> tuple[int, ...]:
 
 
 def reduction_length(program: Program) -> int:
-    """How many terms the longest reduction of the program has."""
+    """The number of terms of the program's longest reduction."""
     lengths = [
         math.prod(_known(program, it.extent) for it in block.iters if it.kind == "reduce")
         for block in program.blocks.values()
@@ -42,7 +42,7 @@ def reduction_length(program: Program) -> int:
 
 
 def operations(e: Expr) -> frozenset[Expr]:
-    """The distinct arithmetic nodes of a value: what is written twice is computed once, index arithmetic is free."""
+    """The distinct arithmetic nodes of a value: common subexpressions count once, index arithmetic not at all."""
     if isinstance(e, Binary) and e.dtype != INDEX:
         return operations(e.a) | operations(e.b) | {e}
     if isinstance(e, Call):

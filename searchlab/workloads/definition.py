@@ -1,6 +1,6 @@
-"""What a workload is: an operator with its parameters, which knows its program, inputs, reference and cost.
+"""Workload: an operator with fixed parameters, which provides its program, inputs, reference and cost.
 
-A `Workload` is a value; its program is built when first asked for, so lists of hundreds of them are cheap.
+A `Workload` is a value; its program is built on first use, so lists of hundreds of workloads are cheap.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Reference = Callable[..., Array | tuple[Array, ...]]
 
 @dataclass(frozen=True)
 class Definition:
-    """What an operator function returns: the plain computation, and the same in numpy.
+    """The result of an operator function: the plain computation, and its numpy reference.
 
     `reference` takes the inputs in order, already as float64 (so that its sums are exact to float32), and returns the
-    output, or a tuple of outputs; `weights` names the inputs that stay the same from call to call.
+    output, or a tuple of outputs; `weights` names the inputs that do not change between calls.
     """
 
     program: Program
@@ -44,9 +44,9 @@ class Definition:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far an output may be from the reference: |got - want| <= relative * |want| + scale * rms(want).
+    """The accepted deviation from the reference: |got - want| <= relative * |want| + scale * rms(want).
 
-    The second term is for elements that cancel to almost nothing in a sum whose terms are not small.
+    The second term allows for cancellation: elements near zero that are sums of large terms.
     """
 
     relative: float
@@ -61,7 +61,7 @@ class Tolerance:
 
 @dataclass(frozen=True, eq=False)
 class Operator:
-    """A named family of workloads; calling it with parameters gives one."""
+    """A named family of workloads; calling it with parameters returns a workload."""
 
     name: str
     function: Callable[..., Definition]
@@ -80,11 +80,11 @@ class Operator:
 
     @property
     def path(self) -> str:
-        """Where another process finds the operator."""
+        """The import path by which another process finds the operator."""
         return f"{self.function.__module__}:{self.function.__qualname__}"
 
     def __call__(self, **params: object) -> Workload:
-        """The workload with these parameters, built, so that impossible ones are refused here."""
+        """The workload with these parameters, built at once, so that impossible ones are rejected here."""
         made = self.lazy(**params)
         made.definition  # noqa: B018
         return made
@@ -118,7 +118,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Workload:
-    """One computation to be made fast."""
+    """One computation to optimise."""
 
     operator: Operator
     params: Params
@@ -130,7 +130,7 @@ class Workload:
 
     @cached_property
     def label(self) -> str:
-        """For people: `matmul(m=512, n=512, k=512)`; settings at their neutral default are left out."""
+        """The readable form `matmul(m=512, n=512, k=512)`, without settings at their neutral default."""
         pairs = zip(self.operator.parameters, self.params, strict=True)
         return f"{self.name}({', '.join(f'{k}={text(v)}' for p, (k, v) in pairs if p.is_telling(v))})"
 
@@ -139,7 +139,7 @@ class Workload:
 
     @cached_property
     def spec(self) -> str:
-        """For files and command lines: `matmul:m=512,n=512,k=512,dtype=float32`; `parse` reads it back."""
+        """The form for files and command lines, `matmul:m=512,n=512,k=512,dtype=float32`, read back by `parse`."""
         return f"{self.name}:{','.join(f'{k}={text(v)}' for k, v in self.params)}" if self.params else self.name
 
     @cached_property
@@ -149,7 +149,7 @@ class Workload:
 
     @cached_property
     def definition(self) -> Definition:
-        """The program and its reference, made when they are first asked for."""
+        """The program and its reference, built on first use."""
         try:
             made = self.operator.function(**dict(self.params))
         except (IRError, WorkloadError) as e:
@@ -223,7 +223,7 @@ class Workload:
         return {n: np.ascontiguousarray(y, dtype=program.buffers[n].dtype) for n, y in pairs}
 
     def sizes_of(self, inputs: Mapping[str, Array]) -> dict[str, int]:
-        """The run-time sizes that arrays have."""
+        """The run-time sizes, taken from the shapes of arrays."""
         found = {}
         for name in self.program.inputs:
             for extent, actual in zip(self.program.buffers[name].shape, np.shape(inputs[name]), strict=True):
@@ -233,7 +233,7 @@ class Workload:
 
     @cached_property
     def tolerance(self) -> dict[str, Tolerance]:
-        """What each output may be off by: rounding errors grow like the root of the reduction length."""
+        """The tolerance of each output: rounding errors grow with the square root of the reduction length."""
         growth = math.sqrt(counts.reduction_length(self.program))
         return {n: _tolerance(self.program.buffers[n].dtype, growth) for n in self.program.outputs}
 
@@ -243,7 +243,7 @@ class Workload:
         inputs: Mapping[str, Array],
         expected: Mapping[str, Array] | None = None,
     ) -> str | None:
-        """None if the outputs are right, else what is wrong; `expected` saves computing the reference again."""
+        """None if the outputs are correct, else the reason; `expected` is a reference computed before."""
         names = self.program.outputs
         if not isinstance(outputs, Mapping):
             arrays = [outputs] if isinstance(outputs, np.ndarray) else list(outputs)
@@ -269,13 +269,13 @@ class Workload:
         return self.at(**sizes)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Functions do not travel between processes, import paths do.
+        # Functions cannot be sent between processes; import paths can.
         return _restore, (self.operator.path, self.name, self.params)
 
 
 @cache
 def imported(path: str, name: str) -> Operator:
-    """The operator that a "module:function" path leads to, under a name; the function need not be decorated."""
+    """The operator at a "module:function" path, under a name; the function need not be decorated."""
     named = Named(path, f"operator '{path}'", WorkloadError)
     found = named.found
     return found.renamed(name) if isinstance(found, Operator) else Operator.of(named.function(Definition), name)
@@ -286,7 +286,7 @@ def _restore(path: str, name: str, params: Params) -> Workload:
 
 
 def difference(got: Array, want: Array, tolerance: Tolerance) -> str | None:
-    """How `got` differs from `want` by more than the tolerance, or None."""
+    """A description of how `got` differs from `want`; None if the difference is within the tolerance."""
     if got.shape != want.shape:
         return f"has shape {got.shape}, expected {want.shape}"
     if got.dtype != want.dtype:
@@ -316,7 +316,7 @@ def _tolerance(dtype: str, growth: float) -> Tolerance:
 
 def _random(program: Program, name: str, seed: int, limit: int) -> Array:
     shape, dtype = counts.shape_of(program, name), program.buffers[name].dtype
-    # Each input has its own stream, so that adding an input leaves the others as they are.
+    # Each input has its own random stream, so that adding an input does not change the others.
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     if dtype in FLOATS:
         values: Array = rng.random(shape, dtype=np.dtype(dtype).type)
@@ -329,5 +329,5 @@ def _random(program: Program, name: str, seed: int, limit: int) -> Array:
 
 
 def _wide(x: Array) -> Array:
-    """Double precision holds every smaller dtype exactly, and multiplies matrices faster than int64."""
+    """Converts to double precision, which holds every smaller dtype exactly and multiplies faster than int64."""
     return np.asarray(x) if np.asarray(x).dtype == np.int64 else np.asarray(x, dtype=np.float64)

@@ -1,7 +1,8 @@
-"""Networks as tasks: which operators they consist of, and how often each occurs.
+"""Networks as tasks: their operators, and how often each occurs.
 
-Each network is a walk through its architecture that names the operators on the way; equal ones are merged, their number
-is the weight. Batch normalisation, activations and residual additions go into the convolution before them.
+Each network is a generator that walks through the architecture and yields its operators; equal ones are merged, and
+their count is the weight.  Batch normalisation, activations and residual additions are fused into the convolution
+before them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from searchlab.workloads.definition import Workload
 
 
 class NetworkTask(NamedTuple):
-    """A workload and how often a network runs it."""
+    """A workload and how often it occurs in a network."""
 
     workload: Workload
     weight: int
@@ -36,7 +37,7 @@ def network(name: str, batch: int = 1) -> tuple[NetworkTask, ...]:
 
 
 def networks() -> dict[str, str]:
-    """The known networks, each with one line about it."""
+    """The known networks, each with a one-line description."""
     return {name: (walk.__doc__ or "").partition("\n")[0] for name, walk in _NETWORKS.items()}
 
 
@@ -107,7 +108,7 @@ def _conv(
     op: str = "conv2d",
     depth: int = 0,
 ) -> Workload:
-    """A convolution with the padding that keeps the size (at stride 1), and what follows it."""
+    """A convolution with same-size padding (at stride 1), and its epilogue."""
     shape: dict[str, object] = dict(n=batch, ci=ci, co=co, h=side, w=side, k=k, stride=stride, padding=k // 2)
     if depth:
         shape["d"] = depth
@@ -124,7 +125,7 @@ def _classifier(batch: int, channels: int, side: int, classes: int) -> Walk:
 
 # --- others -----------------------------------------------------------------------------------------------------------
 
-# expansion, channels out, blocks, stride of the first
+# expansion, output channels, number of blocks, stride of the first block
 _INVERTED = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 
 

@@ -1,8 +1,8 @@
-"""Parameters of operators: what kinds there are, and how a value or a text becomes one.
+"""Parameters of operators: their kinds, and the parsing of values and texts.
 
-An operator's annotations say what each parameter accepts: `Extent` (an array size, possibly known only at run time),
-`Window` and `Padding` (one integer, or one per axis such as 3x7x7), `Count` (an integer from 1), int, float, bool, str,
-or a Literal of names.
+An operator's annotations define what each parameter accepts: `Extent` (an array size, possibly known only at run time),
+`Window` and `Padding` (one integer, or one per axis such as 3x7x7), `Count` (a positive integer), int, float, bool,
+str, or a Literal of names.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class Parameter:
 
     name: str
     kind: Kind
-    default: Value | None = None  # None: must be given
+    default: Value | None = None  # None: required
     least: int | None = None
     choices: tuple[str, ...] = ()
 
     def read(self, value: object) -> Value:
-        """The value in its one normal form, from Python, YAML or a command line."""
+        """The normalised form of a value from Python, YAML or a command line."""
         try:
             found = _READERS[self.kind](self.name, value)
         except (AttributeError, TypeError, ValueError):
@@ -70,13 +70,13 @@ class Parameter:
         return found
 
     def is_telling(self, value: Value) -> bool:
-        """Whether a label should show the value: numbers unless neutral (no padding, stride 1), names if changed."""
+        """Whether a label shows the value: numbers unless neutral (no padding, stride 1), names if not the default."""
         neutral = self.kind not in ("window", "int") or self.default == self.least
         return self.kind == "extent" or value != self.default or not neutral
 
 
 def text(value: Value) -> str:
-    """The value as `Parameter.read` reads it back."""
+    """The value in the form that `Parameter.read` parses."""
     if isinstance(value, Var):
         return f"?{value.name}"
     if isinstance(value, tuple):
@@ -149,7 +149,7 @@ def _window(name: str, value: object) -> int | tuple[int, ...]:
     axes = tuple(_integer(name, v) for v in value)
     if not axes:
         raise ValueError
-    return axes[0] if len(set(axes)) == 1 else axes  # equal on all axes is one number: one value, one spelling
+    return axes[0] if len(set(axes)) == 1 else axes  # normalised: equal on all axes is written as one number
 
 
 def _float(name: str, value: object) -> float:

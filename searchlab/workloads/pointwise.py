@@ -1,4 +1,4 @@
-"""Functions of single elements, each in the IR and in numpy, known by name wherever operators chain them."""
+"""Pointwise functions, each in the IR and in numpy, by the names under which operators chain them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from searchlab.workloads.definition import Array
 
 @dataclass(frozen=True)
 class Pointwise:
-    """One function twice: on expressions, and on arrays."""
+    """One function in two forms: on expressions, and on arrays."""
 
     expr: Callable[..., Expr]
     array: Callable[..., Array]
@@ -27,7 +27,7 @@ def _gelu(x: Expr) -> Expr:
 
 
 def _gelu_array(x: Array) -> Array:
-    from scipy.special import erf  # only here: importing scipy takes longer than everything else in this package
+    from scipy.special import erf  # imported here since scipy takes longer to import than the rest of this package
 
     found: Array = 0.5 * x * (1 + erf(x / math.sqrt(2)))
     return found
@@ -55,7 +55,7 @@ BINARY: dict[str, Pointwise] = {
 
 
 def steps(text: str, known: Collection[str]) -> tuple[str, ...]:
-    """The names in a chain such as "bn,relu"; "none" and the empty text are the empty chain."""
+    """The names in a chain such as "bn,relu"; "none" and the empty text give the empty chain."""
     names = tuple(s.strip() for s in text.split(",") if s.strip() and text.strip() != "none")
     for name in names:
         if name not in known:

@@ -1,6 +1,6 @@
 """Convolutions and windows in plain numpy: any number of spatial axes, channels second, written for speed.
 
-Independent of the IR on purpose: what a program computes is checked against this.
+Deliberately independent of the IR: the results of programs are checked against these.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def pad(x: Array, padding: Sequence[int], lead: int = 2, fill: float = 0) -> Arr
 def convolution(
     x: Array, w: Array, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int
 ) -> Array:
-    """x (n, ci, *space) with w (co, ci / groups, *kernel)."""
+    """Convolves x (n, ci, *space) with w (co, ci / groups, *kernel)."""
     view = windows(pad(x, padding), w.shape[2:], stride, dilation)
     if w.shape[1] == 1:
         return _depthwise(view, w)
@@ -43,7 +43,7 @@ def convolution(
 
 
 def _dense(view: Array, w: Array) -> Array:
-    """One matrix product per piece of the output, pieces small enough for their unfolded windows to fit in memory."""
+    """One matrix product per chunk of the output, small enough for its unfolded windows to fit in memory."""
     dims = w.ndim - 2
     n, out = view.shape[0], view.shape[2 : 2 + dims]
     y = np.empty((n, w.shape[0], *out))
@@ -67,7 +67,7 @@ def _depthwise(view: Array, w: Array) -> Array:
 
 
 def transposed_convolution(x: Array, w: Array, stride: Sequence[int], padding: Sequence[int]) -> Array:
-    """x (n, ci, *space) with w (ci, co, *kernel): every input element adds a scaled kernel to the output."""
+    """Convolves x (n, ci, *space) with w (ci, co, *kernel): each input element adds a scaled kernel to the output."""
     space, kernel = x.shape[2:], w.shape[2:]
     full = [(e - 1) * s + k for e, s, k in zip(space, stride, kernel, strict=True)]
     y = np.zeros((x.shape[0], w.shape[1], *full))
@@ -80,7 +80,7 @@ def transposed_convolution(x: Array, w: Array, stride: Sequence[int], padding: S
 
 
 def capsule_convolution(x: Array, w: Array, stride: Sequence[int], padding: Sequence[int]) -> Array:
-    """x (n, h, w, ci, a, b) with w (kh, kw, ci, co, b, c): a convolution whose elements are matrices."""
+    """Convolves x (n, h, w, ci, a, b) with w (kh, kw, ci, co, b, c); the elements are matrices."""
     view = windows(pad(x, padding, lead=1), w.shape[:2], stride, (1, 1), lead=1)
     y = np.zeros((*view.shape[:3], w.shape[3], x.shape[4], w.shape[5]))
     for at in np.ndindex(*w.shape[:2]):

@@ -1,4 +1,4 @@
-"""Suites: the operator shapes that published tuners were evaluated on, as named cases.
+"""Suites: the operator shapes on which published tuners were evaluated, as named cases.
 
 autotvm: Chen et al., NeurIPS 2018; ansor: Zheng et al., OSDI 2020; metaschedule: Shao et al., NeurIPS 2022.
 """
@@ -15,7 +15,7 @@ from searchlab.workloads.definition import Workload
 
 
 class Case(NamedTuple):
-    """One shape of a suite, under the name it has in the publication."""
+    """One shape of a suite, under its name in the publication."""
 
     name: str
     workload: Workload
@@ -29,13 +29,13 @@ def suite(name: str) -> tuple[Case, ...]:
 
 
 def suites() -> dict[str, str]:
-    """The known suites, each with one line about it."""
+    """The known suites, each with a one-line description."""
     return {name: (cases.__doc__ or "").partition("\n")[0] for name, cases in _SUITES.items()}
 
 
 # --- AutoTVM ----------------------------------------------------------------------------------------------------------
 
-# h = w, ci, co, k, stride; the padding keeps the size at stride 1
+# h = w, ci, co, k, stride; padding preserves the size at stride 1
 _RESNET18 = (
     (224, 3, 64, 7, 2), (56, 64, 64, 3, 1), (56, 64, 64, 1, 1), (56, 64, 128, 3, 2), (56, 64, 128, 1, 2),
     (28, 128, 128, 3, 1), (28, 128, 256, 3, 2), (28, 128, 256, 1, 2),
@@ -53,7 +53,7 @@ def _autotvm_resnet18() -> Iterator[Case]:
 
 _C1D = ((256, 64, 128, 3, 2, 1), (128, 128, 256, 1, 2, 0), (64, 256, 256, 5, 1, 2), (32, 512, 512, 3, 1, 1))
 _C2D = ((224, 3, 64, 7, 2, 3), (56, 64, 64, 1, 1, 0), (14, 256, 256, 3, 1, 1), (7, 512, 512, 3, 1, 1))
-# The first shape of C2D has 3 channels, which 4 groups cannot share; later evaluations took this one instead.
+# The first shape of C2D has 3 channels, not divisible into 4 groups; later evaluations used this one instead.
 _GRP = ((56, 64, 128, 3, 2, 1), *_C2D[1:])
 _DEP = ((112, 32, 3, 1, 1), (112, 64, 3, 2, 1), (14, 512, 3, 2, 1), (7, 1024, 3, 1, 1))
 _T2D = ((4, 512, 256), (8, 256, 128), (16, 128, 64), (32, 64, 3))

@@ -16,7 +16,7 @@ _NAMES = ("n", "c", "h", "w")
 
 
 class _Pooling:
-    """What max_pool2d and avg_pool2d share: the padded input, its windows, the output's shape."""
+    """The common part of max_pool2d and avg_pool2d: the padded input, its windows, the output's shape."""
 
     def __init__(self, b: Builder, x: Tensor, k: Window, stride: Window, padding: Padding, fill: float) -> None:
         self.kernel, self.step = per_axis("k", k, 2), per_axis("stride", stride, 2)
@@ -29,11 +29,11 @@ class _Pooling:
         self.axes = tuple(b.axis(f"k{a}", e) for a, e in zip("hw", self.kernel, strict=True))
 
     def at(self, n: Expr, c: Expr, h: Expr, w: Expr) -> Expr:
-        """The element of the window of an output at the position of the reduction axes."""
+        """The element of an output's window at the current position of the reduction axes."""
         return self.data[n, c, h * self.step[0] + self.axes[0], w * self.step[1] + self.axes[1]]
 
     def windows(self, x: Array) -> Array:
-        """All windows, in numpy, their elements in the last two axes."""
+        """All windows as a numpy array, with their elements in the last two axes."""
         return references.windows(references.pad(x, self.padding, fill=self.fill), self.kernel, self.step, (1, 1))
 
 
