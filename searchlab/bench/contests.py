@@ -1,4 +1,4 @@
-"""The code searchlab makes for a workload, checked and then timed beside numpy and torch."""
+"""Racing the code that searchlab generates for a workload against numpy and torch, after checking all results."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ from searchlab.timing.race import Contender, OtherLoad, Steady, race
 from searchlab.timing.turns import Times
 from searchlab.workloads import Workload
 
-OURS, DEFAULT = "searchlab", "default"  # a program of a search, and the default schedule beside it
+OURS, DEFAULT = "searchlab", "default"  # a program found by a search, and the default schedule
 LIBRARIES = ("numpy", "torch")  # in their usual layouts
 EVERY_LIBRARY = (*LIBRARIES, "torch-nhwc")
-BASELINES = (DEFAULT, *LIBRARIES)  # what the best of a search is compared with
-# Below this many operations per byte the memory, not the arithmetic, limits every CPU of today.
+BASELINES = (DEFAULT, *LIBRARIES)  # the contenders that the best of a search is compared with
+# Below this arithmetic intensity (operations per byte), every current CPU is memory-bound.
 MEMORY_BOUND = 4.0
 
 
 @dataclass(frozen=True)
 class ContestRow:
-    """One workload's result: times of those that were right, reasons for those that were not timed."""
+    """The result for one workload: times of the correct contenders, reasons for those that were not timed."""
 
     case: str
     workload: Workload
     threads: int
     times: Mapping[str, Times] = field(default_factory=dict)
     wrong: Mapping[str, str] = field(default_factory=dict)
-    other_load: float = 0.0  # the share of all cores that other processes took during the race
+    other_load: float = 0.0  # the share of all cores used by other processes during the race
 
     @property
     def memory_bound(self) -> bool:
-        """Whether memory, and not arithmetic, limits the workload."""
+        """Whether the workload is limited by memory rather than arithmetic."""
         return self.workload.flops < MEMORY_BOUND * self.workload.bytes
 
     @property
     def unit(self) -> str:
-        """What `rate` counts."""
+        """The unit of `rate`."""
         return "GB/s" if self.memory_bound else "GFLOP/s"
 
     def rate(self, contender: str) -> float | None:
-        """Billions of operations per second, or of bytes if memory is the limit."""
+        """Billions of operations per second, or of bytes if the workload is memory-bound."""
         if contender not in self.times:
             return None
         amount = self.workload.bytes if self.memory_bound else self.workload.flops
@@ -60,12 +60,12 @@ class ContestRow:
 
     @property
     def best_library(self) -> str | None:
-        """The fastest library; None if there was none."""
+        """The fastest library; None if no library was timed."""
         return min((n for n in self.times if n != OURS), key=lambda n: self.times[n].min, default=None)
 
     @property
     def ratio(self) -> float | None:
-        """How many times as fast as the best library, by the best times: they suffer least from other programs."""
+        """The speed-up over the best library, from best times, which other processes disturb least."""
         best = self.best_library
         if best is None or OURS not in self.times:
             return None
@@ -84,7 +84,7 @@ def measure(
     min_rounds: int = 10,
     pack_weights: bool = False,
 ) -> ContestRow:
-    """The default schedule of a workload beside the libraries."""
+    """Races the default schedule of a workload against the libraries."""
     ours = {OURS: lambda inputs: prepare(workload, inputs, target, pack_weights)}
     return contest(workload, target, ours, case, seconds, min_rounds)
 
@@ -99,10 +99,10 @@ def contest(
     steady: Steady | None = None,
     copies: int = 1,
 ) -> ContestRow:
-    """What `makers` prepare on the workload's inputs, in turns with the libraries; all results are checked first.
+    """Times the contenders from `makers`, interleaved with the libraries; all results are checked first.
 
-    Each prepares `copies`, whose best counts: once in a while a program is several times as slow as usual for as long
-    as it stays loaded, and where it lies makes some per cent now and then.
+    Each maker prepares `copies`, the best of which counts: occasionally a program is several times slower than usual
+    for as long as it stays loaded, and its load address can make a difference of a few per cent.
     """
     inputs = {name: placed(x) for name, x in workload.inputs().items()}
     expected = workload.reference(inputs)
@@ -130,7 +130,7 @@ def contest(
 
 
 def prepare(workload: Workload, inputs: Mapping[str, Array], target: Target, pack_weights: bool = False) -> Prepared:
-    """The compiled default schedule on these arrays."""
+    """Compiles the default schedule and binds it to these arrays."""
     weights = workload.weights if pack_weights else ()
     return prepare_program(default_schedule(workload.program, target, weights), workload, inputs, target, weights)
 
@@ -142,18 +142,18 @@ def prepare_program(
     target: Target,
     weights: Sequence[str] = (),
 ) -> Prepared:
-    """A program of the workload, built or not, loaded for these arrays; `weights` are bound, stored as it likes."""
+    """Loads a program of the workload, built or not, for these arrays; `weights` are bound in its layout."""
     kernel = compile(program, target) if isinstance(program, Program) else load(program)
     if weights:
         kernel = kernel.bind(**{name: inputs[name] for name in weights})
     run, outputs = kernel.prepare(*(inputs[n] for n in workload.program.inputs if n not in weights))
     for y in outputs:
-        y.view(np.uint8).fill(0xFF)  # an element that is never written must not be right by accident
+        y.view(np.uint8).fill(0xFF)  # an element that is never written must not be correct by accident
     return run, outputs
 
 
 def libraries(workload: Workload, inputs: Mapping[str, Array]) -> dict[str, Contender]:
-    """What the libraries offer for a workload, on these arrays; each function returns its result."""
+    """The libraries' implementations of a workload on these arrays; each function returns its result."""
     job = LibraryOperands(workload, inputs)
     found: dict[str, Contender] = {}
     plain = with_numpy.contender(job)
@@ -167,5 +167,5 @@ def libraries(workload: Workload, inputs: Mapping[str, Array]) -> dict[str, Cont
 
 
 def geometric_mean(values: list[float]) -> float | None:
-    """The mean that suits ratios."""
+    """The geometric mean, which suits ratios; None without values."""
     return math.exp(sum(map(math.log, values)) / len(values)) if values else None

@@ -1,4 +1,4 @@
-"""How many threads numpy's BLAS and torch use."""
+"""Control of the number of threads that numpy's BLAS and torch use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Lets numpy's BLAS and torch (if it is installed) use that many threads, and puts things back afterwards."""
+    """Makes numpy's BLAS and torch (if installed) use `count` threads, and restores the setting afterwards."""
     pools = [*_blas(), *_torch()]
     before = [get() for get, _ in pools]
     try:
@@ -26,7 +26,7 @@ def threads(count: int) -> Iterator[None]:
 
 Pool = tuple[Callable[[], int], Callable[[int], object]]
 
-# get, set; the names that numpy's wheels, distributions and conda give them
+# (get, set) symbols as named in numpy's wheels, distributions and conda
 _SYMBOLS = (
     ("scipy_openblas_get_num_threads64_", "scipy_openblas_set_num_threads64_"),
     ("scipy_openblas_get_num_threads", "scipy_openblas_set_num_threads"),
@@ -37,7 +37,7 @@ _SYMBOLS = (
 
 
 def _blas() -> list[Pool]:
-    """The thread counts of the BLAS libraries that this process has loaded."""
+    """The thread-count functions of the BLAS libraries that this process has loaded."""
     import numpy  # noqa: F401  # its BLAS must be loaded to be found
 
     try:

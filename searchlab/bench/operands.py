@@ -1,4 +1,4 @@
-"""A workload with arrays, in the terms in which the libraries' versions of it are written."""
+"""A workload with arrays, in the form in which the libraries' implementations use it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _KNOWN = ("bias", "bn", "add", "relu", "relu6", "sigmoid", "tanh", "gelu", "exp"
 
 @dataclass(frozen=True)
 class LibraryOperands:
-    """One call of an operator: its parameters, its arrays, and what follows its product (bias, bn, add, relu...)."""
+    """One call of an operator: its parameters, its arrays, and its epilogue (bias, bn, add, relu, ...)."""
 
     workload: Workload
     arrays: Mapping[str, Array]
 
     @property
     def name(self) -> str:
-        """The operator."""
+        """The operator's name."""
         return self.workload.name
 
     @cached_property
@@ -43,7 +43,7 @@ class LibraryOperands:
         return all(x.dtype.name in FLOATS for x in self.arrays.values())
 
     def per_axis(self, name: str) -> tuple[int, ...]:
-        """A parameter of a convolution or pooling, one number per spatial axis; neutral if it has no such parameter."""
+        """A parameter of a convolution or pooling, one number per spatial axis; a neutral value if it is missing."""
         spatial = {"conv1d": 1, "conv3d": 3}.get(self.name, 2)
         return per_axis(name, self.params.get(name, 1), spatial)
 
@@ -55,7 +55,7 @@ class LibraryOperands:
 
     @cached_property
     def steps(self) -> tuple[str, ...]:
-        """What follows the product."""
+        """The steps of the epilogue."""
         if self.name == "conv2d_bn_relu":
             return ("bn", "relu")
         if self.name == "dense":
@@ -66,7 +66,7 @@ class LibraryOperands:
     def folded(self, channel: int) -> tuple[Array, Array | None, tuple[str, ...]]:
         """Weights, bias and remaining steps, with batch normalisation folded into the weights, as is usual.
 
-        `channel` is the axis of the output channels in the weights. This happens ahead of time, in none of the timings.
+        `channel` is the axis of the output channels in the weights.  Folding happens ahead of time and is not timed.
         """
         W = self.arrays["W"]
         first, rest = self.steps[:1], self.steps[1:]
@@ -86,7 +86,7 @@ def follow(
     unary: Mapping[str, Callable[[Any], Any]],
     channel: int = 1,
 ) -> Any:
-    """Applies steps to `y` in place; works on arrays and on tensors, with the functions of their library."""
+    """Applies steps to `y` in place; works on arrays and on tensors, given their library's functions."""
     column = [1] * y.ndim
     column[channel] = -1
     for name in names:

@@ -1,4 +1,4 @@
-"""Every operator in numpy, as somebody who knows numpy well would write it: BLAS, no needless copies, memory reused."""
+"""Every operator in numpy, written as an expert would: BLAS, no needless copies, memory reused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from searchlab.timing.race import Contender
 from searchlab.workloads.counts import reduction_length
 from searchlab.workloads.references import windows
 
-_UNFOLDED = 1 << 21  # elements of a convolution's unfolded windows that are multiplied at once: they stay in a cache
+_UNFOLDED = 1 << 21  # elements of a convolution's unfolded windows per product, so that they stay in cache
 _TILE = 1 << 15  # the same for operators that make several passes over their data
 
 
@@ -29,7 +29,7 @@ def contender(job: LibraryOperands) -> Contender | None:
 
 
 def _through_floats(job: LibraryOperands, build: Callable[[LibraryOperands], Contender]) -> Contender:
-    """Integer products by way of BLAS, which has none: exact, because the sums fit into the floats taken."""
+    """Integer products through floating-point BLAS: exact, because the float type chosen can hold the sums."""
     largest = math.prod(np.iinfo(job.arrays[n].dtype).max + 1 for n in job.workload.program.inputs[:2])
     fits = largest * reduction_length(job.workload.program) < 1 << 24
     dtype = np.float32 if fits else np.float64
@@ -43,7 +43,7 @@ def _through_floats(job: LibraryOperands, build: Callable[[LibraryOperands], Con
 
 
 def _output(job: LibraryOperands) -> Array:
-    """Memory for the result; floats if the operator is computed through floats."""
+    """Memory for the result; floating-point if the operator is computed in floats."""
     y = job.output()
     first = next(iter(job.arrays.values()))
     return y if y.dtype.kind == first.dtype.kind or job.name == "reduce" else np.empty(y.shape, first.dtype)
@@ -114,7 +114,7 @@ def _dense(job: LibraryOperands) -> Contender:
 
 
 def _padded(x: Array, padding: tuple[int, ...], lead: int = 2, fill: float = 0) -> tuple[Array, Array]:
-    """An array with room around `x`, filled once, and the part of it where `x` goes."""
+    """A padded array, filled once, and the view of it that holds `x`."""
     after = x.ndim - lead - len(padding)
     around = (0,) * lead + padding + (0,) * after
     if not any(around):
@@ -124,7 +124,7 @@ def _padded(x: Array, padding: tuple[int, ...], lead: int = 2, fill: float = 0) 
 
 
 def _convolution(job: LibraryOperands) -> Contender:
-    """Windows unfolded into a matrix, piece by piece, and multiplied (im2col)."""
+    """Unfolds windows into a matrix, chunk by chunk, and multiplies it (im2col)."""
     X, y = job.arrays["X"], _output(job)
     W, bias, rest = job.folded(0)
     groups = W.shape[0] if job.name == "depthwise_conv2d" else job.params["groups"]
@@ -149,9 +149,9 @@ def _unfold(view: Array, W: Array, y: Array, groups: int) -> Contender:
     dims, channels, row = len(out), view.shape[1], math.prod(out[1:])
     flat = W.reshape(groups, W.shape[0] // groups, -1)
     target = y.reshape(y.shape[0], *flat.shape[:2], -1)
-    # (n, c, *out, *kernel) -> (n, c, *kernel, *out): what is multiplied and added up comes first
+    # (n, c, *out, *kernel) -> (n, c, *kernel, *out): reduction axes come first
     turned = view.transpose(0, 1, *range(2 + dims, 2 + 2 * dims), *range(2, 2 + dims))
-    if turned.flags.c_contiguous:  # a 1x1 convolution is a product as it stands
+    if turned.flags.c_contiguous:  # a 1x1 convolution already is a product
         matrix = turned.reshape(y.shape[0], groups, flat.shape[2], -1)
         return lambda: np.matmul(flat, matrix, out=target)
     depth = channels * math.prod(kernel)
@@ -200,7 +200,7 @@ def _depthwise(view: Array, W: Array, y: Array) -> Contender:
 
 
 def _transposed(job: LibraryOperands) -> Contender:
-    """Every input element times the kernel, by one product, then added up where the results overlap."""
+    """Multiplies every input element by the kernel in one product, then adds up overlapping results."""
     X, y = job.arrays["X"], _output(job)
     W, bias, rest = job.folded(1)
     step, around, kernel = job.per_axis("stride"), job.per_axis("padding"), W.shape[2:]
@@ -325,7 +325,7 @@ def _global_pool(job: LibraryOperands) -> Contender:
 
 
 def _elementwise(job: LibraryOperands) -> Contender:
-    """The chain on a few rows at a time, so that later steps find them in a cache."""
+    """Applies the chain to a few rows at a time, so that later steps find them in cache."""
     X, *others = (job.arrays[n] for n in job.workload.program.inputs)
     y = _output(job)
     ops = [op.strip() for op in job.params["ops"].split(",") if op.strip()]

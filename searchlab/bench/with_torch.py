@@ -1,4 +1,4 @@
-"""Every operator in torch, written to be fast: one fused call where there is one, the rest in place."""
+"""Every operator in torch, written to be fast: one fused call where it exists, the rest in place."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NHWC = ("conv2d", "conv2d_bn_relu", "depthwise_conv2d")
 
 
 def contenders(job: LibraryOperands) -> dict[str, Contender]:
-    """`torch`, and `torch-nhwc` for convolutions: data and weights with the channels last, which suits its kernels."""
+    """`torch`, and `torch-nhwc` for convolutions: data and weights channels-last, the layout its kernels favour."""
     if not job.is_float:
         return _integers(job)
     found: dict[str, Contender] = {}
@@ -29,7 +29,7 @@ def contenders(job: LibraryOperands) -> dict[str, Contender]:
 def _integers(job: LibraryOperands) -> dict[str, Contender]:
     if job.name == "reduce":
         return {"torch": _reduce(job)}
-    # The only integer product with an int32 result that torch has on CPUs; it is not public, so it may go away.
+    # torch's only integer product with an int32 result on CPUs; it is not public, so it may disappear.
     multiply = getattr(torch, "_int_mm", None)
     if job.name != "matmul" or job.params["dtype"] != "int8" or multiply is None:
         return {}
@@ -103,7 +103,7 @@ def _transposed(job: LibraryOperands) -> Contender:
 
 
 def _capsule(job: LibraryOperands) -> Contender:
-    """A convolution with the rows of the capsules in the batch and their columns among the channels."""
+    """A convolution with the capsules' rows folded into the batch and their columns into the channels."""
     X, W, y = _tensors(job)
     n, h, w, ci, rows, inner = X.shape
     co, cols = W.shape[3], W.shape[5]
