@@ -1,1 +1,1 @@
-"""Cost models: plug-ins which import searchlab and which nothing in searchlab imports."""
+"""Cost models: plug-ins that import searchlab and that nothing in searchlab imports."""

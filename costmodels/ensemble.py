@@ -1,4 +1,4 @@
-"""Several models on resampled data: their mean, and how far they disagree, as an acquisition function wants it."""
+"""Several models on resampled data: their mean and their disagreement, combined by an acquisition function."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Acquisition = Literal["mean", "ei", "ucb"]
 class EnsembleModel(CostModel):
     """Bagging: `count` models, each fitted to a random share of the measurements.
 
-    acquisition  mean; ei (expected improvement over the best measured program); ucb (optimism, weighed by `kappa`)
+    acquisition  mean; ei (expected improvement over the best measured program); ucb (optimism, weighted by `kappa`)
     """
 
     name = "ensemble"
@@ -45,7 +45,7 @@ class EnsembleModel(CostModel):
 
     @property
     def ready(self) -> bool:
-        """Whether all members are."""
+        """Whether all members are ready."""
         return all(m.ready for m in self.members)
 
     def fit(self, history: History) -> None:
@@ -90,7 +90,7 @@ class EnsembleModel(CostModel):
 
 
 def expected_improvement(mean: Floats, deviation: Floats, best: float) -> Floats:
-    """How far below `best` a normal variable is expected to fall."""
+    """The expected improvement of normal variables over `best`, where smaller is better."""
     from scipy.special import ndtr
 
     scale = np.maximum(deviation, 1e-12)

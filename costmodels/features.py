@@ -1,4 +1,4 @@
-"""From a history to training data: features of measured programs, labels per task, and which rows belong together."""
+"""From a history to training data: features of measured programs, labels per task, and the grouping of rows."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ RAGGED = ("statements",)
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """Measured programs as a model learns from them.
+    """Measured programs in the form used for training.
 
-    `rows` are features, `owner` says which program each row belongs to (statement by statement, or one row each),
-    `scores` how good each program was among those of its task (1 the best, 0 a failure), `task` which task that was.
+    `rows` holds features, `owner` the program of each row (one row per statement, or one per program), `scores` the
+    score of each program within its task (1 the best, 0 a failure), and `task` the task of each program.
     """
 
     rows: Floats
@@ -35,7 +35,7 @@ class TrainingData:
 
 
 def features(space: Space, points: Points, view: str) -> tuple[Floats, Ints]:
-    """The rows of a population and the number of the point that each belongs to."""
+    """The feature rows of a population, and the point to which each belongs."""
     found = space.features(points, view)
     if isinstance(found, Ragged):
         return found.rows, found.segments
@@ -43,7 +43,7 @@ def features(space: Space, points: Points, view: str) -> tuple[Floats, Ints]:
 
 
 def training_data(history: Iterable[Trials], view: str) -> TrainingData:
-    """All that was measured; labels are comparable within a task only."""
+    """All measurements as training data; labels are comparable only within a task."""
     parts = [t for t in history if len(t)]
     found = [features(t.space, t.points, view) for t in parts]
     widths = {rows.shape[1] for rows, _ in found}
@@ -60,12 +60,12 @@ def training_data(history: Iterable[Trials], view: str) -> TrainingData:
 
 
 def write_card(path: Path, name: str, view: str) -> None:
-    """Writes which features a saved model was trained on beside it."""
+    """Writes a file beside a saved model that says on which features it was trained."""
     path.with_suffix(".json").write_text(json.dumps({"model": name, **_card(view)}))
 
 
 def check_card(path: Path, name: str, view: str) -> None:
-    """Refuses a saved model of another kind, or of features that mean something else today."""
+    """Rejects a saved model of another kind, or one trained on features whose meaning has changed."""
     card = path.with_suffix(".json")
     try:
         found = json.loads(card.read_text())
@@ -77,7 +77,7 @@ def check_card(path: Path, name: str, view: str) -> None:
 
 
 def _card(view: str) -> dict[str, object]:
-    if view == "knobs":  # as wide as the space has it
+    if view == "knobs":  # its width depends on the space
         return {"view": view}
     known = schema(view)
     return {"view": view, "version": known.version, "width": known.width}

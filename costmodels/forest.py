@@ -1,4 +1,4 @@
-"""Many candidates' loop trees as one list of nodes, so that a network computes a level of all of them at once."""
+"""The loop trees of many candidates as one list of nodes, so that a network evaluates them level by level."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Features = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class CandidateTrees:
-    """Trees of several candidates: their nodes in a row, tree by tree, parents before children.
+    """Trees of several candidates: their nodes concatenated, tree by tree, parents before children.
 
-    `owner` is the candidate of a node, `height` its distance from the deepest leaf below it, and a root has parent -1.
+    `owner` is the candidate of a node, `height` its distance to the deepest leaf below it; a root has parent -1.
     """
 
     features: Features
@@ -30,7 +30,7 @@ class CandidateTrees:
 
     @staticmethod
     def of(parts: Sequence[tuple[Ints, Tree]], count: int) -> CandidateTrees:
-        """The trees of a population; `parts` are trees of several candidates each, with their places."""
+        """The trees of a population; each part holds the trees of several candidates, with their rows."""
         order = np.argsort(np.concatenate([rows for rows, _ in parts]), kind="stable")
         sizes = np.concatenate([np.full(len(rows), len(tree)) for rows, tree in parts])[order]
         starts = np.cumsum(sizes) - sizes
@@ -46,7 +46,7 @@ class CandidateTrees:
         return CandidateTrees(features, kinds, parents, height, np.repeat(np.arange(count), sizes), count)
 
     def some(self, rows: Ints) -> CandidateTrees:
-        """The trees of some candidates, in that order."""
+        """The trees of the given candidates, in that order."""
         starts = np.searchsorted(self.owner, np.arange(self.count + 1))
         sizes = np.diff(starts)[rows]
         first = np.cumsum(sizes) - sizes

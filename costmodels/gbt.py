@@ -15,12 +15,12 @@ from searchlab.search.knob import Floats
 
 _PAIRS = 256
 _WORST = 1e-3  # the score of a failure where logarithms are taken
-_LEAST = 0.05  # a spread of predictions below which they are all the same
+_LEAST = 0.05  # the standard deviation below which values count as constant
 
 ObjectiveName = Literal["rank", "regression", "pack-sum"]
 
-# AutoTVM's trees are shallow, and many; Ansor's and MetaSchedule's are deep.  With few measurements, trees that see a
-# part of the rows and features each are better than either.
+# AutoTVM uses many shallow trees; Ansor and MetaSchedule use deep ones.  With few measurements, trees that are trained
+# on subsets of rows and features are better than either.
 SETTINGS: dict[str, dict[str, Any]] = {
     "default": {"max_depth": 6, "eta": 0.1, "subsample": 0.8, "colsample_bytree": 0.3, "rounds": 100, "patience": 100},
     "autotvm": {"max_depth": 3, "gamma": 1e-4, "min_child_weight": 1, "eta": 0.3, "rounds": 8000, "patience": 20},
@@ -34,11 +34,11 @@ class GBTModel(CostModel):
     objective  rank (pairs within a task), regression (squared error), or pack-sum: a program's score is the sum over
                its statements, squared error (needs the view `statements`)
     label      what regression learns: the score (best time / time, as the papers do) or its log
-    weighted   pack-sum counts a program by its score, as Ansor does, so that good ones matter more
-    settings   default, autotvm or ansor; single values may be given: max_depth, eta, rounds, patience, ...
-    prior      with the view `summary`: begins as the estimate of the roofline model, which then counts as far as it
-               agrees with measurements, and half as much with every `half` of them; trees have it among their features
-    warmup     measurements below which there are no trees
+    weighted   pack-sum weights programs by their scores, as Ansor does, so that good ones matter more
+    settings   default, autotvm or ansor; single values can be overridden: max_depth, eta, rounds, patience, ...
+    prior      with the view `summary`: starts from the estimate of the roofline model, later weighted by its agreement
+               with measurements and halved after every `half` of them; the estimate is also a feature of the trees
+    warmup     the number of measurements required before trees are trained
     """
 
     name = "gbt"
@@ -84,7 +84,7 @@ class GBTModel(CostModel):
         return self.prior or self._booster is not None
 
     def fit(self, history: History) -> None:
-        """Trains new trees on all trials, once there are enough, and weighs the prior."""
+        """Trains new trees on all trials, once there are enough, and sets the weight of the prior."""
         if len(history) < self.warmup:
             return
         data = training_data(history, self.view)
@@ -94,7 +94,7 @@ class GBTModel(CostModel):
                 self._weigh(history, data)
 
     def _weigh(self, history: History, data: TrainingData) -> None:
-        """Puts the prior on the scale of the trees, by the last task, as far as it agrees with what was measured."""
+        """Scales the prior to the trees on the last task, weighted by its correlation with the measurements."""
         last = [t for t in history if len(t)][-1]
         rows, scores = data.rows[-len(last) :], _log(last.scores)
         trees = float(self._booster.inplace_predict(rows, predict_type="margin").std())
@@ -119,7 +119,7 @@ class GBTModel(CostModel):
             parameters |= {"objective": "reg:squarederror"}
         if self.objective == "rank":
             matrix.set_info(qid=data.task)
-            # every program against all of the better ones, up to a number that keeps the cost in bounds
+            # every program against all better ones, up to a limit that bounds the cost
             pairs = {"lambdarank_pair_method": "topk", "lambdarank_num_pair_per_sample": min(len(data), _PAIRS)}
             parameters |= {"objective": "rank:pairwise", **pairs}
             custom = {"custom_metric": lambda predicted, _: ("missed", missed(predicted, data))}
@@ -134,7 +134,7 @@ class GBTModel(CostModel):
         return -self.margins(space, points)
 
     def margins(self, space: Space, points: Points) -> Floats:
-        """The score of every program, larger for what should be faster."""
+        """The score of every program, larger for programs predicted to be faster."""
         rows, owner = features(space, points, self.view)
         guess = -self._weight * estimate(rows, _threads(space)) if self.prior else 0.0
         if self._booster is None:
@@ -145,7 +145,7 @@ class GBTModel(CostModel):
         return np.asarray(found + guess)
 
     def save(self, path: Path) -> None:
-        """Writes the trees, and which features they were trained on."""
+        """Writes the trees, and the features on which they were trained."""
         write_card(path, self.name, self.view)
         if self._booster is not None:
             self._booster.save_model(path.with_suffix(".ubj"))
@@ -155,7 +155,7 @@ class GBTModel(CostModel):
         import xgboost as xgb
 
         check_card(path, self.name, self.view)
-        if not path.with_suffix(".ubj").exists():  # it was saved before it had learnt anything
+        if not path.with_suffix(".ubj").exists():  # it was saved before its first training
             self._booster, self._weight = None, 1.0
             return
         self._booster = xgb.Booster({"nthread": self.threads})
@@ -168,25 +168,25 @@ class PackSum:
 
     def __init__(self, data: TrainingData, weighted: bool) -> None:
         self._owner, self._scores = data.owner, data.scores
-        # a failure has score 0; it still has to count for something
+        # a failure has score 0, but still needs some weight
         self._weights = np.maximum(data.scores, 0.05) if weighted else np.ones(len(data))
 
     def _sums(self, predicted: Floats) -> Floats:
         return np.asarray(np.bincount(self._owner, predicted, len(self._scores)), np.float64)
 
     def gradient(self, predicted: Floats, _: Any) -> tuple[Floats, Floats]:
-        """For every row of a program the same: how far its sum is off."""
+        """The gradient, the error of a program's sum for each of its rows, and the Hessian."""
         weight = self._weights[self._owner]
         return (self._sums(predicted) - self._scores)[self._owner] * weight, weight
 
     def error(self, predicted: Floats, _: Any) -> tuple[str, float]:
-        """The weighted root of the mean squared error of programs' scores, with its name."""
+        """The name and value of the metric: the weighted root mean squared error of programs' scores."""
         off = self._sums(predicted) - self._scores
         return "pack_rmse", float(np.sqrt(np.average(off * off, weights=self._weights)))
 
 
 def _agreement(a: Floats, b: Floats) -> float:
-    """The correlation of two columns; next to nothing where one of them hardly varies."""
+    """The correlation of two columns; close to zero if one of them is nearly constant."""
     together = float(np.mean((a - a.mean()) * (b - b.mean())))
     return together / (max(float(a.std()), _LEAST) * max(float(b.std()), _LEAST))
 
@@ -200,7 +200,7 @@ def _log(scores: Floats) -> Floats:
 
 
 def missed(predicted: Floats, data: TrainingData, most: int = 64) -> float:
-    """How many of the best n programs of a task are not among the n favoured, on average over n and over tasks."""
+    """The share of a task's best n programs that are not in the predicted top n, averaged over n and tasks."""
     found = []
     for task in np.unique(data.task):
         rows = np.flatnonzero(data.task == task)

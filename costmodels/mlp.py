@@ -1,4 +1,4 @@
-"""A statement is embedded, a program is the sum of its statements: the network of TenSet."""
+"""TenSet's network: statements are embedded, and a program is the sum of its statements."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class MLPModel(NeuralModel):
         return nn.ModuleDict({"embed": embed, "head": head})
 
     def inputs(self, space: Space, points: Points) -> Any:
-        """The features of all statements, program by program, and where each program begins."""
+        """The features of all statements, program by program, and the first row of each program."""
         rows, owner = features(space, points, self.view)
         order = np.argsort(owner, kind="stable")
         first = np.searchsorted(owner[order], np.arange(len(points) + 1))
-        return rows[order] / np.float32(16.0), first  # logarithms of counts, brought to about 1
+        return rows[order] / np.float32(16.0), first  # logarithms of counts, scaled to about 1
 
     def scores(self, inputs: Any, rows: Ints) -> Any:
         """The score of the summed embeddings of each program."""

@@ -1,4 +1,4 @@
-"""The common part of neural models: the training loop, the rank loss over pairs of one task, saving, and one thread."""
+"""The common part of neural models: the training loop, the pairwise rank loss within a task, saving, one thread."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from searchlab.errors import ComponentError
 from searchlab.search import CostModel, History, Points, Space, Trials
 from searchlab.search.knob import Floats, Ints
 
-_RISE = 0.15  # the share of training in which the learning rate rises
+_RISE = 0.15  # the share of training during which the learning rate rises
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingExample:
-    """Measured programs of one task as tensors of a model's own kind."""
+    """Measured programs of one task as tensors in the form of a model."""
 
     inputs: Any
     scores: Floats
@@ -30,10 +30,10 @@ class TrainingExample:
 class NeuralModel(CostModel):
     """A network that scores programs, trained on pairs: the better of two must score higher.
 
-    batches   steps of training, with `batch` programs each
-    rate      the highest learning rate: it rises at first and fades to nothing at the end
+    batches   training steps, with `batch` programs each
+    rate      the peak learning rate, after a warm-up and before a decay to zero
     objective rank (pairs within a task) or regression (squared error)
-    warmup    measurements below which it does not predict
+    warmup    the number of measurements required before it predicts
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class NeuralModel(CostModel):
         self.rate, self.decay, self.warmup = rate, decay, warmup
         self.network: Any = None
 
-    # --- what a model writes ------------------------------------------------------------------------------------------
+    # --- implemented by models ----------------------------------------------------------------------------------------
 
     @abstractmethod
     def build(self) -> Any:
@@ -61,14 +61,14 @@ class NeuralModel(CostModel):
 
     @abstractmethod
     def inputs(self, space: Space, points: Points) -> Any:
-        """The inputs of these points in the form that `scores` takes."""
+        """The inputs for these points in the form that `scores` expects."""
 
     def prepare(self, examples: Sequence[TrainingExample]) -> None:
         """Fits everything but the weights, such as the scale of the inputs, before training."""
 
     @abstractmethod
     def scores(self, inputs: Any, rows: Ints) -> Any:
-        """The network's score of some rows of the inputs, larger for what should be faster."""
+        """The network's scores for the given rows of the inputs, larger for faster programs."""
 
     # --- the rest -----------------------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class NeuralModel(CostModel):
         wanted = torch.from_numpy(example.scores[rows].astype(np.float32))
         if self.objective == "regression":
             return torch.mean((found - wanted) ** 2)
-        # all pairs of the batch; equal scores say nothing
+        # all pairs of the batch; pairs with equal scores carry no information
         sign = torch.sign(wanted[:, None] - wanted[None, :])
         losses = torch.nn.functional.softplus(-sign * (found[:, None] - found[None, :]))
         told = sign != 0
@@ -135,7 +135,7 @@ class NeuralModel(CostModel):
         return -np.asarray(found.numpy(), np.float64)
 
     def save(self, path: Path) -> None:
-        """Writes the weights, and which features they were trained on."""
+        """Writes the weights, and the features on which they were trained."""
         import torch
 
         write_card(path, self.name, self.view)
@@ -153,7 +153,7 @@ class NeuralModel(CostModel):
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """torch on one thread: the other cores measure."""
+    """Limits torch to one thread, since the other cores measure."""
     import torch
 
     before = torch.get_num_threads()

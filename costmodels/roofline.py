@@ -1,4 +1,4 @@
-"""An analytical model: no training, only what the program computes and moves, and what the machine can do."""
+"""An analytical model without training, from a program's operations and memory traffic and the machine's peak rates."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from searchlab.analysis import schema
 from searchlab.search import CostModel, History, Points, Space
 from searchlab.search.knob import Floats
 
-# Bytes that a cycle moves from beyond each cache; rough on purpose.
+# Bytes per cycle from beyond each cache; deliberately rough.
 _BYTES = {"all_traffic_l1": 96.0, "all_traffic_l2": 48.0, "all_traffic_l3": 16.0}
 
 
 class RooflineModel(CostModel):
     """An analytical estimate: cycles to compute and to move data through each cache, shared by the threads.
 
-    Knows programs from the first trial on; known weakness: it sees no latencies, conflicts or instruction mixes.
+    It predicts from the first trial on; its weakness: it ignores latencies, conflicts and instruction mixes.
     """
 
     name = "roofline"
@@ -39,7 +39,7 @@ class RooflineModel(CostModel):
 
 
 def estimate(rows: Floats, threads: int) -> Floats:
-    """Log of the cycles that programs take, from their features of the view `summary`."""
+    """The logarithm of the estimated cycles of programs, from their features of the view `summary`."""
     at = {name: n for n, name in enumerate(schema("summary").columns)}
     wanted = ("all_cycles", "main_parallel", *_BYTES)
     column = {name: np.exp2(rows[:, at[name]].astype(np.float64)) - 1.0 for name in wanted}

@@ -1,4 +1,4 @@
-"""Models that learn nothing: the floor that every other model has to beat."""
+"""Models that learn nothing: the baseline that every other model has to beat."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class NoModel(RandomModel):
 
     @property
     def ready(self) -> bool:
-        """Never: there is nothing to predict with."""
+        """Always False: there is nothing to predict with."""
         return False
 
     def predict(self, space: Space, points: Points) -> Floats:
-        """The same for every point."""
+        """The same score for every point."""
         return np.zeros(len(points))

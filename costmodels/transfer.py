@@ -16,9 +16,9 @@ from searchlab.search.knob import Floats
 class TransferModel(CostModel):
     """A global model of other tasks plus a local one of this task.
 
-    base   the model that both are
-    half   trials of this task with which the weight of the global model halves; below 5 % it is left out
-    least  measurements of other tasks below which there is no global model
+    base   the kind of both models
+    half   trials of this task after which the weight of the global model halves; below 5 % it is dropped
+    least  the number of measurements of other tasks required for a global model
     """
 
     name = "transfer"
@@ -41,7 +41,7 @@ class TransferModel(CostModel):
 
     @property
     def ready(self) -> bool:
-        """Whether one of the two models is."""
+        """Whether at least one of the two models is ready."""
         return self.base_local.ready or self.base_global.ready
 
     def pretrain(self, others: Sequence[Trials]) -> None:
@@ -50,7 +50,7 @@ class TransferModel(CostModel):
         self._taught = sum(len(t) for t in others)
 
     def fit(self, history: History) -> None:
-        """Fits the local model to the last task, and the global one to the others where they have grown."""
+        """Fits the local model to the last task, and the global one to the others if they have new trials."""
         *others, own = history.tasks
         taught = sum(len(t) for t in others)
         if taught >= self.least and taught != self._taught:
@@ -59,7 +59,7 @@ class TransferModel(CostModel):
         self.base_local.fit(History.of([own]))
         for name, model in self._models().items():
             if model.ready and len(own) > 1:
-                # the two are added, so what both say about the measured programs is put on one scale
+                # the two are added, so their predictions for the measured programs are put on one scale
                 self._scales[name] = max(float(model.predict(own.space, own.points).std()), 1e-9)
 
     def predict(self, space: Space, points: Points) -> Floats:
@@ -72,7 +72,7 @@ class TransferModel(CostModel):
         return local + self.discount * self.base_global.predict(space, points) / self._scales["global"]
 
     def save(self, path: Path) -> None:
-        """Writes what was learnt from other tasks and, if there is any, what was learnt from this one."""
+        """Writes the global model and, if it has been trained, the local one."""
         parts = {name: model for name, model in self._models().items() if model.ready}
         card = {"parts": list(parts), "own": self._own, "taught": self._taught, "scales": self._scales}
         path.with_suffix(".json").write_text(json.dumps(card))
@@ -80,7 +80,7 @@ class TransferModel(CostModel):
             model.save(path.with_name(f"{path.name}-{name}"))
 
     def load(self, path: Path) -> None:
-        """Reads both models, and how much each was taught."""
+        """Reads both models, and the number of trials on which each was trained."""
         card = json.loads(path.with_suffix(".json").read_text())
         self._own, self._taught, self._scales = card["own"], card["taught"], card["scales"]
         for name in card["parts"]:

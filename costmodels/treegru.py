@@ -1,6 +1,6 @@
-"""TreeGRU: a recurrent network that walks the tree of loops from the leaves up; AutoTVM's neural model.
+"""TreeGRU: a recurrent network that processes the loop tree from the leaves up; AutoTVM's neural model.
 
-A level of all trees, of whatever sketches, is one step, so that it takes as many as the deepest tree has levels.
+One step evaluates a level of all trees of all sketches, so the number of steps is the depth of the deepest tree.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from searchlab.search import Points, Space
 from searchlab.search.knob import Ints
 
 _LOOP = NODE_KINDS.index("loop")
-_LEAST, _MOST = 0.05, 4.0  # the spread of a feature, and how many spreads off the mean it is
+_LEAST, _MOST = 0.05, 4.0  # the least standard deviation of a feature, and the limit of a normalised one
 
 
 class TreeGRUModel(NeuralModel):
     """A child-sum GRU on the loop tree.
 
     hidden  width of the state of a node, and of the decoder
-    slots   0: the root's state is scored; above: every loop spreads its state over that many slots by a soft choice,
-            and their sums are scored, which carries over better to programs of another shape
+    slots   0: the root's state is scored; otherwise every loop distributes its state over that many slots by softmax,
+            and their sums are scored, which transfers better to programs of another shape
     """
 
     name = "treegru"
@@ -44,7 +44,7 @@ class TreeGRUModel(NeuralModel):
         self.hidden, self.slots = hidden, slots
 
     def build(self) -> Any:
-        """The embeddings, the recurrent cell and the decoder, with room for the scale of the features."""
+        """The embeddings, the recurrent cell and the decoder, and buffers for the scale of the features."""
         import torch
         from torch import nn
 
@@ -60,7 +60,7 @@ class TreeGRUModel(NeuralModel):
         if self.slots:
             parts["slot"] = nn.Linear(hidden, self.slots, bias=False)
         network = nn.ModuleDict(parts)
-        # the mean and the spread of every feature, by kind of node
+        # the mean and the standard deviation of every feature, by kind of node
         network.register_buffer("mean", torch.zeros(len(NODE_KINDS), width))
         network.register_buffer("spread", torch.ones(len(NODE_KINDS), width))
         return network
@@ -102,7 +102,7 @@ class TreeGRUModel(NeuralModel):
         return self.network["decoder"](context)[:, 0]
 
     def _states(self, trees: CandidateTrees, inputs: Any) -> tuple[Ints, Any]:
-        """The nodes, leaves first, and the state of each: of its input and the sum of its children's states."""
+        """The nodes, leaves first, and their states, each computed from its input and its children's summed states."""
         import torch
 
         sums = torch.zeros(len(trees.kinds), self.hidden)
