@@ -1,6 +1,6 @@
-"""The common part of spaces: factors as knobs, structures, the predicates that rules ask, and places of stages."""
+"""The common part of spaces: factors as knobs, structures, predicates of rules, and compute locations."""
 
-from searchlab.tactics import parallel_outer, tile  # with which most rules that users write begin
+from searchlab.tactics import parallel_outer, tile  # re-exported for users' rules
 from spaces.common.factors import KnobFactors, check_structure
 from spaces.common.locations import Location, attached, locations, place, reader_or_copy
 from spaces.common.predicates import (

@@ -1,4 +1,4 @@
-"""Where stages may be computed: the places that are worth a try, and a stage put at one of them."""
+"""Compute locations of stages: those worth trying, and moving a stage to one of them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ ROOT, INLINE = "root", "inline"
 
 @dataclass(frozen=True)
 class Location:
-    """Where a stage is computed: inlined, on its own, or inside a loop; `label` is for people."""
+    """Where a stage is computed: inlined, at the root, or inside a loop; `label` is its readable form."""
 
     label: str
     loop: str | None = None
 
 
 def locations(s: Schedule, block: str, tiled: Sequence[Tiles], levels: int = 3) -> list[Location]:
-    """All places of a stage that are worth a try: inline, root, and after the outer levels of what reads it.
+    """All compute locations of a stage worth trying: inline, root, and after the outer levels of its consumer.
 
-    A stage that is expensive to compute is neither inlined nor put where elements would be computed several times.
+    An expensive stage is neither inlined nor placed where elements would be computed several times.
     """
     found = [
         Location(ROOT),
@@ -43,16 +43,16 @@ def locations(s: Schedule, block: str, tiled: Sequence[Tiles], levels: int = 3) 
 def attached(
     s: Schedule, block: str, tiled: Sequence[Tiles], number: int, levels: int = 3
 ) -> tuple[Location, Program] | None:
-    """The `number`-th (counted from 0) of the `locations` of a stage that are loops; None if there are fewer.
+    """The `number`-th (counted from 0) of the stage's `locations` that are loops; None if there are fewer.
 
-    The program that has it there comes with it, and no location after it is tried.
+    It is returned with the program that has the stage there; later locations are not tried.
     """
     points = _attach_points(s, block, tiled, levels)
     return next(islice(_attached(s, block, points), number, None), None) if number < len(points) else None
 
 
 def _attached(s: Schedule, block: str, points: Sequence[tuple[str, str]]) -> Iterator[tuple[Location, Program]]:
-    """Those points that are legal and worth a try, each with the program that has the stage there."""
+    """The attachment points that are legal and worth trying, each with the program that has the stage there."""
     costly = _is_costly(s.program.blocks[block])
     for label, loop in points:
         if not (costly and would_repeat(s.program, block, loop)):
@@ -66,7 +66,7 @@ def _is_costly(block: Block) -> bool:
 
 
 def is_packing(s: Schedule, block: str) -> bool:
-    """Whether a stage is there to change where its elements lie: inlining would undo that."""
+    """Whether the purpose of a stage is to change the layout, which inlining would undo."""
     b = s.program.blocks[block]
     return only_moves_data(b) and s.program.buffers[b.store.buffer].scope != "global"
 
@@ -86,7 +86,7 @@ def _attach_points(s: Schedule, block: str, tiled: Sequence[Tiles], levels: int)
 
 
 def place(s: Schedule, block: str, location: Location) -> None:
-    """Computes a stage where `locations` said."""
+    """Moves a stage to one of its `locations`."""
     if location.label == INLINE:
         s.compute_inline(block)
     elif location.loop is not None:
@@ -94,7 +94,7 @@ def place(s: Schedule, block: str, location: Location) -> None:
 
 
 def reader_or_copy(s: Schedule, name: str) -> str:
-    """The one stage that reads a stage element by element; a copy of its results, made now, where there is none."""
+    """The only consumer of a stage if it is elementwise, else a newly created copy of its results."""
     if fusible_consumer(s.program, name) is None:
         s.cache_write(name)
     reader = fusible_consumer(s.program, name)

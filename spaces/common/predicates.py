@@ -1,4 +1,4 @@
-"""Predicates on the stages of a program: which are inlined, tiled, fused with their reader, or factored."""
+"""Predicates on the stages of a program: which are inlined, tiled, fused with their consumer, or factored."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ CHEAP = ("abs",)
 
 
 def points(axes: tuple[Iter, ...]) -> int:
-    """How many iterations some axes have together."""
+    """The product of the extents of axes."""
     return math.prod(constant(it.extent, f"axis '{it.var}'") for it in axes)
 
 
 def is_expensive(block: Block) -> bool:
-    """Whether it calls a function that is too expensive to compute twice."""
+    """Whether a stage calls a function that is too expensive to compute twice."""
     return any(isinstance(e, Call) and e.function not in CHEAP for e in walk(block.store.value))
 
 
@@ -60,10 +60,10 @@ def _is_shifted(e: Expr, axis: Var) -> bool:
 
 
 def needs_tiling(program: Program, name: str) -> bool:
-    """Whether elements are read again and again: several operands miss an axis, or one does in a reduction.
+    """Whether a stage has data reuse: several operands lack an axis, or one does in a reduction.
 
     A stage that also reads an operand along all its axes, such as one that scales and shifts every channel, is
-    elementwise: what it reads again are a few numbers.
+    elementwise: it reuses only a few numbers.
     """
     block = program.blocks[name]
     axes = [it.var for it in space_axes(block) if value_of(it.extent) != 1]
@@ -75,7 +75,7 @@ def needs_tiling(program: Program, name: str) -> bool:
 
 
 def fusible_consumer(program: Program, name: str) -> str | None:
-    """The one stage that reads a stage element by element, unless both are reductions or it is an output too."""
+    """The only consumer of a stage, if it reads element by element, unless both reduce or the stage is an output."""
     block = program.blocks[name]
     buffer = block.store.buffer
     readers = consumers(program, buffer)
@@ -89,7 +89,7 @@ def fusible_consumer(program: Program, name: str) -> str | None:
 
 
 def wants_rfactor(program: Program, name: str, threads: int) -> bool:
-    """Whether a reduction has more to share than its output."""
+    """Whether a reduction offers more parallelism than its output."""
     block = program.blocks[name]
     if not block.reduces or not _is_associative(block) or not stores_plainly(block):
         return False

@@ -1,4 +1,4 @@
-"""The sketch space: structures are derived by rules from the program itself, without templates."""
+"""The sketch space: structures are derived from the program itself by rules, without templates."""
 
 from spaces.sketch.rules import DEFAULT_RULES, Answer, Rule
 from spaces.sketch.space import SketchSpace

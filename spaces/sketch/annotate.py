@@ -1,4 +1,4 @@
-"""Annotation: what a derived sketch leaves open becomes places of stages, vectors, threads and unrolling."""
+"""Annotation: completes derived sketches with compute locations, vectors, threads and unrolling."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from spaces.sketch.plan import plan, unrolling, untouched, written_out
 from spaces.sketch.state import State
 
 JOBS = 16  # iterations of a parallel loop per core
-MOST_FREE = 2  # stages whose places are chosen one by one; more of them go to the same level
+MOST_FREE = 2  # stages that are placed independently; if there are more, all go to the same level
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A state whose stages have been given places."""
+    """A state whose stages have compute locations."""
 
     state: State
     label: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
-        """The steps of the derivation, then the places of stages."""
+        """The steps of the derivation, then the compute locations of stages."""
         return "/".join((self.state.name, *self.label))
 
     def at(self, block: str, location: Location, program: Program) -> Placed:
-        """With one more stage at its place, which the program has there."""
+        """The state with one more stage placed, as it is in the program."""
         label = self.label if location.label == "root" else (*self.label, f"{block}@{location.label}")
         return Placed(replace(self.state, program=program), label)
 
 
 def annotate(state: State, places: bool = True) -> Iterator[Sketch]:
-    """One sketch for every combination of places of the stages that no rule has placed.
+    """One sketch for every combination of compute locations of the stages that no rule has placed.
 
-    Without `places` there is one: each of these stages is computed by itself before what reads it.
+    Without `places` there is one sketch: each of these stages is computed at the root, before its consumers.
     """
     for placed in _placements(state) if places else [Placed(state)]:
         knobs = plan(placed.state)
@@ -82,13 +82,13 @@ def _one_by_one(placed: Placed, free: Sequence[str]) -> Iterator[Placed]:
 
 
 def _together(placed: Placed, free: Sequence[str], level: int) -> Iterator[Placed]:
-    """All stages at the root (level -1), or inside the loop of that number around what reads them, if there is one."""
+    """All stages at the root (level -1), or inside the loop with that number around their consumers, if it exists."""
     if level < 0:
         yield placed
         return
     moved = False
     for block in free:
-        if level > 0 and block in dict(placed.state.packed):  # a copy in panels is made at the root or outermost
+        if level > 0 and block in dict(placed.state.packed):  # packing happens at the root or outermost
             continue
         found = attached(Schedule(placed.state.program), block, placed.state.tiled, level)
         if found is not None:
@@ -113,7 +113,7 @@ def _put(placed: Placed, block: str, location: Location) -> Placed:
 
 
 def _finish(placed: Placed) -> Sketch | None:
-    """Vectors, threads and unrolling; None if they cannot be had for these places."""
+    """Adds vectors, threads and unrolling; None if they are illegal for these compute locations."""
     state = placed.state
     s, factors = Schedule(state.program), state.factors()
     try:

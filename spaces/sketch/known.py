@@ -1,4 +1,4 @@
-"""Points that are known to be fast, sized by the target: what a search should find, and benchmarks race."""
+"""Points known to be fast, sized by the target: searches should find them, and benchmarks race them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def known_points(task: Task) -> list[Choice]:
 
 
 def divisor(extent: int, most: int) -> int:
-    """The largest divisor up to a limit."""
+    """The largest divisor of `extent` that is at most `most`."""
     return max(d for d in range(1, min(extent, most) + 1) if extent % d == 0)
 
 
 def _axes(task: Task, block: str) -> dict[str, int]:
-    """The loops of a stage with more than one iteration."""
+    """The extents of a stage's axes, without those of one iteration."""
     loops = Schedule(task.program).loops(block)
     return {lp: e for lp in loops if (e := value_of(task.program.loops[lp].extent) or 1) > 1}
 
@@ -39,7 +39,7 @@ def _lanes(task: Task) -> int:
 
 
 def _product(task: Task) -> list[Choice]:
-    """A block of columns is packed into panels, and each panel meets every row block."""
+    """A block of columns is packed into panels, and each panel is multiplied with every block of rows."""
     block = next(n for n, b in task.program.blocks.items() if b.reduces)
     fused = len(task.program.blocks) > 1
     copy = f"{task.program.inputs[1]}_local@{block}0"
@@ -82,7 +82,7 @@ def _convolution(task: Task) -> list[Choice]:
 
 
 def _pixels(task: Task, extent: dict[str, int]) -> list[Choice]:
-    """1x1: a block of pixels is packed into panels, and each panel meets every block of output channels."""
+    """1x1: a block of pixels is packed into panels, each multiplied with every block of output channels."""
     pixels, most = extent["h"] * extent["w"], 4 if task.target.vector_registers >= 32 else 2
     found = []
     for rows, vectors in ((4, most), (8, most // 2)):
@@ -103,7 +103,7 @@ def _padding(task: Task) -> dict[str, tuple[int, ...]]:
 
 
 def _depthwise(task: Task) -> list[Choice]:
-    """Each channel is padded into cache and convolved two rows at a time, all taps written out."""
+    """Each channel is padded into cache and convolved two rows at a time, with all taps unrolled."""
     axes = _axes(task, "Y")
     names = {lp.removeprefix("Y_"): lp for lp in axes}
     h, w, c = (axes[names[x]] for x in "hwc")
@@ -128,7 +128,7 @@ def _rows(*stages: str) -> Callable[[Task], list[Choice]]:
 
 
 def _norm(task: Task) -> list[Choice]:
-    """Threads share the sum of squares, each with one partial result per lane."""
+    """The sum of squares is divided among threads, each with one partial result per lane."""
     params = dict(task.workload.params)
     size = int(params["rows"]) * int(params["cols"])  # type: ignore[arg-type]
     lanes = divisor(size, 64)

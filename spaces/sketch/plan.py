@@ -1,7 +1,7 @@
-"""Planning: the knobs that a placed state will have once it is finished, told from its loops alone.
+"""Planning: predicts the knobs of a placed state once it is finished, from its loops alone.
 
-Finishing takes most of the work of a sketch, and a search that draws points needs only to know their knobs.  The plan
-is certain, or there is none: where a step might be refused, or might tie knobs together, the state is finished at once.
+Finishing is most of the work of a sketch, and a search that draws points needs only the knobs.  A plan is certain, or
+there is none: if a step might be illegal, or might add constraints between knobs, the state is finished at once.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from searchlab.tactics import fused_width, lane_factors, lane_loop, own_loops, r
 from spaces.common import KnobFactors
 from spaces.sketch.state import Fused, State
 
-UNROLL = (1, 16, 64, 512)  # copies of a stage that may be written out; 1 leaves loops as they are
-UNROLL_BRANCHES = (1, 16)  # the same for a stage with a branch: every part that it is cut into is written out
+UNROLL = (1, 16, 64, 512)  # limits of unrolling, in copies of a stage; 1 does not unroll
+UNROLL_BRANCHES = (1, 16)  # the same for a stage with a branch: each part of its partitioned domain is unrolled
 
 
 def untouched(state: State) -> list[str]:
@@ -33,15 +33,15 @@ def written_out(program: Program) -> list[str]:
 
 
 def unrolling(program: Program) -> tuple[int, ...]:
-    """How far these may be unrolled."""
+    """The limits of unrolling to choose from."""
     values = (program.blocks[n].store.value for n in written_out(program))
     return UNROLL_BRANCHES if any(isinstance(e, Select) for v in values for e in walk(v)) else UNROLL
 
 
 def plan(state: State) -> tuple[Knob, ...] | None:
-    """The knobs of the finished sketch, in order; None where only finishing it can tell."""
+    """The knobs of the finished sketch, in order; None if only finishing it can tell."""
     s, program = Schedule(state.program), state.program
-    if any(iterators(lp.extent) for lp in program.loops.values()):  # loops that may not be fused or put in order
+    if any(iterators(lp.extent) for lp in program.loops.values()):  # not all loops can be fused or reordered
         return None
     if not all(t.vector is None or _is_open(program, t.vector) for t in state.tiled):
         return None
@@ -55,7 +55,7 @@ def plan(state: State) -> tuple[Knob, ...] | None:
 
 
 def _lanes(s: Schedule, state: State, factors: KnobFactors) -> bool:
-    """Asks for the vectors of every stage that no rule has scheduled; whether that is certain to be right."""
+    """Requests the vector factors of every stage that no rule has scheduled; returns whether they are certain."""
     packed = dict(state.packed)
     for block in untouched(state):
         own = rows_first(s, block, packed[block]) if block in packed else own_loops(s, block)
@@ -68,7 +68,7 @@ def _lanes(s: Schedule, state: State, factors: KnobFactors) -> bool:
 
 
 def _is_open(program: Program, loop: str) -> bool:
-    """Whether a loop may be split, moved and put into vectors."""
+    """Whether a loop may be split, reordered and vectorised."""
     found = program.loops.get(loop)
     if found is None or found.kinds != ("serial",):
         return False
@@ -76,7 +76,7 @@ def _is_open(program: Program, loop: str) -> bool:
 
 
 def _is_apart(program: Program, name: str) -> bool:
-    """Whether no loop moves through space and reduction at once."""
+    """Whether no loop iterates over both space and reduction."""
     block = program.blocks[name]
     moved: dict[str, set[Var]] = {"space": set(), "reduce": set()}
     for it, e in zip(block.iters, resolved_bindings(program, block), strict=True):
@@ -85,7 +85,7 @@ def _is_apart(program: Program, name: str) -> bool:
 
 
 def _fits(s: Schedule, fused: Fused) -> bool:
-    """Whether the last loop of a reader can be cut into vectors as long as those of its tile."""
+    """Whether the last loop of a consumer can be split into vectors as long as those of its tile."""
     own = own_loops(s, fused.block)
     if not all(_is_open(s.program, lp) for lp in own):
         return False

@@ -1,4 +1,4 @@
-"""Derivation rules: each looks at one stage of a state and gives the states that may follow."""
+"""Derivation rules: each considers one stage of a state and returns the possible successor states."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from spaces.sketch.state import Fused, State
 
 
 class Answer(Enum):
-    """Whether a rule is used on a stage, and whether the rules after it still are."""
+    """Whether a rule is applied to a stage, and whether later rules are still considered."""
 
     SKIP = "skip"
     APPLY = "apply"
@@ -34,22 +34,22 @@ class Answer(Enum):
 
 
 class Rule(ABC):
-    """One way to deal with a stage."""
+    """One way to schedule a stage."""
 
     @abstractmethod
     def applies(self, state: State, block: str) -> Answer:
-        """Whether the rule is used on the stage `block`, the next one to be visited."""
+        """Whether the rule is applied to the stage `block`, the next one to be visited."""
 
     @abstractmethod
     def apply(self, state: State, block: str) -> Iterable[State]:
-        """The states that follow; `state.advance` goes on to the next stage."""
+        """The successor states; `state.advance` moves on to the next stage."""
 
 
 class Inline(Rule):
-    """A cheap elementwise stage becomes part of what reads it."""
+    """Inlines a cheap elementwise stage into its consumers."""
 
     def applies(self, state: State, block: str) -> Answer:
-        """On a cheap elementwise stage; no later rule is tried."""
+        """For a cheap elementwise stage; no later rule is tried."""
         return Answer.APPLY_AND_SKIP_REST if strictly_inlinable(state.program, block) else Answer.SKIP
 
     def apply(self, state: State, block: str) -> Iterator[State]:
@@ -60,10 +60,10 @@ class Inline(Rule):
 
 
 class Rfactor(Rule):
-    """A reduction with little space keeps partial results, for its outer iterations or its inner ones."""
+    """Factors a reduction with a small output: partial results for its outer or its inner iterations."""
 
     def applies(self, state: State, block: str) -> Answer:
-        """On a reduction with more to share than its output."""
+        """For a reduction that offers more parallelism than its output."""
         wanted = wants_rfactor(state.program, block, state.task.target.threads)
         return Answer.APPLY if wanted and not _is_cached(state, block) else Answer.SKIP
 
@@ -77,31 +77,31 @@ class Rfactor(Rule):
 
 
 class CacheWrite(Rule):
-    """A stage without a reader to fuse with writes to a copy first; the stage is then visited again, with a reader."""
+    """Adds a write cache to a stage without a fusible consumer; the stage is then visited again, with a consumer."""
 
     def applies(self, state: State, block: str) -> Answer:
-        """On a stage to be tiled that has no reader to fuse with."""
+        """For a stage to be tiled that has no fusible consumer."""
         wanted = needs_tiling(state.program, block) and fusible_consumer(state.program, block) is None
         return Answer.APPLY if wanted and not _is_cached(state, block) else Answer.SKIP
 
     def apply(self, state: State, block: str) -> Iterator[State]:
-        """The stage with a copy to write to, to be visited again."""
+        """The stage with a write cache, to be visited again."""
         s = Schedule(state.program)
         s.cache_write(block)
         yield state.stay(s, "cache")
 
 
 class TileAndFuse(Rule):
-    """Multi-level tiling, with the elementwise reader at the end of the first or the second level of space loops."""
+    """Multi-level tiling, with the elementwise consumer after the first or the second level of spatial loops."""
 
     def applies(self, state: State, block: str) -> Answer:
-        """On a stage to be tiled that has an elementwise reader."""
+        """For a stage to be tiled that has an elementwise consumer."""
         if not needs_tiling(state.program, block) or fusible_consumer(state.program, block) is None:
             return Answer.SKIP
         return Answer.APPLY_AND_SKIP_REST if _is_cached(state, block) else Answer.APPLY
 
     def apply(self, state: State, block: str) -> Iterator[State]:
-        """The stage tiled, with its reader at the first level, then at the second."""
+        """The stage tiled, with its consumer at the first level, then at the second."""
         for number in (1, 2):
             yield tile_and_fuse(state, block, number)
 
@@ -110,7 +110,7 @@ class Tile(Rule):
     """Multi-level tiling alone."""
 
     def applies(self, state: State, block: str) -> Answer:
-        """On a stage that reads elements again and again; no later rule is tried."""
+        """For a stage with data reuse; no later rule is tried."""
         return Answer.APPLY_AND_SKIP_REST if needs_tiling(state.program, block) else Answer.SKIP
 
     def apply(self, state: State, block: str) -> Iterator[State]:
@@ -126,7 +126,7 @@ class PackWeights(Rule):
     ahead = True
 
     def applies(self, state: State, block: str) -> Answer:
-        """On a stage to be tiled, one of whose operands can be packed."""
+        """For a stage to be tiled, one of whose operands can be packed."""
         if not needs_tiling(state.program, block) or _is_cached(state, block):
             return Answer.SKIP
         found = panel(state.program, block)
@@ -137,7 +137,7 @@ class PackWeights(Rule):
         return found.buffer in state.task.weights
 
     def apply(self, state: State, block: str) -> Iterator[State]:
-        """The stage tiled along panels, alone or with its reader at the first or second level."""
+        """The stage tiled along panels, alone or with its consumer at the first or second level."""
         found = panel(state.program, block)
         assert found is not None
         if lies_side_by_side(Schedule(state.program), block, found) and fusible_consumer(state.program, block) is None:
@@ -147,7 +147,7 @@ class PackWeights(Rule):
             yield self.tile_and_pack(state, block, found, number)
 
     def tile_and_pack(self, state: State, block: str, found: Panel, number: int | None = None) -> State:
-        """The stage tiled along the panels, its reader fused at a level of space loops if one is given."""
+        """The stage tiled along the panels, with its consumer fused at a level of spatial loops if one is given."""
         s, factors = Schedule(state.program), state.factors()
         fused = None if number is None else (reader_or_copy(s, block), number)
         tiles, copy = tile_along_panels(s, block, state.settings.structure, factors, found, self.ahead, fused)
@@ -159,7 +159,7 @@ class PackWeights(Rule):
 
 
 class PackOperand(PackWeights):
-    """Tiling with an operand that a stage of its own copies into panels while the kernel runs."""
+    """Tiling with an operand that a packing stage copies into panels while the kernel runs."""
 
     ahead = False
 
@@ -169,10 +169,10 @@ class PackOperand(PackWeights):
 
 
 class CollapseAndPack(Rule):
-    """Tiling with trailing axes in one and their operand in panels: a 1x1 convolution becomes a matmul of pixels."""
+    """Tiling with collapsed trailing axes and a packed operand: a 1x1 convolution becomes a matmul of pixels."""
 
     def applies(self, state: State, block: str) -> Answer:
-        """On a stage to be tiled, without a reader to fuse with, whose trailing axes can be collapsed."""
+        """For a stage to be tiled, without a fusible consumer, whose trailing axes can be collapsed."""
         alone = fusible_consumer(state.program, block) is None and not _is_cached(state, block)
         wanted = alone and needs_tiling(state.program, block) and trailing(state.program, block) is not None
         return Answer.APPLY if wanted else Answer.SKIP
@@ -188,19 +188,19 @@ class CollapseAndPack(Rule):
 
 
 class Skip(Rule):
-    """A stage that is left as it is."""
+    """Leaves a stage unchanged."""
 
     def applies(self, state: State, block: str) -> Answer:
         """Always."""
         return Answer.APPLY
 
     def apply(self, state: State, block: str) -> Iterator[State]:
-        """The state at its next stage."""
+        """The state, moved on to its next stage."""
         yield state.advance(Schedule(state.program))
 
 
 def tile_and_fuse(state: State, block: str, number: int) -> State:
-    """A stage tiled, with its elementwise reader at the end of the first, second, ... level of space loops."""
+    """Tiles a stage, with its elementwise consumer at the end of a level of spatial loops, counted from 1."""
     s, factors = Schedule(state.program), state.factors()
     reader = fusible_consumer(s.program, block)
     assert reader is not None
@@ -211,7 +211,7 @@ def tile_and_fuse(state: State, block: str, number: int) -> State:
 
 
 def _is_cached(state: State, block: str) -> bool:
-    """Whether the stage writes to a copy that cache_write has made."""
+    """Whether the stage writes to a buffer created by cache_write."""
     return state.program.buffers[state.program.blocks[block].store.buffer].scope != "global"
 
 

@@ -18,8 +18,8 @@ from spaces.sketch.state import DerivationSettings, State
 class SketchSpace(SpaceGenerator):
     """Structures from derivation rules; the search chooses tile sizes, unrolling and compute locations.
 
-    `rules` are objects or "module:Class" names, tried in order on every stage; `more_rules` go before the default ones.
-    Without `places` the search does not place stages: what no rule has placed is computed by itself.
+    `rules` are objects or "module:Class" names, tried in order on every stage; `more_rules` precede the default ones.
+    Without `places` the search does not place stages: those that no rule has placed are computed at the root.
     """
 
     name: ClassVar[str] = "sketch"
@@ -42,14 +42,14 @@ class SketchSpace(SpaceGenerator):
         self.places = places
 
     def derived(self, task: Task) -> list[State]:
-        """The sketches that the rules give, before the places of stages are chosen: a handful for every program."""
+        """The states derived by the rules, before compute locations are chosen: a handful for every program."""
         if task.workload.sizes:
             sizes = ", ".join(task.workload.sizes)
             raise SpaceError(f"space 'sketch': {task.workload.label} has run-time sizes ({sizes}); fix them with at()")
         return derive(State.start(DerivationSettings(task, self.structure, self.max_inner)), self.rules)
 
     def sketches(self, task: Task) -> Iterator[Sketch]:
-        """The derived sketches, each with all places of the stages that no rule has placed."""
+        """The derived sketches, each with all compute locations of the stages that no rule has placed."""
         names: set[str] = set()
         for state in self.derived(task):
             for sketch in annotate(state, self.places):

@@ -1,4 +1,4 @@
-"""State of a derivation: a partly scheduled program, the stages still to be visited, and what was decided so far."""
+"""State of a derivation: a partly scheduled program, the stages still to be visited, and the decisions so far."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DerivationSettings:
 
 @dataclass(frozen=True)
 class Fused:
-    """A reader that runs on each tile of a stage."""
+    """A consumer that is computed on each tile of a stage."""
 
     block: str
     tiles: Tiles
@@ -31,10 +31,10 @@ class Fused:
 
 @dataclass(frozen=True)
 class State:
-    """A program on its way to a sketch.
+    """A program that is being turned into a sketch.
 
-    Stages are visited from output to input; `todo` holds those that are left, the next one first.  `steps` name what
-    was done, `knobs` what was left open; `tiled`, `fused` and `packed` are the stages that annotation finds placed.
+    Stages are visited from output to input; `todo` holds the remaining ones, the next one first.  `steps` names the
+    rules applied, `knobs` the open choices; `tiled`, `fused` and `packed` are the stages already placed.
     """
 
     settings: DerivationSettings
@@ -54,26 +54,26 @@ class State:
 
     @property
     def task(self) -> Task:
-        """The task that is scheduled."""
+        """The task being scheduled."""
         return self.settings.task
 
     @property
     def name(self) -> str:
-        """The steps so far, for people; `plain` without any."""
+        """The steps so far in readable form; `plain` if there are none."""
         return "-".join(self.steps) or "plain"
 
     def factors(self) -> KnobFactors:
-        """A source of tile factors that goes on from the knobs of this state."""
+        """A source of tile factors that adds to the knobs of this state."""
         return KnobFactors(self.settings.max_inner, self.knobs)
 
     def advance(
         self, s: Schedule, *steps: str, knobs: Sequence[Knob] | None = None, tiles: Tiles | None = None
     ) -> State:
-        """The state after a rule has dealt with the next stage; `tiles` are the loops it gave the stage, if any."""
+        """The state after a rule has scheduled the next stage; `tiles` are the stage's loops if it was tiled."""
         tiled = self.tiled if tiles is None else (*self.tiled, tiles)
         return replace(self.stay(s, *steps, knobs=knobs), todo=self.todo[1:], tiled=tiled)
 
     def stay(self, s: Schedule, *steps: str, knobs: Sequence[Knob] | None = None) -> State:
-        """The state after a rule has changed the program, but wants the same stage to be visited again."""
+        """The state after a rule has changed the program such that the same stage is visited again."""
         made = self.knobs if knobs is None else tuple(knobs)
         return replace(self, program=s.program, steps=(*self.steps, *steps), knobs=made)
