@@ -1,4 +1,4 @@
-"""Studies: the loop that proposes, measures and learns, and its account of trials, times and records."""
+"""Studies: the loop that proposes, measures and learns, with its bookkeeping of trials, times and records."""
 
 from searchlab.lab.study.best import Best
 from searchlab.lab.study.finish import Finish

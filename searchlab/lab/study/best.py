@@ -24,7 +24,7 @@ class Best:
 
     @cached_property
     def program(self) -> Program:
-        """The loops."""
+        """The scheduled program."""
         return self.subject.program(self.point)
 
     @cached_property

@@ -12,16 +12,16 @@ from searchlab.ir.program import Program
 from searchlab.targets import Target
 from searchlab.workloads import Workload
 
-_ROUNDS, _STEADY = 5, 0.03  # rounds of the race at least; noise above which the race goes on
+_ROUNDS, _STEADY = 5, 0.03  # minimum number of rounds of the race; noise above which it continues
 
 
 @dataclass(frozen=True)
 class Finish:
-    """The fastest times in the race, which suffer least from other programs: of the best finalist (number `winner`),
-    and of others by name.
+    """The fastest times in the race, which other programs disturb least: that of the best finalist (number `winner`),
+    and those of the other contenders by name.
 
-    `ratio` is how many times as fast as the better of numpy and torch it is.  `load` is the share of all cores that
-    other programs took: with much of it the figures say little.  `parts` are those of a network's tasks.
+    `ratio` is the speed-up over the better of numpy and torch.  `load` is the share of all cores that other programs
+    used: under high load the figures say little.  `parts` are the final races of a network's tasks.
     """
 
     winner: int

@@ -12,12 +12,12 @@ from searchlab.lab.study.subject import Candidate, SpaceSubject
 from searchlab.lab.study.trial_log import TrialLog
 from searchlab.search import Points
 
-_LOOKS = 2  # re-measurements of would-be incumbents after a batch
+_LOOKS = 2  # re-measurements of potential incumbents after a batch
 
 
 @dataclass(frozen=True)
 class IncumbentLook:
-    """A re-measurement of a would-be incumbent beside the old one: keys of both, who won, and their times in it."""
+    """A re-measurement of a potential incumbent beside the current one: both keys, the winner, and both times."""
 
     rival: int
     leader: int
@@ -30,11 +30,11 @@ Look = Callable[[Candidate, Candidate], IncumbentLook]
 
 
 class Incumbent:
-    """The fastest trial that has not lost against its predecessor.
+    """The fastest trial that did not lose a re-measurement against its predecessor.
 
-    `look` measures a rival and the incumbent in turns, in the same moments of the machine, and they alone decide: a
-    first impression may be from a slow moment.  Without it the fastest trial leads at once.  `known` are looks that an
-    earlier run of the study has taken; `lowered` is told of times that a look has lowered.
+    `look` measures a rival and the incumbent interleaved, under the same conditions, and these times alone decide: the
+    first measurement may have met a slow phase.  Without it the fastest trial leads at once.  `known` are the looks of
+    an earlier run of the study; `lowered` is called with each time that a look has lowered.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Incumbent:
         self._look, self._lowered = look, lowered
         self._known = list(known)
         self._leader: tuple[Candidate, float] | None = None
-        self._beaten: set[int] = set()  # keys of those that lost against the incumbent
+        self._beaten: set[int] = set()  # keys of candidates that lost against the incumbent
         self._looks: list[IncumbentLook] = []
 
     @property
@@ -63,11 +63,11 @@ class Incumbent:
         return None if self._leader is None else self._leader[0].point
 
     def put(self, point: Points, seconds: float) -> None:
-        """Makes a point the incumbent, whatever its trial was."""
+        """Makes a point the incumbent, regardless of its trial."""
         self._leader = (self._subject.candidate(point, None), seconds)
 
     def update(self) -> None:
-        """The fastest trial becomes the incumbent if it is confirmed beside the old one."""
+        """Makes the fastest trial the incumbent if a re-measurement beside the current one confirms it."""
         for _ in range(_LOOKS):
             rival = self._rival()
             if rival is None:
@@ -79,7 +79,7 @@ class Incumbent:
                 self._lead(rival)
 
     def looks(self) -> tuple[IncumbentLook, ...]:
-        """The looks since this was asked last."""
+        """The looks taken since the previous call."""
         taken, self._looks = tuple(self._looks), []
         return taken
 

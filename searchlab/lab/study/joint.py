@@ -1,11 +1,11 @@
-"""JointStudy: several studies with one budget, and a scheduler that chooses whose turn it is.
+"""JointStudy: several studies that share one budget, and a scheduler that chooses the next one.
 
     network = JointStudy(studies, weights=(4, 1), scheduler="gradient")
     network.optimize(trials=512)
     network.seconds  # the best time of every task
 
-It is asked and told as a study is.  Its times are those of one run of the whole network: that of a trial is the time
-that the network would take with its candidate, and with the best of all other tasks.
+It has the ask/tell interface of a study.  Its times are those of one run of the whole network: the time of a trial is
+that of the network with the trial's candidate for its task and the best known candidates for all other tasks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from searchlab.measure import Outcome
 
 
 class JointStudy:
-    """Studies of a network's tasks; `weights` says how often each occurs in one run of it.
+    """Studies of a network's tasks; `weights` says how often each task occurs in one run of the network.
 
     A study that has nothing left to propose gets no more turns.
     """
@@ -57,7 +57,7 @@ class JointStudy:
     # --- the loop of a study ------------------------------------------------------------------------------------------
 
     def ask(self, count: int) -> list[Candidate]:
-        """Candidates of the task whose turn it is, which they name; none if no task has any left."""
+        """Candidates of the scheduled task, labelled with its number; none if no task has any left."""
         while (turn := self._scheduler.choose(self._tasks, self._open)) is not None:
             study = self.studies[turn]
             if found := study.ask(min(count, study.batch)):
@@ -70,7 +70,7 @@ class JointStudy:
         return self.studies[candidates[0].part].measure(candidates)
 
     def tell(self, candidates: Sequence[Candidate], outcomes: Sequence[Outcome]) -> Round:
-        """The study of the candidates' task learns from its batch; returns the round in times of the network."""
+        """Passes a batch to the study of its task; returns the round in times of the network."""
         part, before = candidates[0].part, self.seconds
         study = self.studies[part]
         done = study.tell(candidates, outcomes)
@@ -84,12 +84,12 @@ class JointStudy:
 
     @property
     def turns(self) -> list[int]:
-        """Whose turn each round was."""
+        """The task of each round."""
         return [done.part for done in self.rounds if done.part is not None]
 
     @property
     def trials(self) -> int:
-        """How many trials all studies have together."""
+        """The number of trials of all studies together."""
         return sum(len(study.trials) for study in self.studies)
 
     @property
@@ -104,17 +104,17 @@ class JointStudy:
 
     @property
     def ledger(self) -> Ledger:
-        """Where the time went, of all studies; they share it."""
+        """The time breakdown of all studies, which share one ledger."""
         return self.studies[0].ledger
 
     def trial(self, part: int, number: int) -> int:
-        """Which trial of the network the trial `number` of a task was."""
+        """The network-wide number of trial `number` of a task."""
         ends = np.cumsum([0, *(len(r.seconds) for r in self.rounds)])
         mine = [n for r, turn in enumerate(self.turns) if turn == part for n in range(ends[r], ends[r + 1])]
         return mine[number]
 
     def finish(self, seconds: float = 1.0, most: float = 2.5) -> Finish:
-        """The final races of all tasks one after another; of others only the times of those who have all of them."""
+        """Runs the final races of all tasks in sequence; references count only if they have a time for every task."""
         parts = tuple(study.finish(seconds=seconds, most=most) for study in self.studies)
         latency = self.subject.latency
         others = latency.by_name([part.baselines for part in parts])

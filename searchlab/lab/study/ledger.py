@@ -1,4 +1,4 @@
-"""Ledger: where the wall time of a search went; every second is in exactly one phase."""
+"""Ledger: the breakdown of a search's wall time; every second belongs to exactly one phase."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-WORK = ("run", "check", "build")  # of workers, as outcomes tell it
+WORK = ("run", "check", "build")  # phases of workers, as reported in outcomes
 PHASES = (
     "propose",
     "predict",
@@ -24,7 +24,7 @@ PHASES = (
 
 
 class Ledger:
-    """Seconds per phase; time outside of any phase is `other`."""
+    """Seconds per phase; time outside any phase is `other`."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
@@ -35,7 +35,7 @@ class Ledger:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Charges what happens inside to a phase; a phase inside another takes its time out of the outer one."""
+        """Charges the time inside the context to a phase; a nested phase is deducted from the outer one."""
         self._charge()
         self._stack.append(name)
         try:
@@ -46,10 +46,10 @@ class Ledger:
 
     @contextmanager
     def waiting(self, work: Mapping[str, float]) -> Iterator[None]:
-        """Charges the wait for a batch to what workers did meanwhile; `work` is filled while it lasts.
+        """Charges the wait for a batch to the phases of the workers meanwhile; `work` is filled during the wait.
 
-        Candidates are timed one after the other, so timing is charged in full; builders work side by side, so building
-        is charged at most the time that is left; the rest is waiting for turns.
+        Candidates are timed one at a time, so timing is charged in full; builds run in parallel, so building is charged
+        at most the time that remains; the rest is waiting for a free worker.
         """
         before = self._seconds["queue"]
         with self.phase("queue"):

@@ -18,8 +18,8 @@ Measure = Callable[[Sequence[Candidate]], Sequence[Outcome]]
 
 @dataclass(frozen=True)
 class Round:
-    """One measured batch: its points and times, re-measurements of would-be incumbents, the best time so far, and how
-    good the model's predictions were."""
+    """One measured batch: its points and times, re-measurements of potential incumbents, the best time so far, and the
+    quality of the model's predictions."""
 
     number: int
     points: Points
@@ -28,16 +28,16 @@ class Round:
     trials: int
     quality: Quality | None = None
     looks: tuple[IncumbentLook, ...] = ()
-    part: int | None = None  # of a network: which of its tasks
+    part: int | None = None  # the number of the task, in a network
 
 
 class AskTell(Protocol):
-    """A search that can be asked and told: one study, or several with one budget."""
+    """A search with an ask/tell interface: one study, or several with one budget."""
 
     batch: int
 
     def ask(self, count: int) -> list[Candidate]:
-        """Candidates to measure next, `count` at most; none if nothing is left."""
+        """At most `count` candidates to measure next; none if nothing is left."""
 
     def measure(self, candidates: Sequence[Candidate]) -> Sequence[Outcome]:
         """The outcomes of candidates, in their order."""
@@ -52,9 +52,9 @@ def search_loop(
     measure: Measure | None = None,
     told: Callable[[Sequence[Outcome], Round], object] | None = None,
 ) -> bool:
-    """Runs a search while trials are `left`; False if it ended before, because there was nothing more to propose.
+    """Runs a search while trials are `left`; False if it ended earlier because it had nothing more to propose.
 
-    `measure` stands between a search and its measuring, `told` hears of every round.  An exception of either ends the
+    `measure` replaces the search's own method, `told` is called after every round.  An exception in either ends the
     loop.
     """
     while (count := left()) > 0:

@@ -14,7 +14,7 @@ Objective = Callable[[Sequence[float]], float]
 
 @dataclass(frozen=True)
 class Latency:
-    """The time of one run of everything: each task's time as often as it occurs."""
+    """The time of one run of the network: the sum of its tasks' times, each weighted by how often it occurs."""
 
     weights: tuple[float, ...]
 
@@ -22,14 +22,14 @@ class Latency:
         return math.fsum(w * s for w, s in zip(self.weights, seconds, strict=True))
 
     def by_name(self, seconds: Sequence[Mapping[str, float]]) -> dict[str, float]:
-        """The time of everyone who has one for every task."""
+        """The total time of each contender that has a time for every task."""
         everywhere = [name for name in seconds[0] if all(name in task for task in seconds)]
         return {name: self([task[name] for task in seconds]) for name in everywhere}
 
 
 @dataclass(frozen=True)
 class Patient:
-    """Another objective in which a task counts no more once it has not improved for some rounds."""
+    """Wraps an objective such that a task no longer counts once it has not improved for some rounds."""
 
     inner: Objective
     rounds: int = 5

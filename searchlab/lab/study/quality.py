@@ -11,11 +11,11 @@ from searchlab.search.knob import Floats
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """A model on one batch of candidates that it had not seen measured.
+    """The quality of a model's predictions on one batch, made before the batch was measured.
 
-    `pairwise`: the share of pairs with different times that it puts in the right order.  `recall`: how many of the
-    fastest quarter are in its own fastest quarter.  `regret`: how much slower its favourite is than the batch's best,
-    relative to that.  `correlation`: of ranks; a calibrated model has 1, one that knows nothing 0.
+    `pairwise`: the share of pairs with different times that it orders correctly.  `recall`: the share of the fastest
+    quarter that is in its predicted fastest quarter.  `regret`: the relative slowdown of its favourite against the
+    batch's best.  `correlation`: rank correlation; 1 for a perfect ranking, 0 for an uninformative one.
     """
 
     count: int
@@ -26,7 +26,7 @@ class Quality:
 
 
 def judge(predicted: Floats, seconds: Floats) -> Quality | None:
-    """The quality of predictions (smaller is faster); None where fewer than two candidates worked."""
+    """The quality of predictions (smaller is faster); None if fewer than two candidates worked."""
     good = np.isfinite(seconds)
     if good.sum() < 2:
         return None
@@ -50,7 +50,7 @@ def judge(predicted: Floats, seconds: Floats) -> Quality | None:
 
 
 def _ranks(a: Floats, b: Floats) -> float:
-    """Spearman's correlation of ranks; 0 where one of them is constant."""
+    """Spearman's rank correlation; 0 if either argument is constant."""
     from scipy.stats import rankdata
 
     ra, rb = rankdata(a), rankdata(b)

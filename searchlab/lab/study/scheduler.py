@@ -1,7 +1,7 @@
-"""Which of several tasks to tune next: in turns, or where the objective falls fastest.
+"""Chooses which of several tasks to tune next: round-robin, or where the objective falls fastest.
 
-The gradient rule estimates how much the objective falls per round spent on a task: from how the task has improved
-lately, from the hope that it goes on as it did on average, and from what similar tasks have reached.
+The gradient rule estimates how much the objective falls per round spent on a task: from the task's recent improvement,
+from an optimistic extrapolation of its rounds so far, and from the speed that similar tasks have reached.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from searchlab.lab.study.objective import Objective, Patient
 Policy = Literal["gradient", "round-robin"]
 _STEP = 1e-4  # relative step of the objective's derivative
 _GOLDEN = 1.618
-_AHEAD = 5  # rounds beyond its group after which a slow task no longer speaks for it
+_AHEAD = 5  # rounds ahead of its group after which a slow task no longer represents it
 
 
 @dataclass(frozen=True)
 class TaskProgress:
-    """One task so far: its flops, what kind it is, and its best time after every round."""
+    """The progress of one task: its flops, its kind, and its best time after every round."""
 
     kind: str
     flops: float
@@ -31,12 +31,12 @@ class TaskProgress:
 
     @property
     def rounds(self) -> int:
-        """How many rounds it has had."""
+        """The number of rounds spent on it."""
         return len(self.best_s)
 
     @property
     def group(self) -> tuple[str, int]:
-        """Tasks of one kind and about the same amount of work are similar."""
+        """The group of similar tasks: the same kind and about the same amount of work."""
         return self.kind, int(math.log(self.flops + 1, _GOLDEN))
 
     def after(self, best_s: float) -> TaskProgress:
@@ -48,10 +48,10 @@ class TaskProgress:
 class TaskScheduler:
     """Chooses tasks by their progress.
 
-    alpha   how much recent improvement counts against the outlook
-    beta    how far above the best speed of similar tasks a task may hope to get
-    window  over how many rounds improvement is recent
-    epsilon the share of choices made at random
+    alpha   weight of recent improvement relative to the predicted one
+    beta    factor of the best speed of similar tasks within which a task is expected to come
+    window  number of rounds that count as recent
+    epsilon share of random choices
     """
 
     objective: Objective
@@ -81,20 +81,20 @@ class TaskScheduler:
         return ties[0] if len(ties) == 1 else int(self.rng.choice(ties))
 
     def _resting(self, task: TaskProgress) -> bool:
-        """Whether a patient objective has given the task up."""
+        """Whether a patient objective has given up on the task."""
         if not isinstance(self.objective, Patient) or task.rounds <= self.objective.rounds:
             return False
         return task.best_s[-1] >= task.best_s[-1 - self.objective.rounds]
 
     def gradients(self, tasks: Sequence[TaskProgress]) -> list[float]:
-        """How the objective changes per further round of each task; the most negative promises most."""
+        """The predicted change of the objective per further round of each task; the most negative is the best."""
         now = [t.best_s[-1] if t.rounds else math.inf for t in tasks]
         return [self._slope(n, tasks, now) for n in range(len(tasks))]
 
     def _slope(self, n: int, tasks: Sequence[TaskProgress], now: list[float]) -> float:
         task = tasks[n]
         if not math.isfinite(now[n]):
-            return -math.inf  # nothing has worked yet: whatever does is worth everything
+            return -math.inf  # nothing has worked yet: the first working program is worth any price
         if not all(map(math.isfinite, now)):
             return 0.0
         back = task.best_s[-1 - min(self.window, task.rounds - 1)]
@@ -103,7 +103,7 @@ class TaskScheduler:
         return self._weight(n, now) * (self.alpha * recent + (1 - self.alpha) * outlook)
 
     def _weight(self, n: int, now: list[float]) -> float:
-        """The objective's derivative by one task's time, by a finite difference."""
+        """The objective's derivative with respect to one task's time, by a finite difference."""
         step = _STEP * now[n]
         moved = [*now[:n], now[n] - step, *now[n + 1 :]]
         return (self.objective(now) - self.objective(moved)) / step

@@ -1,4 +1,4 @@
-"""Seeds: one number starts a generator for every component, and adding a component changes no other's."""
+"""Seeds: one seed yields an independent generator per component, so adding a component does not affect the others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Seeds:
-    """Generators by component name, all from one seed."""
+    """Random generators by component name, all derived from one seed."""
 
     seed: int
 

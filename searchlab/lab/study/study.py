@@ -4,8 +4,8 @@
     study.optimize(trials=256)
     study.best.kernel(a, b)
 
-The study owns what every strategy would otherwise have to get right by itself: the budget, no program measured twice,
-the confirmation of what looks best, seeds, records, and where the time went.
+The study owns what every strategy would otherwise have to get right by itself: the budget, deduplication of programs,
+re-measurement of incumbents, seeds, records, and the time breakdown.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from searchlab.search.reach import Reach
 from searchlab.search.returned import predicted, proposed
 from searchlab.timing.protocol import Figure
 
-_FINALISTS, _TRIALS_EACH = (3, 8), 64  # at least and at most in the final race; one more for this many trials
-_TRIES = 8  # asks for programs that are new, before the rest of a batch is drawn at random
-_OLD = 4096  # points drawn in a row whose programs are all known, after which a space counts as exhausted
+_FINALISTS, _TRIALS_EACH = (3, 8), 64  # minimum and maximum in the final race; one more for this many trials
+_TRIES = 8  # requests for new programs before the rest of a batch is drawn at random
+_OLD = 4096  # consecutive draws of known programs after which a space counts as exhausted
 
 Callback = Callable[["Study", Round], object]
 
 
 class StudyOptions(TypedDict, total=False):
-    """The options of a study as keywords; `StudySettings` says what they mean and has their defaults."""
+    """The options of a study as keywords; `StudySettings` documents them and has their defaults."""
 
     seed: int
     batch: int
@@ -75,15 +75,15 @@ class StudySettings:
     batch      candidates that are proposed and measured together
     measurer   a local one unless given
     protocol   how candidates of a task are timed, and the `limits` of their phases
-    figure     what is minimised: the fastest repeat of a candidate, which on shared machines is far steadier, or the
-               median, as recorded tables have it
-    confirm    whether a new best is measured again beside the old one
+    figure     the figure that is minimised: the fastest repeat of a candidate, which is far steadier on shared
+               machines, or the median, as in recorded tables
+    confirm    whether a new best is re-measured beside the old one
     history    trials of other tasks, for models that transfer
     callbacks  are called with the study and every round
-    store      keeps every measurement.  With a `cell`, a study that is made anew with the same seed takes its own
-               earlier measurements from the store and goes on where it was; `looks` are the re-measurements of
-               incumbents that it took then
-    ledger     where the time goes; studies that take turns share one
+    store      keeps every measurement.  With a `cell`, a study that is created again with the same seed takes its
+               earlier measurements from the store and resumes where it was; `looks` are the re-measurements of
+               incumbents of that earlier run
+    ledger     the time breakdown; the studies of a network share one
     """
 
     seed: int = 0
@@ -137,7 +137,7 @@ class Study:
         self._incumbent = Incumbent(self.subject, self._log, look, self._lowered, given.looks)
         self._reach = Reach(self.space, self.seeds.generator("reach"))
         self._measurer = given.measurer
-        self._twins: dict[str, Points] = {}  # points whose program another one of the batch has
+        self._twins: dict[str, Points] = {}  # points with the same program as another point of the batch
         self._pending: dict[int, Candidate] = {}
         self._seen: set[int] = set()  # keys of all points proposed or told
         self._draws = self.seeds.generator("draws")
@@ -147,7 +147,7 @@ class Study:
     # --- the loop -----------------------------------------------------------------------------------------------------
 
     def optimize(self, trials: int | None = None, seconds: float | None = None) -> Best:
-        """Measures until the study has this many trials, or this many seconds have passed, or nothing is left."""
+        """Searches until the study has `trials` trials, `seconds` have passed, or the space is exhausted."""
         if trials is None and seconds is None:
             raise SpaceError("optimize needs a budget: trials=, seconds= or both")
         until = math.inf if seconds is None else self.ledger.wall + seconds
@@ -165,9 +165,9 @@ class Study:
         return self.best
 
     def ask(self, count: int | None = None) -> list[Candidate]:
-        """Candidates to measure next: none twice, none whose program was measured; fewer when the space is exhausted.
+        """Candidates to measure next, all with new programs; fewer if the space is exhausted.
 
-        A strategy that proposes what is known is asked again, a few times; what is missing then is drawn at random.
+        A strategy that proposes known programs is asked again a few times; the rest of the batch is drawn at random.
         """
         wanted = self.batch if count is None else count
         score = self._scorer()
@@ -201,7 +201,7 @@ class Study:
         return [found[c.job.id] for c in candidates]
 
     def tell(self, candidates: Sequence[Candidate], outcomes: Sequence[Outcome]) -> Round:
-        """Learns from a measured batch: the strategy, the model, and the incumbent."""
+        """Updates the strategy, the model and the incumbent with a measured batch."""
         if not candidates:
             raise SpaceError("a batch that is told holds at least one candidate")
         points = Points.concat([c.point for c in candidates])
@@ -229,7 +229,7 @@ class Study:
 
     @property
     def studies(self) -> tuple[Study, ...]:
-        """The study itself: a joint study has several."""
+        """The study itself; a joint study has several."""
         return (self,)
 
     @property
@@ -239,7 +239,7 @@ class Study:
 
     @property
     def best_s(self) -> float:
-        """The time of the incumbent, infinite if nothing has worked."""
+        """The time of the incumbent; infinite if nothing has worked."""
         return self._incumbent.seconds
 
     @property
@@ -250,16 +250,16 @@ class Study:
         return Best(self.subject, point, self._incumbent.seconds)
 
     def finish(self, finalists: int | None = None, seconds: float = 1.0, most: float = 2.5) -> Finish:
-        """Times the best few, confirmed or not, beside the default schedule and the libraries; the winner leads.
+        """Races the best few, confirmed or not, with the default schedule and the libraries; the winner takes the lead.
 
-        The race takes `seconds`, and up to `most` while its times are not steady.  There are three `finalists` unless
-        told otherwise, and more after many trials: the more trials, the more of them were only lucky.  A recorded table
-        tells the time of its incumbent without noise instead.
+        The race takes `seconds`, and up to `most` while its times are not steady.  By default there are three
+        `finalists`, and more after many trials: the more trials, the more lucky measurements among the fastest.  A
+        recorded table returns the noise-free time of its incumbent instead.
         """
         best = self.best
         if finalists is None:
             finalists = min(_FINALISTS[0] + len(self.trials) // _TRIALS_EACH, _FINALISTS[1])
-        self.close()  # the cores of its own measurer are needed
+        self.close()  # the race needs the cores of the study's measurer
         points = self._fastest(best.point, finalists)
         with self.ledger.phase("finish"):
             found = self.subject.final(points, best.seconds, seconds, most)
@@ -267,7 +267,7 @@ class Study:
         return found
 
     def _fastest(self, leader: Points, count: int) -> list[Points]:
-        """The incumbent, then the fastest other trials, `count` together at most."""
+        """The incumbent followed by the fastest other trials, at most `count` in total."""
         seconds, key = self.trials.seconds, int(self.space.key(leader)[0])
         order = np.argsort(seconds, kind="stable")[:count]
         others = [self.trials.points[int(n)] for n in order if math.isfinite(seconds[n])]
@@ -281,7 +281,7 @@ class Study:
         return self._measurer
 
     def close(self) -> None:
-        """Ends the measurer that the study started."""
+        """Closes the measurer if the study started it."""
         if self.settings.measurer is None and self._measurer is not None:
             self._measurer.close()
             self._measurer = None
@@ -297,7 +297,7 @@ class Study:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _scorer(self) -> Scorer | None:
-        """The model bound to the space, after it has learnt from what is new; None while there is nothing to learn."""
+        """The model bound to the space, updated with new trials; None while there is nothing to learn from."""
         model, history = self.model, self.settings.history
         if model is None:
             return None
@@ -316,9 +316,9 @@ class Study:
         return score
 
     def _new(self, points: Points, score: Scorer | None) -> list[Candidate]:
-        """Candidates of points whose programs are new, which are pending from now on.
+        """Candidates for the points whose programs are new; they are pending from now on.
 
-        The strategy is told the times of the others' programs as soon as they are known.
+        For the other points, the strategy is told the times of their programs as soon as these are known.
         """
         predicted = score(points) if score is not None else None
         with self.ledger.phase("programs"):
@@ -342,7 +342,7 @@ class Study:
         return found
 
     def _drawn(self, count: int, score: Scorer | None) -> list[Candidate]:
-        """Candidates at random of points that nobody has proposed; fewer when the space is exhausted."""
+        """Random candidates from points not yet proposed; fewer if the space is exhausted."""
         found: list[Candidate] = []
         old = 0
         while len(found) < count and old < _OLD:
@@ -356,7 +356,7 @@ class Study:
         return found
 
     def _look(self, rival: Candidate, leader: Candidate) -> IncumbentLook:
-        """Measures both in turns."""
+        """Measures both, interleaved."""
         with self.ledger.phase("confirm"):
             seen = confirm(self.measurer, rival.job, leader.job)
         return IncumbentLook(rival.key, leader.key, seen.confirmed, seen.seconds, seen.incumbent_seconds)
@@ -372,7 +372,7 @@ class Study:
             store.append(self.subject.record(candidate, outcome, self.settings.cell, place))
 
     def _read_cell(self) -> dict[str, Record]:
-        """The records of this study from before it was interrupted, by job."""
+        """The records of this study before it was interrupted, by job."""
         store, cell = self.settings.store, self.settings.cell
         if store is None or not cell:
             return {}

@@ -1,4 +1,4 @@
-"""Subjects of searches: a task on hardware, a recorded table, or a network of either; all that differs between them."""
+"""Subjects of searches: a task on hardware, a recorded table, or a network of either, behind one interface."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from searchlab.timing.protocol import Figure
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A point on its way through a study: `digest` is the same for points that are the same program.
+    """A point on its way through a study; points with the same program have the same `digest`.
 
     `part` is the number of its task in a joint study.
     """
@@ -40,10 +40,10 @@ class Candidate:
 
 
 class Subject(ABC):
-    """Something that can be searched; `recorded` means that all its times are looked up, on a simulated clock.
+    """The subject of a search; if `recorded`, all its times are looked up, on a simulated clock.
 
-    `optimum_s` is its best possible time, where that is known.  `raced` says whether the search ends with a race on
-    this machine.  `parts` are the tasks or tables that it consists of: itself, if it is one of these.
+    `optimum_s` is its best possible time, if known.  `raced` says whether the search ends with a race on this machine.
+    `parts` are the tasks or tables it consists of: the subject itself unless it is a network.
     """
 
     name: str
@@ -54,13 +54,13 @@ class Subject(ABC):
 
     @abstractmethod
     def now(self) -> float:
-        """The time that counts for its searches: of the wall, or simulated."""
+        """The time on the clock of its searches: wall time or simulated time."""
 
 
 class SpaceSubject(Subject):
     """A subject with one space, whose points can be measured.
 
-    `figure` is the figure of a measurement that counts; `confirmed` says whether measuring again may tell another time.
+    `figure` is the figure of a measurement that counts; `confirmed` says whether a re-measurement may differ.
     """
 
     space: Space
@@ -77,7 +77,7 @@ class SpaceSubject(Subject):
 
     @abstractmethod
     def measurer(self, shared: Measurer[Any] | None = None) -> Measurer[Any]:
-        """The measurer of its candidates: its own, or `shared` where any measurer of programs will do."""
+        """The measurer of its candidates: `shared`, if the subject can use any measurer of programs, or its own."""
 
     @abstractmethod
     def final(self, finalists: Sequence[Points], best_s: float, seconds: float, most: float) -> Finish:
@@ -90,7 +90,7 @@ class SpaceSubject(Subject):
     @property
     @abstractmethod
     def kind(self) -> tuple[str, float]:
-        """The kind of work and its operations: subjects that agree in these reach similar speeds."""
+        """The kind of work and the number of operations: subjects with similar values reach similar speeds."""
 
     @property
     def parts(self) -> tuple[SpaceSubject, ...]:  # type: ignore[override]
@@ -104,7 +104,7 @@ class SpaceSubject(Subject):
 
 @dataclass(frozen=True, eq=False)
 class TaskSubject(SpaceSubject):
-    """A workload on a target; `raced` is False where candidates are timed on other machines than this one."""
+    """A workload on a target; `raced` is False if candidates are timed on other machines."""
 
     task: Task
     space: Space
@@ -125,11 +125,11 @@ class TaskSubject(SpaceSubject):
 
     @property
     def kind(self) -> tuple[str, float]:
-        """The name of the workload and its operations."""
+        """The name of the workload and its number of operations."""
         return self.task.workload.name, float(self.task.workload.flops)
 
     def now(self) -> float:
-        """The time of the wall."""
+        """The wall time."""
         return time.perf_counter()
 
     def candidate(self, point: Points, best_s: float | None) -> Candidate:
@@ -141,7 +141,7 @@ class TaskSubject(SpaceSubject):
         return Candidate(point, key, program.hash, job)
 
     def record(self, candidate: Candidate, outcome: Outcome, cell: str, place: SearchPlace) -> Record:
-        """The measurement with all that is needed to repeat it."""
+        """The measurement with everything needed to repeat it."""
         space, choice = self.space, self.space.choice(candidate.point)
         noted = replace(outcome, notes={**outcome.notes, **place.notes})
         return Record.from_outcome(
@@ -166,7 +166,7 @@ class TaskSubject(SpaceSubject):
 
 @dataclass(frozen=True, eq=False)
 class TableSubject(SpaceSubject):
-    """A table of measurements that answers instead of hardware; `replay` holds options of its ReplayMeasurer."""
+    """A table of measurements that replaces the hardware; `replay` holds options of its ReplayMeasurer."""
 
     table: Table
     replay: Mapping[str, Any] = field(default_factory=dict)
@@ -193,7 +193,7 @@ class TableSubject(SpaceSubject):
 
     @property
     def kind(self) -> tuple[str, float]:
-        """Tables are not similar to each other."""
+        """A kind that differs for every table: tables are not similar to each other."""
         return self.name, 1.0
 
     @cached_property
@@ -205,12 +205,12 @@ class TableSubject(SpaceSubject):
         return self._replayer.clock_s
 
     def candidate(self, point: Points, best_s: float | None) -> Candidate:
-        """The point as a job that is looked up."""
+        """The point with a job for a table lookup."""
         key = int(self.space.key(point)[0])
         return Candidate(point, key, f"{key:016x}", TableJob(f"{key:016x}", tuple(point.rows()[0])))
 
     def record(self, candidate: Candidate, outcome: Outcome, cell: str, place: SearchPlace) -> Record:
-        """The measurement as the table has it."""
+        """The measurement as recorded in the table."""
         measured = {n: getattr(outcome, n) for n in ("status", "times", "error", "number", "worker")}
         phases = {n: getattr(outcome, n) for n in ("build_s", "check_s", "run_s", "queue_s")}
         return Record(
@@ -228,11 +228,11 @@ class TableSubject(SpaceSubject):
         )
 
     def measurer(self, shared: Measurer[Any] | None = None) -> Measurer[Any]:
-        """The replayer of the table; a table shares no measurer."""
+        """The replayer of the table; `shared` is not used."""
         return self._replayer
 
     def final(self, finalists: Sequence[Points], best_s: float, seconds: float, most: float) -> Finish:
-        """The incumbent with its time in the table, which has no noise."""
+        """The incumbent with its noise-free time from the table."""
         row = int(self.table.space.row(finalists[0])[0])
         return Finish(0, float(self.table.seconds[row]))
 
@@ -243,7 +243,7 @@ class TableSubject(SpaceSubject):
 
 @dataclass(frozen=True, eq=False)
 class NetworkSubject(Subject):
-    """Subjects that are searched with one budget; `weights` says how often each occurs in one run of the network."""
+    """Subjects that share one budget; `weights` says how often each occurs in one run of the network."""
 
     name: str
     parts: tuple[SpaceSubject, ...]
@@ -272,12 +272,12 @@ class NetworkSubject(Subject):
 
     @property
     def optimum_s(self) -> float | None:  # type: ignore[override]
-        """The time of one run with the best of every part."""
+        """The time of one run with the optimum of every part."""
         known = [s for part in self.parts if (s := part.optimum_s) is not None]
         return self.latency(known) if len(known) == len(self.parts) else None
 
     def now(self) -> float:
-        """Simulated clocks stand still while another task has its turn, so they add up."""
+        """The sum of simulated clocks, each of which stops while another task is measured."""
         return sum(part.now() for part in self.parts) if self.recorded else time.perf_counter()
 
 
@@ -287,7 +287,7 @@ def subject(
     protocol: Protocol | None = None,
     limits: Limits | None = None,
 ) -> SpaceSubject:
-    """The subject of a study, from the forms in which it is given; a table needs no `space`."""
+    """The subject of a study from any of its forms; a table needs no `space`."""
     if isinstance(given, SpaceSubject):
         return given
     if isinstance(given, Table):

@@ -23,7 +23,7 @@ class TrialLog:
         return len(self.trials)
 
     def add(self, candidates: Sequence[Candidate], points: Points, seconds: Floats) -> None:
-        """Takes note of a measured batch, whose points are `points`."""
+        """Adds a measured batch with its `points`."""
         for candidate, time in zip(candidates, seconds.tolist(), strict=True):
             self._by_program[candidate.digest] = time
         self.trials = self.trials.extended(points, seconds)
@@ -37,7 +37,7 @@ class TrialLog:
         return self._by_program[candidate.digest]
 
     def lower(self, candidate: Candidate, seconds: float) -> bool:
-        """Replaces the time of a candidate by a faster one; a slower one is that of a slow moment, and not taken."""
+        """Replaces the time of a candidate by a faster one; a slower one is ignored as the effect of a slow phase."""
         if seconds >= self.seconds(candidate):
             return False
         self._by_program[candidate.digest] = seconds
