@@ -1,4 +1,4 @@
-"""Runs: executing the cells of an experiment, going on after whatever interrupted them, and reading them back."""
+"""Runs: executing the cells of an experiment, resuming them after interruptions, and reading the results back."""
 
 from searchlab.lab.folder.folder import Folder
 from searchlab.lab.run.execute.engine import RunSummary, run

@@ -1,4 +1,4 @@
-"""How many cells run side by side: recorded ones as many as cores are idle, timed ones never on the same core."""
+"""The number of concurrent cells: recorded cells use all idle cores, timed cells never share a core."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _BUSY = 50.0  # per cent
 
 
 def usable() -> tuple[int, ...]:
-    """The cores of this process."""
+    """The cores that this process may use."""
     return tuple(sorted(os.sched_getaffinity(0)))
 
 
 def idle() -> int:
-    """How many of them nobody uses at this moment, at least one."""
+    """The number of usable cores that are idle at this moment, at least one."""
     import psutil
 
     load: list[float] = psutil.cpu_percent(interval=_LOOK_S, percpu=True)
@@ -31,7 +31,7 @@ def idle() -> int:
 
 
 def side_by_side(cells: Sequence[Cell], jobs: int | None) -> int:
-    """How many of these cells, all recorded or all timed, run at the same time; `jobs` is what the user asks for."""
+    """How many of these cells, all recorded or all timed, run concurrently; `jobs` is the user's request."""
     if not cells:
         return 0
     if cells[0].recorded:
@@ -40,7 +40,7 @@ def side_by_side(cells: Sequence[Cell], jobs: int | None) -> int:
 
 
 def check(cells: Sequence[Cell], jobs: int | None) -> None:
-    """Refuses to time more cells at the same time than there are cores for."""
+    """Refuses to time more cells concurrently than there are cores for."""
     timed = [target(cell.target).threads for cell in cells if cell.measure.kind == "local"]
     if jobs is None or jobs < 2 or not timed:
         return
@@ -55,7 +55,7 @@ def check(cells: Sequence[Cell], jobs: int | None) -> None:
 
 @contextmanager
 def aside() -> Iterator[None]:
-    """Keeps this thread on the last core: measurers time on the first ones."""
+    """Pins this thread to the last core, since measurers time on the first ones."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(before)})
     try:
@@ -65,7 +65,7 @@ def aside() -> Iterator[None]:
 
 
 def shares(count: int, apart: bool) -> list[tuple[int, ...]]:
-    """The cores of each of `count` cells side by side: those that time get cores of their own."""
+    """The cores of each of `count` concurrent cells; with `apart`, as for timing, they share none."""
     cores = usable()
     if count < 2 or not apart:
         return [cores] * count

@@ -1,4 +1,4 @@
-"""How a process of a run ended."""
+"""Describes how a process of a run ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads a run folder back as values, finished or not."""
+"""Reads a run folder, finished or not, back into values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from searchlab.lab.run.runoff.runoff import noise, results, run_offs
 
 
 def load(folder: str | os.PathLike[str]) -> Run:
-    """The run in a folder; cells that have not begun are there as waiting ones."""
+    """The run in a folder; cells that have not begun are in state waiting."""
     place = Folder(Path(folder))
     manifest = place.manifest()
     races = run_offs(place)
@@ -47,7 +47,7 @@ def load(folder: str | os.PathLike[str]) -> Run:
 
 
 def _experiment(place: Folder) -> tuple[Experiment | None, dict[str, Any]]:
-    """The experiment, and the file as data; its components are not looked at, as they need not be installed here."""
+    """The experiment, and its file as plain data; components are not resolved, as they need not be installed here."""
     if not place.experiment.exists():
         return None, {}
     remedy = f"delete it, and `searchlab run EXPERIMENT.yaml -o {place.path}` writes it again"

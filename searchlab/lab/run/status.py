@@ -1,4 +1,4 @@
-"""How far a run is, read from its folder by whoever wants to know, while it lasts or later."""
+"""The progress of a run, read from its folder during the run or afterwards."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STATES = ("done", "running", "interrupted", "failed", "waiting")
 
 @dataclass(frozen=True)
 class StatusRow:
-    """One combination on one task: how many of its cells are done, and the best that any of them found."""
+    """One combination on one task: the number of finished cells, and the best result of any of them."""
 
     entry: str
     task: str
@@ -37,7 +37,7 @@ class StatusRow:
 
 @dataclass(frozen=True)
 class Status:
-    """A run at one moment; `owner` is the process that runs it, `shared` is what all entries are made of."""
+    """A snapshot of a run; `owner` is the process that runs it, `shared` the settings common to all entries."""
 
     folder: str
     name: str
@@ -59,7 +59,7 @@ class Status:
 
     @property
     def over(self) -> bool:
-        """Whether nobody works on it."""
+        """Whether no process is working on it."""
         return self.owner is None
 
     def to_json(self) -> dict[str, Any]:
@@ -98,21 +98,21 @@ def status(folder: str | os.PathLike[str]) -> Status:
 
 
 def _earlier(place: Folder, manifest: Manifest) -> list[str]:
-    """By the code of today, or by the latest that the run has seen where that is not to be found."""
+    """The changed components, by the current code, or where it is missing by the latest that the run has seen."""
     today = codes(c.config for c in manifest.cells)
     now = {c.id: {**manifest.code, **code} for c, code in zip(manifest.cells, today, strict=True)}
     return outdated_in(place, now).said
 
 
 def _state(place: Folder, result: CellResult, running: bool) -> str:
-    """What is interrupted on disk is under way while somebody runs the folder, and so is what has only records."""
+    """The state of a cell; while the run is active, interrupted cells and cells with only records are running."""
     if result.state == "waiting" and place.records_path(result.id).exists():
         return "running" if running else "interrupted"
     return "running" if running and result.state == "interrupted" else result.state
 
 
 def _left_s(cells: Sequence[Cell], results: Mapping[str, CellResult]) -> float | None:
-    """By the pace of what is done, as if cells ran one after another."""
+    """The estimated time left by the pace of finished cells, as if cells ran one after another."""
     spent = sum(sum(r.ledger.values()) for r in results.values())
     trials = sum(len(r.seconds) for r in results.values())
     left = sum(max(0, (c.trials or 0) - len(results[c.id].seconds)) for c in cells if results[c.id].state != "done")

@@ -1,1 +1,1 @@
-"""Executing cells: processes, their order, their searches, and what is shown while they run."""
+"""Executing cells: worker processes, scheduling, searches, and progress reports."""

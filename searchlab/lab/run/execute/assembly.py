@@ -1,4 +1,4 @@
-"""The search of a cell, put together: the subject that its settings describe, and the study that searches it."""
+"""Assembles the search of a cell: the subject that its settings describe, and the study that searches it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 def subject_of(described: SubjectSettings, settings: SearchSettings, seed: int) -> Subject:
     """The subject that an experiment describes: a task, a recorded table, or a network of either.
 
-    `seed` is that of the search, which noise of recorded tables is drawn by.
+    `seed` is that of the search; the noise of recorded tables is drawn from it.
     """
     if not described.parts:
         return _single(described, settings, seed)
@@ -89,7 +89,7 @@ def _single(described: SubjectSettings, settings: SearchSettings, seed: int) -> 
         _space(described.workload, *words),
         measuring.protocol,
         measuring.limits,
-        raced=settings.measure.kind == "local",  # elsewhere it would be another machine than that of the search
+        raced=settings.measure.kind == "local",  # a cluster measures on other machines than this one
         confirmed=measuring.confirm,
     )
 
@@ -100,18 +100,18 @@ def _task(text: str, settings: SearchSettings) -> Task:
 
 @lru_cache(maxsize=32)
 def _table(reference: str, digest: str) -> Table:
-    """A table, read once for all cells of a process that search it; `digest` is that of its content."""
+    """A table, read once per process for all cells that search it; `digest` is that of its content."""
     return load_table(reference)
 
 
 @lru_cache(maxsize=16)
 def _space(text: str, machine: str, component: str) -> Space:
-    """The space of a task, made once, with its features, for all cells of a process that search it."""
+    """The space of a task with its features, made once per process for all cells that search it."""
     return space(json.loads(component), Task(workload(text), target(json.loads(machine))))
 
 
 def _history(cell: Cell) -> tuple[Trials, ...]:
-    """Trials of earlier runs, for a model to learn from."""
+    """Trials of earlier runs as training data for a model."""
     if not cell.history or cell.workload is None:
         return ()
     found = lessons(cell.history, cell.learnt, _task(cell.workload, cell.settings))

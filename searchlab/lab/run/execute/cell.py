@@ -1,4 +1,4 @@
-"""Runs one cell: a study until its budget is used, then the final race, with its state on disk all along."""
+"""Runs one cell: a study until its budget is used, then the final race; its state is saved throughout."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _TELL_S = 0.1  # between two reports
-_SAVE_S = 2.0  # between two states on disk; measurements are there at once, in the records
-_FINAL_S = 0.5  # of the race at the end of a cell, which chooses among its finalists; the run-off looks longer
-# Errors that every other cell would meet as well.
+_SAVE_S = 2.0  # between two saved states; measurements are stored at once, in the records
+_FINAL_S = 0.5  # of the final race of a cell, which chooses among its finalists; the run-off takes longer
+# Errors that would affect every other cell as well.
 _DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
 Tell = Callable[[Event], object]
 
 
 def run_cell(cell: Cell, folder: Folder, stop: threading.Event, tell: Tell, measurers: Measurers) -> CellResult:
-    """Runs a cell to its end, or until `stop` is set, and returns what it gave, which is in its file then.
+    """Runs a cell to its end, or until `stop` is set, and returns its result, which has been saved by then.
 
-    An exception makes it a failed cell.  Only a disk that takes no more data, which no other cell would survive either,
-    is raised.
+    An exception marks the cell as failed.  Only the error of a full disk, which would affect every other cell too, is
+    raised.
     """
     tell(Started(cell.id))
     nothing = CellResult.waiting(cell)
@@ -59,7 +59,7 @@ def run_cell(cell: Cell, folder: Folder, stop: threading.Event, tell: Tell, meas
             open_.enter_context(measurers.closed_on_error())
             search = _CellSearch(cell, folder, measurers, stop, tell, open_)
             found = search.run()
-    except Exception as e:  # a cell that fails, for whatever reason in whosever component, must not end the run
+    except Exception as e:  # components may raise anything, and a failing cell must not end the run
         if (full := _no_disk(e)) is not None:
             raise full from e
         trace = traceback.format_exc()
@@ -77,7 +77,7 @@ def run_cell(cell: Cell, folder: Folder, stop: threading.Event, tell: Tell, meas
 
 
 class _Slowly:
-    """Passes on what is said, but not more often than anybody can read it."""
+    """Passes messages on, rate-limited to what a reader can follow."""
 
     def __init__(self, tell: Callable[[str], object]) -> None:
         self._tell, self._last = tell, -math.inf
@@ -90,7 +90,7 @@ class _Slowly:
 
 
 def _no_disk(error: BaseException) -> RecordError | None:
-    """The error of a disk that takes no more data, if that is what is behind another one."""
+    """The error of a full disk, if that is the cause of another error."""
     cause = error if isinstance(error, OSError) else error.__cause__
     if not isinstance(cause, OSError) or cause.errno not in _DISK:
         return None
@@ -115,7 +115,7 @@ def _ended(found: CellResult, measured: int, trace: str) -> CellEnded:
 
 
 class _CellSearch:
-    """The search of a cell on its way, and its result so far."""
+    """The running search of a cell, and its result so far."""
 
     def __init__(
         self, cell: Cell, folder: Folder, measurers: Measurers, stop: threading.Event, tell: Tell, open_: ExitStack
@@ -136,7 +136,7 @@ class _CellSearch:
         self._blind()
 
     def _measurer(self, subject: SpaceSubject) -> Measurer[Any]:
-        """The measurer of a subject under watch; tasks share one with each other and with the cells before."""
+        """The watched measurer of a subject; all tasks and successive cells share one."""
         shared = None if subject.recorded else self._measurers.of(self.cell, self._note)
         return self._watch.over(subject.measurer(shared))
 
@@ -144,20 +144,20 @@ class _CellSearch:
         self._tell(Noted(self.cell.id, text))
 
     def _blind(self) -> None:
-        """Says that a strategy has nothing to search by."""
+        """Notes that a strategy has no model to search by."""
         study = self.search.studies[0]
         if study.strategy.needs_model and study.model is None:
             self._note(f"strategy '{study.strategy.name}' has no cost model here, so all candidates are random")
 
     def _begin(self) -> CellResult | None:
-        """The result of an earlier run; a table is searched from its beginning, which costs no measurements."""
+        """The result of an earlier run; a table is searched from the beginning, which costs no measurements."""
         if self.subject.recorded:
             self.folder.records_path(self.cell.id).unlink(missing_ok=True)
             return None
         return self.folder.result(self.cell)
 
     def run(self) -> CellResult:
-        """Searches until the budget is used, and then decides between the finalists; or until it is stopped."""
+        """Searches until the budget is used and then races the finalists, or until it is stopped."""
         try:
             if not search_loop(self.search, self._next, self._measure, self._round):
                 self._exhausted()
@@ -168,24 +168,24 @@ class _CellSearch:
         return self._finished()
 
     def _exhausted(self) -> None:
-        """Says why a cell is done before its budget is."""
+        """Notes why a cell ended before its budget was used."""
         of = "" if self.cell.trials is None else f" of {self.cell.trials}"
         self._note(f"the space is exhausted after {len(self._seconds)}{of} trials")
 
     def _left(self) -> int:
-        """How many trials the next batch may have."""
+        """The maximum size of the next batch."""
         if self.cell.seconds is not None and self._elapsed.total >= self.cell.seconds:
             return 0
         left = math.inf if (trials := self.cell.trials) is None else trials - len(self._seconds)
         return int(min(self.search.batch, left))
 
     def _next(self) -> int:
-        """How many trials the next batch has; none if the search was asked to stop."""
+        """The size of the next batch; 0 if the search was asked to stop."""
         left = self._left()
         return 0 if self._stop.is_set() else left
 
     def _measure(self, candidates: Sequence[Candidate]) -> Sequence[Outcome]:
-        self._report()  # what was going on before is over
+        self._report()  # clears the previous activity
         with self._watch.batch():
             return self.search.measure(candidates)
 
@@ -196,7 +196,7 @@ class _CellSearch:
         self._report()
         if time.monotonic() - self._saved >= _SAVE_S:
             self._saved = time.monotonic()
-            # Until the cell has ended, it is one that was interrupted for whoever finds it.
+            # Until the cell has ended, its file says that it was interrupted.
             self.folder.write_result(self.result("interrupted"), sync=False)
 
     def _arrived(self, outcome: Outcome) -> None:
@@ -220,7 +220,7 @@ class _CellSearch:
             return self.result("done", self.search.finish(seconds=_FINAL_S, most=_FINAL_S))
 
     def result(self, state: str, final: Finish | None = None) -> CellResult:
-        """Everything so far, and the final race."""
+        """The result so far, with the final race if there was one."""
         rounds = self.search.rounds[: self._known_rounds()]
         return CellResult(
             cell=self.cell,
@@ -239,7 +239,7 @@ class _CellSearch:
         return sum(r.trials <= len(self._seconds) for r in self.search.rounds)
 
     def _ledger(self) -> dict[str, float]:
-        """Seconds by phase, with those of earlier runs of the cell."""
+        """Seconds by phase, including earlier runs of the cell."""
         total = Counter(self._before.ledger if self._before is not None else {})
         total.update(self.search.ledger.seconds)
         return dict(total)

@@ -1,8 +1,7 @@
-"""The process that runs cells, one after another, for a run that hands them to it.
+"""The worker process of a run, which executes the cells it is sent one after another.
 
-It is started as `python -m searchlab.lab.run.execute.cell_worker FD FOLDER CORES`; cells come and events go through
-the socket FD.
-When the socket closes, the run is gone, and so is this process.
+It is started as `python -m searchlab.lab.run.execute.cell_worker FD FOLDER CORES`; cells arrive and events leave
+through the socket FD.  When the socket closes, the run is gone and this process exits.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class _Worker:
         while (cell := self._cells.get()) is not None:
             try:
                 run_cell(cell, self._folder, self._stop, self._tell, self._measurers)
-            except Exception as e:  # no cell would fare better: the disk is full, or this program is wrong
+            except Exception as e:  # affects all cells: the disk is full, or this program has a bug
                 error = f"{type(e).__name__}: {e}"
                 self._tell(CellEnded(cell.id, "failed", error=error, trace=traceback.format_exc(), fatal=True))
         self._measurers.close()

@@ -1,4 +1,4 @@
-"""The processes that run cells: each has a socket, writes its messages into the log, and never outlives the run."""
+"""The worker pool that runs cells: each process has a socket, writes to the run's log, and never outlives the run."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from searchlab.lab.run.execute.measurers import Measurers
 from searchlab.lab.run.processes import how_it_ended
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-_STARTS = 3  # processes that are started for a cell before it counts as failed
-_START_S = 180.0  # until one that says nothing counts as lost
-_PATIENCE_S = 20.0  # until a process has closed what it opened, such as a Ray of its own
+_STARTS = 3  # attempts to start a process for a cell before it counts as failed
+_START_S = 180.0  # until a silent process counts as lost
+_PATIENCE_S = 20.0  # for a process to close its resources, such as a local Ray
 
 
 @dataclass(eq=False)
@@ -36,24 +36,24 @@ class _Member:
     process: subprocess.Popen[bytes]
     connection: Connection
     cores: Sequence[int]
-    late: float  # when one that has said nothing yet counts as lost
+    late: float  # when a process that has sent nothing yet counts as lost
     cell: Cell | None = None
-    began: bool = False  # whether it has ever said anything
+    began: bool = False  # whether it has sent anything yet
 
     def hangs(self) -> bool:
-        """Whether it should have begun long ago."""
+        """Whether it has missed its deadline to start."""
         return not self.began and time.monotonic() > self.late
 
     def send(self, message: Cell | Word) -> None:
-        with suppress(OSError):  # whether it lives is found out by listening to it
+        with suppress(OSError):  # a dead process is noticed when its connection is read
             self.connection.send(message)
 
 
 class Crew:
-    """Processes that run cells at the same time, one for each item of `cores`, which are those it may use.
+    """A pool of processes that run cells concurrently, one for each item of `cores`, the cores it may use.
 
-    `lock` is the descriptor of the folder's lock, which they hold with their parent.  With `single` their libraries
-    compute with one thread: cells run side by side, and their results must not depend on how many.
+    `lock` is the descriptor of the folder's lock, which they share with their parent.  With `single`, libraries are
+    restricted to one thread: the results of concurrent cells must not depend on the number of cells.
     """
 
     def __init__(self, folder: Folder, cores: Sequence[Sequence[int]], lock: int, single: bool) -> None:
@@ -61,7 +61,7 @@ class Crew:
         self._cores = list(cores)
         self._members: list[_Member] = []
         self._lost_starts: Counter[str] = Counter()  # by cell
-        self._hopeless = False  # a cell was given up since its processes did not start, and no other has begun since
+        self._hopeless = False  # a cell was given up because its processes did not start, and none has started since
         self._stopping = False
         self._unstarted: list[CellEnded] = []
         self.size = len(cores)
@@ -85,32 +85,32 @@ class Crew:
 
     @property
     def busy(self) -> int:
-        """How many cells are under way; one that got no process is so until its failure is told."""
+        """The number of running cells; one without a process counts until its failure is reported."""
         return sum(m.cell is not None for m in self._members) + len(self._unstarted)
 
     def start(self, cell: Cell) -> None:
-        """Gives a cell to a member that has nothing to do; there must be room for it."""
+        """Gives a cell to an idle member; there must be one, or room for one."""
         try:
             member = next((m for m in self._members if m.cell is None), None) or self._hire()
-        except OSError as e:  # of processes, memory or files there are no more
+        except OSError as e:  # out of processes, memory or file descriptors
             self._unstarted.append(self._failed(cell, f"no process could be started for it: {e.strerror or e}"))
             return
         member.cell = cell
         member.send(cell)
 
     def stop(self) -> None:
-        """Asks all to end their cells after the measurement that is under way."""
+        """Asks all members to end their cells after the measurement in flight."""
         self._stopping = True
         for member in self._members:
             member.send(Word.STOP)
 
     def events(self, seconds: float) -> Iterator[Event]:
-        """The events of members within `seconds`; for one that died, or could not be started, that its cell failed."""
+        """The events of members within `seconds`; if a member died or did not start, the failure of its cell."""
         while self._unstarted:
             yield self._unstarted.pop()
         for member in self._members:
             if member.hangs():
-                member.process.kill()  # its connection ends then
+                member.process.kill()  # closes its connection
         ready = wait([m.connection for m in self._members], seconds)
         for member in [m for m in self._members if m.connection in ready]:
             try:
@@ -138,7 +138,7 @@ class Crew:
             yield from self._not_begun(cell, how)
 
     def _not_begun(self, cell: Cell, how: str) -> Iterator[Event]:
-        """Starts another process for a cell, or gives it up: at once, if others were given up and none has begun."""
+        """Starts another process for a cell, or gives it up: at once if others were given up and none has started."""
         self._lost_starts[cell.id] += 1
         if not self._hopeless and self._lost_starts[cell.id] < _STARTS:
             self.start(cell)
@@ -167,7 +167,7 @@ class Crew:
                 stderr=log,
                 pass_fds=(theirs.fileno(), self._lock),
                 env=self._environment(),
-                start_new_session=True,  # Ctrl-C is for the run, which tells them what to do
+                start_new_session=True,  # Ctrl-C goes to the run, which stops them
             )
         theirs.close()
         self._cores.pop(0)
@@ -180,7 +180,7 @@ class Crew:
 
 
 class Here:
-    """Runs cells in this process, one at a time: for debuggers, and for components that only this process knows."""
+    """Runs cells in this process, one at a time: for debuggers, and for components registered only in this process."""
 
     size = 1
 
@@ -197,18 +197,18 @@ class Here:
 
     @property
     def busy(self) -> int:
-        """Whether a cell waits to be run, as a number."""
+        """1 if a cell is waiting to be run, else 0."""
         return int(self._cell is not None)
 
     def start(self, cell: Cell) -> None:
-        """Takes a cell, which runs when events are asked for."""
+        """Accepts a cell, which runs on the next call of `events`."""
         self._cell = cell
 
     def stop(self) -> None:
-        """Does nothing: cells here look at the same flag as the run."""
+        """Does nothing: these cells check the same flag as the run."""
 
     def events(self, seconds: float) -> Iterator[Event]:
-        """Runs the cell; what it said comes afterwards."""
+        """Runs the cell, then yields its events."""
         if (cell := self._cell) is not None:
             said: list[Event] = []
             run_cell(cell, self._folder, self._stop, said.append, self._measurers)

@@ -1,4 +1,4 @@
-"""When each trial was known, in seconds of work on the cell; pauses between two runs of it do not count."""
+"""The completion time of each trial, in seconds of work on the cell; pauses between runs of a cell do not count."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from searchlab.measure import Outcome
 
 
 class Elapsed:
-    """The times of the trials so far.
+    """The completion times of the trials so far.
 
-    `before` are those of an earlier run of the same cell, whose trials come again from their records, in order.
+    `before` are those of an earlier run of the same cell, whose trials are replayed from their records, in order.
     """
 
     def __init__(self, now: Callable[[], float], before: Sequence[float] = ()) -> None:
@@ -20,11 +20,11 @@ class Elapsed:
 
     @property
     def last(self) -> float:
-        """When the last trial was known."""
+        """The completion time of the last trial."""
         return self.times[-1] if self.times else 0.0
 
     def extend(self, outcomes: Sequence[Outcome], arrived: Mapping[str, float]) -> None:
-        """One more batch; `arrived` holds those that were measured now."""
+        """Adds a batch; `arrived` has the times of outcomes measured in this run."""
         for outcome in outcomes:
             if outcome.id in arrived:
                 time = arrived[outcome.id] - self._zero
@@ -34,9 +34,9 @@ class Elapsed:
                 time = self.last + outcome.build_s + outcome.check_s + outcome.run_s
             self.times.append(max(self.last, time))
         if not any(o.id in arrived for o in outcomes):
-            self._zero = self._now() - self.last  # reading records again is not work on the cell
+            self._zero = self._now() - self.last  # reading records does not count as work on the cell
 
     @property
     def total(self) -> float:
-        """The work on the cell up to now."""
+        """The seconds of work on the cell up to now."""
         return max(self.last, self._now() - self._zero)

@@ -1,4 +1,4 @@
-"""Runs those cells of an experiment that are not done, in processes of their own, then has the run-offs held."""
+"""Runs the unfinished cells of an experiment in worker processes, then the run-offs."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _WAIT_S = 0.2
 
 @dataclass(frozen=True)
 class RunSummary:
-    """How a run ended: cells that were done before, are done now, failed (with their errors), or are left.
+    """The summary of a run: cells that were done before, are done now, failed (with their errors), or are left.
 
-    It was `interrupted` only if there was something left to do: cells, or a run-off.
+    It counts as `interrupted` only if cells or run-offs were left to do.
     """
 
     folder: Path
@@ -66,10 +66,10 @@ def run(
     command: str = "",
     observer: Observer | None = None,
 ) -> RunSummary:
-    """Runs what is not done yet of an experiment.
+    """Runs the unfinished cells of an experiment.
 
-    `folder` is runs/<name> unless given.  `jobs` is how many cells run side by side: None for as many as cores are
-    idle where tables are searched, and one where candidates are timed; 0 runs them in this process, for debuggers.
+    `folder` defaults to runs/<name>.  `jobs` is the number of concurrent cells.  None: one per idle core for recorded
+    tables, and one at a time where candidates are timed; 0 runs them in this process, for debuggers.
     """
     place = Folder(Path(folder if folder is not None else Path("runs") / experiment.name))
     cells = cells_of(experiment)
@@ -85,7 +85,7 @@ def run(
         todo = [cell for cell in cells if board.rows[cell.id].state != "done"]
         for cell in todo:
             if not cell.recorded:
-                place.records(cell.id).index  # noqa: B018  (warns here of what cells will leave out in their logs)
+                place.records(cell.id).index  # noqa: B018  (warns here of records that cells will skip)
         watcher = observer or Observer()
         watcher.began(board)
         if renewed:
@@ -106,7 +106,7 @@ class _Engine:
         self._tries: Counter[str] = Counter()
 
     def run(self, cells: Sequence[Cell], jobs: int | None) -> RunSummary:
-        """Recorded cells first, side by side; then those that time, which nothing may disturb; then the run-offs."""
+        """Runs recorded cells first, concurrently; then timed ones, undisturbed; then the run-offs."""
         recorded = [c for c in cells if c.recorded]
         timed = [c for c in cells if not c.recorded]
         with Interrupt(self._observer.stopping) as interrupt:
@@ -130,7 +130,7 @@ class _Engine:
             self._work(cells, crew, interrupt)
 
     def _run_offs(self, jobs: int | None, interrupt: Interrupt) -> None:
-        """Has the run-offs held; those that come to nothing are left to the next run."""
+        """Runs the run-offs; those that fail are left to the next run."""
         if not pending(self._folder):
             return
         if jobs == 0:
@@ -160,7 +160,7 @@ class _Engine:
             self._observer.idle(self._board)
 
     def _take(self, event: Event, cells: Sequence[Cell]) -> Cell | None:
-        """Takes an event in; the cell that is to be tried again, if there is one."""
+        """Processes an event; returns the cell to be retried, if any."""
         row = self._board.update(event)
         if isinstance(event, Noted):
             _log.info("cell %s: %s", event.cell, event.text)
@@ -194,7 +194,7 @@ class _Engine:
 
 @contextmanager
 def _logging(folder: Folder) -> Iterator[None]:
-    """Everything that searchlab logs goes to the run's log."""
+    """Redirects all logging of searchlab to the run's log."""
     handler = logging.FileHandler(folder.log, encoding="utf-8")
     handler.setFormatter(logging.Formatter(LOG_FORMAT))
     logger = logging.getLogger("searchlab")

@@ -1,4 +1,4 @@
-"""What goes between a run and the processes that run its cells: cells and words there, events back."""
+"""Messages between a run and its worker processes: cells and commands to the workers, events back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class Word(Enum):
-    """What is said to a process instead of giving it a cell."""
+    """A command to a worker process."""
 
     STOP = "end the cell after the measurement that is under way"
     LEAVE = "there are no more cells"
@@ -17,14 +17,14 @@ class Word(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A cell has begun, or goes on."""
+    """A cell has started or resumed."""
 
     cell: str
 
 
 @dataclass(frozen=True, slots=True)
 class CellProgress:
-    """How far a cell is: trials so far, how many of them were measured now, the best of them."""
+    """The progress of a cell: trials so far, how many of them were measured in this run, and the best time."""
 
     cell: str
     trials: int
@@ -35,7 +35,7 @@ class CellProgress:
 
 @dataclass(frozen=True, slots=True)
 class Doing:
-    """What a cell is busy with while nothing is measured, such as making its space."""
+    """The activity of a cell while nothing is measured, such as generating its space."""
 
     cell: str
     text: str
@@ -43,7 +43,7 @@ class Doing:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """Something that the user should know, such as who keeps the cores busy."""
+    """A note for the user, such as which process keeps the cores busy."""
 
     cell: str
     text: str
@@ -51,7 +51,7 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class CellEnded:
-    """A cell has ended: its result is in its file; `error` and `trace` say why it failed, `fatal` that all would."""
+    """A cell has ended: its result is saved; `error` and `trace` say why it failed, `fatal` that all others would."""
 
     cell: str
     state: str

@@ -1,4 +1,4 @@
-"""What a run will take, roughly: from cells that are done, else from what a trial usually takes."""
+"""A rough estimate of a run's duration, from finished cells or else from the usual cost of a trial."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from searchlab.workloads import parse
 if TYPE_CHECKING:
     from searchlab.lab.manifest import Cell
 
-_LOOKED_UP_S = 0.004  # a trial of a recorded table, with a model that learns
-_CELL_S = 3.0  # making a space, the race of the finalists at the end
-_BUILT_S = 0.35  # building, checking and proposing a candidate
-_FROM_LEAST = 6.0  # how many times slower candidates are than the arithmetic alone would be
-_SECOND_LOOKS = 1.5  # samples taken again, new incumbents measured beside old ones
+_LOOKED_UP_S = 0.004  # a trial on a recorded table, including model training
+_CELL_S = 3.0  # generating the space, and the final race
+_BUILT_S = 0.35  # proposing, building and checking a candidate
+_FROM_LEAST = 6.0  # typical slowdown of candidates relative to peak arithmetic
+_SECOND_LOOKS = 1.5  # factor for retaken samples and re-measurements of incumbents
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Cells and trials that are still to come, and a guess of their seconds; `guessed` says that none were done yet."""
+    """The remaining cells and trials with an estimate of their seconds; `guessed`: no finished cell supports it."""
 
     cells: int
     trials: int
@@ -34,7 +34,7 @@ class Forecast:
 
 
 def forecast(cells: Sequence[Cell], done: Iterable[CellResult], side_by_side: int = 1) -> Forecast:
-    """The forecast for cells, given the results of others of the run."""
+    """The forecast for cells, given the results of other cells of the run."""
     pace = _pace(done)
     trials = sum(cell.trials or 0 for cell in cells)
     seconds = sum(_cell_s(cell, pace) for cell in cells)
@@ -75,7 +75,7 @@ def _trial_s(cell: Cell) -> float:
 
 
 def _run_s(cell: Cell) -> float:
-    """What a run of a usual candidate may take; of a network the mean of its tasks."""
+    """The estimated run time of a typical candidate; for a network, the mean over its tasks."""
     target = parse_target(cell.target)
     each = [least_s(parse(one.workload), target) for one in cell.searches if one.workload is not None]
     return _FROM_LEAST * sum(each) / max(1, len(each))

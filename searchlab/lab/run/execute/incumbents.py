@@ -1,4 +1,4 @@
-"""The incumbent of a cell's search, as its result has it."""
+"""The incumbent of a cell's search in the form that its result stores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def best_of(cell: Cell, search: Search, final: Finish | None) -> Winner:
-    """The best of a search; `final` is the final race, if it has been held."""
+    """The best of a search; `final` is the final race, if there was one."""
     if isinstance(search, Study):
         return _single(search, final)
     parts = tuple(_part(cell, search, n, final) for n in range(len(cell.parts)))

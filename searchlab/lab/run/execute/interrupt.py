@@ -1,4 +1,4 @@
-"""Ctrl-C in two steps: the first asks to finish what is in flight, the second stops at once."""
+"""Ctrl-C in two steps: the first finishes the measurements in flight, the second stops at once."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupt:
-    """While it is open, the first signal sets `stop` and calls `on_first`; the next one raises KeyboardInterrupt.
+    """Within this context, the first signal sets `stop` and calls `on_first`; the next one raises KeyboardInterrupt.
 
-    Only the main thread gets signals; in others this does nothing.
+    Only the main thread receives signals; in other threads this does nothing.
     """
 
     def __init__(self, on_first: Callable[[], object] = lambda: None) -> None:

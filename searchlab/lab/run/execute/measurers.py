@@ -1,4 +1,4 @@
-"""The measurers of one cell after another."""
+"""A measurer that successive cells share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Note = Callable[[str], None]
 
 
 class Measurers:
-    """Measurers for one cell after another: starting one takes a while, so it stays for cells that ask for the same."""
+    """Keeps a measurer open for successive cells with the same settings, since starting one takes a while."""
 
     def __init__(self, cores: Sequence[int] | None = None) -> None:
         self._cores = cores
@@ -24,7 +24,7 @@ class Measurers:
         self._note: Note = lambda text: None
 
     def of(self, cell: Cell, note: Note) -> Measurer[Any]:
-        """The measurer of a cell; `note` is told what keeps it waiting."""
+        """The measurer of a cell; `note` receives the reason for any wait."""
         self._note = note
         key = repr(cell.measure)
         if self._measurer is None or key != self._key:
@@ -34,7 +34,7 @@ class Measurers:
 
     @contextmanager
     def closed_on_error(self) -> Iterator[None]:
-        """After an error inside, the measurer is not used again: it may be in any state."""
+        """Closes the measurer after an error inside, as its state is unknown."""
         try:
             yield
         except BaseException:  # also an interrupt
@@ -42,7 +42,7 @@ class Measurers:
             raise
 
     def close(self) -> None:
-        """Ends the measurer that is open."""
+        """Closes the open measurer."""
         measurer, self._measurer = self._measurer, None
         if measurer is not None:
             measurer.close()

@@ -1,4 +1,4 @@
-"""Observers of a run: the command line shows what happens, a test counts it, others ignore it."""
+"""Observers of a run, such as the progress display of the command line."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from searchlab.lab.run.execute.run_state import CellRow, RunState
 
 
 class Observer:
-    """Is told what happens in a run; every hook may be left out."""
+    """Receives the events of a run; every hook is optional."""
 
     def began(self, board: RunState) -> None:
-        """The run begins, with what was there already."""
+        """The run begins; `board` has the results of earlier runs."""
 
     def changed(self, row: CellRow, event: Event, board: RunState) -> None:
-        """A cell started, went on or ended."""
+        """A cell started, progressed or ended."""
 
     def retried(self, row: CellRow, attempt: int, board: RunState) -> None:
-        """A cell that failed is tried again."""
+        """A failed cell is retried."""
 
     def noted(self, text: str) -> None:
-        """Something that the user should know and that is about no single cell."""
+        """A note for the user that does not concern a single cell."""
 
     def idle(self, board: RunState) -> None:
         """Time passes."""
 
     def stopping(self) -> None:
-        """The run was asked to stop, and finishes what is in flight."""
+        """The run was asked to stop and finishes the measurements in flight."""
 
     def ended(self) -> None:
         """The run is over."""

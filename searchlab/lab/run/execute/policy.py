@@ -1,4 +1,4 @@
-"""What a failed cell means for the others."""
+"""The error policy of a run: the consequences of a failed cell."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from searchlab.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class OnError:
-    """Whether a failure ends the run, and how often a cell is tried again before it counts as failed."""
+    """Whether a failure ends the run, and how often a cell is retried before it counts as failed."""
 
     stop: bool = False
     retries: int = 0

@@ -1,6 +1,6 @@
-"""Makes a run folder ready: manifest first, then what is needed to repeat the run; refuses a folder of another run.
+"""Prepares a run folder: the manifest, then everything needed to repeat the run; refuses the folder of another run.
 
-The manifest says which version of each component a cell ran with: that of the moment in which it began.
+For each cell, the manifest records the version of every component at the time when the cell began.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def prepare(
     folder: Folder, experiment: Experiment, cells: Sequence[Cell], source: str, command: str, allow_drift: bool
 ) -> Manifest:
-    """Writes what is missing; another experiment than the folder's, or other code, is refused unless it is allowed."""
+    """Writes missing files; refuses a different experiment or changed code unless drift is allowed."""
     data = _manifest(experiment.name, cells)
     before: Mapping[str, Any] = {}
     difference: Drift | bool = True
@@ -33,7 +33,7 @@ def prepare(
         before = folder.manifest_data()
         difference = _difference(before, data)
         if not allow_drift:
-            seen: Code = before.get("code", {})  # what was allowed before is not refused again
+            seen: Code = before.get("code", {})  # drift that was allowed once is not refused again
             old = code_drift(folder, cells).without(n for n, v in data["code"].items() if seen.get(n) == v)
             _refuse(folder, difference, old)
         data = _joined(folder, before, data)
@@ -48,14 +48,14 @@ def prepare(
 
 
 def renew(folder: Folder, experiment: Experiment, cells: Sequence[Cell], allow_drift: bool) -> str:
-    """Makes place for a run to start anew: all of it, or, where code has changed since cells ran, these cells alone.
+    """Clears results for a fresh start: all of them, or only those of cells whose code has changed since they ran.
 
-    It says which cells these are.
+    Returns a message that names these cells; empty if all results were cleared.
     """
     try:
         old = code_drift(folder, cells)
         another = _difference(folder.manifest_data(), _manifest(experiment.name, cells))
-    except ConfigError:  # a manifest that cannot be read is no reason to stay
+    except ConfigError:  # an unreadable manifest does not prevent a fresh start
         old, another = Outdated(), None
     if not old or (another and not allow_drift):
         folder.move_aside()
@@ -65,13 +65,13 @@ def renew(folder: Folder, experiment: Experiment, cells: Sequence[Cell], allow_d
 
 
 def code_drift(folder: Folder, cells: Sequence[Cell]) -> Outdated:
-    """Those of the cells whose code has changed since they began."""
+    """The cells among `cells` whose code has changed since they began."""
     now = dict(zip((c.id for c in cells), codes(c.config for c in cells), strict=True))
     return outdated_in(folder, now)
 
 
 def outdated_in(folder: Folder, now: Mapping[str, Code]) -> Outdated:
-    """The cells whose code has changed since they began; `now` has that of today by their ids."""
+    """The cells whose code has changed since they began; `now` has the current code by cell id."""
     listed = (c for c in folder.manifest().cells if c.id in now and changed(c.code, now[c.id]))
     ran = (c for c in listed if folder.begun(c))
     return outdated(((c.id, str(c), c.code) for c in ran), now)
@@ -104,9 +104,9 @@ def _refuse(folder: Folder, difference: Drift, old: Outdated) -> None:
 
 
 def _joined(folder: Folder, before: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest of a folder that has one: its cells, and after them those of an earlier experiment, which are kept.
+    """Merges the manifest of a folder with a new one; cells of an earlier experiment are kept, after the new ones.
 
-    Cells that have begun keep their code.
+    Cells that have begun keep their code versions.
     """
     old = {c.id: c for c in Manifest.of(before).cells}
 
@@ -124,7 +124,7 @@ def _joined(folder: Folder, before: Mapping[str, Any], data: Mapping[str, Any]) 
 
 
 def _card(folder: Folder, command: str, anywhere: bool) -> None:
-    """Writes what the run is made on, once; times of two machines do not mix."""
+    """Writes the description of the machine, once; times of two machines must not be mixed."""
     card = folder.card()
     if card is None:
         card = {"command": command, "revision": revision(), "versions": versions(), "machine": machine()}

@@ -1,4 +1,4 @@
-"""The state of a run while it lasts: what is done, what is under way, how fast, how long still."""
+"""The live state of a run: cells done and running, the rate of trials, and the time left."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from searchlab.lab.run.execute.events import CellEnded, CellProgress, Doing, Eve
 from searchlab.lab.statistics.wording import share_of_optimum
 
 OPTIMUM = "optimum"  # of a recorded table
-_ENOUGH = 8  # trials that tell something about those to come
+_ENOUGH = 8  # trials needed to predict the rest
 
 
 @dataclass
 class CellRow:
-    """One cell: how far it is and what it has found."""
+    """One cell: its progress and its best result."""
 
     cell: Cell
     state: str = "waiting"
@@ -32,7 +32,7 @@ class CellRow:
 
     @property
     def left(self) -> int:
-        """Trials that are still to come."""
+        """The number of trials still to come."""
         return 0 if self.state in ("done", "failed") else max(0, (self.cell.trials or 0) - self.trials)
 
 
@@ -43,7 +43,7 @@ class RunState:
         self, cells: Sequence[Cell], results: Sequence[CellResult], now: Callable[[], float] = time.monotonic
     ) -> None:
         self.rows = {c.id: CellRow(c) for c in cells}
-        self.references: dict[str, dict[str, float]] = {}  # by task: times of others, or the best there is
+        self.references: dict[str, dict[str, float]] = {}  # by task: times of baselines, or the known optimum
         self._now, self._start = now, math.nan  # the clock starts with the first cell
         for result in results:
             if (row := self.rows.get(result.id)) is not None:
@@ -60,7 +60,7 @@ class RunState:
             self.references[task] = found
 
     def update(self, event: Event) -> CellRow:
-        """Takes an event in; returns the row that changed."""
+        """Processes an event; returns the row that changed."""
         row = self.rows[event.cell]
         if math.isnan(self._start):
             self._start = self._now()
@@ -81,17 +81,17 @@ class RunState:
     # --- figures ------------------------------------------------------------------------------------------------------
 
     def count(self, *states: str) -> int:
-        """How many cells are in one of the states."""
+        """The number of cells in any of the states."""
         return sum(row.state in states for row in self.rows.values())
 
     @property
     def running(self) -> list[CellRow]:
-        """The cells under way."""
+        """The running cells."""
         return [row for row in self.rows.values() if row.state == "running"]
 
     @property
     def failures(self) -> Counter[str]:
-        """Trials that failed, by class."""
+        """The number of failed trials by class."""
         total: Counter[str] = Counter()
         for row in self.rows.values():
             total.update(row.failures)
@@ -99,7 +99,7 @@ class RunState:
 
     @property
     def seconds(self) -> float:
-        """How long cells have been running."""
+        """The time since the first cell started."""
         return 0.0 if math.isnan(self._start) else self._now() - self._start
 
     @property
@@ -110,20 +110,20 @@ class RunState:
 
     @property
     def eta_s(self) -> float | None:
-        """How long it will take at this rate; None while too little was measured to tell."""
+        """The estimated time left at this rate; None while there are too few trials."""
         left = sum(row.left for row in self.rows.values())
         measured = sum(row.measured for row in self.rows.values())
         return left / self.rate if measured >= _ENOUGH else None
 
     def against(self, row: CellRow) -> str:
-        """The best of a cell beside the fastest reference of its task; empty where there is none."""
+        """The best of a cell relative to the fastest reference of its task; empty if there is none."""
         return against(row.best_s, self.references.get(row.cell.task, {}))
 
 
 def against(best_s: float, references: Mapping[str, float]) -> str:
-    """A time beside the fastest of others: '1.21x torch' is faster than torch; empty where there is none.
+    """A time relative to the fastest reference: '1.21x torch' is faster than torch; empty if there is none.
 
-    Beside the optimum it is a share of its speed.
+    Relative to an optimum it is a share of the optimum's speed.
     """
     known = {name: seconds for name, seconds in references.items() if seconds > 0}
     if not known or not math.isfinite(best_s):

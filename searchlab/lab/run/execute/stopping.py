@@ -1,4 +1,4 @@
-"""Stopping between two measurements: those in flight are finished and stored, the rest of the batch is left."""
+"""Stopping a search between measurements: those in flight are finished and stored, the rest of the batch is dropped."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from searchlab.measure import Measurer, Outcome
 
 
 class Stopped(Exception):
-    """The search was asked to stop, and did."""
+    """The search has stopped on request."""
 
 
 class Watch:
-    """Keeps an eye on the batches of a search: they can be stopped, and it is known when each outcome came.
+    """Watches the batches of a search: they can be stopped, and the arrival time of each outcome is known.
 
-    `now` is the clock that times are told by.  Re-measurements of an incumbent are not stopped: they are short, and
-    half of one is worth nothing.
+    `now` is the clock for arrival times.  Re-measurements of an incumbent are not stopped: they are short, and a
+    partial one is worthless.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Watch:
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """While this lasts, a request to stop ends the measuring."""
+        """Within this context, a request to stop ends the measurement."""
         self.arrived, self._watching = {}, True
         try:
             yield
@@ -38,7 +38,7 @@ class Watch:
             self._watching = False
 
     def over(self, measurer: Measurer[Any]) -> Measurer[Any]:
-        """The measurer under this watch."""
+        """The measurer, watched."""
         return _Watched(measurer, self)
 
     def passing(self, outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
@@ -53,11 +53,11 @@ class Watch:
                     raise Stopped
         finally:
             if isinstance(outcomes, Generator):
-                outcomes.close()  # ends what workers do, now and not when memory is tidied up
+                outcomes.close()  # stops the workers now, not at garbage collection
 
 
 class _Watched(Measurer[Any]):
-    """Another measurer under a watch."""
+    """A watched measurer."""
 
     def __init__(self, inner: Measurer[Any], watch: Watch) -> None:
         self._inner, self._watch = inner, watch
@@ -67,5 +67,5 @@ class _Watched(Measurer[Any]):
         return self._watch.passing(self._inner.measure(jobs))
 
     def close(self) -> None:
-        """Ends the measurer."""
+        """Closes the measurer."""
         self._inner.close()

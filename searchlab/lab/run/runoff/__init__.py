@@ -1,1 +1,1 @@
-"""Run-offs: the best programs of all cells of a task timed side by side once the cells have ended."""
+"""Run-offs: the best programs of all cells of a task, timed interleaved once the cells have ended."""

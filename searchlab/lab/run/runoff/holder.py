@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from searchlab.bench.contests import ContestRow, Maker
 
 _EACH_S, _MOST_S, _ROUNDS = 0.15, 1.0, 8  # for every program
-_FEW = 8  # programs; a race of fewer takes as long as one of this many: its noise does not depend on them
-_STEADY = 0.01  # noise above which the race goes on
-_COPIES = 2  # each program is loaded twice, so that bad luck with where it lies does not decide
+_FEW = 8  # programs; a race of fewer takes as long as one of this many, since its noise does not depend on their number
+_STEADY = 0.01  # noise above which the race continues
+_COPIES = 2  # each program is loaded twice, so that its placement in memory does not decide
 _KEEP = "so that its results keep each cell's own times"
 
 _log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ Say = Callable[[str], None]
 
 
 def hold(folder: Folder, say: Say, stop: threading.Event) -> None:
-    """Holds all run-offs that are pending, until `stop` is set; one that comes to nothing does not keep the others."""
+    """Holds all pending run-offs until `stop` is set; a failed one does not prevent the others."""
     for group in pending(folder):
         if stop.is_set():
             return
@@ -40,7 +40,7 @@ def hold(folder: Folder, say: Say, stop: threading.Event) -> None:
         try:
             found = race(folder, group, say)
             write(folder, group, found)
-        except Exception as e:  # programs and components of users may raise anything, and other groups can still race
+        except Exception as e:  # user programs and components may raise anything, and other groups can still race
             _log.exception("run-off on %s", group.task)
             say(f"no run-off on {group.task}, {_KEEP}: {type(e).__name__}: {e}")
         else:
@@ -49,12 +49,12 @@ def hold(folder: Folder, say: Say, stop: threading.Event) -> None:
 
 
 def race(folder: Folder, group: RunoffGroup, say: Say = lambda text: None) -> RunOff:
-    """Times what the cells of a group found, each program once, with the default schedule and the libraries."""
+    """Times the programs that the cells of a group found, each once, with the default schedule and the libraries."""
     from searchlab.bench import noise
 
     claims = [Found(r.cell, folder, r.final_s, r.best.knobs, True) for r in group.found if r.best is not None]
     programs, wrong = _programs(claims)
-    if wrong:  # nobody's times would count
+    if wrong:  # no times would count
         return RunOff(group.task, {}, group.points, wrong=wrong)
     row = _row({digest: found[0] for digest, found in programs.items()}, say)
     by_cell = {f.cell.id: digest for digest, found in programs.items() for f in found}
@@ -70,7 +70,7 @@ def race(folder: Folder, group: RunoffGroup, say: Say = lambda text: None) -> Ru
 
 
 def _row(programs: Mapping[str, Found], say: Say) -> ContestRow:
-    """Programs by their names in the race, beside the others, on cores that nobody else times on."""
+    """The result of a race of named programs against the default schedule and the libraries, with all cores locked."""
     from searchlab.bench import DEFAULT, Steady, contest, prepare
     from searchlab.measure import CoreLock
 
@@ -85,7 +85,7 @@ def _row(programs: Mapping[str, Found], say: Say) -> ContestRow:
 
 
 def _programs(claims: Sequence[Found]) -> tuple[dict[str, list[Found]], dict[str, str]]:
-    """The cells that found each program, and why some have none."""
+    """The cells that found each program, and the errors of cells without one."""
     programs: dict[str, list[Found]] = {}
     wrong: dict[str, str] = {}
     for f in claims:
@@ -108,16 +108,16 @@ def _maker(found: Found) -> Maker:
 
 
 def _leave_with_parent() -> None:
-    os.read(0, 1)  # nobody writes anything: it returns when the run is gone
+    os.read(0, 1)  # nothing is ever written: this returns when the run is gone
     os._exit(1)
 
 
 def main() -> None:
-    """Holds the run-offs of a folder and says so in lines of JSON; ends when its standard input closes."""
+    """Holds the run-offs of a folder and reports in lines of JSON; ends when its standard input closes."""
     logging.basicConfig(format=LOG_FORMAT, level=logging.INFO)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     with os.fdopen(os.dup(1), "w") as out:
-        os.dup2(2, 1)  # what libraries print goes to the log
+        os.dup2(2, 1)  # output of libraries goes to the log
         hold(Folder(Path(sys.argv[1])), lambda text: print(json.dumps(text), file=out, flush=True), threading.Event())
 
 

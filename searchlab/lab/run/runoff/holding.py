@@ -1,4 +1,4 @@
-"""The process that holds run-offs, as the run sees it: started when cells have ended, and never left behind."""
+"""The run's side of the run-off process: started when the cells have ended, and never left behind."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _WAIT_S = 0.2
 def hold_apart(
     folder: Folder, lock: int, stop: threading.Event, say: Callable[[str], object], idle: Callable[[], object]
 ) -> None:
-    """Has all pending run-offs held by another process, which ends at once when `stop` is set.
+    """Holds all pending run-offs in another process, which is ended at once when `stop` is set.
 
-    `lock` is the descriptor of the folder's lock.  `say` gets what it says, `idle` is called as time passes.
+    `lock` is the descriptor of the folder's lock.  `say` receives its messages, `idle` is called periodically.
     """
     with _process(folder, lock) as process, cores.aside():
         assert process.stdout is not None
@@ -50,12 +50,12 @@ def _process(folder: Folder, lock: int) -> Iterator[subprocess.Popen[bytes]]:
         folder.log.open("ab") as log,
         subprocess.Popen(
             command,
-            stdin=subprocess.PIPE,  # closes with this process, which is how the other one knows
+            stdin=subprocess.PIPE,  # closes when this process ends, which the other one notices
             stdout=subprocess.PIPE,
             stderr=log,
             pass_fds=(lock,),
             env=interpreter.environment(),
-            start_new_session=True,  # Ctrl-C is for the run
+            start_new_session=True,  # Ctrl-C goes to the run
         ) as process,
     ):
         try:

@@ -1,8 +1,8 @@
-"""The run-off: the best programs of all cells of a task, timed in turns once the cells have ended.
+"""The run-off: the best programs of all cells of a task, timed interleaved once the cells have ended.
 
-Every cell times its best at its own end, minutes or hours apart from the others, and machines have slow spells.  In a
-run-off the programs of all cells run in turns in one process, so that what differs between them is not the hour.  This
-module knows which run-offs were held and which are left; `holder` holds them.
+Every cell times its best program when it ends, minutes or hours apart from the others, and machines have slow phases.
+A run-off interleaves the programs of all cells in one process, so that they meet the same conditions.  This module
+knows which run-offs were held and which are pending; `holder` holds them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from searchlab.lab.study.objective import Latency
 
 @dataclass(frozen=True)
 class RunOff:
-    """Fastest seconds of what the cells found (by cell), and of others in the same race.
+    """The fastest times of the cells' programs (by cell), and of the baselines in the same race.
 
-    `points` says which points they were: a cell that has found another one since needs another race.  `noise` is how
-    far the halves of the race differ for most programs, relative; `load` the share of all cores that others took.
-    `wrong` says what is the matter with programs that could not be timed.
+    `points` identifies the raced points: a cell that has found another one since needs a new race.  `noise` is the
+    relative difference between the halves of the race for most programs; `load` the share of all cores that other
+    processes used.  `wrong` has the errors of programs that could not be timed.
     """
 
     task: str
@@ -42,29 +42,29 @@ class RunOff:
 
 @dataclass(frozen=True, eq=False)
 class RunoffGroup:
-    """Cells that search the same workload for the same machine, all of which have ended; or networks that have it."""
+    """Ended cells that search the same workload for the same machine, including networks that contain it."""
 
     task: str
     cells: tuple[CellResult, ...]
 
     @property
     def found(self) -> list[CellResult]:
-        """Those that have found a program."""
+        """The results of cells that found a program."""
         return [r for r in self.cells if _found(r)]
 
     @property
     def points(self) -> dict[str, str]:
-        """What they have found, by cell."""
+        """The points that they found, by cell."""
         return {r.id: json.dumps(r.best.knobs, sort_keys=True) for r in self.found if r.best is not None}
 
     def path(self, folder: Folder) -> Path:
-        """Where its run-off is kept."""
+        """The file of its run-off."""
         text = _search(self.cells[0].cell)
         return folder.path / "runoffs" / f"{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
 
 
 def groups(folder: Folder) -> list[RunoffGroup]:
-    """All groups whose cells have ended, with two that found something or more."""
+    """All groups whose cells have ended and at least two of which found a program."""
     found: dict[str, list[CellResult]] = {}
     for cell in folder.manifest().cells:
         if not cell.recorded and not cell.kept and cell.measure.kind == "local":
@@ -75,12 +75,12 @@ def groups(folder: Folder) -> list[RunoffGroup]:
 
 
 def pending(folder: Folder) -> list[RunoffGroup]:
-    """The groups that have had no run-off of what their cells found."""
+    """The groups without a run-off of their cells' current programs."""
     return [g for g in groups(folder) if read(folder, g) is None]
 
 
 def read(folder: Folder, group: RunoffGroup) -> RunOff | None:
-    """The run-off of a group, if there is one of what its cells have found."""
+    """The run-off of a group, if there is one of its cells' current programs."""
     remedy = f"`searchlab run {folder.path}` repeats the run-off"
     data = atomic.known_json(group.path(folder), RunOffForm, remedy)
     if data is None or data["points"] != group.points:
@@ -89,19 +89,19 @@ def read(folder: Folder, group: RunoffGroup) -> RunOff | None:
 
 
 def write(folder: Folder, group: RunoffGroup, run_off: RunOff) -> None:
-    """Keeps the run-off of a group."""
+    """Saves the run-off of a group."""
     atomic.replace_json(group.path(folder), asdict(run_off))
 
 
 def run_offs(folder: Folder) -> list[RunOff]:
-    """All run-offs that count: where a program could not be timed, all keep the times of their own cells."""
+    """All valid run-offs; if a program of a group could not be timed, its cells keep the times of their final races."""
     if not (folder.path / "runoffs").is_dir():
         return []
     return [found for g in groups(folder) if (found := read(folder, g)) is not None and not found.wrong]
 
 
 def results(folder: Folder, known: Iterable[RunOff] | None = None) -> dict[str, CellResult]:
-    """All cells in the order of the manifest, with the times of run-offs where they took part in one."""
+    """All cells in the order of the manifest, with the times of their run-offs where they have one."""
     races: dict[str, dict[str, RunOff]] = {}
     for r in run_offs(folder) if known is None else known:
         for cell in r.seconds:
@@ -110,7 +110,7 @@ def results(folder: Folder, known: Iterable[RunOff] | None = None) -> dict[str, 
 
 
 def _timed(result: CellResult, races: Mapping[str, RunOff]) -> CellResult:
-    """A result with the times of races, which are named by their tasks."""
+    """A result with the times of its races, which are keyed by task."""
     if not races or result.best is None:
         return result
     if result.best.parts:
@@ -127,7 +127,7 @@ def _raced(part: PartWinner, race: RunOff | None, cell: str) -> PartWinner:
 
 
 def _whole(result: CellResult, found: list[PartWinner]) -> CellResult:
-    """A network, whose times are those of its tasks together; of others only where they have one for every task."""
+    """The result of a network from those of its tasks; baselines count only if they have a time for every task."""
     assert result.best is not None
     latency = Latency(tuple(p.weight for p in found))
     best = replace(result.best, seconds=latency([p.best.seconds for p in found]), parts=tuple(found))
@@ -135,7 +135,7 @@ def _whole(result: CellResult, found: list[PartWinner]) -> CellResult:
 
 
 def noise(known: Iterable[RunOff], cells: Iterable[CellResult]) -> float | None:
-    """That of the noisiest subject; the noise of a network is that of its tasks, each by its share of the time."""
+    """The noise of the noisiest subject; that of a network is the mean of its tasks, weighted by share of time."""
     by_task: dict[str, float] = {}
     for r in known:
         by_task[r.task] = max(r.noise, by_task.get(r.task, 0.0))
@@ -157,5 +157,5 @@ def _found(result: CellResult) -> bool:
 
 
 def _search(cell: Cell) -> str:
-    """What cells that can be compared have in common."""
+    """The key that comparable cells have in common."""
     return json.dumps([cell.workload, cell.target], sort_keys=True)
