@@ -1,1 +1,1 @@
-"""The run folder: where its files are, how they are written and checked, and how they are read back."""
+"""The run folder: its layout, and how its files are written, validated and read back."""

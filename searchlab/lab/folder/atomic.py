@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside their place, then moved into it."""
+"""Atomic file writes: a file is written under a temporary name, then moved into place."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _log = logging.getLogger(__name__)
 
 
 def replace_text(path: Path, text: str, sync: bool = True) -> None:
-    """Puts a text in the place of a file; whoever reads it finds the old text or the new one, never a part.
+    """Replaces the text of a file atomically; readers see either the old text or the new one.
 
-    With `sync` the new text survives a loss of power once this returns.
+    With `sync` the new text survives a power failure once this returns.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
@@ -39,17 +39,17 @@ def replace_text(path: Path, text: str, sync: bool = True) -> None:
 
 
 def replace_json(path: Path, value: Any, sync: bool = True) -> None:
-    """The same with a value; infinite numbers are refused, since JSON has none."""
+    """Replaces a file by a value as JSON; infinite numbers are refused, since JSON has none."""
     replace_text(path, json.dumps(value, allow_nan=False, ensure_ascii=False) + "\n", sync)
 
 
 def read_json(path: Path, form: type[FileForm], remedy: str) -> dict[str, Any] | None:
-    """The object in a file, None where there is no file; one that is damaged is refused, with what to do about it."""
+    """The object in a file, None if there is no file; a damaged one is refused with the `remedy`."""
     return jsonfile.read(path, form, ConfigError, remedy)
 
 
 def known_json(path: Path, form: type[FileForm], remedy: str) -> dict[str, Any] | None:
-    """The same for a file that can be made again: a damaged one is warned about and counts as not there."""
+    """Like `read_json`, for a file that can be regenerated: a damaged one causes a warning and counts as missing."""
     try:
         return read_json(path, form, remedy)
     except ConfigError as e:
@@ -58,7 +58,7 @@ def known_json(path: Path, form: type[FileForm], remedy: str) -> dict[str, Any] 
 
 
 def read_text(path: Path, remedy: str) -> str:
-    """The text of a file, nothing where there is none or it is damaged, which is warned about."""
+    """The text of a file; empty if it is missing, or damaged, which causes a warning."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:

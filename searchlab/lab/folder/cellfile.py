@@ -1,4 +1,4 @@
-"""Results of cells as JSON; a time that is infinite, or a figure that is, is written as null."""
+"""Results of cells as JSON; infinite times and figures are written as null."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def to_json(result: CellResult) -> dict[str, Any]:
 
 
 def data(result: CellResult) -> dict[str, Any]:
-    """A result as dictionaries and lists, with what names its cell."""
+    """A result as dictionaries and lists, with the names that identify its cell."""
     return {
         "id": result.id,
         "entry": result.entry,
@@ -44,7 +44,7 @@ def data(result: CellResult) -> dict[str, Any]:
 
 
 def from_json(given: Mapping[str, Any], cell: Cell) -> CellResult:
-    """The result of a cell again, from data of the form `file_forms.CellFile`."""
+    """The result of a cell, restored from data of the form `file_forms.CellFile`."""
     return CellResult(
         cell=cell,
         state=given["state"],
@@ -61,7 +61,7 @@ def from_json(given: Mapping[str, Any], cell: Cell) -> CellResult:
 
 
 def looks(result: CellResult | None, part: int | None = None) -> list[IncumbentLook]:
-    """The re-measurements that a cell has made, or at one task of a network, in their order."""
+    """The re-measurements of a cell, or of one task of a network, in order."""
     rounds = () if result is None else result.rounds
     return [look for r in rounds if r.part == part for look in r.looks]
 
@@ -70,7 +70,7 @@ def looks(result: CellResult | None, part: int | None = None) -> list[IncumbentL
 
 
 def _round_data(done: RoundSummary) -> dict[str, Any]:
-    """Keys of points are texts, since not every reader has integers of 64 bits."""
+    """A round as plain data; keys of points are strings, since not every reader has 64-bit integers."""
     found: dict[str, Any] = {"number": done.number, "trials": done.trials, "best_s": done.best_s}
     found["quality"] = asdict(done.quality) if done.quality is not None else {}
     if done.part is not None:
@@ -92,7 +92,7 @@ def _round(given: Mapping[str, Any]) -> RoundSummary:
 
 
 def _quality(given: Mapping[str, Any]) -> Quality | None:
-    """The figures that this version knows; those that an earlier one did not write are not numbers."""
+    """The figures that this version knows; those missing from older files are NaN."""
     if not given:
         return None
     figures = {f.name: _infinite(given.get(f.name, math.nan)) for f in fields(Quality) if f.name != "count"}

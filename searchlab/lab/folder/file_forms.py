@@ -1,6 +1,6 @@
-"""The forms of the files in a run folder, against which they are checked when they are read.
+"""Schemas of the files in a run folder, against which they are validated when read.
 
-They say what readers rely on; keys that they do not mention are let through.
+They cover what readers rely on; unknown keys are mostly accepted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _FileName = Annotated[str, StringConstraints(pattern=r"^[\w.+-]+$")]
 _Key = Annotated[str, StringConstraints(pattern=r"^-?[0-9a-f]+$")]
 _Named = str | dict[str, dict[str, Any]]  # a component: its name, or its name with options
 _Time = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-_Seconds = _Time | None  # JSON has no infinity, which is written as null
+_Seconds = _Time | None  # infinity, which JSON lacks, is written as null
 
 
 class FileForm(BaseModel):
@@ -40,7 +40,7 @@ class PartForm(FileForm):
 
 
 class ConfigForm(FileForm):
-    """What decides what a cell measures."""
+    """Everything that determines what a cell measures."""
 
     budget: BudgetForm
     measure: Annotated[dict[Literal["local", "ray", "replay"], dict[str, Any]], Field(min_length=1, max_length=1)]
@@ -60,7 +60,7 @@ class ConfigForm(FileForm):
 
 
 class CellForm(FileForm):
-    """A cell, as `manifest.Cell` has it."""
+    """A cell, as in `manifest.Cell`."""
 
     id: _FileName
     entry: str
@@ -89,14 +89,14 @@ class ManifestForm(FileForm):
 
 
 class MachineForm(FileForm):
-    """The machine that took the times."""
+    """The machine on which the times were measured."""
 
     fingerprint: str
     processor: str
 
 
 class CardForm(FileForm):
-    """What a run was made on and with."""
+    """The machine and software of a run."""
 
     machine: MachineForm
     command: str
@@ -108,7 +108,7 @@ class CardForm(FileForm):
 
 
 class RunOffForm(FileForm):
-    """A run-off, as `runoff.RunOff` has it: every cell whose point is there has a time, or something is wrong."""
+    """A run-off, as in `runoff.RunOff`: every cell with a point has a time, unless there are errors."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -131,7 +131,7 @@ class RunOffForm(FileForm):
 
 
 class LookForm(FileForm):
-    """A second look, as `study.IncumbentLook` has it."""
+    """A re-measurement, as in `study.IncumbentLook`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -154,7 +154,7 @@ class RoundForm(FileForm):
 
 
 class BestForm(FileForm):
-    """What was found: the point, its trial and its time."""
+    """The result of a search: the point, its trial and its time."""
 
     trial: int
     knobs: dict[str, Any]
@@ -163,7 +163,7 @@ class BestForm(FileForm):
 
 
 class FoundForm(BestForm):
-    """What was found for a task of a network."""
+    """The result for one task of a network."""
 
     task: str
     weight: _Time
@@ -171,13 +171,13 @@ class FoundForm(BestForm):
 
 
 class WholeForm(BestForm):
-    """What was found for a task, or for a network with its tasks."""
+    """The result for a task, or for a network with its tasks."""
 
     parts: list[FoundForm] | None = None
 
 
 class CellFile(FileForm):
-    """What a cell gave, as `results.CellResult` has it, with what names the cell."""
+    """The result of a cell, as in `results.CellResult`, with the names that identify the cell."""
 
     format: Literal[1]
     id: str

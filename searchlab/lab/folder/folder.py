@@ -1,4 +1,4 @@
-"""The folder of a run: what is where in it, written so that no moment leaves it unusable.
+"""The folder of a run: its layout, and writes that never leave it in an unusable state.
 
     runs/<name>/
       manifest.json        the cells, in order, with their resolved settings; written first
@@ -6,12 +6,12 @@
       source.yaml          the experiment as it was written
       machine.json         machine, versions, revision, command line of the first start
       records/<cell>.jsonl every measurement of a cell, in order
-      cells/<cell>.json    what a cell gave, replaced as a whole
-      runoffs/<hash>.json  times of what all cells of a task found, side by side
+      cells/<cell>.json    the result of a cell, replaced atomically
+      runoffs/<hash>.json  interleaved times of the programs that all cells of a task found
       earlier/<n>/         records/ and cells/ of cells that ran earlier code and were run again
       log.txt              everything that happened
 
-Each cell has a file of records of its own, so that records are the same however many cells run side by side.
+Each cell has its own records file, so that records do not depend on the number of concurrent cells.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LOG_FORMAT = "%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"
 
 @dataclass(frozen=True)
 class Folder:
-    """A run folder; nothing is written before it is asked for."""
+    """A run folder; creating the object writes nothing."""
 
     path: Path
 
@@ -68,16 +68,16 @@ class Folder:
 
     @property
     def machine(self) -> Path:
-        """What the run was made on and with."""
+        """The file that describes the machine and software of the run."""
         return self.path / "machine.json"
 
     def written(self) -> str:
-        """The experiment as it was written; nothing where that is not known."""
+        """The text of the experiment as it was written; empty if unknown."""
         remedy = f"delete it, and `searchlab run EXPERIMENT.yaml -o {self.path}` writes it again"
         return atomic.read_text(self.source, remedy)
 
     def card(self) -> dict[str, Any] | None:
-        """What the run was made on and with; None before it is known."""
+        """The machine and software of the run; None before they are known."""
         return atomic.read_json(self.machine, CardForm, _NO_CARD)
 
     # --- the manifest -------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class Folder:
         return self.path / "manifest.json"
 
     def manifest(self) -> Manifest:
-        """The manifest; a folder without one is not a run folder."""
+        """The manifest; refuses a folder without one, which is not a run folder."""
         data = self.manifest_data()
         try:
             return Manifest.of(data)
@@ -100,7 +100,7 @@ class Folder:
             raise ConfigError(f"{self._manifest} is damaged: {jsonfile.reason(e)}; {_NO_MANIFEST}") from None
 
     def manifest_data(self) -> dict[str, Any]:
-        """The manifest as it is written."""
+        """The manifest as stored, as plain data."""
         path = self._manifest
         data = atomic.read_json(path, FileForm, _NO_MANIFEST)
         if data is None:
@@ -125,7 +125,7 @@ class Folder:
         return RecordStore(self.records_path(cell), fsync)
 
     def result(self, cell: Cell) -> CellResult | None:
-        """What a cell gave so far; None if it has not begun or its file cannot be trusted."""
+        """The result of a cell so far; None if it has not begun or its file is damaged."""
         path = self.path / "cells" / f"{cell.id}.json"
         data = atomic.known_json(path, CellFile, f"`searchlab run {self.path}` runs the cell again from its records")
         if data is not None and data["id"] != cell.id:
@@ -134,18 +134,18 @@ class Folder:
         return None if data is None else cellfile.from_json(data, cell)
 
     def write_result(self, result: CellResult, sync: bool = True) -> None:
-        """Puts a result in the place of what the cell gave before."""
+        """Replaces the stored result of a cell."""
         atomic.replace_json(self.path / "cells" / f"{result.id}.json", cellfile.to_json(result), sync)
 
     def results(self) -> Iterator[CellResult]:
-        """All cells in the order of the manifest."""
+        """The results of all cells in the order of the manifest."""
         manifest = self.manifest()
         for cell in manifest.cells:
             found = self.result(cell) or CellResult.waiting(cell)
             yield replace(found, earlier=changed(cell.code, manifest.code))
 
     def begun(self, cell: Cell) -> bool:
-        """Whether it has measurements that the next run keeps; a table that is not done is searched from its start."""
+        """Whether a cell has measurements that the next run keeps; an unfinished table is searched from the start."""
         result = self.result(cell)
         if result is not None and (result.state == "done" or (len(result.seconds) and not cell.recorded)):
             return True
@@ -153,7 +153,7 @@ class Folder:
         return not cell.recorded and records.exists() and records.stat().st_size > 0
 
     def set_aside(self, cells: Iterable[str]) -> Path:
-        """Makes place for these cells to be run again; what they gave stays in a folder inside this one."""
+        """Moves the files of these cells to a subfolder, so that the cells can be run again."""
         aside = _numbered(self.path / "earlier", "")
         for cell in cells:
             for file in (self.records_path(cell), self.path / "cells" / f"{cell}.json"):
@@ -163,14 +163,14 @@ class Folder:
         return aside
 
     def move_aside(self) -> Path:
-        """Makes place for a new run; the old folder stays beside it."""
+        """Renames the folder to make room for a new run."""
         aside = _numbered(self.path.parent, f"{self.path.name}.old-")
         os.rename(self.path, aside)
         return aside
 
 
 def _numbered(folder: Path, name: str) -> Path:
-    """The name with the first number that is free in a folder."""
+    """The path of a name with the first number not yet used in a folder."""
     number = 1
     while (found := folder / f"{name}{number}").exists():
         number += 1

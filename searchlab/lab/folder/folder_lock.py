@@ -1,4 +1,4 @@
-"""One run at a time in a folder: a lock that the processes of a run share, and that ends with the last of them."""
+"""Exclusive access to a run folder: a lock that the processes of a run share, released when the last of them ends."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Self
 
 from searchlab.errors import ConfigError
 
-_PATIENCE_S = 5.0  # processes of a run that was killed notice it within moments
+_PATIENCE_S = 5.0  # the processes of a killed run notice it within moments
 _POLL_S = 0.05
 
 
 class FolderLock:
-    """Holds a run folder; `fd` is to be handed to processes that write into it, and locks as long as one lives."""
+    """Locks a run folder; processes that write into it inherit `fd`, and the lock lasts as long as any of them."""
 
     def __init__(self, path: Path, patience_s: float = _PATIENCE_S) -> None:
         self.path, self._patience_s = path, patience_s
@@ -35,7 +35,7 @@ class FolderLock:
                     f"{folder} is being run by process {pid}; `searchlab status {folder} --watch` shows its progress"
                 )
             time.sleep(_POLL_S)
-        with suppress(OSError):  # a full disk holds the lock as well; only who holds it is not said
+        with suppress(OSError):  # on a full disk the lock still holds, but its owner is not recorded
             os.ftruncate(self.fd, 0)
             os.pwrite(self.fd, str(os.getpid()).encode(), 0)
         return self
@@ -62,7 +62,7 @@ def _opened(path: Path) -> int:
 
 
 def owner(path: Path) -> int | None:
-    """The process that runs in a folder now; None if there is none."""
+    """The process that currently runs in a folder; None if there is none."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

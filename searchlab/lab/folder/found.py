@@ -1,4 +1,4 @@
-"""A program that a run found, rebuilt from what the run wrote down."""
+"""A program that a run found, rebuilt from the files of the run."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """A program that a run found: its time, where it was found, and on demand what it is.
+    """A program that a run found: its time, its origin, and on demand the program itself.
 
-    `choice` says which point of the space it is.  `confirmed` programs won their search and were timed again after it;
-    the time of others is a single measurement, and the best of many such is lucky.
+    `choice` identifies its point in the space.  `confirmed` programs won their search and were re-measured at its end;
+    the time of others is a single measurement, and the best of many of these is biased by selection.
     """
 
     cell: Cell
@@ -60,25 +60,25 @@ class Found:
 
     @property
     def workload(self) -> Workload:
-        """What it computes; refused for tables, which have no programs."""
+        """Its workload; refused for tables, which have no programs."""
         if self.cell.recorded:
             raise ExportError(f"{self.task} is a table of measurements: its points have no programs")
         return parse(str(self.cell.workload))
 
     @property
     def target(self) -> targets.Target:
-        """What the code is made for."""
+        """The target that the code is generated for."""
         return targets.parse(self.cell.target)
 
     @cached_property
     def point(self) -> str:
-        """The point for people."""
+        """The point in readable form."""
         space, point = self._place
         return space.text(point)
 
     @cached_property
     def program(self) -> Program:
-        """The loops; refused where they are no longer what was measured."""
+        """The program; refused if it is no longer the one that was measured."""
         self.workload  # noqa: B018
         space, point = self._place
         program = space.program(point)
@@ -96,7 +96,7 @@ class Found:
         return "the space or the workload has changed since"
 
     def about(self) -> dict[str, Any]:
-        """Where it comes from, as plain data; kernel.json keeps it."""
+        """Its origin as plain data; stored in kernel.json."""
         return {
             "workload": self.cell.workload or self.task,
             "seconds": self.seconds,
@@ -115,7 +115,7 @@ class Found:
 
     def export(self, folder: str | os.PathLike[str]) -> Exported:
         """Writes it to a folder as a library; see `searchlab.lab.export.export`."""
-        from searchlab.lab.export.bundle import export  # compilers and linkers, which few commands need
+        from searchlab.lab.export.bundle import export  # needs compilers and linkers, which few commands use
 
         return export(self.program, self.target, folder, self.task, self.about())
 
@@ -129,7 +129,7 @@ class Found:
 
 
 def record_task(cell: Cell) -> str | None:
-    """What records call the task of a cell; None where all records of the cell are of it."""
+    """The name of a cell's task in records; None if all records of the cell belong to it."""
     if not isinstance(cell.subject, NetworkPart):
         return None
     return load(cell.table).name if cell.table is not None else parse(str(cell.workload)).key

@@ -1,4 +1,4 @@
-"""What a run was made on and with: the machine, versions of packages, the revision of the code around it."""
+"""The provenance of a run: the machine, package versions, and the revision of the surrounding repository."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PACKAGES = (
 
 @cache
 def machine() -> dict[str, Any]:
-    """The processor with its caches and vectors, and what the doctor says about it."""
+    """The processor with its caches and vector width, and the doctor's findings."""
     target = detect()
     checks = takewhile(lambda check: check.group == "machine", examine())
     return {
@@ -34,7 +34,7 @@ def machine() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """The packages that decide what comes out, as far as they are installed."""
+    """The versions of installed packages that affect results."""
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
@@ -45,7 +45,7 @@ def versions() -> dict[str, str]:
 
 
 def revision(folder: Path | None = None) -> str:
-    """The commit of the repository around a folder, with a plus sign if files differ from it; empty without one."""
+    """The commit of the repository that contains a folder, with a plus sign if files differ; empty if there is none."""
     commit = _git(folder, "rev-parse", "HEAD")
     if not commit:
         return ""
