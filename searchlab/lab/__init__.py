@@ -1,1 +1,1 @@
-"""The laboratory around a search: what is kept of its measurements, and what is made of them."""
+"""The laboratory around a search: experiments, runs, records, statistics and reports."""

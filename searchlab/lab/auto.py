@@ -1,7 +1,7 @@
-"""`auto`: the cost model and the strategy that suit what is searched, where nobody has chosen them.
+"""`auto`: the default cost model and strategy for a subject.
 
-Tasks have programs, which a model learns to tell apart.  Recorded tables have none, and there the strategy that needs
-fewest measurements without a model is the choice.
+Tasks have programs, from which a model can learn.  Recorded tables have none; for them the default is the strategy
+that needs the fewest measurements without a model.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ def model(recorded: bool) -> str:
 
 
 def strategy(recorded: bool, modelled: bool) -> str:
-    """The strategy; `modelled` says whether it, or one that it is compared with, has a cost model.
+    """The strategy; `modelled` says whether this combination, or one it is compared with, has a cost model.
 
-    Those that are compared get the same one, so that with and without a model differ in nothing but the model.
+    Combinations that are compared get the same strategy, so that runs with and without a model differ only in the
+    model.
     """
     return "bayesian" if recorded and not modelled else "evolutionary"

@@ -13,7 +13,7 @@ from searchlab.lab.manifest import Cell
 
 
 def cells(experiment: Experiment) -> tuple[Cell, ...]:
-    """All cells: seed by seed and task by task, so that what an interrupted run has done can be compared."""
+    """All cells, seed by seed and task by task, so that the finished cells of an interrupted run are comparable."""
     entries = [(entry, tuple(map(digest, entry.settings.history))) for entry in experiment.entries]
     found = subjects(experiment.workloads)
     return tuple(

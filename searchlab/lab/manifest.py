@@ -1,6 +1,6 @@
-"""Cells and the manifest of a run, which lists them all: one search each, known by a hash of what decides it.
+"""Cells and the manifest of a run, which lists them: each is one search, identified by a hash of its configuration.
 
-A run is resumed by its manifest, and an experiment that has changed since is noticed.
+The manifest is used to resume a run and to detect that its experiment has changed.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _SETTINGS = ("target", "space", "model", "strategy", "budget", "measure")
 class Cell:
     """One search: a subject, the settings of one combination (`entry`), and a seed.
 
-    `factors` say what the entry is made of, as text.  `learnt` has digests of what the histories hold.  Without an `id`
-    it is computed; the cell of one task of a network has that of the network's cell, which keeps its records.  `kept`
-    cells belong to an earlier form of the experiment and are not run.  `code` has the versions of the components that
-    it ran with, or will run with, as far as they are known.
+    `factors` are the settings that make up the entry, as text.  `learnt` has digests of the histories' contents.  The
+    `id` is computed unless given; the cell of one task of a network has the id of the network's cell, which keeps its
+    records.  `kept` cells belong to an earlier form of the experiment and are not run.  `code` has the known versions
+    of the components that it ran with, or will run with.
     """
 
     entry: str
@@ -47,7 +47,7 @@ class Cell:
     code: Code = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        """The id is twelve hex digits of the config; neither the experiment's name nor the entry's is part of it."""
+        """Computes the id: twelve hex digits of the config's hash, independent of the names of experiment and entry."""
         if not self.id:
             text = json.dumps(self.config, sort_keys=True)
             object.__setattr__(self, "id", hashlib.sha256(text.encode()).hexdigest()[:12])
@@ -74,7 +74,7 @@ class Cell:
 
     @property
     def digest(self) -> str:
-        """Twelve hex digits of what the table holds."""
+        """Twelve hex digits of the hash of the table's content."""
         return self.subject.digest
 
     @property
@@ -89,14 +89,14 @@ class Cell:
 
     @property
     def searches(self) -> tuple[Cell, ...]:
-        """The cell itself, or one for each task of the network."""
+        """The cell itself, or one cell for each task of the network."""
         return tuple(replace(self, subject=part) for part in self.parts) or (self,)
 
     # --- the settings -------------------------------------------------------------------------------------------------
 
     @property
     def target(self) -> Component:
-        """The machine that code is made for."""
+        """The machine that code is generated for."""
         return self.settings.target
 
     @property
@@ -116,12 +116,12 @@ class Cell:
 
     @property
     def history(self) -> tuple[str, ...]:
-        """The paths of what the model learns from; manifests have only digests of what they hold."""
+        """The paths of the model's training data; manifests have only digests of the contents."""
         return self.settings.history
 
     @property
     def budget(self) -> Budget:
-        """When the search of each task ends."""
+        """The budget of the search of each task."""
         return self.settings.budget
 
     @property
@@ -131,24 +131,24 @@ class Cell:
 
     @property
     def scheduler(self) -> Policy:
-        """Whose turn it is among the tasks of a network."""
+        """The policy that schedules the tasks of a network."""
         return self.budget.scheduler or "gradient"
 
     @property
     def trials(self) -> int | None:
-        """The number of measurements that it may take: a network's budget counts for each of its tasks."""
+        """The maximum number of measurements; a network's budget counts once per task."""
         return None if self.budget.trials is None else self.budget.trials * max(1, len(self.parts))
 
     @property
     def seconds(self) -> float | None:
-        """The time that it may take."""
+        """The time limit."""
         return None if self.budget.seconds is None else self.budget.seconds * max(1, len(self.parts))
 
     # --- plain data ---------------------------------------------------------------------------------------------------
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """All that decides what the cell measures, as plain data; tables and histories are known by what they hold."""
+        """Everything that determines what the cell measures, as plain data; tables and histories by their digests."""
         given = self.settings.plain
         return {
             **self.subject.plain,
@@ -160,21 +160,21 @@ class Cell:
         }
 
     def _budget(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Who takes turns matters to networks alone."""
+        """The budget as plain data; the scheduling policy is included for networks only."""
         if self.parts:
             return {**given, "scheduler": self.scheduler}
         return {k: v for k, v in given.items() if k != "scheduler"}
 
     @property
     def row(self) -> dict[str, Any]:
-        """The cell as a manifest has it before its code is known."""
+        """The cell as a row of the manifest, before its code versions are known."""
         row = {"id": self.id, "entry": self.entry, "task": self.task, "seed": self.seed, "factors": dict(self.factors)}
         row |= {"config": self.config} | ({"table": self.table} if self.table else {})
         return row | ({"tables": [p.table for p in self.parts]} if self.parts and self.recorded else {})
 
     @staticmethod
     def of(row: Mapping[str, Any], settings: SearchSettings | None = None) -> Cell:
-        """The cell of a row; what later versions write besides is left out.  `settings` are its own, if known."""
+        """The cell of a row; keys of later versions are ignored.  `settings` are its parsed settings, if known."""
         config = row["config"]
         return Cell(
             entry=row["entry"],
@@ -190,7 +190,7 @@ class Cell:
 
 
 def _subject(row: Mapping[str, Any], config: Mapping[str, Any]) -> SubjectSettings:
-    """What is searched; where its tables lie is beside the config, since it decides nothing."""
+    """The subject of a row; paths of tables are outside the config, since they do not affect results."""
     given = config.get("parts") or ()
     tables = row.get("tables") or [None] * len(given)
     parts = tuple(
@@ -202,7 +202,7 @@ def _subject(row: Mapping[str, Any], config: Mapping[str, Any]) -> SubjectSettin
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a run consists of; `code` has the latest versions of all components that it has seen."""
+    """The cells of a run; `code` has the latest known version of each of its components."""
 
     name: str
     started: str
@@ -223,12 +223,12 @@ class Manifest:
 
 
 def manifest_data(name: str, cells: Iterable[Cell]) -> dict[str, Any]:
-    """The manifest of an experiment as plain data, before its code and its start are known."""
+    """The manifest of an experiment as plain data, before code versions and start time are known."""
     return {"format": FORMAT, "version": 1, "name": name, "cells": [cell.row for cell in cells]}
 
 
 def shared(factors: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """What all combinations have in common, which their names do not say."""
+    """The factors that all combinations have in common, which their names omit."""
     every = list(factors)
     return {k: v for k, v in (every[0] if every else {}).items() if all(f.get(k) == v for f in every)}
 
@@ -253,7 +253,7 @@ class Drift:
 
 
 def drift(old: Mapping[str, Any], new: Mapping[str, Any]) -> Drift:
-    """What differs between two manifests: cells that are new, gone, or the same by name but not by config."""
+    """The difference between two manifests: cells that are new, gone, or have the same name but another config."""
     before = {c["id"]: c for c in old["cells"]}
     after = {c["id"]: c for c in new["cells"]}
     gone = {_label(c): c for i, c in before.items() if i not in after}
@@ -268,7 +268,7 @@ def drift(old: Mapping[str, Any], new: Mapping[str, Any]) -> Drift:
 
 
 def label(entry: str, task: str, seed: int) -> str:
-    """What a cell is called in messages."""
+    """The name of a cell in messages."""
     return f"{entry} on {task}, seed {seed}"
 
 

@@ -1,7 +1,7 @@
-"""Replaying a run: its cells searched again with the times that it recorded, to see whether they take the same way.
+"""Replaying a run: its cells are searched again with the recorded times, to check that they make the same proposals.
 
-Nothing is measured.  A cell whose strategy and model draw only from their seeds proposes the same candidates in the
-same order; where it does not, the first trial that differs is named.
+Nothing is measured.  A cell whose strategy and model are deterministic given their seeds proposes the same candidates
+in the same order; otherwise the first trial that differs is reported.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from searchlab.measure import Measurer, Outcome
 
 @dataclass(frozen=True)
 class ReplayedCell:
-    """A cell after its replay: how many trials the run has, how many of them came again, and where it departs."""
+    """The replay of a cell: the number of recorded trials, how many were reproduced, and where it diverges."""
 
     cell: Cell
     trials: int
@@ -38,7 +38,7 @@ class ReplayedCell:
 
     @property
     def ok(self) -> bool:
-        """Whether the replay took the same way."""
+        """Whether the replay reproduced the run."""
         return not self.departure
 
 
@@ -55,7 +55,7 @@ def replay(folder: str | os.PathLike[str], task: str | None = None, entry: str |
 
 
 def replay_cell(cell: Cell, folder: Folder) -> ReplayedCell:
-    """Searches one cell again with its own times."""
+    """Replays one cell with its recorded times."""
     records = list(folder.records(cell.id).records())
     result = folder.result(cell)
     subject, nothing = subject_of(cell.subject, cell.settings, cell.seed), _Nothing()
@@ -65,7 +65,7 @@ def replay_cell(cell: Cell, folder: Folder) -> ReplayedCell:
     def left() -> int:
         if way.done >= len(records):
             return 0
-        # As the run did, which asked for whole batches: a strategy may propose other points if it is asked for fewer.
+        # Whole batches, as in the run: a strategy may propose other points if it is asked for fewer.
         return search.batch if cell.trials is None else cell.trials - way.done
 
     departure = ""
@@ -80,7 +80,7 @@ def replay_cell(cell: Cell, folder: Folder) -> ReplayedCell:
 
 
 class _Way:
-    """The way of a replay beside that of the run; `same` counts the trials that both have."""
+    """Compares a replay with the run; `same` counts the trials that agree."""
 
     def __init__(self, search: Search, records: Sequence[Record]) -> None:
         self.same = 0
@@ -88,11 +88,11 @@ class _Way:
 
     @property
     def done(self) -> int:
-        """How many trials the replay has."""
+        """The number of trials of the replay."""
         return sum(len(r.seconds) for r in self._search.rounds)
 
     def measure(self, candidates: Sequence[Candidate]) -> Sequence[Outcome]:
-        """The recorded times of a batch, if it is the run's."""
+        """The recorded times of a batch, if the run has the same batch."""
         study = self._search.studies[candidates[0].part]
         there = self._there(study)
         if departure := _departure(study, candidates, there, self.done):
@@ -104,32 +104,32 @@ class _Way:
         return self._search.measure(candidates)
 
     def cut_short(self) -> str:
-        """How a replay that proposes nothing more departs from the run."""
+        """How a replay that ended early diverges from the run."""
         found = (_departure(study, (), self._there(study), self.done) for study in self._search.studies)
         return next(filter(None, found), "")
 
     def _there(self, study: Study) -> Mapping[str, Record]:
-        """The records of the batch that a study is at."""
+        """The records of a study's current batch."""
         return self._rounds.get((study.subject.name, len(study.rounds)), {})
 
 
 class _Departed(Exception):
-    """A replay proposes other candidates than the run."""
+    """A replay proposes different candidates than the run."""
 
 
 class _Nothing(Measurer[Any]):
-    """Measures nothing: a study finds all times in its store."""
+    """A measurer that measures nothing: the study finds all times in its store."""
 
     def measure(self, jobs: Sequence[Any]) -> Iterator[Outcome]:
         raise _NotKept(f"a replay does not measure, but {len(jobs)} candidates have no record")
 
 
 class _NotKept(ExportError):
-    """A measurement that a replay would need and that the run has not kept."""
+    """A measurement that the replay needs is not in the run's records."""
 
 
 def _rounds(records: Sequence[Record]) -> dict[tuple[str, int], dict[str, Record]]:
-    """The records of each batch by job; a batch is known by its task and number."""
+    """The records of each batch by job; a batch is identified by its task and number."""
     found: dict[tuple[str, int], dict[str, Record]] = {}
     for r in records:
         found.setdefault((r.task, r.place.round), {})[r.job] = r
@@ -137,7 +137,7 @@ def _rounds(records: Sequence[Record]) -> dict[tuple[str, int], dict[str, Record
 
 
 def _departure(study: Study, candidates: Sequence[Candidate], there: Mapping[str, Record], done: int) -> str:
-    """How a batch differs from the run's; a batch that the run did not finish may have more."""
+    """How a batch differs from the run's; if the run did not finish the batch, further candidates are accepted."""
     proposed = {c.job.id for c in candidates}
     lost = [r for job, r in there.items() if job not in proposed]
     if not lost:
@@ -153,7 +153,7 @@ def _text(study: Study, record: Record) -> str:
 
 
 def _other_times(search: Search, result: CellResult | None) -> str:
-    """Where trials came in another order than in the run."""
+    """Where the order of trials differs from the run."""
     if result is None:
         return ""
     seconds = np.concatenate([np.empty(0), *(r.seconds for r in search.rounds)])

@@ -1,4 +1,4 @@
-"""What an experiment gave, as values: cells with their trials, and the run that holds them."""
+"""Results of an experiment as values: cells with their trials, and the run that contains them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Winner:
-    """What a search found: the trial, what the knobs are set to, the point as text, and its time.
+    """The result of a search: the trial, the knob settings, the point as text, and its time.
 
-    The time is that of the run-off of its task, or of the final race of its cell.  Of a network there are `parts`, one
-    for each of its tasks.
+    The time is that of the run-off of its task, or of the final race of its cell.  A network has `parts`, one for each
+    of its tasks.
     """
 
     trial: int
@@ -37,7 +37,7 @@ class Winner:
 
 @dataclass(frozen=True)
 class PartWinner:
-    """What was found for one task of a network, how often the task occurs, and times of others on it."""
+    """The result for one task of a network, how often the task occurs, and the times of baselines on it."""
 
     task: str
     weight: float
@@ -47,9 +47,9 @@ class PartWinner:
 
 @dataclass(frozen=True)
 class RoundSummary:
-    """One batch of a search: the trials and the best time after it, and how well the model had predicted it.
+    """One batch of a search: the trials and the best time after it, and the quality of the model's predictions.
 
-    `part` is the number of the task of a network, `looks` are the re-measurements of would-be incumbents.
+    `part` is the number of the task in a network, `looks` are the re-measurements of potential incumbents.
     """
 
     number: int
@@ -67,10 +67,10 @@ class RoundSummary:
 
 @dataclass(frozen=True, eq=False)
 class CellResult:
-    """A cell and what came out of it, trial by trial.
+    """The result of a cell, trial by trial.
 
     Lists have one item per trial, in order.  `elapsed` is the wall time since the start of the cell (simulated time for
-    recorded tables).  `baselines` holds times of others on the same task, measured beside the best.
+    recorded tables).  `baselines` holds times of baselines on the same task, interleaved with the best.
     """
 
     cell: Cell
@@ -84,7 +84,7 @@ class CellResult:
     baselines: Mapping[str, float] = field(default_factory=dict)
     optimum_s: float | None = None  # known for recorded tables
     error: str = ""
-    earlier: tuple[str, ...] = ()  # components of which the run has seen a later version since
+    earlier: tuple[str, ...] = ()  # components that have changed since in this run
 
     @staticmethod
     def waiting(cell: Cell) -> CellResult:
@@ -98,12 +98,12 @@ class CellResult:
 
     @property
     def entry(self) -> str:
-        """The name of the combination, which is what is compared."""
+        """The name of the combination, the unit of comparison."""
         return self.cell.entry
 
     @property
     def task(self) -> str:
-        """The label of what was searched."""
+        """The label of the subject."""
         return self.cell.task
 
     @property
@@ -113,17 +113,17 @@ class CellResult:
 
     @property
     def factors(self) -> Mapping[str, str]:
-        """What the entry is made of, as text."""
+        """The settings that make up the entry, as text."""
         return self.cell.factors
 
     @property
     def code(self) -> Code:
-        """Versions of its components, as far as they are known."""
+        """The known versions of its components."""
         return self.cell.code
 
     @property
     def searches(self) -> tuple[CellResult, ...]:
-        """The result itself, or one for each task of a network, with what was found for that task."""
+        """The result itself, or one result for each task of a network."""
         if not self.cell.parts:
             return (self,)
         known: Sequence[PartWinner | None] = self.best.parts if self.best is not None else [None] * len(self.cell.parts)
@@ -140,14 +140,14 @@ class CellResult:
 
     @property
     def final_s(self) -> float:
-        """The time of what the cell found: of the run-off, else of the best trial; inf if nothing worked."""
+        """The time of the cell's result: of the run-off, else of the best trial; inf if nothing worked."""
         if self.best is not None:
             return self.best.seconds
         return float(self.best_so_far[-1]) if len(self.seconds) else np.inf
 
     @property
     def failures(self) -> dict[str, int]:
-        """How many trials failed, by class."""
+        """The number of failed trials by class."""
         found: dict[str, int] = {}
         for s in self.status:
             if s != "ok":
@@ -157,12 +157,12 @@ class CellResult:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A finished or unfinished experiment: its cells and what is needed to repeat it."""
+    """A finished or unfinished experiment: its cells and everything needed to repeat it."""
 
     name: str
     cells: tuple[CellResult, ...]
-    experiment: Experiment | None = None  # None where the folder has lost it
-    config: Mapping[str, Any] = field(default_factory=dict)  # the resolved experiment as its file has it, to be shown
+    experiment: Experiment | None = None  # None if the folder no longer has it
+    config: Mapping[str, Any] = field(default_factory=dict)  # the resolved experiment as in its file, for display
     source: str = ""  # the YAML text as written
     command: str = ""
     machine: Mapping[str, Any] = field(default_factory=dict)
@@ -170,11 +170,11 @@ class Run:
     started: str = ""
     recorded: bool = False  # all measurements come from tables
     folder: str = ""
-    noise: float | None = None  # of the times that are compared, relative; None where nobody has measured it
+    noise: float | None = None  # of the compared times, relative; None if it was not measured
 
     @property
     def report(self) -> ReportSettings:
-        """What the experiment says about its report."""
+        """The report settings of the experiment."""
         return ReportSettings() if self.experiment is None else self.experiment.report
 
     @property
