@@ -1,7 +1,7 @@
-"""Re-measurement of candidates: jobs that take turns on a measurer, and a new incumbent beside the old one.
+"""Re-measurement of candidates: interleaved jobs on a measurer, and the confirmation of a new incumbent.
 
-A search keeps the luckiest of many noisy figures, so its best figure is too good (the winner's curse).  Here candidates
-take turns in rounds, and only ratios within a round count: whatever the machine did in a round met all of them.
+A search keeps the luckiest of many noisy figures, so its best figure is biased (the winner's curse).  Here candidates
+are interleaved in rounds, and only ratios within a round count, where all of them meet the same conditions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from searchlab.measure.job import Job, Measurer, Outcome
 from searchlab.timing.ratios import ratio_interval
 from searchlab.timing.turns import Order, Turns, alternating, as_given, take_turns
 
-_LEAST_ROUNDS = 3  # before these a first impression may still be luck
+_LEAST_ROUNDS = 3  # with fewer, a lead or a lag may still be luck
 _NEW, _OLD = "new", "old"
 
 
@@ -24,7 +24,7 @@ _NEW, _OLD = "new", "old"
 
 @dataclass
 class JobTurns:
-    """Jobs that take turns on a measurer, one at a time: it may reorder or spread jobs that it is given together.
+    """Jobs interleaved on a measurer, submitted one at a time, since it may reorder or distribute those of a batch.
 
     `last` are their latest outcomes, `failed` the latest failures.  All repeats of a turn that worked are its samples.
     """
@@ -35,7 +35,7 @@ class JobTurns:
     failed: dict[str, Outcome] = field(default_factory=dict)
 
     def take(self, more: Callable[[Turns], bool], order: Order = as_given) -> Turns:
-        """Measures every job once in every round, as long as there is `more` to do."""
+        """Measures every job once per round, while `more` returns True."""
         return take_turns(list(self.jobs), self._sample, more, order)
 
     def _sample(self, name: str) -> tuple[float, ...]:
@@ -54,7 +54,7 @@ class JobTurns:
 class Confirmation:
     """Whether a candidate beats the incumbent: medians in seconds, and their ratio (below 1: faster) with its interval.
 
-    `error` says why there was nothing to compare; `rounds` counts those in which both gave a time.
+    `error` says why there was nothing to compare; `rounds` counts those in which both have a time.
     """
 
     confirmed: bool
@@ -76,12 +76,12 @@ def confirm(
     level: float = 0.9,
     seed: int = 0,
 ) -> Confirmation:
-    """Measures a would-be incumbent in turns with the present one, in `rounds` rounds of `repeats` repeats each.
+    """Measures a potential incumbent interleaved with the current one, in `rounds` rounds of `repeats` repeats each.
 
     The fastest repeat of each turn counts, which other programs disturb least.
 
-    It is confirmed if the whole interval of the ratio (at that level) lies below 1, so a tie keeps the incumbent.  A
-    candidate that is not ahead after three rounds or more is given up: most lucky figures cost six measurements.
+    It is confirmed if the whole confidence interval of the ratio lies below 1, so a tie keeps the incumbent.  A
+    candidate that is not ahead after three or more rounds is given up: most lucky figures cost six measurements.
     """
     race = JobTurns(measurer, {_NEW: _turn(job, repeats, _NEW), _OLD: _turn(incumbent_job, repeats, _OLD)})
 
@@ -93,7 +93,7 @@ def confirm(
     if _NEW in race.failed:
         why, old_s = _why(race.failed[_NEW]), race.last[_OLD].seconds
         return Confirmation(False, math.inf, old_s, math.inf, math.inf, math.inf, len(pairs), why)
-    if not pairs:  # an incumbent that no longer runs is none
+    if not pairs:  # an incumbent that no longer runs loses its place
         return Confirmation(True, race.last[_NEW].seconds, math.inf, 0.0, 0.0, 0.0, 0, error)
     return _decide(pairs, level, seed, error)
 

@@ -1,6 +1,6 @@
-"""Jobs and their outcomes: plain values that go to any worker, on this machine or another.
+"""Jobs and their outcomes: plain values that can be sent to any worker, on this machine or another.
 
-A failure is a value, not an exception: one candidate that crashes costs that candidate and nothing else.
+A failure is a value, not an exception: a crashing candidate affects no other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FAILURES: tuple[Status, ...] = ("build", "run", "crash", "timeout", "wrong", "oo
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long building, running and waiting may take, and how much memory a candidate may use beyond its inputs."""
+    """Time limits for building, running and waiting, and the memory limit of a candidate beyond its inputs."""
 
     build_s: float = 20.0
     run_s: float = 10.0
@@ -36,8 +36,8 @@ class Limits:
 class Job:
     """One candidate to be measured: a program to build, or object code that was built elsewhere.
 
-    `best_s` is the best time so far of those that it has to beat (infinite: there is none yet), which lets a measurer
-    spend less on what is slower; None means that its own time is wanted, whatever others take.
+    `best_s` is the best time so far among its rivals (infinite: there is none yet), which lets a measurer spend less
+    on slower candidates; None means that its time is wanted regardless of rivals.
     """
 
     id: str
@@ -55,7 +55,7 @@ class Job:
             raise ValueError(f"job '{self.id}' takes a program or an artifact, exactly one of them")
 
     def racing(self, best_s: float) -> Job:
-        """The job when others of its batch have reached `best_s`."""
+        """The job updated with the best time that others of its batch have reached."""
         return self if self.best_s is None or self.best_s <= best_s else replace(self, best_s=best_s)
 
 
@@ -63,10 +63,10 @@ class Job:
 class Outcome:
     """The outcome of a job: all repeats in seconds per run, or a failure class with a message.
 
-    build_s, check_s and run_s are the seconds the phases took, queue_s the seconds the job waited; `number` is how many
-    runs a repeat had; `stopped_early` says that it was so slow that there are fewer repeats.  `pulses` are
-    readings of the clock probe beside each repeat (the slower of before and after): how fast the core was then.
-    A failure that is not the candidate's has `notes["environment"]`, which says what was wrong.
+    build_s, check_s and run_s are the durations of the phases, queue_s is the time the job waited; `number` is the
+    number of runs per repeat; `stopped_early` says that a slow candidate was repeated less often.  `pulses` are the
+    readings of the clock probe beside each repeat (the slower of before and after), which show the core's speed.
+    A failure not caused by the candidate has `notes["environment"]` with the cause.
     """
 
     id: str
@@ -92,7 +92,7 @@ class Outcome:
 
     @property
     def seconds(self) -> float:
-        """The figure that is reported: the median repeat, infinite for a failure."""
+        """The reported figure: the median repeat, infinite for a failure."""
         return self.figure("median")
 
     @property
@@ -106,9 +106,9 @@ class Outcome:
 
 
 class Measurer(ABC, Generic[J]):
-    """Measures jobs and answers as they finish; local processes, a Ray cluster and recorded tables are the same to use.
+    """Measures jobs and yields outcomes as they finish; local processes, Ray clusters and tables share this interface.
 
-    A `Measurer[Job]` builds and runs programs; a recorded table looks up points, and has jobs of its own kind.
+    A `Measurer[Job]` builds and runs programs; a recorded table looks up points, with its own type of jobs.
 
     with LocalMeasurer() as measurer:
         for outcome in measurer.measure(jobs):
@@ -117,9 +117,9 @@ class Measurer(ABC, Generic[J]):
 
     @abstractmethod
     def measure(self, jobs: Sequence[J]) -> Iterator[Outcome]:
-        """One outcome per job, in the order in which they finish."""
+        """Yields one outcome per job, in order of completion."""
 
-    def close(self) -> None:  # a recorded table has nothing to end
+    def close(self) -> None:  # a recorded table has no workers
         """Ends all workers."""
 
     def __enter__(self) -> Self:

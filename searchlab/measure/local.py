@@ -1,11 +1,11 @@
-"""LocalMeasurer: measures on this machine, in worker processes with cores of their own.
+"""LocalMeasurer: measures on this machine, in worker processes on dedicated cores.
 
     with LocalMeasurer() as measurer:
         for outcome in measurer.measure(jobs):
             ...
 
-While a core times a candidate, nothing is compiled on it.  If the kernels leave a core free, builders use it and work
-ahead; if they take all cores, phases of building and timing alternate.
+Nothing is compiled on a core that is timing a candidate.  If the kernels leave cores free, builders use these to work
+ahead; if they need all cores, phases of building and timing alternate.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from searchlab.workloads import Workload
 
 _MOST_BUILDERS = 4
 _TURN_S = 1.0
-_KEPT = 512  # built programs: incumbents are measured again and again, and searches with the same seed begin alike
+_KEPT = 512  # cached builds: incumbents are re-measured often, and searches with the same seed begin alike
 
 
 @dataclass(eq=False)
@@ -45,9 +45,9 @@ class _Batch:
 
 @dataclass(eq=False)
 class _Ticket:
-    """A job on its way: how long it waited in queues, and since when it waits in the present one.
+    """An unanswered job: its total time in queues, and when it entered the current one.
 
-    `lost` is how many workers it has lost so far.
+    `lost` is the number of workers that died on it so far.
     """
 
     job: Job
@@ -59,7 +59,7 @@ class _Ticket:
 
     @property
     def rivals(self) -> tuple[Workload, Target]:
-        """The workload and target, which jobs with comparable times share."""
+        """The workload and target; jobs that agree in these have comparable times."""
         return self.job.workload, self.job.target
 
 
@@ -70,17 +70,17 @@ def _spare(cores: int, timing: int) -> bool:
 class LocalMeasurer(Measurer[Job]):
     """Measures jobs in local processes.
 
-    workers      how many candidates are timed at the same time, each on as many cores as its target has threads.  One
-                 by default: caches and memory are shared, so that candidates which run side by side slow each other
-    builders     how many are built at the same time, at most 4; by default on all cores that never time, or on all
-                 cores in turns with timing, if too few would be left
+    workers      number of candidates timed concurrently, each on as many cores as its target has threads.  One by
+                 default: concurrent candidates slow each other down, as caches and memory are shared
+    builders     number of concurrent builds, at most 4; by default on all cores that never time, or on all cores in
+                 alternation with timing if too few would be left
     cores        which cores to use; by default all that this process may use
-    run_ahead    how many built candidates may wait for their turn
-    lock         whether to keep other searchlab processes from measuring on these cores; `lock_timeout_s` is how long
-                 to wait for one that does, and `on_wait` is told about it
-    attempts     how often a job is tried whose worker dies
-    reuse        how many candidates one process measures as long as none fails (see Worker), and when workers are
-                 replaced: after `recycle_jobs` jobs, or beyond `recycle_bytes` of memory
+    run_ahead    number of built candidates that may be queued for timing
+    lock         whether to keep other searchlab processes from measuring on these cores; `lock_timeout_s` limits the
+                 wait for one that does, of which `on_wait` is informed
+    attempts     how often a job whose worker dies is tried
+    reuse        number of candidates that one process measures as long as none fails (see Worker); workers are
+                 replaced after `recycle_jobs` jobs, or beyond `recycle_bytes` of memory
     """
 
     def __init__(
@@ -106,22 +106,22 @@ class LocalMeasurer(Measurer[Job]):
             "attempts": attempts, "reuse": reuse, "recycle_jobs": recycle_jobs, "recycle_bytes": recycle_bytes
         }  # fmt: skip
         self._lock: CoreLock | None = None
-        self._cores = self._usable  # those that are ours now
+        self._cores = self._usable  # those currently locked
         self._batches: list[_Batch] = []
         self._waiting: deque[_Ticket] = deque()
         self._built: deque[_Ticket] = deque()
         self._artifacts: OrderedDict[tuple[str, Target], Artifact] = OrderedDict()
         self._running: dict[Worker, _Ticket] = {}
-        self._building = True  # the phase, if building and timing have to take turns
+        self._building = True  # the current phase, if building and timing alternate
         self._closed = False
-        # Starting takes some tenths of a second, which the caller may use to find out what to measure.
+        # Starting takes some tenths of a second, which the caller can use to prepare its first jobs.
         self._runners = [self._worker("run", i, self._usable[i : i + 1]) for i in range(self._workers)]
         self._builders = [self._worker("build", 0, self._usable[-1:])] if builders != 0 else []
 
     # --- the interface ------------------------------------------------------------------------------------------------
 
     def measure(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
-        """One outcome per job, in the order in which they finish; closing the iterator stops what is under way."""
+        """Yields one outcome per job, in order of completion; closing the iterator cancels unfinished jobs."""
         if not jobs:
             return
         batch = self._submit(jobs)
@@ -135,7 +135,7 @@ class LocalMeasurer(Measurer[Job]):
             self._abandon(batch)
 
     def close(self) -> None:
-        """Ends all workers and what they run."""
+        """Ends all workers and their children."""
         self._closed = True
         for batch in list(self._batches):
             self._abandon(batch)
@@ -197,7 +197,7 @@ class LocalMeasurer(Measurer[Job]):
 
     @property
     def _apart(self) -> bool:
-        """Whether there are cores that never time: worth it if they build faster than all cores would in turns."""
+        """Whether to reserve cores for building: worthwhile if they build faster than all cores do in alternation."""
         return _spare(len(self._cores), self._workers * self._threads)
 
     @property
@@ -210,14 +210,14 @@ class LocalMeasurer(Measurer[Job]):
         return most if self._wanted_builders is None else max(1, min(self._wanted_builders, most))
 
     def _busy_cores(self) -> set[int]:
-        """Cores on which something is under way; a worker that starts is at work as well."""
+        """The cores in use, including those of workers that are starting."""
         busy = [w for w in (*self._runners, *self._builders) if w.busy or not w.ready]
         return {core for worker in busy for core in worker.cores}
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
     def _step(self) -> None:
-        """Starts what can be started, waits for something to end, and takes note of it."""
+        """Starts all jobs that can start, waits for events, and handles them."""
         if self._closed:
             raise MeasureError("this measurer was closed before all was measured")
         with _away_from(self._cores[: self._workers * self._threads] if self._apart else ()):
@@ -249,7 +249,7 @@ class LocalMeasurer(Measurer[Job]):
             cores = self._cores[i * self._threads :][:count]
             if worker.ready and not worker.busy and not self._busy_cores().intersection(cores):
                 ticket = self._begin(self._built.popleft())
-                self._running[worker] = ticket  # first: an interrupt while it starts must find it
+                self._running[worker] = ticket  # before the start, so that an interrupt finds it
                 worker.start("run", ticket.job.racing(ticket.batch.best_s.get(ticket.rivals, math.inf)), cores)
 
     def _start_builds(self) -> None:
@@ -304,7 +304,7 @@ class LocalMeasurer(Measurer[Job]):
     # --- patience -----------------------------------------------------------------------------------------------------
 
     def _limited(self) -> list[tuple[_Ticket, float]]:
-        """The tickets that may not wait for ever, and when their patience ends."""
+        """The tickets with a queue limit, and when it expires."""
         if not any(batch.impatient for batch in self._batches):
             return []
         limits = [(t, t.job.limits.queue_s) for t in (*self._waiting, *self._built)]
@@ -326,7 +326,7 @@ class LocalMeasurer(Measurer[Job]):
 
 @contextmanager
 def _away_from(cores: Sequence[int]) -> Iterator[None]:
-    """Keeps this thread off cores that time, while no code of the caller runs."""
+    """Keeps this thread off the timing cores while none of the caller's code runs."""
     before = os.sched_getaffinity(0)
     elsewhere = before.difference(cores)
     if not elsewhere or elsewhere == before:

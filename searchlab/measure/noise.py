@@ -1,8 +1,8 @@
-"""How far two measurements of the same kernel differ on this machine (A/A tests), and how steady rankings are.
+"""The noise of measurements on this machine (A/A tests of one kernel), and the stability of rankings.
 
-Visits sample one kernel in short slices; each visit is a job, built and loaded anew.  From the same slices every
-protocol can be judged afterwards: a repeat is some slices in a row, a trial some repeats, and two trials differ.  A
-steady trial leaves out repeats beside a slow pulse, as far as the bound on samples allows.
+Visits sample one kernel in short slices; each visit is a job, built and loaded anew.  Every protocol can be evaluated
+on the same slices afterwards: a repeat is a series of slices, a trial a series of repeats, and the noise is the
+difference of two trials.  A steady trial drops repeats beside a slow pulse, within the bound on samples.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ GOAL = 0.02
 SLICE_MS = 1.0
 _PROBE_SLICES = 5
 _RUN_S = 300.0  # a visit lasts far longer than a trial
-_DISTURBED = 1.1  # a slice slower than this many times a fast one was disturbed
+_DISTURBED = 1.1  # a slice slower than a fast one by this factor was disturbed
 _PARTS = 5
-_FEW = 20  # pairs below which a p95 is luck
+_FEW = 20  # with fewer pairs, a p95 is meaningless
 _GOOD = 1.25  # times the lowest p95
 _FAST_SHARE = 0.05  # of the pulses
 _ESTIMATE: dict[Estimator, Callable[[Floats], Floats]] = {
@@ -43,10 +43,10 @@ _ESTIMATE: dict[Estimator, Callable[[Floats], Floats]] = {
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """Slices of one kernel in a row, in seconds per run.
+    """Consecutive slices of one kernel, in seconds per run.
 
-    `slice_s` is how long a slice takes, `overhead_s` what the visit took besides, `preempted` the number of slices that
-    the kernel had to share with another program, as far as the worker saw it, `pulses` how fast the core was.
+    `slice_s` is the duration of a slice, `overhead_s` the rest of the visit's time, `preempted` the number of slices in
+    which the worker noticed another program on its core, and `pulses` are the readings of the clock probe.
     """
 
     times: tuple[float, ...]
@@ -58,7 +58,7 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """Relative differences of two measurements of the same thing: typical, and exceeded by one pair in twenty."""
+    """Relative differences between two measurements of one kernel: the typical one, and the 95th percentile."""
 
     median: float
     p95: float
@@ -67,10 +67,10 @@ class Floor:
 
 @dataclass(frozen=True, slots=True)
 class ProtocolNoise:
-    """The noise floor of one protocol in three situations, and the seconds of timing that a trial takes.
+    """The noise floor of one protocol in three situations, and the seconds of timing per trial.
 
-    `turns`: repeats of the two alternate.  `sequence`: one directly after the other.  `apart`: as other jobs at other
-    moments, which is what a search compares.
+    `turns`: repeats of the two alternate.  `sequence`: one directly follows the other.  `apart`: as separate jobs at
+    different times, which is what a search compares.
     """
 
     repeats: int
@@ -85,12 +85,12 @@ class ProtocolNoise:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """All protocols, and what the machine did meanwhile.
+    """The noise of all protocols, and the state of the machine meanwhile.
 
-    `drift` is how far the typical times of the fifths of the run lie apart.  `preempted` is the share of slices that
-    met another program on their core; `disturbed` that of those 10 % slower than fast ones, for whatever reason; `slow`
-    that of those beside a slow pulse.
-    `overhead_s` is what a trial costs besides timing: building, loading, starting a process.
+    `drift` is the spread of the typical times of the run's fifths.  `preempted` is the share of slices that met another
+    program on their core; `disturbed` that of slices 10 % slower than fast ones, for any reason; `slow` that of slices
+    beside a slow pulse.
+    `overhead_s` is the cost of a trial besides timing: building, loading, starting a process.
     """
 
     protocols: tuple[ProtocolNoise, ...]
@@ -114,10 +114,10 @@ class ProtocolChoice:
 
 @dataclass(frozen=True, slots=True)
 class RankingStability:
-    """Real candidates ranked again and again: how well two rankings agree, averaged over all pairs of rounds.
+    """Repeated rankings of real candidates: the agreement of two rankings, averaged over all pairs of rounds.
 
-    `regret` is how much slower the best of one round is than the best of all rounds together; `gap` is how far the
-    second is behind the first, and `seconds` holds the medians over all rounds.
+    `regret` is the slowdown of the best of one round against the best over all rounds; `gap` is the distance of the
+    second to the first, and `seconds` holds the medians over all rounds.
     """
 
     seconds: tuple[float, ...]
@@ -132,7 +132,7 @@ class RankingStability:
 
 
 def sample(measurer: Measurer[Job], job: Job, seconds: float, least: int = 4) -> Iterator[Visit]:
-    """Visits to the job's kernel until the time is up, but at least a few; a first, short one checks its results."""
+    """Visits to the job's kernel until the time is up, at least `least`; a first, short one checks its results."""
     until = time.monotonic() + seconds
     slices = visit_slices(_visit(measurer, job, 0, _PROBE_SLICES).slice_s)
     number = 1
@@ -142,7 +142,7 @@ def sample(measurer: Measurer[Job], job: Job, seconds: float, least: int = 4) ->
 
 
 def visit_slices(slice_s: float) -> int:
-    """How many slices hold two trials of the longest protocol, with some to spare: slices of a visit may be shorter."""
+    """The number of slices for two trials of the longest protocol, with a margin, as slices may turn out shorter."""
     return ceil(2 * max(REPEATS) * 1.3 * _per_repeat(max(MIN_REPEAT_MS), slice_s))
 
 
@@ -159,7 +159,7 @@ def _visit(measurer: Measurer[Job], job: Job, number: int, slices: int) -> Visit
 
 
 def to_visit(outcome: Outcome, elapsed_s: float) -> Visit:
-    """The slices of an outcome; what is left of the elapsed time is overhead."""
+    """The slices of an outcome; the rest of the elapsed time is overhead."""
     number = max(1, outcome.number)
     slice_s = float(np.median(outcome.times)) * number
     overhead_s = max(0.0, elapsed_s - sum(outcome.times) * number)
@@ -171,7 +171,7 @@ def to_visit(outcome: Outcome, elapsed_s: float) -> Visit:
 
 
 def judge(visits: Sequence[Visit]) -> Noise:
-    """The noise of every protocol, judged from the visits."""
+    """The noise of every protocol, evaluated on the visits."""
     if len(visits) < 2:
         raise ValueError("noise takes two visits or more")
     streams = [np.asarray(v.times) for v in visits]
@@ -192,7 +192,7 @@ def judge(visits: Sequence[Visit]) -> Noise:
 
 
 def _protocols(visits: Sequence[Visit], slowest: float | None) -> Iterator[ProtocolNoise]:
-    """Every protocol, and with a slowest pulse the steady ones as well."""
+    """All protocols; if a slowest pulse is given, the steady ones as well."""
     for limit in (None,) if slowest is None else (None, slowest):
         for ms, repeats in product(MIN_REPEAT_MS, REPEATS):
             yield from judge_protocol(visits, repeats, ms, limit)
@@ -201,8 +201,8 @@ def _protocols(visits: Sequence[Visit], slowest: float | None) -> Iterator[Proto
 def judge_protocol(
     visits: Sequence[Visit], repeats: int, min_repeat_ms: float, slowest: float | None = None
 ) -> list[ProtocolNoise]:
-    """The differences of trials under one protocol, by each estimator; steady ones if a slowest pulse is given."""
-    # Every visit finds out by itself how many slices a repeat needs, as a trial does.
+    """The differences of trials under one protocol, by estimator; steady trials if a slowest pulse is given."""
+    # Every visit calibrates the number of slices per repeat by itself, as a trial does.
     counts = [_per_repeat(min_repeat_ms, v.slice_s) for v in visits]
     rows = [_Repeats.of(v, count, slowest) for v, count in zip(visits, counts, strict=True)]
     single, double = ([row.trials(n * repeats) for row in rows] for n in (1, 2))
@@ -219,7 +219,7 @@ def judge_protocol(
 
 @dataclass(frozen=True)
 class _Repeats:
-    """The repeats of a visit, and by how much each met the core in a slow moment."""
+    """The repeats of a visit, and the pulse of each that was too slow, else 0."""
 
     seconds: Floats
     slow: Floats
@@ -235,7 +235,7 @@ class _Repeats:
 def _floors(
     estimate: Callable[[Floats], Floats], single: Sequence[Floats], double: Sequence[Floats]
 ) -> tuple[Floor, Floor, Floor]:
-    """The differences in turns, in sequence and apart, from trials (rows of repeats) and from pairs of them in one."""
+    """The differences in turns, in sequence and apart, from rows of repeats with one or two trials each."""
     half = [trials.shape[1] // 2 for trials in double]
     turns = [relative(estimate(p[:, 0::2]), estimate(p[:, 1::2])) for p in double]
     sequence = [relative(estimate(p[:, :n]), estimate(p[:, n:])) for p, n in zip(double, half, strict=True)]
@@ -244,7 +244,7 @@ def _floors(
 
 
 def slow_repeats(visit: Visit, per_repeat: int, slowest: float | None) -> Floats:
-    """By how much the slowest pulse of each repeat is too slow; 0 if it is not, or if that does not matter."""
+    """The slower pulse of each repeat if it exceeds `slowest`, else 0; all 0 without a limit."""
     if slowest is None:
         return np.zeros(len(visit.times) // per_repeat)
     pulses = cut(np.asarray(visit.pulses), per_repeat)
@@ -253,7 +253,7 @@ def slow_repeats(visit: Visit, per_repeat: int, slowest: float | None) -> Floats
 
 
 def trials_of(row: Floats, slow: Floats, count: int) -> tuple[Floats, list[int]]:
-    """Trials of `count` repeats as a sampler would take them one after the other, and how many each of them took."""
+    """Consecutive trials of `count` repeats as a sampler would take them, and the number of repeats each consumed."""
     if not slow.any():
         whole = cut(row, count)
         return whole, [count] * len(whole)
@@ -271,30 +271,30 @@ def trials_of(row: Floats, slow: Floats, count: int) -> tuple[Floats, list[int]]
 
 
 def _per_repeat(min_repeat_ms: float, slice_s: float) -> int:
-    # Slices last a little longer than asked for, so a nominal 5 ms is 5 of them and not 4.9, rounded up again.
+    # Slices last slightly longer than requested, so a nominal 5 ms is 5 of them, not 4.9 rounded up.
     return max(1, round(min_repeat_ms * 1e-3 / slice_s))
 
 
 def repeats_of(stream: Floats, per_repeat: int) -> Floats:
-    """Slices in a row joined into repeats: the time of a repeat is the mean of its slices."""
+    """Consecutive slices joined into repeats: the time of a repeat is the mean of its slices."""
     return np.asarray(cut(stream, per_repeat).mean(axis=1))
 
 
 def cut(values: Floats, length: int) -> Floats:
-    """The values in rows of that length; what does not fill a row is left out."""
+    """The values in rows of that length; an incomplete last row is dropped."""
     rows = len(values) // length
     return values[: rows * length].reshape(rows, length)
 
 
 def relative(a: Floats, b: Floats) -> Floats:
-    """How far pairs of values differ, relative to their mean; the longer list is cut to the shorter one."""
+    """The differences of pairs of values, relative to their mean; the longer list is truncated."""
     count = min(len(a), len(b))
     a, b = a[:count], b[:count]
     return np.asarray(2.0 * np.abs(a - b) / (a + b))
 
 
 def floor(differences: Floats) -> Floor:
-    """The typical and the 95th difference; infinite if there was no pair, so that nothing unknown looks good."""
+    """The typical difference and the 95th percentile; infinite without pairs, so that missing data never looks good."""
     if not len(differences):
         return Floor(float("inf"), float("inf"), 0)
     median, p95 = np.quantile(differences, [0.5, 0.95])
@@ -302,14 +302,14 @@ def floor(differences: Floats) -> Floor:
 
 
 def drift(streams: Sequence[Floats]) -> float:
-    """How far the typical times of the parts of the run lie apart, relative to the fastest part."""
+    """The spread of the typical times of the run's parts, relative to the fastest part."""
     medians = np.array([float(np.median(stream)) for stream in streams])
     parts = [float(np.median(part)) for part in np.array_split(medians, min(_PARTS, len(medians)))]
     return max(parts) / min(parts) - 1.0
 
 
 def disturbed(times: Floats) -> float:
-    """The share of slices that took clearly longer than fast ones; the fastest decile says what is fast."""
+    """The share of slices that took clearly longer than fast ones, which the fastest decile defines."""
     return float(np.mean(times > _DISTURBED * np.quantile(times, 0.1)))
 
 
@@ -340,7 +340,7 @@ def rank_again(measurer: Measurer[Job], jobs: Sequence[Job], seconds: float, lea
 
 
 def judge_ranking(figures: Floats) -> RankingStability:
-    """How well the rounds (rows) agree about the candidates (columns)."""
+    """The agreement of the rounds (rows) on the order of the candidates (columns)."""
     if len(figures) < 2:
         raise ValueError("rankings are compared: that takes two rounds or more")
     medians = np.median(figures, axis=0)
@@ -354,6 +354,6 @@ def judge_ranking(figures: Floats) -> RankingStability:
 
 
 def kendall(a: Floats, b: Floats) -> float:
-    """Kendall's tau: 1 for the same order, -1 for the opposite one; ties count nothing."""
+    """Kendall's tau: 1 for the same order, -1 for the opposite one; ties count 0."""
     first, second = np.triu_indices(len(a), 1)
     return float(np.mean(np.sign(a[first] - a[second]) * np.sign(b[first] - b[second])))

@@ -1,1 +1,1 @@
-"""Recorded tables: measurements of others, read from files and replayed as if they were taken now."""
+"""Recorded tables: measurements read from files and replayed as if they were taken now."""

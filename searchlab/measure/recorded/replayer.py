@@ -1,8 +1,8 @@
-"""ReplayMeasurer: answers from a recorded table instead of hardware, on a clock that only counts.
+"""ReplayMeasurer: looks times up in a recorded table instead of measuring, on a simulated clock.
 
-A candidate of a recorded space has no program, so its job is a `TableJob`: the integers of the point and nothing else.
-`ReplayMeasurer` is a `Measurer[TableJob]` where others are a `Measurer[Job]`, and answers with the same `Outcome`s; a
-study makes its jobs with one hook, `measurer.job(space, point)`, and otherwise treats hardware and tables alike.
+A candidate of a recorded space has no program, so its job is a `TableJob`: just the integers of the point.
+`ReplayMeasurer` is a `Measurer[TableJob]` where others are a `Measurer[Job]`, and yields the same `Outcome`s; a study
+makes its jobs with one hook, `measurer.job(space, point)`, and otherwise treats hardware and tables alike.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class TableJob:
 class ReplayMeasurer(Measurer[TableJob]):
     """Measures points of a recorded space by looking them up.
 
-    Outcomes are those of the table, in the order of the jobs, whatever the number of workers; workers only share the
-    simulated time.  With `noise` the times are drawn from the recorded raw runs: each row has its own stream of draws,
-    so a trace does not depend on the order of measurements, and measuring a row again gives new times.
+    Outcomes are those of the table, in the order of the jobs, regardless of the number of workers; workers only divide
+    the simulated time.  With `noise`, times are drawn from the recorded raw runs: each row has its own stream of draws,
+    so times do not depend on the order of measurements, and re-measuring a row gives new times.
 
-    `clock_s` follows the outcomes as they are taken; what surrounded a recorded measurement counts as building it.
+    `clock_s` advances as outcomes are consumed; the overhead of a recorded measurement counts as build time.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class ReplayMeasurer(Measurer[TableJob]):
         return TableJob(id, tuple(point.rows()[0]))
 
     def wait(self, seconds: float) -> None:
-        """Lets simulated time pass while no worker is busy: what a search spends on thinking."""
+        """Advances the simulated clock while no worker is busy, by the time that the search itself takes."""
         self.clock_s += seconds
 
     def measure(self, jobs: Sequence[TableJob]) -> Iterator[Outcome]:
-        """One outcome per job, in order; a batch starts when the one before it has ended."""
+        """Yields one outcome per job, in order; a batch starts when the previous one has ended."""
         if not all(isinstance(j, TableJob) for j in jobs):
             raise SpaceError(f"table '{self.table.name}' holds no programs: make its jobs with measurer.job(...)")
         if not jobs:
@@ -73,7 +73,7 @@ class ReplayMeasurer(Measurer[TableJob]):
         return self._timed(outcomes)
 
     def _timed(self, outcomes: Sequence[Outcome]) -> Iterator[Outcome]:
-        """Hands each outcome to the worker that is free first, and lets the clock follow."""
+        """Assigns each outcome to the first free worker, and advances the clock."""
         free_at = [self.clock_s] * self.workers
         for o in outcomes:
             cost = o.build_s + o.check_s + o.run_s

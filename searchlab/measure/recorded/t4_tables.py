@@ -1,6 +1,6 @@
 """Reading T4, the JSON format in which auto-tuners exchange results (Kernel Tuner, KTT, the FAIR benchmark hub).
 
-What it says about a result becomes plain values in seconds; tables of recorded spaces and records are made from these.
+Results become plain values in seconds, from which tables of recorded spaces and records are made.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ STATUS: dict[str, Status] = {
     "constraints": "constraints",
 }  # fmt: skip
 _SHORT = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-_LONG = {"sec": 1.0, "mil": 1e-3, "micro": 1e-6, "nano": 1e-9}  # by how they begin: the hub writes "miliseconds"
+_LONG = {"sec": 1.0, "mil": 1e-3, "micro": 1e-6, "nano": 1e-9}  # by prefix, since the hub writes "miliseconds"
 
 
 @dataclass(frozen=True)
 class T4Result:
-    """One configuration: what became of it, and what its phases took; `measured` maps names to values and units."""
+    """One configuration: its status and the durations of its phases; `measured` maps names to values and units."""
 
     configuration: Mapping[str, Any]
     status: Status
@@ -41,7 +41,7 @@ class T4Result:
 
 @dataclass(frozen=True)
 class Document:
-    """A file: its metadata, how many seconds its unit of time is, and its results as they stand there."""
+    """A file: its metadata, its unit of time in seconds, and its unparsed results."""
 
     metadata: Mapping[str, Any]
     unit_s: float
@@ -69,7 +69,7 @@ class Document:
         )
 
     def seconds(self, result: T4Result, name: str) -> float | None:
-        """A measured value as a time; None if there is none or its unit is none of time."""
+        """A measured value in seconds; None if it is missing or its unit is not a unit of time."""
         value, unit = result.measured.get(name, (None, ""))
         scale = unit_of(unit) if unit else self.unit_s if name.startswith("time") else None
         return None if value is None or scale is None else value * scale
@@ -78,7 +78,7 @@ class Document:
 def load(path: Path) -> Document:
     """A T4 file; `.gz` and `.xz` are unpacked."""
     try:
-        # Tools write NaN for failures, which is not JSON but does not keep the rest from being read.
+        # Tools write NaN for failures, which is not JSON but is accepted by the parser.
         data = parsed(path, parse_constant=lambda _: None)
     except OSError as e:
         raise RecordError(f"{path}: cannot read: {e.strerror or e}") from e
@@ -121,7 +121,7 @@ def as_object(result: Any) -> dict[str, Any]:
 
 
 def mapping(value: Any) -> dict[str, Any]:
-    """The object that should stand there, empty if something else does."""
+    """The value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 

@@ -1,4 +1,4 @@
-"""The files of recorded tables: rows as CSV, headers as JSON, packed or not, with errors that name them."""
+"""The files of recorded tables: rows as CSV, headers as JSON, compressed or not; errors name the file."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from searchlab.errors import SpaceError
 from searchlab.measure.recorded import t4_tables
 from searchlab.search.knob import Floats
 
-_LONGEST = 1 << 16  # characters of a line of names
+_LONGEST = 1 << 16  # maximum length of a header line, in characters
 
 
 def checked(path: Path, checksum: str | None) -> bytes:
-    """The content of a file, after its checksum was compared."""
+    """The content of a file, after verifying its checksum."""
     if not path.is_file():
         raise SpaceError(f"{path} is missing")
     if checksum is not None and hashlib.sha256(path.read_bytes()).hexdigest() != checksum:
@@ -42,7 +42,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_csv(path: Path, checksum: str | None, columns: Sequence[str]) -> list[dict[str, str]]:
-    """The rows of a file that has these columns."""
+    """The rows of a file, which must have these columns."""
     try:
         text = checked(path, checksum).decode()
         check_columns(path, columns, text)
@@ -57,7 +57,7 @@ def read_csv(path: Path, checksum: str | None, columns: Sequence[str]) -> list[d
 
 
 def check_columns(path: Path, columns: Sequence[str], text: str | None = None) -> None:
-    """Refuses a file, or its text, that lacks a column; the message has all that were expected and found."""
+    """Refuses a file, or its text, that lacks a column; the message lists the expected and actual columns."""
     found = names_in(path) if text is None else next(csv.reader(io.StringIO(text)), [])
     if missing := [c for c in columns if c not in found]:
         raise SpaceError(

@@ -1,6 +1,6 @@
-"""Tables of recorded measurements, and where they come from.
+"""Tables of recorded measurements, and the formats they are read from.
 
-`load` reads what searchlab recorded itself (shipped with it, or written by `save`), folders of converted GPU tables
+`load` reads tables recorded by searchlab (shipped with it, or written by `save`), folders of converted GPU tables
 with an index.json, and result files in the T4 format of the auto-tuning community.  All of them become a `Table`.
 """
 
@@ -42,7 +42,7 @@ _ACCEPTED = (
 
 @dataclass(frozen=True, eq=False)
 class RecordedRuns:
-    """The raw run times of every row, in seconds; rows have different numbers of them."""
+    """The raw run times of every row, in seconds; rows may have different numbers of runs."""
 
     flat: Floats
     first: npt.NDArray[np.int64]
@@ -60,10 +60,10 @@ class RecordedRuns:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """The measurements of every row of a recorded space, and what they cost; all times in seconds.
+    """The measurements of every row of a recorded space, and their cost; all times in seconds.
 
     `seconds` is the figure that searches minimise, infinite where the row failed.  A row costs its build (`build_s`),
-    the check of its result (`check_s`), all its timed runs (`run_s`) and what went on around them (`overhead_s`).
+    the check of its result (`check_s`), all its timed runs (`run_s`) and the overhead around them (`overhead_s`).
     """
 
     space: RecordedSpace
@@ -104,7 +104,7 @@ class Table:
 
     @property
     def cost_s(self) -> Floats:
-        """The seconds that measuring each row takes."""
+        """The cost of measuring each row, in seconds."""
         return self.build_s + self.check_s + self.run_s + self.overhead_s
 
     @cached_property
@@ -119,15 +119,15 @@ class Table:
 
     @cached_property
     def runs(self) -> RecordedRuns | None:
-        """The raw runs, read when they are first asked for; None if they were not recorded."""
+        """The raw runs, read on first use; None if they were not recorded."""
         return self.read_runs() if self.read_runs is not None else None
 
 
 def load(source: str | Path) -> Table:
-    """The table that a name or a path leads to.
+    """The table with a name or path.
 
-    A name is one that comes with searchlab (`shipped`); a path leads to a header written by `save`, to a T4 file, or to
-    a table in a folder with an index.json, as in `gpu-replay/gemm@RTX_3090`.
+    A name is that of a table shipped with searchlab (`shipped`); a path is that of a header written by `save`, of a T4
+    file, or of a table in a folder with an index.json, as in `gpu-replay/gemm@RTX_3090`.
     """
     with _told(source):
         return _load(source)
@@ -146,7 +146,7 @@ def _told(source: str | Path) -> Iterator[None]:
 
 
 def check(source: str | Path) -> None:
-    """Refuses a table that `load` would refuse; of one in a folder with an index.json only the columns are read."""
+    """Refuses a table that `load` would refuse; for one in a folder with an index.json, only the columns are read."""
     path = Path(source)
     if str(source) not in shipped() and (path.parent / "index.json").is_file():
         name = path.name.removesuffix(".csv.xz")
@@ -211,7 +211,7 @@ def load_indexed(folder: str | Path, name: str, categories: Collection[str] = ()
         seconds,
         column(rows, "compile_ms", 1e-3),
         column(rows, "verify_ms", 1e-3),
-        # the recorded time is the mean of the runs, so this is their sum; the peers' simulations charge the same
+        # the recorded time is the mean of the runs, so this is their sum; simulations of other tools charge the same
         column(rows, "n_runs") * np.where(np.isfinite(seconds), seconds, 0),
         column(rows, "framework_ms", 1e-3),
         about={k: v for k, v in entry.items() if k not in ("params", "status")},
@@ -236,7 +236,7 @@ def load_t4(
 ) -> Table:
     """A result file in the T4 format (.json, also .gz or .xz).
 
-    Results that say 'constraints' are illegal configurations, not rows; of a configuration met twice the first counts.
+    Results with status 'constraints' are illegal configurations, not rows; of duplicates the first counts.
     T4 does not say whether a file holds every legal configuration: pass coverage="exhaustive" if it does.
     """
     path = Path(path)
@@ -262,7 +262,7 @@ def load_t4(
 
 
 def _t4_rows(path: Path, document: t4_tables.Document, objective: str | None) -> list[tuple[t4_tables.T4Result, float]]:
-    """The results of legal configurations, each once, with the time that is minimised."""
+    """The results of legal configurations, without duplicates, with the time that is minimised."""
     kept: dict[tuple[Any, ...], tuple[t4_tables.T4Result, float]] = {}
     for raw in document.results:
         r = document.read(raw)
@@ -314,7 +314,7 @@ _SHIPPED = files("searchlab") / "data" / "recorded"
 
 
 def shipped() -> list[str]:
-    """Names of the recorded spaces that come with searchlab."""
+    """The names of the recorded spaces shipped with searchlab."""
     if not _SHIPPED.is_dir():
         return []
     return sorted(f.name.removesuffix(".json") for f in _SHIPPED.iterdir() if f.name.endswith(".json"))
@@ -347,7 +347,7 @@ def load_recorded(header: str | Path) -> Table:
 
 
 def _recorded_sketch(about: Mapping[str, Any], rows: Sequence[Mapping[str, str]], several: bool) -> Sketch:
-    """One sketch of a table with its rows, which name theirs where there are `several`."""
+    """One sketch of a table with its rows; with `several` sketches, each row names its own."""
     knobs = tuple(Knob.from_json(k) for k in about["knobs"])
     own = [r for r in rows if not several or r["sketch"] == about["name"]]
     return Sketch(about["name"], knobs, rows=np.stack([_by_label(k, own) for k in knobs], axis=1))

@@ -1,1 +1,1 @@
-"""Workers: processes that build, check and time candidates in isolation, and survive whatever these do."""
+"""Workers: processes that build, check and time candidates in isolation and survive their crashes."""

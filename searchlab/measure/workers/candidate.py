@@ -1,4 +1,4 @@
-"""What is done to candidates inside a process that may die of them: build; load, check against the reference, time."""
+"""The work on candidates in an expendable process: building, or loading, checking against the reference and timing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from searchlab.timing.sampler import Sampler
 
 @dataclass(frozen=True)
 class RunTask:
-    """A pickled job with object code, when (of time.monotonic) its process will be killed, and how fast its core is."""
+    """A pickled job with object code, the deadline of its process (by time.monotonic), and the speed of its core."""
 
     job: bytes
     deadline: float
@@ -31,7 +31,7 @@ class RunTask:
 
 @dataclass(frozen=True)
 class Checked:
-    """A candidate has run once, for `seconds`; `wrong` says what its process found wrong itself."""
+    """A candidate has run once, for `seconds`; `wrong` is an error that its own process detected."""
 
     seconds: float
     wrong: str | None
@@ -58,7 +58,7 @@ class BuildBench:
 class RunBench:
     """Checks and times kernels of one workload.
 
-    The arrays that are timed are the same for all of them, so that none is better off by its place in memory.
+    All of them are timed on the same arrays, so that none benefits from the placement of its data in memory.
     """
 
     def __init__(self, data: JobData, board: FaultPage) -> None:
@@ -70,7 +70,7 @@ class RunBench:
         """The outcome of a pickled job that has object code."""
         self._board.enter("loading")
         job: Job = pickle.loads(task.job)
-        if job.protocol.cache == "cold" and self._evict is None:  # its memory is not the candidate's
+        if job.protocol.cache == "cold" and self._evict is None:  # its memory does not count as the candidate's
             self._evict = backend_of(job.target).evictor(job.target)
         try:
             with _limited(job, self._board):
@@ -96,7 +96,7 @@ class RunBench:
         return self._time(job, backend, kernel, packed, deadline, took, level)
 
     def _check(self, kernel: Kernel, packed: Arrays) -> Checked:
-        """One run between guard pages."""
+        """Runs the kernel once, between guard pages."""
         ours = {n: Guarded.of(f"packed input '{n}'", x) for n, x in packed.items()}
         inputs, outputs = self._data.guarded, self._data.outputs
         scratch: list[Guarded] = []
@@ -132,7 +132,7 @@ class RunBench:
             found = Sampler(run, job.protocol, threads, deadline, evict, probe, level).take(job.best_s, guess_s)
         run.read_back()
         spent = time.perf_counter() - begin
-        # One run may be right and the next one wrong, for example if threads race; equal bytes need no second look.
+        # A later run may be wrong even if the first was right, for example in a data race; equal bytes need no check.
         if any(not same(g.array, self._outputs[n]) for n, g in self._data.outputs.items()):
             wrong = self._data.compare(self._outputs)
             if wrong is not None:
@@ -150,7 +150,7 @@ class RunBench:
 
 
 def failed(job: Job, error: Exception, otherwise: Status) -> Outcome:
-    """The outcome of an exception; `otherwise` is for those that do not tell what kind of failure they are."""
+    """The outcome of an exception; `otherwise` is the status if the exception does not determine it."""
     status = otherwise
     text = str(error) if isinstance(error, SearchLabError) else f"{type(error).__name__}: {error}"
     if isinstance(error, MemoryError):
@@ -189,7 +189,7 @@ def _check_names(artifact: Artifact, data: JobData) -> None:
 
 
 def _guarded_scratch(count: int, made: list[Guarded]) -> tuple[int, object]:
-    """Scratch memory between guard pages; all ones, which as a float is NaN, so that nobody relies on what is there."""
+    """Scratch memory between guard pages, filled with one bits (NaN as a float) to expose reads before writes."""
     scratch = Guarded("scratch memory", (count,), "uint8")
     scratch.array[...] = 0xFF
     made.append(scratch)

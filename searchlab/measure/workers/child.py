@@ -1,4 +1,4 @@
-"""Forked children that do work which may kill them: whatever happens to one, its parent learns about it and goes on."""
+"""Forked children for work that may crash: the parent learns how a child ended, and survives."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ Work = Callable[[Any, Ask], Any]
 How = Literal["value", "raised", "refused", "signal", "exit", "timeout", "cancelled"]
 
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
-_TURN_S = 1.0  # how often a parent makes sure that its own host still lives
+_TURN_S = 1.0  # how often a parent checks that its own host is alive
 _SAID_BYTES = 400
 
 
 class HostGone(Exception):
-    """Nobody is left to answer to."""
+    """The host process is gone."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """Something a child wants its parent to look at before it goes on."""
+    """A value that a child asks its parent to review before it continues."""
 
     value: Any
 
 
 @dataclass(frozen=True)
 class ParentAnswer:
-    """The parent's verdict: go on, with a value, or stop, for a reason."""
+    """The parent's verdict: continue with a value, or stop for a reason."""
 
     value: Any = None
     refused: Any = None
@@ -48,14 +48,14 @@ class ParentAnswer:
 
 @dataclass(frozen=True)
 class ChildResult:
-    """The value of a task."""
+    """The result of a task."""
 
     value: Any
 
 
 @dataclass(frozen=True)
 class Raised:
-    """An exception that left a task, in words."""
+    """An exception raised by a task, as text."""
 
     kind: str
     message: str
@@ -66,7 +66,7 @@ class Raised:
 
 @dataclass(frozen=True)
 class ChildEnded:
-    """How a task ended: with a value or an exception, refused, by a signal or exit code, too late, or cancelled."""
+    """How a task ended: with a value or an exception, refused, by a signal or exit code, by timeout, or cancelled."""
 
     how: How
     value: Any
@@ -76,7 +76,7 @@ class ChildEnded:
 
     @property
     def crash(self) -> str:
-        """A message about a child that was killed or went away."""
+        """A message about a child that was killed or exited."""
         if self.how == "signal":
             parts = [f"killed by {_signal_name(self.value)} while {self.fault.phase}", self.fault.where()]
         else:
@@ -85,13 +85,13 @@ class ChildEnded:
 
 
 class Host:
-    """The process that this one works for: its messages, and whether it is still there."""
+    """The process that this one serves: its messages, and whether it is alive."""
 
     def __init__(self, channel: Channel, pid: int) -> None:
         self.channel, self.pid = channel, pid
 
     def receive(self) -> Any:
-        """Its next message, waiting for it; raises HostGone when there will be none."""
+        """Waits for its next message; raises HostGone if there will be none."""
         poller = select.poll()
         poller.register(self.channel, select.POLLIN)
         while True:
@@ -105,12 +105,12 @@ class Host:
             poller.poll(_TURN_S * 1000)
 
     def check(self) -> None:
-        """Raises HostGone if it died; a fork of it may have kept the connection open."""
+        """Raises HostGone if it has died, even if a fork of it keeps the connection open."""
         if os.getppid() != self.pid:
             raise HostGone
 
     def cancels(self) -> bool:
-        """Whether it has just sent that it is not interested any more."""
+        """Whether it has just sent a cancellation."""
         try:
             return bool(self.channel.receive() == CANCEL)
         except EOFError:
@@ -118,9 +118,9 @@ class Host:
 
 
 class Child:
-    """A fork of this process, which must have a single thread, that works through tasks one after the other.
+    """A fork of this process, which must be single-threaded; it executes tasks one after the other.
 
-    `make()` is called in the child and gives the function that does tasks; it may `ask(value)` the parent something.
+    `make()` is called in the child and returns the function that executes tasks, which may `ask(value)` the parent.
     """
 
     def __init__(self, make: Callable[[], Work], host: Host, board: FaultPage) -> None:
@@ -138,9 +138,9 @@ class Child:
         self._channel = Channel(ours)
 
     def call(self, task: Any, limit_s: float, review: Callable[[Any], ParentAnswer] | None = None) -> ChildEnded:
-        """Has the child do a task within `limit_s` seconds; after anything but a value or exception the child is gone.
+        """Has the child execute a task within `limit_s` seconds; the child is gone unless it returned or raised.
 
-        `review` answers what the child asks; the time that takes is not the child's.
+        `review` answers the child's questions; its time does not count against the limit.
         """
         self.tasks += 1
         self._board.clear()
@@ -149,7 +149,7 @@ class Child:
         dialogue = _Dialogue(self._channel, review, start + limit_s)
         try:
             found = self._converse(task, dialogue)
-        except BaseException:  # also an interrupt: whoever leaves here leaves no child behind
+        except BaseException:  # also an interrupt: no child may be left behind
             self.end()
             raise
         how, value = found if found is not None else self._gone(dialogue.deadline)
@@ -161,7 +161,7 @@ class Child:
 
     @property
     def resident_bytes(self) -> int:
-        """The memory that the child occupies."""
+        """The resident memory of the child."""
         return resident_bytes(self._pid)
 
     def end(self) -> None:
@@ -179,8 +179,8 @@ class Child:
     # --- the parent's side --------------------------------------------------------------------------------------------
 
     def _converse(self, task: Any, dialogue: _Dialogue) -> tuple[How, Any] | None:
-        """How the task ends, as far as the child or the clock can tell; None if the child fell silent."""
-        if self._host.cancels():  # it may have come along with the request, and then no poll would ever tell
+        """How the task ended, by the child's messages or the clock; None if the child closed the connection."""
+        if self._host.cancels():  # it may have arrived with the request, in which case poll would not report it
             return "cancelled", None
         try:
             self._channel.send(task)
@@ -196,7 +196,7 @@ class Child:
             if self._channel.fileno() in ready:
                 try:
                     found = dialogue.hear()
-                except Exception:  # the end of file, or rubbish that a wild write has made of a message
+                except Exception:  # end of file, or a message corrupted by a wild write
                     return None
                 if found is not None:
                     return found
@@ -205,7 +205,7 @@ class Child:
         return "timeout", None
 
     def _gone(self, deadline: float) -> tuple[How, Any]:
-        """How a child that is silent ended."""
+        """How a child that closed its connection ended."""
         while True:
             found, status = os.waitpid(self._pid, os.WNOHANG)
             if found:
@@ -223,11 +223,11 @@ class Child:
     # --- the child's side ---------------------------------------------------------------------------------------------
 
     def _live(self, make: Callable[[], Work], channel: Channel, parent: int) -> None:
-        """Never returns: what the parent does after the fork must not be done twice."""
+        """Serves tasks and never returns: the child must not run the parent's code after the fork."""
         try:
             libc = ctypes.CDLL(None)
             libc.prctl(_DIE_WITH_PARENT, int(signal.SIGKILL), 0, 0, 0)
-            if os.getppid() != parent:  # it died before it could take this child along
+            if os.getppid() != parent:  # it died before PR_SET_PDEATHSIG was set
                 os._exit(1)
             self._host.channel.close()
             os.dup2(self._said, 1)
@@ -254,14 +254,14 @@ class Child:
 
 @dataclass
 class _Dialogue:
-    """The state of a parent that listens to its child."""
+    """The state of a parent's dialogue with its child."""
 
     channel: Channel
     review: Callable[[Any], ParentAnswer] | None
     deadline: float
 
     def hear(self) -> tuple[How, Any] | None:
-        """Takes one message of the child; how its task ends, if the message says so."""
+        """Handles one message of the child; returns how its task ended, if the message says so."""
         message = self.channel.receive()
         if isinstance(message, Question):
             begin = time.monotonic()

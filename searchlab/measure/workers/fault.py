@@ -1,7 +1,7 @@
 """Crash reports of children: a page shared with the parent, and a signal handler that writes there.
 
-The handler notes which address was touched and whether memory had run out.  It is made of LLVM IR, since nothing in
-Python may run in the middle of a fault; when it returns, the fault happens again and kills the process as it should.
+The handler records the faulting address and whether memory was exhausted.  It is compiled from LLVM IR, since Python
+code must not run inside a fault handler; when it returns, the fault recurs and kills the process as usual.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from searchlab.targets import detect
 PHASES = ("starting", "preparing", "building", "loading", "checking", "timing", "answering")
 _SIGNALS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
 _SIZE = 1 << 16
-_HEAD = struct.Struct("<QQQQQ")  # phase, signal, address, whether memory had run out, length of the regions that follow
+_HEAD = struct.Struct("<QQQQQ")  # phase, signal, address, whether memory ran out, length of the regions that follow
 _SIGINFO, _ONCE = 0x4, 0x80000000
 
 # siginfo_t of 64-bit Linux has the address at byte 16.  34 is a private anonymous mapping.  A crash with less than the
-# probe left to map is the work of an allocation that failed.
+# probe left to map is attributed to a failed allocation.
 _HANDLER = """
 @board = global ptr null
 @probe = global i64 0
@@ -58,7 +58,7 @@ out:
 
 @dataclass(frozen=True)
 class Fault:
-    """The last words of a child: what it was doing, and what hit it (signal 0: nothing that it noticed)."""
+    """The crash report of a child: its phase and the signal (0: none was caught)."""
 
     phase: str
     signal: int
@@ -67,7 +67,7 @@ class Fault:
     regions: tuple[Region, ...]
 
     def where(self) -> str:
-        """The touched address in terms of the arrays it is near to, as far as that is known."""
+        """The faulting address relative to nearby arrays, if there are any."""
         if self.signal not in (signal.SIGSEGV, signal.SIGBUS):
             return ""
         near = next((text for r in self.regions if (text := r.describe(self.address)) is not None), None)
@@ -75,7 +75,7 @@ class Fault:
 
 
 class FaultPage:
-    """The page that a child writes and its parent reads; one serves all children, one after the other."""
+    """The shared page that a child writes and its parent reads; successive children reuse it."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, _SIZE)
@@ -88,11 +88,11 @@ class FaultPage:
         code.keep()
 
     def clear(self) -> None:
-        """For the next child."""
+        """Resets the page for the next child."""
         _HEAD.pack_into(self._memory, 0, 0, 0, 0, 0, 0)
 
     def read(self) -> Fault:
-        """The fault that the child noted last."""
+        """The last fault that the child recorded."""
         phase, number, address, full, length = _HEAD.unpack_from(self._memory)
         try:
             regions = pickle.loads(self._memory[_HEAD.size : _HEAD.size + length]) if length else ()
@@ -103,22 +103,22 @@ class FaultPage:
     # --- in the child -------------------------------------------------------------------------------------------------
 
     def enter(self, phase: str) -> None:
-        """Notes the phase that the child is in from now on."""
+        """Records that the child enters a phase."""
         struct.pack_into("<Q", self._memory, 0, PHASES.index(phase))
 
     def guard(self, regions: Sequence[Region]) -> None:
-        """Tells the parent which arrays lie at which addresses."""
+        """Publishes the address ranges of arrays to the parent."""
         data = pickle.dumps(tuple(regions))
         if _HEAD.size + len(data) <= _SIZE:
             self._memory[_HEAD.size : _HEAD.size + len(data)] = data
             struct.pack_into("<Q", self._memory, 32, len(data))
 
     def expect(self, memory_bytes: int | None) -> None:
-        """A crash with less than half of this to be had counts as running out of memory."""
+        """Sets the memory limit; a crash with less than half of it available counts as out of memory."""
         self._probe.value = memory_bytes // 2 if memory_bytes else 0
 
     def install(self) -> None:
-        """Lets faults of this process be noted."""
+        """Installs the fault handler in this process."""
         action = _Action(handler=self._handler, flags=ctypes.c_int(_SIGINFO | _ONCE).value)
         libc = ctypes.CDLL(None)
         for number in _SIGNALS:

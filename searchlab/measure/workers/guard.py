@@ -1,4 +1,4 @@
-"""Memory for candidates: arrays between two pages that nobody may touch, and arrays that begin on a cache line."""
+"""Memory for candidates: arrays between inaccessible guard pages, and arrays aligned to cache lines."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-_NO_ACCESS = 0  # PROT_NONE, which the mmap module does not have
+_NO_ACCESS = 0  # PROT_NONE, which the mmap module lacks
 _MARK = 0xA5
 
 
 @dataclass(frozen=True)
 class Region:
-    """Where a guarded array is: what lies before `start` or at `end` and after is not its business."""
+    """The address range of a guarded array, from `start` up to but excluding `end`."""
 
     name: str
     start: int
     end: int
 
     def describe(self, address: int) -> str | None:
-        """How an address near the array relates to it, or None if it is too far away to tell."""
+        """The position of an address relative to the array; None if it is too far away."""
         page = mmap.PAGESIZE
         if self.end <= address < self.end + page:
             return f"{address - self.end} bytes past the end of {self.name}"
@@ -39,11 +39,11 @@ class Region:
 
 
 class Guarded:
-    """An array that ends where a forbidden page begins; another one lies before it.
+    """An array that ends at a guard page, with another guard page before it.
 
-    An access behind the end faults at once.  The gap between the first forbidden page and the array is less than a
-    page; it is filled with marks, so that a write into it shows afterwards.  The memory is shared with children that
-    are forked later: what they write, their parent can look at.
+    An access beyond the end faults at once.  The gap between the first guard page and the array is less than a page; it
+    is filled with a pattern, so that a write into it is detected afterwards.  The memory is shared with children that
+    are forked later, so their parent can inspect what they wrote.
     """
 
     def __init__(self, name: str, shape: Sequence[int], dtype: str | np.dtype[Any]) -> None:
@@ -69,7 +69,7 @@ class Guarded:
         return made
 
     def damage(self, values: Array | None = None) -> str | None:
-        """What was written where nothing may be written: before the array, or into it if it should hold `values`.
+        """Describes illegal writes, if any: before the array, or into it if it should hold `values`.
 
         Damage is repaired, so that the array can be used again.
         """
@@ -84,7 +84,7 @@ class Guarded:
 
 
 def mark(array: Array) -> Array:
-    """Fills an array so that an element that is not written shows: NaN, or an unlikely integer."""
+    """Fills an array with NaN or an unlikely integer, to expose elements that are not written."""
     if array.dtype.kind == "f":
         array[...] = np.nan
     else:
@@ -99,7 +99,7 @@ def same(a: Array, b: Array) -> bool:
 
 @contextmanager
 def memory_limit(more: int | None) -> Iterator[None]:
-    """Lets the process map at most `more` bytes in addition to what it has now."""
+    """Limits the process to mapping at most `more` additional bytes."""
     if more is None:
         yield
         return
@@ -118,12 +118,12 @@ def mapped_bytes() -> int:
 
 
 def resident_bytes(pid: int | None = None) -> int:
-    """The memory that a process, this one by default, occupies; 0 if there is no such process."""
+    """The resident memory of a process, by default this one; 0 if there is no such process."""
     return _pages(pid or "self", 1) * mmap.PAGESIZE
 
 
 def oom_kills() -> int:
-    """How many processes the system has killed for lack of memory since it was started."""
+    """The number of processes killed by the system's OOM killer since boot."""
     try:
         lines = Path("/proc/vmstat").read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""The inputs that candidates of a workload get, and what must come out; kept for as long as there is room."""
+"""Inputs and expected outputs of workloads, cached within a memory bound."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEPT_FAILURES = 64
 
 @dataclass(frozen=True)
 class DataKey:
-    """What inputs and outputs depend on; those that are not checked need no reference."""
+    """Everything that inputs and outputs depend on; jobs that are not checked need no reference."""
 
     workload: Workload
     seed: int
@@ -31,10 +31,10 @@ class DataKey:
 
 @dataclass(frozen=True)
 class JobData:
-    """The inputs of a workload and what its outputs should be.
+    """The inputs of a workload and its expected outputs.
 
-    `guarded` and `outputs` are what a candidate is checked on: they lie between guard pages and are shared with its
-    process, so that the process which holds the reference, and not the candidate's, judges them.
+    A candidate is checked on `guarded` and `outputs`, which lie between guard pages and are shared with its process, so
+    that the process that holds the reference, not the candidate's, judges them.
     """
 
     key: DataKey
@@ -45,7 +45,7 @@ class JobData:
 
     @staticmethod
     def of(key: DataKey, inputs: Arrays, expected: Arrays | None) -> JobData:
-        """Places inputs and expected outputs where candidates are checked and timed on them."""
+        """Copies inputs and expected outputs to the memory on which candidates are checked and timed."""
         ready = {n: placed(x) for n, x in inputs.items()}
         if expected is None:
             return JobData(key, ready, None, {}, {})
@@ -55,7 +55,7 @@ class JobData:
 
     @cached_property
     def nbytes(self) -> int:
-        """The memory that it occupies."""
+        """Its memory in bytes."""
         shared = [g.array for g in (*self.guarded.values(), *self.outputs.values())]
         return sum(x.nbytes for x in (*self.inputs.values(), *(self.expected or {}).values(), *shared))
 
@@ -67,50 +67,50 @@ class JobData:
         return {n: (tuple(_number(e) for e in b.shape), b.dtype) for n, b in buffers.items()}
 
     def expect(self) -> None:
-        """Makes ready for the next candidate."""
+        """Resets the outputs for the next candidate."""
         self.damage()
         for g in self.outputs.values():
             mark(g.array)
 
     def damage(self) -> str | None:
-        """What the last candidate wrote where it should not have; repaired on the way."""
+        """A description of the last candidate's illegal writes, which are repaired; None if there were none."""
         inputs = [g.damage(self.inputs[n]) for n, g in self.guarded.items()]
         outputs = [g.damage() for g in self.outputs.values()]
         return next((d for d in (*inputs, *outputs) if d is not None), None)
 
     def compare(self, outputs: Arrays) -> str | None:
-        """What is wrong with these outputs."""
+        """A description of the first error in these outputs; None if they are right."""
         return self.key.workload.check(outputs, self.inputs, self.expected)
 
 
 def make_data(key: DataKey) -> tuple[Arrays, Arrays | None]:
-    """Inputs and, if they are wanted, the outputs that belong to them."""
+    """The inputs and, if requested, the expected outputs."""
     inputs = {n: np.ascontiguousarray(x) for n, x in key.workload.inputs(key.seed).items()}
     return inputs, key.workload.reference(inputs) if key.check else None
 
 
 class Kept:
-    """The data of the workloads used last, as many as fit; also why data could not be made, so as not to try again."""
+    """An LRU cache of the data of workloads; it also keeps the errors of data that could not be made."""
 
     def __init__(self) -> None:
         self._data: OrderedDict[DataKey, JobData] = OrderedDict()
         self._failures: OrderedDict[DataKey, str] = OrderedDict()
 
     def get(self, key: DataKey) -> JobData | str | None:
-        """The data, or why there is none, or None if that is not known."""
+        """The data, or the error that prevents it, or None if neither is cached."""
         if key in self._data:
             self._data.move_to_end(key)
             return self._data[key]
         return self._failures.get(key)
 
     def put(self, data: JobData) -> None:
-        """Keeps data, and drops what was used longest ago if there is no room."""
+        """Adds data, and evicts the least recently used if there is no room."""
         self._data[data.key] = data
         while len(self._data) > 1 and sum(d.nbytes for d in self._data.values()) > KEPT_BYTES:
             self._data.popitem(last=False)
 
     def refuse(self, key: DataKey, why: str) -> None:
-        """Takes note of why data cannot be made."""
+        """Records why data cannot be made."""
         self._failures[key] = why
         while len(self._failures) > KEPT_FAILURES:
             self._failures.popitem(last=False)

@@ -1,7 +1,7 @@
-"""The process behind a Worker: it holds inputs and references, and lets children build, run and time candidates.
+"""The process behind a Worker: it holds inputs and references, and forks children that build, run and time candidates.
 
-It has one thread, imports nothing heavy and runs no candidate's code itself, so it outlives all of them.  It ends when
-its host closes the connection or dies.
+It is single-threaded, imports nothing heavy and never runs a candidate's code itself, so it survives all of them.  It
+ends when its host closes the connection or dies.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from searchlab.measure.workers.wire import CANCEL, PREPARE_S, READY, Channel, He
 from searchlab.targets import detect
 from searchlab.timing.probe import Levels
 
-# A child stops repeating this long before it would be killed; on a busy machine its last sample may take far longer.
+# A child stops sampling this long before its deadline; on a busy machine its last sample may take far longer.
 _SPARE_S, _SPARE_SHARE = 0.05, 0.1
-# What a child's earlier candidates might have brought about; time-outs are not, and would cost too much to repeat.
+# Failures that a child's earlier candidates may have caused; time-outs are not, and would cost too much to repeat.
 _DOUBTFUL: tuple[Status, ...] = ("run", "crash", "wrong", "oom")
 
 
@@ -45,26 +45,26 @@ def main(connection: int, host: int, reuse: int, most_bytes: int) -> None:
     channel = Channel(socket.socket(fileno=connection))
     server = Server(Host(channel, host), reuse, most_bytes)
     gc.collect()
-    gc.freeze()  # what exists now need not be looked at, and so not be copied, by children
+    gc.freeze()  # children do not scan existing objects, which would copy their pages
     with suppress(HostGone, OSError):
         channel.send(READY)
         server.serve()
     server.end()
-    os._exit(0)  # there is nothing to tidy up, and the host waits
+    os._exit(0)  # there is nothing to clean up, and the host is waiting
 
 
 class Server:
     """Answers requests one after the other.
 
-    Children are used again as long as all goes well.  What fails in a used child is tried again in a fresh one, so that
-    no candidate pays for what another has done to their process.
+    Children are reused as long as nothing fails.  A candidate that fails in a used child is retried in a fresh one, so
+    that it does not suffer from what an earlier candidate did to the process.
     """
 
     def __init__(self, host: Host, reuse: int, most_bytes: int) -> None:
         self._host = host
         self._board = FaultPage()
         here = detect(1)
-        backend_of(here).warm_up(here)  # so that children need not load what all of them use
+        backend_of(here).warm_up(here)  # before children are forked, so that they need not load it
         self._levels = Levels()
         self._cores: tuple[int, ...] = ()
         self._kept = Kept()
@@ -73,10 +73,10 @@ class Server:
         self._runner = _Lane(self._fork, reuse, most_bytes)
 
     def serve(self) -> None:
-        """Until the host is gone, which raises HostGone."""
+        """Serves requests until the host is gone, which raises HostGone."""
         while True:
             message = self._host.receive()
-            if message != CANCEL:  # one that comes now is too late: what it meant is done
+            if message != CANCEL:  # a late one is ignored: its request has been answered
                 self._host.channel.send(self._answer(message))
 
     def end(self) -> None:
@@ -100,7 +100,7 @@ class Server:
             return _reply(self._run(head, dumps(replace(job, program=None, artifact=built))), build_s)
         except (HostGone, OSError):
             raise
-        except Exception as error:  # a job cannot be read, or a workload is not what it should be
+        except Exception as error:  # an unreadable job, or a faulty workload
             status: Status = "build" if request.kind == "build" else "run"
             notes = {"environment": "the job cannot be read here"}
             return _reply(Outcome("", status, error=f"{type(error).__name__}: {error}", notes=notes))
@@ -109,7 +109,7 @@ class Server:
         if cores and cores != self._cores:
             os.sched_setaffinity(0, cores)
             self._cores = cores
-            self.end()  # threads that children have started would stay where they are
+            self.end()  # threads that children have started would keep their cores
 
     # --- building -----------------------------------------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class Server:
     # --- how it went --------------------------------------------------------------------------------------------------
 
     def _outcome(self, ended: ChildEnded, limits: Limits) -> Outcome | None:
-        """The outcome of a run; None if it was told to stop."""
+        """The outcome of a run; None if it was cancelled."""
         if ended.how == "value":
             found: Outcome = ended.value
             return found
@@ -175,7 +175,7 @@ class Server:
         return self._failure(ended, limits, building=False)
 
     def _failure(self, ended: ChildEnded, limits: Limits, *, building: bool) -> Outcome | None:
-        """The outcome of a child that gave none; None if it was told to stop."""
+        """The outcome for a child that returned none; None if it was cancelled."""
         failed: Status = "build" if building else "crash"
         error = ended.crash
         if ended.how == "cancelled":
@@ -197,7 +197,7 @@ class Server:
 
 
 class _Lane:
-    """One child at a time, and when it is to be replaced."""
+    """A sequence of children, one at a time, with the rules for replacing them."""
 
     def __init__(self, fork: Callable[[Callable[[], Work]], Child], reuse: int, most_bytes: int) -> None:
         self._fork, self._reuse, self._most_bytes = fork, reuse, most_bytes
@@ -212,7 +212,7 @@ class _Lane:
         limit_s: float,
         review: Callable[[Any], ParentAnswer] | None = None,
     ) -> ChildEnded:
-        """Has a child do a task; `about` is the purpose that it was made for, known by identity."""
+        """Has a child execute a task; a child made for another `about`, compared by identity, is not reused."""
         if self._child is not None and self._worn_out(self._child, about):
             self.end()
         used = self._child is not None
@@ -244,7 +244,7 @@ class _Lane:
 
 
 class _Review:
-    """Judges what a candidate has written before it is timed, and adds up what checking took."""
+    """Checks a candidate's outputs before it is timed, and accumulates the time of checking."""
 
     def __init__(self, data: JobData) -> None:
         self.seconds = 0.0

@@ -1,4 +1,4 @@
-"""Messages between a worker and its server: pickled values with their length in front, over a socket."""
+"""Messages between a worker and its server: length-prefixed pickled values over a socket."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PIECE = 1 << 18
 
 @dataclass(frozen=True)
 class Head:
-    """The part of a job that a server reads itself; the rest it only hands on."""
+    """The part of a job that a server reads itself; the rest is only forwarded."""
 
     data: DataKey
     limits: Limits
@@ -35,9 +35,9 @@ class Head:
 
 @dataclass(frozen=True)
 class Request:
-    """A request to a server; the cores are those to work on.
+    """A request to a server, with the cores to use.
 
-    Head and job are pickled: a job that cannot be read (that imports the module of its operator) fails alone.
+    Head and job are pickled separately: an unreadable job (unpickling imports its operator's module) fails alone.
     """
 
     kind: Kind
@@ -57,7 +57,7 @@ class Request:
 class Reply:
     """The result of a request; None says that it was cancelled.
 
-    `resident` is the memory the server occupies now, `attempts` on how many servers the request was tried.
+    `resident` is the server's current memory, `attempts` the number of servers on which the request was tried.
     """
 
     result: Artifact | Outcome | None
@@ -79,11 +79,11 @@ class Channel:
         self._received = bytearray()
 
     def fileno(self) -> int:
-        """The descriptor of the socket, to wait for."""
+        """The descriptor of the socket, for polling."""
         return self._socket.fileno()
 
     def send(self, value: Any, timeout_s: float | None = None) -> None:
-        """Sends a value; raises OSError if nobody listens any more, or does not take it all in time."""
+        """Sends a value; raises OSError if the other end is closed, or does not receive all of it in time."""
         data = dumps(value)
         self._socket.settimeout(timeout_s)
         try:
@@ -92,7 +92,7 @@ class Channel:
             self._socket.settimeout(None)
 
     def receive(self) -> Any:
-        """The next value, or None if it is not there yet (None is never sent); raises EOFError at the end."""
+        """The next value, or None if it has not fully arrived (None is never sent); raises EOFError at the end."""
         while True:
             value = self._take()
             if value is not None:
@@ -108,7 +108,7 @@ class Channel:
             self._received += piece
 
     def wait(self) -> Any:
-        """The next value, however long it takes."""
+        """Waits for the next value."""
         while (value := self.receive()) is None:
             select.select([self], [], [])
         return value

@@ -1,10 +1,10 @@
-"""Worker: builds, checks and times candidates one after the other, in a server process of its own.
+"""Worker: builds, checks and times candidates one after the other, in a dedicated server process.
 
     with Worker("w0", cores=(0,)) as worker:
         outcome = worker.run(job)          # whatever the candidate does, this returns an Outcome
 
-It assumes nothing about its host: a script, the local measurer and a Ray actor use it in the same way.  Not for use by
-several threads at once.
+It assumes nothing about its host: a script, the local measurer and a Ray actor use it in the same way.  It is not
+thread-safe.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ __all__ = ["PREPARE_S", "Worker", "wait"]
 
 _BOOT_S = 60.0
 _BOOTS = 3
-_GRACE_S = 10.0  # the server enforces limits itself; only one that hangs is late by this much
-_STOPPED_S = 5.0  # a server that has been stopped (by SIGSTOP) for longer is not waited for
+_GRACE_S = 10.0  # the server enforces limits itself; only a hanging one exceeds them by this much
+_STOPPED_S = 5.0  # a server that has been stopped (by SIGSTOP) for longer is abandoned
 _CANCEL_S = 2.0
 _END_S = 1.0
-# A server is forked for every candidate: threads of a library would not survive that.
+# A server forks for candidates, and threads of a library would not survive a fork.
 _ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL")}
 
 
 class Worker:
-    """A handle on a server process that measures candidates, each in a child of its own.
+    """A handle on a server process that measures candidates in forked children.
 
     The server is started at once, in the background, pinned to `cores` (no cores: not pinned), and replaced when it
-    dies, after `recycle_jobs` jobs, or when it holds more than `recycle_bytes`.  A job whose server dies is tried again
-    on a fresh one; after `attempts` times it is given up as quarantined.  `reuse` is how many candidates a child of the
-    server may measure as long as none fails; with 1 each gets a new one, which costs some milliseconds.
+    dies, after `recycle_jobs` jobs, or when it holds more than `recycle_bytes`.  A job whose server dies is retried on
+    a fresh one; after `attempts` attempts it is quarantined.  `reuse` is the number of candidates that a child of the
+    server may measure as long as none fails; with 1 each gets a new child, which costs some milliseconds.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class Worker:
         return result
 
     def build(self, job: Job) -> Artifact | Outcome:
-        """The object code of the job's program, or the outcome that says why there is none."""
+        """The object code of the job's program, or the outcome of the failed build."""
         return job.artifact or self._wait("build", job)
 
     def close(self) -> None:
-        """Ends the server and what it runs; the worker is of no use afterwards."""
+        """Ends the server and its children; the worker cannot be used afterwards."""
         self._job = None
         if self._server is not None:
             self._server.end()
@@ -105,7 +105,7 @@ class Worker:
         try:
             while (reply := self.poll()) is None:
                 wait([self], 1.0)
-        except BaseException:  # also an interrupt: the server must not go on with a job that nobody waits for
+        except BaseException:  # also an interrupt: the server must not continue an abandoned job
             self.cancel()
             raise
         assert reply.result is not None
@@ -115,7 +115,7 @@ class Worker:
 
     @property
     def busy(self) -> bool:
-        """Whether a job is under way."""
+        """Whether a job is in progress."""
         return self._job is not None
 
     @property
@@ -125,18 +125,18 @@ class Worker:
 
     @property
     def pid(self) -> int | None:
-        """The server's process."""
+        """The process id of the server."""
         return None if self._server is None else self._server.process.pid
 
     def fileno(self) -> int:
-        """Readable when `poll` has something to do; another file after every restart."""
+        """The descriptor that is readable when `poll` has something to do; it changes with every restart."""
         if self._server is None:
             self._boot()
         assert self._server is not None
         return self._server.channel.fileno()
 
     def start(self, kind: Kind, job: Job, cores: Sequence[int] | None = None) -> None:
-        """Begins to build or run a job, on other cores than before if they are given."""
+        """Starts to build or run a job, on different cores than before if `cores` is given."""
         if self.busy:
             raise MeasureError(f"{self.name} is busy with job '{self._job.id if self._job else ''}'")
         if job.workload.operator.path.startswith("__main__:"):
@@ -151,7 +151,7 @@ class Worker:
         self._send()
 
     def poll(self) -> Reply | None:
-        """The reply to the job, once it is done; also keeps the server alive, so call it when `fileno` is readable."""
+        """The reply to the job, once it is done; also restarts a dead server, so call it when `fileno` is readable."""
         if self._server is None:
             return None
         try:
@@ -169,10 +169,10 @@ class Worker:
         return self._lost("did not answer") if time.monotonic() > self._deadline else None
 
     def cancel(self) -> None:
-        """Stops the job that is under way, if any, and forgets it."""
+        """Stops and discards the current job, if any."""
         if self._job is None:
             return
-        self._tried = self._attempts  # should its server die now, it is not tried again
+        self._tried = self._attempts  # no retry if its server dies now
         until = time.monotonic() + _CANCEL_S
         try:
             if self._server is not None and self._server.ready:
@@ -212,7 +212,7 @@ class Worker:
             assert self._server is not None
             try:
                 self._server.channel.send(self._request, _GRACE_S if self._server.ready else _BOOT_S)
-            except OSError:  # it died while it had nothing to do, or was stopped
+            except OSError:  # it died while idle, or was stopped
                 self._died_idle()
                 continue
             self._set_deadline()
@@ -240,7 +240,7 @@ class Worker:
         return replace(outcome, id=self._job.id, worker=self.name, cores=self.cores, attempts=self._tried)
 
     def _lost(self, how: str) -> Reply | None:
-        """The server is gone; the job is tried again on another one unless that happened too often."""
+        """Handles the loss of the server: retries the job on another one, up to the limit of attempts."""
         assert self._server is not None
         was_ready, reason = self._server.ready, self._server.obituary(how)
         if not was_ready:
@@ -270,7 +270,7 @@ class Worker:
 
 
 class _Server:
-    """The process, the connection to it, and what it wrote to stderr."""
+    """The process, the connection to it, and its stderr."""
 
     def __init__(self, cores: tuple[int, ...], reuse: int, most_bytes: int) -> None:
         ours, theirs = socket.socketpair()
@@ -294,25 +294,25 @@ class _Server:
         self._finalizer = weakref.finalize(self, _kill, self.process, self.channel, self.stderr, os.getpid())
 
     def end(self) -> None:
-        """Ends the process and what it has started."""
+        """Ends the process and its children."""
         self.channel.close()
-        if self.ready:  # it ends of itself then, and takes its children along instead of leaving them to init
+        if self.ready:  # it exits by itself and ends its children instead of leaving them to init
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(_END_S)
         self._finalizer()
 
     def stopped_s(self) -> float:
-        """For how long it has been seen to be stopped, as by SIGSTOP; one that is traced is not."""
+        """How long it has been observed in the stopped state, as by SIGSTOP; a traced process does not count."""
         now = time.monotonic()
         try:
             state = Path(f"/proc/{self.process.pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
-        except FileNotFoundError:  # it has ended, which the connection will tell
+        except FileNotFoundError:  # it has ended, which the connection will report
             state = b""
         self._stopped_since = (self._stopped_since or now) if state == b"T" else None
         return now - self._stopped_since if self._stopped_since is not None else 0.0
 
     def obituary(self, how: str) -> str:
-        """Why the server has ended, as far as can be seen from outside."""
+        """Why the server has ended, as observed from outside."""
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(0.5)
         code = self.process.poll()
@@ -327,7 +327,7 @@ class _Server:
 def _kill(process: subprocess.Popen[bytes], channel: Channel, stderr: int, owner: int) -> None:
     channel.close()
     os.close(stderr)
-    if os.getpid() != owner:  # a fork of the host has no say over the host's servers
+    if os.getpid() != owner:  # a fork of the host must not end the host's servers
         return
     if process.poll() is None:
         with suppress(ProcessLookupError, PermissionError):
@@ -336,7 +336,7 @@ def _kill(process: subprocess.Popen[bytes], channel: Channel, stderr: int, owner
 
 
 def wait(workers: Sequence[Worker], timeout_s: float) -> list[Worker]:
-    """The workers whose `poll` has something to do; waits for the first of them."""
+    """Waits until `poll` of at least one worker has something to do; returns these workers."""
     found = select.poll()
     files = {worker.fileno(): worker for worker in workers}
     for file in files:
