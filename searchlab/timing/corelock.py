@@ -1,9 +1,9 @@
-"""CoreLock: no two searchlab processes time on the same cores at the same time, or each would measure the other.
+"""CoreLock: keeps searchlab processes from timing on the same cores at the same time and disturbing each other.
 
     with CoreLock([0, 1]) as lock:         # waits until both are free
         ...
 
-There is one file per core and user; locks on files vanish with the process that holds them, however it ends.
+There is one lock file per core and user; file locks are released when their process ends, in whatever way.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _logger = logging.getLogger(__name__)
 
 
 class CoreLock:
-    """Holds cores against other processes of the same user, and other locks of this one.
+    """Locks cores against other processes of the same user, and against other locks of this process.
 
-    `cores` are those that will do, the most welcome first; `count` is how many are needed (None: all of them).  When
-    they are not free, `on_wait` is told once who has them, and after `timeout_s` seconds MeasureError is raised.
+    `cores` are the eligible ones in order of preference; `count` is the number needed (None: all).  If they are not
+    free, `on_wait` is called once with their owners, and after `timeout_s` seconds MeasureError is raised.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class CoreLock:
         return cls(sorted(os.sched_getaffinity(0)), on_wait=on_wait)
 
     def acquire(self) -> tuple[int, ...]:
-        """Waits for the cores; which ones they are."""
+        """Waits for the cores and returns them."""
         if self.held:
             raise MeasureError(f"this lock already holds {_names(self.held)}")
         directory = _prepared(self._directory or runtime_directory())
@@ -75,9 +75,9 @@ class CoreLock:
         return self.held
 
     def release(self) -> None:
-        """Gives the cores back."""
+        """Releases the cores."""
         for file in self._files:
-            os.close(file)  # what is written in it is of interest only while it is locked
+            os.close(file)  # its content matters only while it is locked
         self._files, self.held = [], ()
 
     def __enter__(self) -> Self:
@@ -90,7 +90,7 @@ class CoreLock:
         self.release()
 
     def _try(self, directory: Path) -> bool:
-        """Takes all or nothing, so that two processes never wait for each other."""
+        """Takes all cores or none, so that two processes never deadlock."""
         taken: list[int] = []
         self._refused = []
         for core in self._cores:
@@ -124,7 +124,7 @@ class CoreLock:
 
 
 def runtime_directory() -> Path:
-    """Where processes of one user find each other."""
+    """The directory that processes of one user share."""
     given = os.environ.get("XDG_RUNTIME_DIR")
     return Path(given) / "searchlab" if given else Path(tempfile.gettempdir()) / f"searchlab-{os.getuid()}"
 
@@ -145,7 +145,7 @@ def _names(cores: Sequence[int]) -> str:
     return f"core{'s' * (len(cores) != 1)} {', '.join(map(str, cores))}"
 
 
-# A fork shares the locks of its parent and would keep them alive; closing its copies leaves the parent's alone.
+# A fork inherits the locks of its parent and would keep them alive; closing its copies does not affect the parent's.
 _locks: weakref.WeakSet[CoreLock] = weakref.WeakSet()
 
 

@@ -1,4 +1,4 @@
-"""The protocol of a measurement: how a candidate is timed, and which figure of its samples counts."""
+"""The measurement protocol: how a candidate is timed, and which figure of its samples counts."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-# The fastest sample suffers least from other programs, which make a sample slower and never faster; recorded tables
-# have medians.
+# The fastest sample suffers least from other programs, which only ever slow a sample down; recorded tables have
+# medians.
 Figure = Literal["fastest", "median"]
 
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """How a candidate is timed: `repeats` samples, each of as many runs as last `min_repeat_ms` together.
+    """How a candidate is timed: `repeats` samples, each of as many runs as it takes to last `min_repeat_ms`.
 
-    Of long runs there are fewer, at least five: all together take at most four times as long as is said with that.
-    `cache` is "warm" (runs follow each other) or "cold" (caches are emptied before every run).  With `steady`, samples
-    that another program interrupted or that met the core in a slow moment are taken again, three times as many as are
-    wanted in all at most.
+    Long runs have fewer samples, at least five, such that the total is at most four times the nominal time.  `cache` is
+    "warm" (runs follow each other) or "cold" (caches are flushed before every run).  With `steady`, samples that were
+    interrupted by another program or met the core in a slow phase are retaken, up to three times the wanted number in
+    total.
 
-    Precision is for candidates that may win: one whose first run is `early_stop` times slower than the best so far is
-    not repeated, and one whose first three samples all are `beaten` times slower gets no more than these.
+    Precision is reserved for candidates that may win: one whose first run is `early_stop` times slower than the best so
+    far is not repeated, and one whose first three samples are all `beaten` times slower gets no more samples.
     """
 
     warmup: int = 1
@@ -36,7 +36,7 @@ class Protocol:
 
 
 def figure_of(times: Sequence[float], figure: Figure) -> float:
-    """One figure of some samples; infinite if there are none."""
+    """The figure of samples; infinite if there are none."""
     if not times:
         return float("inf")
     return min(times) if figure == "fastest" else statistics.median(times)

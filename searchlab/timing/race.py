@@ -1,4 +1,4 @@
-"""A race: functions of this process, timed in turns, with as many threads as asked for."""
+"""A race: functions of this process, timed interleaved, with a given number of threads."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from searchlab.timing.turns import Times, Turns, take_turns
 
 Contender = Callable[[], Any]
 
-# Shorter samples would measure the clock; a function faster than this runs several times per sample.
+# Shorter samples would measure the clock itself; a faster function runs several times per sample.
 SAMPLE_SECONDS = 200e-6
 _REST_S, _TURN = 0.03, 10
 
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """How long a race goes on for the sake of precision: `seconds` at most, or until its noise is not above `limit`."""
+    """The extension of a race for precision: until its noise is at most `limit`, but no longer than `seconds`."""
 
     limit: float
     seconds: float
 
     def wants_more(self, turns: Turns, spent: float) -> bool:
-        """Whether another round is worth it."""
+        """Whether another round is needed."""
         return spent < self.seconds and turns.noise > self.limit
 
 
@@ -39,14 +39,14 @@ def race(
     threads: int = 1,
     steady: Steady | None = None,
 ) -> dict[str, Times]:
-    """Times functions in turns, so that whatever else the machine does meets all of them alike.
+    """Times functions interleaved, so that all of them meet the same machine conditions.
 
-    In every round each function runs once unmeasured (the one before it has filled the caches) and is then sampled.
-    Rounds go on until `seconds` have passed in all, and there are at least `min_rounds`; beyond that while the best
-    times are not `steady` enough.  Of a contender that is several functions, each takes its turn, and the best counts.
+    In every round each function runs once untimed (the previous one has filled the caches) and is then sampled.  Rounds
+    continue until `seconds` have passed and there are at least `min_rounds`, and beyond that while the best times are
+    not `steady` enough.  If a contender is several functions, each gets its turn, and the best counts.
 
-    Functions of several threads get longer turns with a rest before each: threads of the one before wait for more work
-    for milliseconds, and keep the cores busy with it.
+    Multi-threaded functions get longer turns with a pause before each: threads of the previous one keep spinning for
+    milliseconds while they wait for work.
     """
     if not contenders:
         return {}
@@ -81,7 +81,7 @@ def _sample(run: Contender, repeats: int) -> float:
 
 
 def _calibrate(run: Contender) -> int:
-    """How many runs make a sample long enough; the first runs also warm up caches, threads and allocators."""
+    """The number of runs that make a sample long enough; the first runs also warm up caches, threads and allocators."""
     run()
     repeats = 1
     for _ in range(4):  # the first estimates are too pessimistic
@@ -91,7 +91,7 @@ def _calibrate(run: Contender) -> int:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """No garbage collection, and no bookkeeping for gradients in torch."""
+    """Disables garbage collection and torch's gradient bookkeeping."""
     torch = sys.modules.get("torch")
     mode: AbstractContextManager[Any] = torch.inference_mode() if torch else nullcontext()
     collecting = gc.isenabled()
@@ -106,9 +106,9 @@ def _undisturbed() -> Iterator[None]:
 
 
 class OtherLoad:
-    """Measures how busy other processes keep this machine: a context that knows its `share` of all cores afterwards.
+    """Measures the load of other processes: a context that has their `share` of all cores afterwards.
 
-    Threads that wait for each other lose far more than this share, so times taken under load say little.
+    Threads that synchronise lose far more than this share, so times taken under load say little.
     """
 
     share = 0.0
@@ -128,6 +128,6 @@ class OtherLoad:
 
         cpu = psutil.cpu_times()
         idle = cpu.idle + getattr(cpu, "iowait", 0.0)
-        # guest time is contained in user time
+        # user time includes guest time
         total = sum(cpu) - getattr(cpu, "guest", 0.0) - getattr(cpu, "guest_nice", 0.0)
         return total - idle, process_time(), total

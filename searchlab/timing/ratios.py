@@ -1,4 +1,4 @@
-"""The ratio of two contenders that took turns, with its bootstrap interval."""
+"""The ratio of two interleaved contenders, with its bootstrap interval."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _RESAMPLES = 2000
 def bootstrap(
     values: Floats, statistic: Callable[[Floats], Floats], level: float, generator: np.random.Generator
 ) -> tuple[float, float]:
-    """The percentile interval of a statistic of `values`; it is given all resamples at once, one per row."""
+    """The percentile interval of a statistic of `values`; the statistic receives all resamples at once, one per row."""
     drawn = values[generator.integers(0, len(values), (_RESAMPLES, len(values)))]
-    # Nearest ranks, not interpolation: with few values the ends must be values that occurred.
+    # Nearest ranks, not interpolation: with few values the end points must be values that occurred.
     tails = [(1 - level) / 2, (1 + level) / 2]
     low, high = np.quantile(statistic(drawn), tails, method="closest_observation")
     return float(low), float(high)

@@ -1,8 +1,7 @@
-"""Timing a function by a protocol: warm-up, samples long enough for the clock, an early end for what is hopeless.
+"""Times a function by a protocol: warm-up, samples long enough for the clock, early stopping of hopeless candidates.
 
-A core is not always equally fast: neighbours share it, its clock changes.  So a clock probe (a *pulse*) is taken
-directly before and after every sample, and samples beside a slow one are taken again, up to a bound (see
-`Protocol.steady`).
+The speed of a core varies: neighbours share it, its clock changes.  So a clock probe (a *pulse*) is taken directly
+before and after every sample, and samples beside a slow one are retaken, up to a bound (see `Protocol.steady`).
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ from searchlab.timing.protocol import Protocol
 Runs = Callable[[int], None]
 Evict = Callable[[], None]
 
-# Page faults and cold caches cannot make a run of this length several times slower than it is.
+# Page faults and cold caches cannot slow a run of this length down several times.
 _LONG_S = 0.01
-# Emptying the caches takes milliseconds, so a cold sample has few runs, however short they are.
+# Flushing the caches takes milliseconds, so a cold sample has few runs, however short they are.
 _COLD_RUNS = 8
 _CORRECTIONS = 8
-_SURE = 3  # samples that show that a candidate is beaten
+_SURE = 3  # samples needed to decide that a candidate is beaten
 _FEW, _LONGER = (
     5,
     4.0,
-)  # samples that are enough if they are long, and how much longer all of them take then
+)  # sufficient number of long samples, and the factor by which their total may exceed the nominal time
 _PREEMPTED_SHARE, _PREEMPTED_S = 0.01, 20e-6
 
-# A pulse within this of the fast level is as good as fast, and no more samples are taken than this many times those
-# that are wanted.  A sample longer than a moment meets all kinds of them, whatever the pulses at its ends are.
+# A pulse within this factor of the fast level counts as fast; at most this many times the wanted number of samples are
+# taken.  A sample longer than a moment spans fast and slow phases, whatever the pulses at its ends say.
 NEAR, MOST = 1.05, 3
 MOMENT_S = 0.05
 _FAST_SHARE = 0.25
@@ -40,7 +39,7 @@ _FAST_SHARE = 0.25
 
 @dataclass(frozen=True)
 class Samples:
-    """Seconds per run of each sample, how many runs a sample had, and the slower of the two pulses beside it."""
+    """Seconds per run of each sample, the number of runs per sample, and the slower of the two pulses beside each."""
 
     times: tuple[float, ...]
     number: int
@@ -52,16 +51,16 @@ class Samples:
 @dataclass(frozen=True)
 class _Sample:
     seconds: float  # of all runs together
-    elapsed: float  # with what was done between them
+    elapsed: float  # including the work between them
     preempted: bool
-    pulse: float  # the slowest of those beside its runs
+    pulse: float  # the slowest beside its runs
 
 
 class Sampler:
-    """Takes samples of one function until the protocol is fulfilled or `deadline` (of time.monotonic) is near.
+    """Samples one function until the protocol is satisfied or `deadline` (of time.monotonic) is near.
 
-    `runs(n)` runs it n times; `threads` is how many it uses; `evict`, if given, is called before every run.  `pulse`
-    is the clock probe of the core, and `level` its recent reading when the core was fast.
+    `runs(n)` runs it n times; `threads` is the number of its threads; `evict`, if given, is called before every run.
+    `pulse` is the clock probe of the core, and `level` its recent reading when the core was fast.
     """
 
     def __init__(
@@ -78,16 +77,16 @@ class Sampler:
         self._alone = threads == 1
         self._pulse, self._level = pulse or (lambda: 0.0), math.inf if level is None else level
         self._beaten_s = math.inf
-        self._before: float | None = None  # the pulse after the last sample is the one before the next
+        self._before: float | None = None  # the pulse after one sample is the one before the next
 
     def take(self, best_s: float | None = None, guess_s: float | None = None) -> Samples:
-        """All samples; `best_s` is the time of the best candidate so far, `guess_s` what an earlier run took."""
+        """Takes all samples; `best_s` is the time of the best candidate so far, `guess_s` that of an earlier run."""
         p = self._protocol
         hopeless, self._beaten_s = _times(best_s, p.early_stop), _times(best_s, p.beaten)
         if not (guess_s is not None and guess_s > max(hopeless, _LONG_S)):
             self._warm_up(hopeless)
         first = self._sample(1)
-        if _LONG_S > first.seconds > hopeless:  # so short a run may have met something else's
+        if _LONG_S > first.seconds > hopeless:  # such a short run may have been disturbed
             first = min((first, self._sample(1), self._sample(1)), key=lambda s: s.seconds)
         if first.seconds > hopeless:
             notes = {"preempted": "1 of 1"} if first.preempted else {}
@@ -100,9 +99,9 @@ class Sampler:
                 return
 
     def _repeat(self, sample: _Sample) -> Samples:
-        """Samples that all last long enough.
+        """Takes samples that all last long enough.
 
-        One that does not shows that earlier ones were disturbed (a first run always is), so it begins anew with more
+        A shorter one shows that earlier ones were disturbed (the first run always is), so sampling restarts with more
         runs per sample.
         """
         p = self._protocol
@@ -126,7 +125,7 @@ class Sampler:
         return few and min(s.seconds for s in samples) / number > self._beaten_s
 
     def _wanted(self, samples: list[_Sample]) -> int:
-        """How many samples of this length there should be."""
+        """The wanted number of samples of this length."""
         p = self._protocol
         length = min(s.seconds for s in samples)  # the others were disturbed
         time_s = _LONGER * p.repeats * p.min_repeat_ms / 1000
@@ -141,12 +140,12 @@ class Sampler:
         return sum(self._clean(samples)) >= wanted
 
     def _clean(self, samples: list[_Sample]) -> list[bool]:
-        """Which samples had their core for themselves while it was fast."""
+        """Which samples had an undisturbed, fast core."""
         slowest = NEAR * min(self._level, fast_pulse([s.pulse for s in samples]))
         return [not s.preempted and s.pulse <= slowest for s in samples]
 
     def _chosen(self, samples: list[_Sample], number: int) -> Samples:
-        """The samples that count: the first clean ones, and if they are too few those that come closest."""
+        """The samples that count: the first clean ones, and if these are too few, the ones closest to clean."""
         clean = self._clean(samples)
         worth = [(not c, s.preempted, 0.0 if c else s.pulse) for c, s in zip(clean, samples, strict=True)]
         best = sorted(range(len(samples)), key=worth.__getitem__)
@@ -157,9 +156,9 @@ class Sampler:
         return Samples(tuple(s.seconds / number for s in counted), number, tuple(s.pulse for s in counted), notes=notes)
 
     def _more(self, number: int, seconds: float, need: float) -> int:
-        """How many runs last longer than `need` if `number` of them lasted `seconds`."""
+        """The number of runs that last longer than `need`, given that `number` of them lasted `seconds`."""
         wanted = math.ceil(1.2 * need / max(seconds / number, 1e-9))
-        # a first estimate may be far off, but too many runs cannot be taken back
+        # a first estimate may be far off, and too many runs cannot be undone
         more = max(number + 1, min(wanted, 100 * number))
         return min(more, _COLD_RUNS) if self._evict else more
 
@@ -190,7 +189,7 @@ class Sampler:
         return seconds, self._disturbed(before, seconds)
 
     def _interruptions(self) -> float:
-        # A thread that works alone is always running; one that waits for others is not, so there switches are counted.
+        # A lone thread is always running; threads that wait for others are not, so their context switches are counted.
         return time.thread_time() if self._alone else resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
     def _disturbed(self, before: float, seconds: float) -> bool:
@@ -199,7 +198,7 @@ class Sampler:
 
 
 def fast_pulse(pulses: Sequence[float]) -> float:
-    """The probe of the core in its fast moments among these."""
+    """The pulse of the core in its fast phases."""
     return sorted(pulses)[int(_FAST_SHARE * len(pulses))]
 
 

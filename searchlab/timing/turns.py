@@ -1,8 +1,8 @@
-"""Contenders that take turns, round by round: the one primitive of all races and re-measurements.
+"""Interleaved contenders, round by round: the primitive of all races and re-measurements.
 
-Within a round every contender is sampled once, so whatever the machine does in that round meets all of them.  Races,
-final races, run-offs, confirmations of incumbents, validations and verifications of exports differ in who takes part,
-how a turn is sampled, how long it goes on, and what is made of the figures.
+Within a round every contender is sampled once, so all of them meet the same machine conditions.  Races, final races,
+run-offs, confirmations of incumbents, validations and verifications of exports differ in their contenders, the
+sampling of a turn, the number of rounds, and the use of the figures.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Sample = Callable[[str], Sequence[float]]
 
 
 class Order(Protocol):
-    """The order of contenders in a round, which has a number."""
+    """The order of contenders in a round, given its number."""
 
     def __call__(self, names: Sequence[str], number: int) -> Iterable[str]: ...
 
@@ -31,7 +31,7 @@ def as_given(names: Sequence[str], number: int) -> Iterable[str]:
 
 
 def alternating(names: Sequence[str], number: int) -> Iterable[str]:
-    """Forwards and backwards in turn: a cache left warm or a clock left high helps whoever comes next."""
+    """Forwards and backwards alternately, since a warm cache or a high clock favours the next contender."""
     return names if number % 2 == 0 else names[::-1]
 
 
@@ -39,7 +39,7 @@ def alternating(names: Sequence[str], number: int) -> Iterable[str]:
 class Times:
     """Seconds per run: the best sample, the typical one, and how many there were.
 
-    `spread` is how far the best of every other round is from the best of the rounds between, relative to the best.
+    `spread` is the difference between the best of the even rounds and the best of the odd ones, relative to the best.
     """
 
     min: float
@@ -61,7 +61,7 @@ class Turns:
 
     def __init__(self, names: Sequence[str]) -> None:
         self.samples: dict[str, list[Sequence[float]]] = {name: [] for name in names}
-        self.count = 0  # rounds that are complete
+        self.count = 0  # complete rounds
 
     def times(self) -> dict[str, Times]:
         """The times of every contender."""
@@ -69,17 +69,17 @@ class Turns:
 
     @property
     def noise(self) -> float:
-        """How far two looks at one contender are apart: that of even rounds and that of odd ones."""
+        """The typical difference between two measurements of one contender: in even rounds and in odd ones."""
         return noise([times.spread for times in self.times().values()])
 
     def pairs(self, first: str, second: str, figure: Figure = "fastest") -> list[tuple[float, float]]:
-        """The figures of two contenders, round by round, where both have one."""
+        """The figures of two contenders, for each round in which both have one."""
         rounds = zip(self.samples[first], self.samples[second], strict=True)
         return [(figure_of(a, figure), figure_of(b, figure)) for a, b in rounds if a and b]
 
 
 def take_turns(names: Sequence[str], sample: Sample, more: Callable[[Turns], bool], order: Order = as_given) -> Turns:
-    """Samples every contender once in every round, as long as there is `more` to do."""
+    """Samples every contender once per round, while `more` returns True."""
     turns = Turns(names)
     while more(turns):
         for name in order(names, turns.count):
