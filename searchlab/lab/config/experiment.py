@@ -1,4 +1,4 @@
-"""What an experiment is, once its file has been read: the models that check it, describe it and write it again."""
+"""The models of an experiment: they validate it, describe it and write it back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What combinations are called: by what varies among them, as short as it can be without confusion."""
+"""Names of combinations: the settings that vary among them, as short as possible without ambiguity."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Entry:
 
 
 def entries(combinations: Sequence[Combination]) -> tuple[Entry, ...]:
-    """A name for each combination, none twice."""
+    """A unique name for each combination."""
     settings = [SearchSettings.of(c.settings) for c in combinations]
     swept = _Texts([SearchSettings.of(c.swept).plain for c in combinations])
     final = _Texts([s.plain for s in settings])

@@ -1,4 +1,4 @@
-"""What is searched: workloads, suites and networks, recorded tables."""
+"""The subjects of searches: workloads, suites, networks and recorded tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be known to fail before anything runs: settings that do not go together, claims about nobody."""
+"""Errors that can be detected before anything runs: incompatible settings, claims that match no entry."""
 
 from __future__ import annotations
 

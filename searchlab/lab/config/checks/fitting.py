@@ -1,4 +1,4 @@
-"""Settings that are `auto`, or were not given, become those that suit the workloads, the same in all combinations."""
+"""Replaces settings that are `auto` or missing by those that suit the workloads, the same in all combinations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a word without quotes means in a file: text, a number, true, false or nothing.
+"""The meaning of an unquoted word in a file: text, a number, true, false or null.
 
 Readers of YAML 1.1 and 1.2 disagree on some words.  Numbers such as 1e-3 are numbers here; words that one reader takes
 for a boolean, an octal number or a time of day are refused, with what to write instead.

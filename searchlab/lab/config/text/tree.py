@@ -64,7 +64,7 @@ class PlacedList(list[Any]):
 
 
 class Problems:
-    """What is wrong, each thing with its place; all of it is raised together, file by file and line by line."""
+    """Collected errors with their places; all are raised together, file by file and line by line."""
 
     def __init__(self) -> None:
         self.found: list[tuple[Place, str]] = []
