@@ -56,7 +56,7 @@ def _guarded(check: Callable[[Path], Found], root: Path) -> Found:
     """Runs a check; an error becomes a finding, since people run this when something is broken."""
     try:
         return check(root)
-    except Exception as error:
+    except Exception as error:  # files of other systems may hold anything, and the other checks still help
         return "warning", "unknown", f"This could not be determined: {type(error).__name__}: {error}."
 
 
@@ -259,7 +259,7 @@ def _llvm(root: Path) -> Found:
         import llvmlite.binding as llvm
 
         version = ".".join(map(str, llvm.llvm_version_info))
-    except Exception as error:
+    except Exception as error:  # a broken native library raises whatever its loader does
         return "problem", f"llvmlite {_version('llvmlite')} is broken", f"{error}; install it again."
     return "ok", f"LLVM {version} through llvmlite {_version('llvmlite')}", ""
 
@@ -289,7 +289,7 @@ def _kernel(root: Path) -> Found:
         small = workload("matmul", m=8, n=8, k=8)
         inputs = small.inputs(seed=0)
         wrong = small.check(compile(small.program)(*inputs.values()), inputs)
-    except Exception as error:
+    except Exception as error:  # any failure here is the finding
         return "problem", "failed", f"{type(error).__name__}: {error}; nothing can be measured until this works."
     if wrong is not None:
         return "problem", "wrong result", f"{wrong}; code for this processor cannot be trusted."

@@ -150,6 +150,12 @@ def test_reports_show_the_same(run: str, call: Call, answer: Answer) -> None:
     answer(f"{run}-report", json.loads(json.dumps(parts)))
 
 
+def test_a_search_that_did_not_finish_is_not_confirmed(call: Call) -> None:
+    rows = said(call("best", "stopped", "--top", "3", "--json"))
+    assert [row["confirmed"] for row in rows] == [True, False, False]
+    assert rows[0]["seconds"] > rows[1]["seconds"]  # one lucky time does not beat one that was raced
+
+
 def test_the_best_programs_are_exported(call: Call) -> None:
     rows = said(call("best", "tasks", "--export", "kernels", "--json"))
     assert {row["cell"] for row in rows} == {"f19dcf1a573a", "a1d284d7f6ef"}

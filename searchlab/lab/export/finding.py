@@ -60,13 +60,14 @@ def chosen(cells: Iterable[C], task: str | None, entry: str | None) -> list[C]:
 
 def _of_task(results: list[CellResult], place: Folder, top: int) -> list[Found]:
     winners = [
-        Found(r.cell, place, r.final_s, r.best.knobs, True, r.baselines)
+        Found(r.cell, place, r.final_s, r.best.knobs, r.state == "done", r.baselines)
         for r in results
         if r.best is not None and math.isfinite(r.final_s)
     ]
     if not winners:
         return []
-    winners.sort(key=lambda f: f.seconds)
+    # A cell that did not finish has one search time and no final race: selection bias would put it first.
+    winners.sort(key=lambda f: (not f.confirmed, f.seconds))
     first, *rest = winners
     if top > 1:
         for result in results:

@@ -30,7 +30,7 @@ def replace_text(path: Path, text: str, sync: bool = True) -> None:
             if sync:
                 os.fsync(file.fileno())
         os.replace(beside, path)
-    except BaseException:
+    except BaseException:  # also an interrupt: no file is left beside the place
         with suppress(OSError):
             beside.unlink()
         raise
