@@ -1,6 +1,7 @@
 """Candidates that crash, hang, devour memory, write where they must not or compute nonsense; workers and drivers that
 are killed.  Each costs itself and nothing else.  Bad kernels are object code made from hand-written LLVM IR."""
 
+import functools
 import os
 import pickle
 import random
@@ -418,8 +419,10 @@ def drive(folder: Path, jobs: list[Job]) -> tuple["subprocess.Popen[bytes]", str
     script.write_text(DRIVER)
     path.write_bytes(pickle.dumps(jobs))
     env = {**os.environ, "TEST_MARK": mark, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    pipe = subprocess.PIPE
-    return subprocess.Popen([sys.executable, str(script), str(path)], env=env, stdout=pipe, stderr=pipe), mark
+    pipe, command = subprocess.PIPE, [sys.executable, str(script), str(path)]
+    # Shells start background jobs with SIGINT ignored, which is inherited: these drivers are to be interrupted.
+    heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    return subprocess.Popen(command, env=env, stdout=pipe, stderr=pipe, preexec_fn=heed), mark
 
 
 def hang() -> list[Job]:
