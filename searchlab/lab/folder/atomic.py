@@ -12,6 +12,7 @@ from typing import Any
 from searchlab import jsonfile
 from searchlab.errors import ConfigError
 from searchlab.lab.folder.file_forms import FileForm
+from searchlab.lab.records.files import sync_folder
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ def replace_text(path: Path, text: str, sync: bool = True) -> None:
             beside.unlink()
         raise
     if sync:
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
 
 def replace_json(path: Path, value: Any, sync: bool = True) -> None:
@@ -68,11 +69,3 @@ def read_text(path: Path, remedy: str) -> str:
     except UnicodeDecodeError as e:
         _log.warning("%s is damaged: byte %d is not UTF-8; %s", path, e.start, remedy)
     return ""
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -64,7 +64,7 @@ class Appender:
             self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
             self._pid = os.getpid()
             if self._fsync:
-                _sync_folder(self.path.parent)
+                sync_folder(self.path.parent)
         return self._fd
 
     def close(self) -> None:
@@ -149,7 +149,8 @@ def _last_line(fd: int, size: int) -> int:
     return 0
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Makes the names of files that were created or renamed in a folder durable."""
     fd = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(fd)
