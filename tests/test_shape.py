@@ -45,6 +45,16 @@ def test_imports_make_no_cycle(trees: dict[str, ast.Module]) -> None:
     assert shape.cycles(shape.import_graph(trees)) == []
 
 
+def test_a_new_statement_kind_meets_no_ladder(trees: dict[str, ast.Module]) -> None:
+    assert shape.ladders(trees) == []
+
+
+def test_whatever_catches_everything_gives_a_reason(trees: dict[str, ast.Module]) -> None:
+    places = [place.split(":") for place in shape.broad_excepts(trees)]
+    lines = {name: shape.path_of(name).read_text(encoding="utf-8").splitlines() for name, _ in places}
+    assert [(name, at) for name, at in places if "#" not in "".join(lines[name][int(at) - 1 : int(at) + 1])] == []
+
+
 def test_public_things_are_documented(trees: dict[str, ast.Module]) -> None:
     for package in shape.PACKAGES:
         own = {name: tree for name, tree in trees.items() if name.partition(".")[0] == package}

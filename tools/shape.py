@@ -31,6 +31,12 @@ def sources(root: Path = ROOT) -> dict[str, ast.Module]:
     return found
 
 
+def path_of(module: str, root: Path = ROOT) -> Path:
+    """The source file of a module or package."""
+    path = root / module.replace(".", "/")
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
 def lines_of(root: Path = ROOT) -> dict[str, int]:
     """The number of lines of every file."""
     paths = (path for package in PACKAGES for path in sorted((root / package).rglob("*.py")))
@@ -117,7 +123,7 @@ def imports(module: str, tree: ast.Module, known: Mapping[str, object], is_packa
 
 
 def import_graph(trees: Mapping[str, ast.Module], root: Path = ROOT) -> dict[str, set[str]]:
-    packages = {name for name in trees if (root / name.replace(".", "/") / "__init__.py").exists()}
+    packages = {name for name in trees if path_of(name, root).name == "__init__.py"}
     return {name: imports(name, tree, trees, name in packages) for name, tree in trees.items()}
 
 
