@@ -29,7 +29,7 @@ from searchlab.lab.records import Record, RecordStore, encode, job_key, merge
 from searchlab.lab.records.lines import SchemaError
 from searchlab.measure.job import Job, Limits, Outcome
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def make(number: int, task: str = "t", status: str = "ok", seconds: float = 1.0, **more: Any) -> Record:
