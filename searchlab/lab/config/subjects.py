@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from searchlab.errors import ConfigError
 from searchlab.lab.config.settings import Malformed
@@ -19,7 +19,7 @@ from searchlab.workloads import Workload, network, networks, parse, suite, suite
 class SubjectSettings:
     """One thing to search: a workload by its text, a table by its reference, or a network; `label` is for people.
 
-    `digest` says what a table holds, wherever it lies.
+    `digest` identifies the content of a table, wherever it is stored.
     """
 
     label: str
@@ -27,6 +27,7 @@ class SubjectSettings:
     table: str | None = None
     digest: str = ""
     parts: tuple[NetworkPart, ...] = ()
+    is_part: ClassVar[bool] = False  # whether its records stand among those of the other tasks of a network
 
     @property
     def key(self) -> str:
@@ -48,6 +49,7 @@ class NetworkPart(SubjectSettings):
     """One task of a network, and how often it occurs."""
 
     weight: float = 1.0
+    is_part: ClassVar[bool] = True
 
 
 def is_network(item: Any) -> bool:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from searchlab import targets
 from searchlab.errors import ExportError
-from searchlab.lab.config.subjects import NetworkPart
 from searchlab.lab.folder.folder import Folder
 from searchlab.lab.manifest import Cell
 from searchlab.lab.records import Record
@@ -130,7 +129,7 @@ class Found:
 
 def record_task(cell: Cell) -> str | None:
     """The name of a cell's task in records; None if all records of the cell belong to it."""
-    if not isinstance(cell.subject, NetworkPart):
+    if not cell.subject.is_part:
         return None
     return load(cell.table).name if cell.table is not None else parse(str(cell.workload)).key
 
