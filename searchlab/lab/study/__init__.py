@@ -1,6 +1,7 @@
 """Studies: the loop that proposes, measures and learns, with its bookkeeping of trials, times and records."""
 
 from searchlab.lab.study.best import Best
+from searchlab.lab.study.fallback import Fallback, Origin, origin_of, taken_s
 from searchlab.lab.study.finish import Finish
 from searchlab.lab.study.incumbent import IncumbentLook
 from searchlab.lab.study.joint import JointStudy, Search
@@ -11,7 +12,7 @@ from searchlab.lab.study.study import Study, StudySettings
 from searchlab.lab.study.subject import Candidate, NetworkSubject, SpaceSubject, Subject, TableSubject, TaskSubject
 
 __all__ = [
-    "Best", "Candidate", "Finish", "IncumbentLook", "JointStudy", "Ledger", "NetworkSubject", "Quality", "Round",
-    "Search", "SpaceSubject", "Study", "StudySettings", "Subject", "TableSubject", "TaskSubject", "judge",
-    "search_loop",
+    "Best", "Candidate", "Fallback", "Finish", "IncumbentLook", "JointStudy", "Ledger", "NetworkSubject", "Origin",
+    "Quality", "Round", "Search", "SpaceSubject", "Study", "StudySettings", "Subject", "TableSubject", "TaskSubject",
+    "judge", "origin_of", "search_loop", "taken_s",
 ]  # fmt: skip

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from searchlab.bench import DEFAULT, LIBRARIES, Steady, contest, prepare, prepare_program
-from searchlab.bench.contests import Maker
+from searchlab.bench import DEFAULT, LIBRARIES, Steady, contest, prepare_program
+from searchlab.bench.contests import ContestRow, Maker
 from searchlab.errors import SpaceError
 from searchlab.ir.program import Program
+from searchlab.lab.study.fallback import Fallback, Origin, origin_of, taken_s
+from searchlab.lab.study.objective import Latency
 from searchlab.targets import Target
 from searchlab.workloads import Workload
 
@@ -21,7 +23,8 @@ class Finish:
     and those of the other contenders by name.
 
     `ratio` is the speed-up over the better of numpy and torch.  `load` is the share of all cores that other programs
-    used: under high load the figures say little.  `parts` are the final races of a network's tasks.
+    used: under high load the figures say little.  `fallback` is the default schedule, which is taken home where it beat
+    the finalists.  `parts` are the final races of a network's tasks, and `weights` how often each occurs.
     """
 
     winner: int
@@ -29,17 +32,33 @@ class Finish:
     baselines: Mapping[str, float] = field(default_factory=dict)
     ratio: float | None = None
     load: float = 0.0
+    fallback: Fallback | None = None
     parts: tuple[Finish, ...] = ()
+    weights: tuple[float, ...] = ()
+
+    @property
+    def origin(self) -> Origin:
+        """Where the program to take home comes from; the tasks of a network have their own origins."""
+        return origin_of(self.fallback)
+
+    @property
+    def taken_s(self) -> float:
+        """The time of the program to take home; `seconds` is that of the search's best."""
+        if self.parts:
+            return Latency(self.weights)([part.taken_s for part in self.parts])
+        return taken_s(self.fallback, self.seconds)
 
 
-def final_race(workload: Workload, target: Target, finalists: Sequence[Program], seconds: float, most: float) -> Finish:
+def final_race(
+    workload: Workload, target: Target, finalists: Sequence[Program], default: Program, seconds: float, most: float
+) -> Finish:
     """Times the finalists, the default schedule and the libraries' versions of the workload, in turns."""
 
     def maker(program: Program) -> Maker:
         return lambda inputs: prepare_program(program, workload, inputs, target)
 
     makers = {str(n): maker(program) for n, program in enumerate(finalists)}
-    everyone = {**makers, DEFAULT: lambda inputs: prepare(workload, inputs, target)}
+    everyone = {**makers, DEFAULT: maker(default)}
     row = contest(workload, target, everyone, None, seconds, _ROUNDS, Steady(_STEADY, most))
     ours = [name for name in makers if name in row.times]
     if not ours:
@@ -48,4 +67,13 @@ def final_race(workload: Workload, target: Target, finalists: Sequence[Program],
     fastest = row.times[best].min
     others = {name: t.min for name, t in row.times.items() if name not in makers}
     rival = min((t for name, t in others.items() if name in LIBRARIES), default=None)
-    return Finish(int(best), fastest, others, None if rival is None else rival / fastest, row.other_load)
+    ratio = None if rival is None else rival / fastest
+    return Finish(int(best), fastest, others, ratio, row.other_load, _fallback(row, best, default))
+
+
+def _fallback(row: ContestRow, best: str, default: Program) -> Fallback | None:
+    """The default schedule beside the best finalist; the noise is that of the two."""
+    if DEFAULT not in row.times:
+        return None
+    noise = max(row.times[name].spread for name in (best, DEFAULT))
+    return Fallback.of(default.hash, row.times[DEFAULT].min, row.times[best].min, noise)

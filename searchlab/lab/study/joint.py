@@ -118,7 +118,7 @@ class JointStudy:
         parts = tuple(study.finish(seconds=seconds, most=most) for study in self.studies)
         latency = self.subject.latency
         others = latency.by_name([part.baselines for part in parts])
-        return Finish(0, latency([part.seconds for part in parts]), others, parts=parts)
+        return Finish(0, latency([part.seconds for part in parts]), others, parts=parts, weights=self.weights)
 
     def _time(self, seconds: Sequence[float]) -> float:
         return self.objective(seconds) if all(map(math.isfinite, seconds)) else math.inf

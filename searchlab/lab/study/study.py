@@ -142,6 +142,7 @@ class Study:
         self._seen: set[int] = set()  # keys of all points proposed or told
         self._draws = self.seeds.generator("draws")
         self._fitted = 0
+        self._final: Finish | None = None
         self._recorded = self._read_cell()
 
     # --- the loop -----------------------------------------------------------------------------------------------------
@@ -243,20 +244,30 @@ class Study:
         return self._incumbent.seconds
 
     @property
-    def best(self) -> Best:
-        """The incumbent: its point, program and kernel."""
+    def incumbent(self) -> Best:
+        """The best of the search: its point, program and kernel."""
         if (point := self._incumbent.point) is None:
             raise SpaceError(f"{self.subject.name}: none of {len(self.trials)} candidates worked")
         return Best(self.subject, point, self._incumbent.seconds)
 
+    @property
+    def best(self) -> Best:
+        """What to take home: the incumbent, or the default schedule where it won the final race (`finish`)."""
+        found, final = self.incumbent, self._final
+        if final is None or final.origin == "search" or found.seconds < final.taken_s:
+            return found
+        return replace(found, seconds=final.taken_s, origin=final.origin)
+
     def finish(self, finalists: int | None = None, seconds: float = 1.0, most: float = 2.5) -> Finish:
         """Races the best few, confirmed or not, with the default schedule and the libraries; the winner takes the lead.
+
+        A default schedule that beats the best few becomes the `best` of the study, never its `incumbent`.
 
         The race takes `seconds`, and up to `most` while its times are not steady.  By default there are three
         `finalists`, and more after many trials: the more trials, the more lucky measurements among the fastest.  A
         recorded table returns the noise-free time of its incumbent instead.
         """
-        best = self.best
+        best = self.incumbent
         if finalists is None:
             finalists = min(_FINALISTS[0] + len(self.trials) // _TRIALS_EACH, _FINALISTS[1])
         self.close()  # the race needs the cores of the study's measurer
@@ -264,6 +275,7 @@ class Study:
         with self.ledger.phase("finish"):
             found = self.subject.final(points, best.seconds, seconds, most)
         self._incumbent.put(points[found.winner], found.seconds)
+        self._final = found
         return found
 
     def _fastest(self, leader: Points, count: int) -> list[Points]:

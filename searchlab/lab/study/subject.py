@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from searchlab.backend import Kernel, compile
+from searchlab.defaults import default_schedule
 from searchlab.errors import SpaceError
 from searchlab.ir.program import Program
 from searchlab.lab.records import Record, SearchPlace
@@ -83,9 +84,14 @@ class SpaceSubject(Subject):
     def final(self, finalists: Sequence[Points], best_s: float, seconds: float, most: float) -> Finish:
         """Decides between finalists, of which the first is the incumbent with its time `best_s`."""
 
+    @property
     @abstractmethod
-    def kernel(self, point: Points) -> Kernel:
-        """The compiled program of a point."""
+    def default(self) -> Program:
+        """The default schedule, which needs no search."""
+
+    @abstractmethod
+    def kernel(self, program: Program) -> Kernel:
+        """A program, compiled."""
 
     @property
     @abstractmethod
@@ -157,11 +163,16 @@ class TaskSubject(SpaceSubject):
         if not self.raced:
             return Finish(0, best_s)
         programs = [self.program(point) for point in finalists]
-        return final_race(self.task.workload, self.task.target, programs, seconds, most)
+        return final_race(self.task.workload, self.task.target, programs, self.default, seconds, most)
 
-    def kernel(self, point: Points) -> Kernel:
-        """The program, compiled for the target."""
-        return compile(self.program(point), self.task.target)
+    @property
+    def default(self) -> Program:
+        """The default schedule of the workload for the target."""
+        return default_schedule(self.task.workload.program, self.task.target)
+
+    def kernel(self, program: Program) -> Kernel:
+        """A program, compiled for the target."""
+        return compile(program, self.task.target)
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,9 +247,14 @@ class TableSubject(SpaceSubject):
         row = int(self.table.space.row(finalists[0])[0])
         return Finish(0, float(self.table.seconds[row]))
 
-    def kernel(self, point: Points) -> Kernel:
-        """Raises SpaceError: points of a table have no programs."""
-        raise SpaceError(f"{self.name} is a table of measurements: its points have no programs")
+    @property
+    def default(self) -> Program:
+        """Raises SpaceError: a table has no programs."""
+        raise SpaceError(f"{self.name} is a table of measurements: it has no programs")
+
+    def kernel(self, program: Program) -> Kernel:
+        """Raises SpaceError: a table has no programs."""
+        raise SpaceError(f"{self.name} is a table of measurements: it has no programs")
 
 
 @dataclass(frozen=True, eq=False)

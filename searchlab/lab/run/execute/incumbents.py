@@ -30,7 +30,7 @@ def best_of(cell: Cell, search: Search, final: Finish | None) -> Winner:
 
 
 def _single(study: Study, final: Finish | None) -> Winner:
-    best, space = study.best, study.space
+    best, space = study.incumbent, study.space
     keys = space.key(study.trials.points)
     (trial, *_) = np.flatnonzero(keys == space.key(best.point)[0]).tolist()
     seconds = best.seconds if final is None else final.seconds
