@@ -36,6 +36,8 @@ class _Flattener(Visitor[[Substitution, Facts, tuple[Loop, ...]], Stmt]):
 
     def visit_loop(self, s: Loop, put: Substitution, facts: Facts, around: tuple[Loop, ...]) -> Stmt:
         kind = LoopKind.UNROLLED if s.kind == LoopKind.SERIAL and _fits(s) else s.kind
+        if kind == LoopKind.PARALLEL and value_of(s.extent) == 1:  # else parallel loops inside it would run inline
+            kind = LoopKind.SERIAL
         if kind == LoopKind.UNROLLED and (value_of(s.extent) or 1) * _copies(s.body) > MOST_COPIES:
             kind = LoopKind.SERIAL
         loop = replace(s, extent=put(s.extent), kind=kind, annotations=())

@@ -224,6 +224,19 @@ def test_parallel_after_a_loop_that_may_not_run():
     assert w.check(compile(s.program, TWO)(inputs["A"], inputs["B"]), inputs) is None
 
 
+def test_a_parallel_loop_of_one_iteration_leaves_the_threads_to_the_loop_inside():
+    """A sketch with padding inside its tiles shares the loop over images, too, of which there is often one."""
+
+    def write(s: Schedule) -> None:
+        s.parallel("Y_c")
+        s.parallel("Y_n")
+
+    w, program = scheduled("depthwise_conv2d:c=3,h=5,w=5,padding=1", write)
+    shared = [lp.name for lp in parts(lower(program, TWO).body, Loop) if lp.kind == "parallel"]
+    assert shared == ["Y_c"]
+    assert_right(w, program)
+
+
 def test_layer_norm_of_a_fused_vectorised_loop():
     def write(s: Schedule) -> None:
         s.vectorize(s.fuse("Y_i", "j"))
