@@ -30,9 +30,10 @@ from searchlab.ir.expr import (
     value_of,
 )
 from searchlab.ir.loopkind import LoopKind
-from searchlab.ir.stmt import If, Loop, Seq, Stmt, Store, seq
+from searchlab.ir.stmt import If, Loop, Seq, Stmt, Store, seq, statements
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution, transform, variables, walk
+from searchlab.lower.digits import digits
 
 # limit on the copies of innermost statements after a cut; beyond it conditions stay, which bounds compile time
 LIMIT = 3000
@@ -112,6 +113,7 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
         self._gates: dict[int, frozenset[frozenset[Expr]]] = {}
         self._loops: dict[int, tuple[Loop, ...]] = {}
         self._weights: dict[int, int] = {}
+        self._kept: list[Stmt] = []  # bodies made here: what is known about statements goes by their ids
         self.left = min(MOST_PARTS, MOST_STATEMENTS // max(1, self.weight(body)))  # remaining budget of parts
 
     def other(self, s: Stmt, here: _Here) -> Stmt | None:
@@ -139,11 +141,11 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
             return None
         if extent == ONE and loop.kind != LoopKind.PARALLEL:
             return self.visit(loop.body, self.at(loop, ZERO, here))
-        segments = self.segments(loop, extent, here)
+        if loop.kind == LoopKind.PARALLEL:
+            return self.visit_parallel(loop, extent, here)
+        segments = self.segments(loop, extent, self.asked(loop, here), here)
         if segments is None:
             return self.keep(loop, extent, here)
-        if loop.kind == LoopKind.PARALLEL:
-            return self.cut_parallel(loop, extent, segments, here)
         made = [
             p for p in (self.part(loop, segment, here.knowing(segment.known)) for segment in segments) if p is not None
         ]
@@ -162,19 +164,40 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
             here = self.at(loop, loop.var + segment.low, here)
         return self.keep(loop, count, here)
 
-    def cut_parallel(self, loop: Loop, extent: Expr, segments: list[_Segment], here: _Here) -> Stmt | None:
-        """Keeps all iterations in one parallel loop, so that threads share the boundary iterations too."""
-        v, inside = loop.var, here.inside(loop.var, extent)
+    def visit_parallel(self, loop: Loop, extent: Expr, here: _Here) -> Stmt | None:
+        """Keeps all iterations in one parallel loop, so that threads share the boundary iterations too.
+
+        A fused one branches on its digits: the tail of each of its axes is a range of one of them.
+        """
+        found = digits(replace(loop, extent=extent), self.tails(loop, here))
+        if found is None:
+            body = self.branch([loop], self.asked(loop, here), here)
+        else:
+            self._kept.append(found.body)
+            nest = [Loop(var, size, found.body) for var, size in found.extents.items()]
+            cut = self.branch(nest, self.tails(nest[0], here), here)
+            body = None if cut is None else found.restored(cut, here.facts)
+        return None if body is None else replace(loop, extent=extent, body=body)
+
+    def branch(self, nest: list[Loop], asked: list[Expr], here: _Here) -> Stmt | None:
+        """The body that loops have in common, with a branch for each segment of each of them."""
+        if not nest:
+            return None
+        loop, *rest = nest
+        extent = here.put(loop.extent)
+        inside = here.inside(loop.var, extent)
+        own = [c for c in asked if loop.var in variables(c)]
+        segments = self.segments(loop, extent, own, here) or [_Segment(ZERO, extent, {})]
         parts: list[Stmt] = []
         for segment in segments:
             inner = inside.knowing(segment.known)
             if here.facts.simplify(segment.high - segment.low) == ONE:
                 inner = self.at(loop, segment.low, inner)
-            done = self.visit(loop.body, inner)
+            done = self.branch(rest, asked, inner) if rest else self.visit(loop.body, inner)
             if done is not None:
-                condition = inside.facts.simplify(all_of((segment.low <= v, v < segment.high)))
+                condition = inside.facts.simplify(all_of((segment.low <= loop.var, loop.var < segment.high)))
                 parts.append(done if condition == TRUE else If(condition, done))
-        return replace(loop, extent=extent, body=seq(*parts)) if parts else None
+        return seq(*parts) if parts else None
 
     def at(self, loop: Loop, value: Expr, here: _Here) -> _Here:
         """The context with a value for the loop's variable, and the conditions it decides."""
@@ -184,9 +207,8 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
 
     # --- where to cut -------------------------------------------------------------------------------------------------
 
-    def segments(self, loop: Loop, extent: Expr, here: _Here) -> list[_Segment] | None:
-        """The loop's range cut where its conditions change, or None if cutting does not help."""
-        asked = self.asked(loop, here)
+    def segments(self, loop: Loop, extent: Expr, asked: list[Expr], here: _Here) -> list[_Segment] | None:
+        """The loop's range cut where the conditions asked in it change, or None if cutting does not help."""
         # a vectorised loop is cut regardless: with a condition left inside, it would run element by element
         if not asked or (self.left <= 0 and loop.kind != LoopKind.VECTORIZED):
             return None
@@ -226,6 +248,11 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
         live = (g for g in self.guards(loop.body) if no.isdisjoint(g.around) and no.isdisjoint(g.own))
         found = dict.fromkeys(c for g in live for c in g.own)
         return [c for c in found if loop.var in variables(c) and c not in here.known]
+
+    def tails(self, loop: Loop, here: _Here) -> list[Expr]:
+        """The undecided conditions inside a loop under which statements run at all, as those of tails."""
+        inside = (s.condition for s in statements(loop.body) if isinstance(s, If))
+        return [c for c in dict.fromkeys(c for e in inside for c in _atoms(e)) if c not in here.known]
 
     def guards(self, s: Stmt) -> tuple[_Guard, ...]:
         found = self._guards.get(id(s))

@@ -8,6 +8,7 @@ from searchlab.search.model import MODELS, CostModel
 from searchlab.search.points import Points, Sample
 from searchlab.search.recorded import RecordedSpace
 from searchlab.search.registries import REGISTRIES
+from searchlab.search.rounding import Tails, check_tails, tile_knob
 from searchlab.search.sketch import Deferred, Sketch
 from searchlab.search.space import Size, Space
 from searchlab.search.strategy import STRATEGIES, Scorer, Strategy
@@ -16,5 +17,5 @@ from searchlab.search.task import Task
 __all__ = [
     "MODELS", "REGISTRIES", "SPACES", "STRATEGIES", "CostModel", "Deferred", "History", "Knob", "Points",
     "RecordedSpace", "Sample", "Scorer", "Size", "Sketch", "Space", "SpaceError", "SpaceGenerator", "Strategy", "Task",
-    "Trials", "category", "menu", "space", "split_knob",
+    "Tails", "Trials", "category", "check_tails", "menu", "space", "split_knob", "tile_knob",
 ]  # fmt: skip

@@ -33,7 +33,8 @@ class Knob:
     """One tuning parameter: `options` is a matrix with a row for every option and a column for every symbol.
 
     A `split` holds factorisations, a `menu` ordered values, a `category` unordered values.  `labels` name options
-    that are not integers, such as words or fractions; the integers then merely number them.
+    that are not integers, such as words or fractions; the integers then merely number them.  A split that rounds up
+    has the extent that its rows `cover`; the product of a row may be larger.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Knob:
     symbols: tuple[str, ...]
     options: Ints
     labels: tuple[Label, ...] = ()
+    covers: int | None = None
 
     def __post_init__(self) -> None:
         table = np.array(self.options, dtype=np.int64)
@@ -110,13 +112,14 @@ class Knob:
     def neighbours(self) -> tuple[Ints, Ints]:
         """The pair (first, flat): the neighbours of option o are `flat[first[o]:first[o + 1]]`.
 
-        Neighbours of a split differ by one prime factor moved from one slot to another; those of an option of a menu
-        are the previous and the next one; those in a category are all others.  The relation is symmetric.
+        Neighbours of a split differ by one prime factor moved from one slot to another; where splits round up, also by
+        the next larger or smaller size in one slot, the outermost aside.  Those of an option of a menu are the previous
+        and the next one; those in a category are all others.  The relation is symmetric.
         """
         count = len(self)
         here = np.arange(count)
         if self.kind == "split":
-            start, end = _factor_moves(self.options)
+            start, end = _factor_moves(self.options) if self.covers is None else _size_moves(self.options)
         elif self.kind == "menu":
             start, end = np.concatenate([here[:-1], here[1:]]), np.concatenate([here[1:], here[:-1]])
         else:
@@ -157,13 +160,15 @@ class Knob:
         """The knob as plain data."""
         data: dict[str, Any] = {"name": self.name, "kind": self.kind, "symbols": list(self.symbols)}
         data["options"] = self.options.tolist()
-        return data | ({"labels": list(self.labels)} if self.labels else {})
+        data |= {"labels": list(self.labels)} if self.labels else {}
+        return data | ({"covers": self.covers} if self.covers is not None else {})
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Knob:
         """The knob that `to_json` wrote."""
         table = np.array(data["options"], dtype=np.int64)
-        return Knob(data["name"], data["kind"], tuple(data["symbols"]), table, tuple(data.get("labels", ())))
+        labels = tuple(data.get("labels", ()))
+        return Knob(data["name"], data["kind"], tuple(data["symbols"]), table, labels, data.get("covers"))
 
 
 def hash_text(text: str) -> int:
@@ -186,14 +191,20 @@ def split_knob(
     count = math.prod(math.comb(e + parts - 1, parts - 1) for e in factorize(extent).values())
     if count > MOST_OPTIONS:
         raise SpaceError(f"knob '{name}': {count} ways to split {extent} into {parts} parts are too many to be listed")
-    table = np.ones((1, parts), dtype=np.int64)
-    for prime, exponent in factorize(extent).items():
-        powers = prime ** _compositions(exponent, parts)
-        table = (table[:, None, :] * powers[None, :, :]).reshape(-1, parts)
+    table = factorisations(extent, parts)
     if max_inner is not None:
         table = table[table[:, -1] <= max_inner]
     table = table[np.lexsort(table.T[::-1])]
     return Knob(name, "split", tuple(symbols or (f"{name}{n}" for n in range(parts))), table)
+
+
+def factorisations(extent: int, parts: int) -> Ints:
+    """All ordered factorisations of a number, one in each row."""
+    table = np.ones((1, parts), dtype=np.int64)
+    for prime, exponent in factorize(extent).items():
+        powers = prime ** _compositions(exponent, parts)
+        table = (table[:, None, :] * powers[None, :, :]).reshape(-1, parts)
+    return table
 
 
 def menu(name: str, values: Sequence[Label], symbol: str | None = None) -> Knob:
@@ -235,14 +246,31 @@ def _compositions(total: int, parts: int) -> Ints:
     return np.diff(edges, axis=1) - 1
 
 
-def _factor_moves(options: Ints) -> tuple[Ints, Ints]:
-    """Pairs of splits that differ by one prime factor moved from one slot to another."""
+def _size_moves(options: Ints) -> tuple[Ints, Ints]:
+    """Pairs of splits that round up, and differ by a prime factor moved, or by one step of one inner size."""
+    totals = np.unique(options.prod(axis=1)).tolist()
+    moves = [_factor_moves(options, sorted({p for total in totals for p in factorize(total)}))]
+    for slot in range(1, options.shape[1]):
+        others = [options[:, n] for n in range(1, options.shape[1]) if n != slot]
+        order = np.lexsort((options[:, slot], *others))
+        alike = np.logical_and.reduce([x[order[1:]] == x[order[:-1]] for x in others] or [np.ones(len(order) - 1, bool)])
+        low, high = order[:-1][alike], order[1:][alike]
+        moves += [(low, high), (high, low)]
+    pairs = np.unique(np.concatenate([np.stack(m) for m in moves], axis=1), axis=1)
+    return pairs[0], pairs[1]
+
+
+def _factor_moves(options: Ints, primes: Sequence[int] = ()) -> tuple[Ints, Ints]:
+    """Pairs of splits that differ by one prime factor moved from one slot to another.
+
+    The primes are those of the first split unless given.
+    """
     values, ranks = np.unique(options, return_inverse=True)
     strides = len(values) ** np.arange(options.shape[1], dtype=np.int64)
     codes = ranks.reshape(options.shape) @ strides
     order = np.argsort(codes)
     starts, ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for prime in factorize(int(options[0].prod())):
+    for prime in primes or factorize(int(options[0].prod())):
         for give, take in itertools.permutations(range(options.shape[1]), 2):
             rows = np.flatnonzero(options[:, give] % prime == 0)
             moved = options[rows]

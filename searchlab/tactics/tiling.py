@@ -16,6 +16,15 @@ Factors = Callable[[str, int, int], Sequence[Like | None]]
 """(axis, extent, parts) -> as many factors, outermost first; one of them may be None and is worked out."""
 
 
+class RoundedUp(tuple[Like | None, ...]):
+    """Factors whose product may be more than the extent: the loop that they split has a tail."""
+
+
+def split_by(s: Schedule, loop: str, factors: Sequence[Like | None]) -> list[str]:
+    """Splits a loop by what `Factors` returned for it."""
+    return s.split(loop, factors, tail=True) if isinstance(factors, RoundedUp) else s.split(loop, factors)
+
+
 @dataclass(frozen=True)
 class Tiles:
     """The loops of a tiled stage, level by level, outermost first; `vector` is the innermost spatial loop."""
@@ -63,7 +72,7 @@ def tile(s: Schedule, block: str, structure: str, factors: Factors, vector_axis:
 def _split(s: Schedule, loop: str, factors: Factors, parts: int) -> list[str]:
     """Splits a loop, unless it has one iteration or there is only one part."""
     extent = constant(s.program.loops[loop].extent, f"loop '{loop}'")
-    return s.split(loop, factors(loop, extent, parts)) if extent > 1 and parts > 1 else [loop]
+    return split_by(s, loop, factors(loop, extent, parts)) if extent > 1 and parts > 1 else [loop]
 
 
 def _last_axis(s: Schedule, space: Sequence[str]) -> int:
@@ -118,7 +127,7 @@ def rfactor(s: Schedule, block: str, part: Literal["outer", "inner"], factors: F
     space, reduction = loops_by_kind(s, block, s.loops(block))
     whole = s.fuse(*reduction) if len(reduction) > 1 else reduction[0]
     extent = constant(s.program.loops[whole].extent, f"the reduction of '{block}'")
-    parts = s.split(whole, factors(f"{block}_r", extent, 3 if part == "outer" else 2))
+    parts = split_by(s, whole, factors(f"{block}_r", extent, 3 if part == "outer" else 2))
     if part == "outer":
         s.reorder(parts[0], *space, *parts[1:])
         return s.rfactor(parts[0], len(space))

@@ -8,7 +8,7 @@ from searchlab.ir.expr import Expr, Like, value_of
 from searchlab.schedule import Schedule
 from searchlab.tactics.axes import extent, loops_by_kind, own_loops, space_axes
 from searchlab.tactics.sharing import share, share_around
-from searchlab.tactics.tiling import Factors, Tiles
+from searchlab.tactics.tiling import Factors, Tiles, split_by
 from searchlab.tactics.vectors import reduces_along_rows
 
 
@@ -23,7 +23,7 @@ def finish_untiled(s: Schedule, block: str, factors: Factors, jobs: int) -> None
     lane = lane_loop(s, block, own)
     if lane is not None:
         parts = lane_factors(s, block, lane, factors)
-        *outer, inner = [lane] if parts is None else s.split(lane, parts)
+        *outer, inner = [lane] if parts is None else split_by(s, lane, parts)
         at = space if lane in space else reduction
         at[at.index(lane) : at.index(lane) + 1] = outer
         order = [*space, *reduction, inner]

@@ -7,24 +7,26 @@ from functools import lru_cache
 
 from searchlab.errors import SpaceError
 from searchlab.ir.expr import Like, knob
-from searchlab.search import Knob, menu, split_knob
+from searchlab.search import Knob, Tails, menu, tile_knob
+from searchlab.tactics import RoundedUp
 
 # The structures of a space share most of their knobs, so knobs are cached with their derived tables.
-_split = lru_cache(maxsize=1 << 10)(split_knob)
+_tile = lru_cache(maxsize=1 << 10)(tile_knob)
 _menu = lru_cache(maxsize=1 << 6)(menu)
 
 
 class KnobFactors:
     """Creates a split knob for every requested axis and returns its symbols; the outermost factor is inferred."""
 
-    def __init__(self, max_inner: int | None = None, knobs: Sequence[Knob] = ()) -> None:
-        self.max_inner = max_inner
+    def __init__(self, max_inner: int | None = None, knobs: Sequence[Knob] = (), tails: Tails = "never") -> None:
+        self.max_inner, self.tails = max_inner, tails
         self.knobs = list(knobs)
 
-    def __call__(self, axis: str, extent: int, parts: int) -> list[Like | None]:
-        made = _split(axis, extent, parts, self.max_inner)
+    def __call__(self, axis: str, extent: int, parts: int) -> tuple[Like | None, ...]:
+        made = _tile(axis, extent, parts, self.max_inner, self.tails)
         self.knobs.append(made)
-        return [None, *(knob(s) for s in made.symbols[1:])]
+        factors = (None, *(knob(s) for s in made.symbols[1:]))
+        return factors if made.covers is None else RoundedUp(factors)
 
     def menu(self, name: str, values: Sequence[int]) -> Like:
         """Creates a knob for one of these values and returns its symbol."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypeVar
 
 from searchlab.errors import SpaceError
 from searchlab.named import Named
-from searchlab.search import Sketch, SpaceGenerator, Task
+from searchlab.search import Sketch, SpaceGenerator, Tails, Task, check_tails
 from spaces.probabilistic.branching import branches
 from spaces.probabilistic.mutators import DEFAULT_MUTATORS, Mutator
 from spaces.probabilistic.postprocess import DEFAULT_POSTPROCESSORS, Postprocessor
@@ -25,7 +25,8 @@ class ProbabilisticSpace(SpaceGenerator):
 
     `rules`, `mutators` and `postprocessors` are objects or "module:Class" names; `program` is a function of a
     ProbabilisticSchedule, or its "module:function" name, that takes the place of the rules.  `most` is a limit on the
-    number of structures.
+    number of structures, and `tails` says whether the tiles of rules may round extents up: "auto" where few sizes
+    divide them, "always" or "never".
     """
 
     name: ClassVar[str] = "probabilistic"
@@ -38,12 +39,15 @@ class ProbabilisticSpace(SpaceGenerator):
         postprocessors: Sequence[Postprocessor | str] = DEFAULT_POSTPROCESSORS,
         program: UserProgram | str | None = None,
         most: int = 256,
+        tails: Tails = "auto",
     ) -> None:
+        check_tails(tails)
         self.rules = _made(rules, ScheduleRule, "schedule rule")  # type: ignore[type-abstract]
         self.mutators = _made(mutators, Mutator, "mutator")  # type: ignore[type-abstract]
         self.postprocessors = _made(postprocessors, Postprocessor, "post-processor")  # type: ignore[type-abstract]
         self.program: UserProgram | None = _program(program) if isinstance(program, str) else program
         self.most = most
+        self.tails: Tails = tails
 
     def space(self, task: Task) -> TraceSpace:
         """The space of all structures, whose points are traces too."""
@@ -62,7 +66,7 @@ class ProbabilisticSpace(SpaceGenerator):
 
     def schedules(self, task: Task) -> list[ProbabilisticSchedule]:
         """The schedules of the rules or the user's program, before post-processing."""
-        start = ProbabilisticSchedule(task.program, task=task)
+        start = ProbabilisticSchedule(task.program, task=task, tails=self.tails)
         if self.program is not None:
             return self._run(start, self.program)
         if task.workload.sizes:

@@ -12,10 +12,12 @@ from searchlab.ir.jsonform import decode, encode
 from searchlab.ir.walk import variables
 
 GET_BLOCK, GET_LOOPS = "get_block", "get_loops"
-TILE, CATEGORICAL, LOCATION = "sample_perfect_tile", "sample_categorical", "sample_compute_location"
+TILE, ROUNDED_TILE = "sample_perfect_tile", "sample_rounded_tile"
+CATEGORICAL, LOCATION = "sample_categorical", "sample_compute_location"
 NOTE, REQUIRE, POSTPROCESS = "note", "require", "enter_postprocessing"
 _DRAWN_WITH = {  # attributes that a draw must have
     TILE: {"n", "max_innermost", "name"},
+    ROUNDED_TILE: {"n", "max_innermost", "name"},
     CATEGORICAL: {"candidates", "probs", "name"},
     LOCATION: {"inline", "name"},
 }
@@ -34,7 +36,10 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The outcome of a draw: factors, the number of an option, or a place; `among` lists the legal places."""
+    """The outcome of a draw: factors, the number of an option, or a place.
+
+    `among` lists the legal places; of factors that may round up it holds the extent that they cover.
+    """
 
     value: int | tuple[int, ...]
     among: tuple[int, ...] = ()
@@ -63,6 +68,16 @@ class Instruction:
     def samples(self) -> bool:
         """Whether it draws."""
         return self.kind in SAMPLING
+
+    @property
+    def tiles(self) -> bool:
+        """Whether it draws factors."""
+        return self.kind in (TILE, ROUNDED_TILE)
+
+    @property
+    def rounds_up(self) -> bool:
+        """Whether the factors that it draws may make more than the extent."""
+        return self.kind == ROUNDED_TILE
 
     @property
     def structural(self) -> bool:

@@ -12,12 +12,20 @@ from searchlab.errors import SpaceError
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import ONE, Expr, Var, value_of
 from searchlab.ir.walk import variables
-from searchlab.search.knob import MOST_OPTIONS, Knob, category, menu, split_knob
+from searchlab.search import Knob, category, menu, split_knob, tile_knob
+from searchlab.search.knob import MOST_OPTIONS
 
 
-def tile(name: str, extent: Expr, parts: int, cap: int | None, drawn: Sequence[Knob]) -> Knob:
-    """The factorisations of an extent; of all its values, if it depends on what was drawn before."""
+def tile(
+    name: str, extent: Expr, parts: int, cap: int | None, drawn: Sequence[Knob], rounded: bool = False
+) -> Knob:
+    """The factorisations of an extent; of all its values, if it depends on what was drawn before.
+
+    With `rounded` also splits that round it up, if it is a constant.
+    """
     known = value_of(extent)
+    if known is not None and rounded:
+        return tile_knob(name, known, parts, cap, "always")
     if known is not None:
         return split_knob(name, known, parts, cap)
     # the largest comes first: neighbours are found by the prime factors of the first option

@@ -15,7 +15,7 @@ import numpy as np
 
 from searchlab.search import Knob
 from spaces.probabilistic import sampling
-from spaces.probabilistic.instruction import CATEGORICAL, LOCATION, TILE, Instruction
+from spaces.probabilistic.instruction import CATEGORICAL, LOCATION, Decision, Instruction
 from spaces.probabilistic.trace import Trace, decides_control_flow
 
 
@@ -37,25 +37,31 @@ class Mutator(ABC):
 
 
 class MutateTileSize(Mutator):
-    """Moves a factor of one tile from one slot to another; the innermost stays within its limit."""
+    """Moves a factor of one tile from one slot to another; the innermost stays within its limit.
+
+    Where tiles round up, the size in one slot may become the next larger or smaller one instead.
+    """
 
     share = 0.90
 
     def apply(self, trace: Trace, rng: np.random.Generator) -> Trace | None:
         """The trace with one factor of one tile moved to another slot."""
-        tiles = [
-            (i, trace.decisions[i.name].value) for i in trace.draws() if i.kind == TILE and i.name in trace.decisions
-        ]
-        large = [(i, v) for i, v in tiles if isinstance(v, tuple) and len(v) > 1 and int(np.prod(v)) >= 2]
+        tiles = [(i, trace.decisions[i.name]) for i in trace.draws() if i.tiles and i.name in trace.decisions]
+        large = [(i, d) for i, d in tiles if isinstance(d.value, tuple) and len(d.value) > 1 and np.prod(d.value) >= 2]
         if not large:
             return None
-        i, factors = large[int(rng.integers(len(large)))]
-        moves = _factor_moves(factors, i.arguments["max_innermost"])
+        i, old = large[int(rng.integers(len(large)))]
+        moves = _moves(old, i.arguments["max_innermost"])
         return trace.with_decision(i.name, moves[int(rng.integers(len(moves)))]) if moves else None
 
     def changes(self, knob: Knob) -> bool:
         """Whether the knob is a split."""
         return knob.kind == "split"
+
+
+def _moves(old: Decision, cap: int | None) -> list[tuple[int, ...]]:
+    assert isinstance(old.value, tuple)
+    return sampling.tile_moves(old.value, old.among[0], cap) if old.among else _factor_moves(old.value, cap)
 
 
 def _factor_moves(factors: Sequence[int], cap: int | None) -> list[tuple[int, ...]]:

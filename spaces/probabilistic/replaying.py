@@ -23,6 +23,7 @@ from spaces.probabilistic.instruction import (
     NOTE,
     POSTPROCESS,
     REQUIRE,
+    ROUNDED_TILE,
     TILE,
     Decision,
     Handle,
@@ -80,28 +81,33 @@ def decide(s: ProbabilisticSchedule, trace: Trace, rng: np.random.Generator | No
         if i.structural:
             continue
         old = trace.decisions[i.name].value if i.name in trace.decisions else None
-        if i.kind == TILE:
-            chosen: int | tuple[int, ...] = _tile(i, s.extents[i.name], values, old, rng)
-            given = chosen
+        if i.tiles:
+            decided = _tile(i, s.extents[i.name], values, old, rng)
+            given = decided.value
         else:
-            chosen = _option(i, old, rng)
-            given = (i.arguments["candidates"][chosen],)
-        decisions[i.name] = Decision(chosen)
+            decided = Decision(_option(i, old, rng))
+            given = (i.arguments["candidates"][decided.value],)
+        decisions[i.name] = decided
         values.update({v.name: x for v, x in zip(i.outputs, given, strict=False)})  # type: ignore[arg-type, union-attr]
     return Trace(trace.instructions, decisions), values
 
 
 def _tile(
     i: Instruction, extent: Expr, values: dict[str, int], old: Any, rng: np.random.Generator | None
-) -> tuple[int, ...]:
+) -> Decision:
     parts, cap = i.arguments["n"], i.arguments["max_innermost"]
     mapping = {v: Const(values[v.name]) for v in variables(extent) if v.name in values}
     known = value_of(substitute(extent, mapping) if mapping else extent)
     if known is None:
-        return sampling.untiled(parts)
-    if isinstance(old, tuple):
-        return sampling.repair_tile(old, known, parts)
-    return sampling.draw_tile(known, parts, cap, _needed(rng, i))
+        return Decision(sampling.untiled(parts))
+    rounded = i.rounds_up and not mapping and sampling.tiles(known, parts, cap, True).covers is not None
+    if not isinstance(old, tuple):
+        found = sampling.draw_tile(known, parts, cap, _needed(rng, i), rounded)
+    elif rounded:
+        found = sampling.repair_rounded(old, known, parts, cap)
+    else:
+        found = sampling.repair_tile(old, known, parts)
+    return Decision(found, (known,) if rounded else ())
 
 
 def _option(i: Instruction, old: Any, rng: np.random.Generator | None) -> int:
@@ -127,8 +133,8 @@ class _Run:
         self.trace, self.rng = trace, rng
         self.names: dict[Handle, str] = {}
         self.kinds: dict[str, Callable[[Instruction], None]] = {
-            GET_BLOCK: self.get_block, GET_LOOPS: self.get_loops, TILE: self.tile, CATEGORICAL: self.categorical,
-            LOCATION: self.location, NOTE: self.note, REQUIRE: self.require, "compute_at": self.compute_at,
+            GET_BLOCK: self.get_block, GET_LOOPS: self.get_loops, TILE: self.tile, ROUNDED_TILE: self.tile,
+            CATEGORICAL: self.categorical, LOCATION: self.location, NOTE: self.note, REQUIRE: self.require, "compute_at": self.compute_at,
             POSTPROCESS: lambda i: None,
         }  # fmt: skip
 
@@ -174,7 +180,8 @@ class _Run:
         if not symbols or any(v.role != "knob" for v in variables(extent)):
             return
         drawn = list(self.s.knobs.values())
-        self.s.knobs[i.name] = knobs.tile(i.name, extent, len(symbols), i.arguments["max_innermost"], drawn)
+        cap = i.arguments["max_innermost"]
+        self.s.knobs[i.name] = knobs.tile(i.name, extent, len(symbols), cap, drawn, i.rounds_up)
         self.s.constraints += knobs.product_conditions(extent, symbols)
 
     def categorical(self, i: Instruction) -> None:

@@ -12,12 +12,12 @@ from typing import Any
 
 from searchlab.dtype import BOOL
 from searchlab.errors import ScheduleError, SpaceError
-from searchlab.ir.expr import ONE, Expr, Var, knob
+from searchlab.ir.expr import ONE, Expr, Var, knob, value_of
 from searchlab.ir.program import Program
 from searchlab.ir.walk import variables
 from searchlab.schedule import Schedule, loops_around
 from searchlab.schedule.primitive import find_block, find_loop, leaves_in
-from searchlab.search import Knob, Task
+from searchlab.search import Knob, Tails, Task, tile_knob
 from searchlab.tactics import Panel, Tiles
 from spaces.probabilistic import knobs
 from spaces.probabilistic.instruction import (
@@ -28,6 +28,7 @@ from spaces.probabilistic.instruction import (
     NOTE,
     POSTPROCESS,
     REQUIRE,
+    ROUNDED_TILE,
     TILE,
     Decision,
     Handle,
@@ -43,12 +44,22 @@ _NAMED = ("loop", "loops", "block", "buffer", "target")  # arguments of primitiv
 
 
 class ProbabilisticSchedule(Schedule):
-    """A Schedule with draws; `trace` holds all that was done, `steps` and `choices` name the structure for people."""
+    """A Schedule with draws; `trace` holds all that was done, `steps` and `choices` name the structure for people.
 
-    def __init__(self, program: Program, choose: Choose = lambda options: 0, task: Task | None = None) -> None:
+    `tails` says where the tiles that tactics ask for may round extents up.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        choose: Choose = lambda options: 0,
+        task: Task | None = None,
+        tails: Tails = "never",
+    ) -> None:
         super().__init__(program)
         self.choose = choose
         self._task = task
+        self.tails: Tails = tails
         self.instructions: list[Instruction] = []
         self.decisions: dict[str, Decision] = {}
         self.knobs: dict[str, Knob] = {}
@@ -63,7 +74,7 @@ class ProbabilisticSchedule(Schedule):
 
     def copy(self) -> ProbabilisticSchedule:
         """A schedule in the same state that goes its own way."""
-        new = type(self)(self.program, self.choose, self._task)
+        new = type(self)(self.program, self.choose, self._task, self.tails)
         new.instructions, new.steps, new.choices = list(self.instructions), list(self.steps), list(self.choices)
         new.constraints = list(self.constraints)
         new.decisions, new.knobs, new.extents = dict(self.decisions), dict(self.knobs), dict(self.extents)
@@ -93,18 +104,33 @@ class ProbabilisticSchedule(Schedule):
 
         The factors are symbols named after the loop.  An extent that is not constant is not tiled: (None, 1, .., 1).
         """
+        return self._sample_tile(TILE, loop, n, max_innermost, name)
+
+    def sample_rounded_tile(
+        self, loop: str, n: int, max_innermost: int | None = 64, name: str | None = None
+    ) -> list[Expr | None]:
+        """The same, with splits among them that round the extent up; `split` gives the loop a tail then.
+
+        Only a constant extent is rounded up.
+        """
+        return self._sample_tile(ROUNDED_TILE, loop, n, max_innermost, name)
+
+    def _sample_tile(
+        self, kind: str, loop: str, n: int, max_innermost: int | None, name: str | None
+    ) -> list[Expr | None]:
         extent = find_loop(self.program, loop).extent
         (around,) = self._inputs(("loop", loop))
         name = self._fresh(name or loop, n)
         self.extents[name] = extent
         attributes = (("n", n), ("max_innermost", max_innermost), ("name", name))
         if any(v.role != "knob" for v in variables(extent)):
-            self._record(TILE, (around,), attributes)
+            self._record(kind, (around,), attributes)
             return [None, *[ONE] * (n - 1)]
         symbols = tuple(knob(f"{name}{d}") for d in range(n))
-        self.knobs[name] = knobs.tile(name, extent, n, max_innermost, list(self.knobs.values()))
+        drawn = list(self.knobs.values())
+        self.knobs[name] = knobs.tile(name, extent, n, max_innermost, drawn, kind == ROUNDED_TILE)
         self.constraints += knobs.product_conditions(extent, symbols)
-        self._record(TILE, (around,), attributes, symbols)
+        self._record(kind, (around,), attributes, symbols)
         return list(symbols)
 
     def sample_categorical(
@@ -191,11 +217,19 @@ class ProbabilisticSchedule(Schedule):
     ) -> list[str]:
         """The primitive of that name; the outermost factor of a draw for this loop is worked out from the others."""
         if isinstance(factors, Drawn):
-            factors = self.sample_perfect_tile(loop, factors.parts, factors.max_innermost, factors.name)
-        own = [i for i in self.instructions if i.kind == TILE and i.outputs == tuple(factors)]
+            sample = self.sample_rounded_tile if self._rounds_up(loop, factors) else self.sample_perfect_tile
+            factors = sample(loop, factors.parts, factors.max_innermost, factors.name)
+        own = [i for i in self.instructions if i.tiles and i.outputs == tuple(factors)]
         if own and self.extents[own[0].name] == find_loop(self.program, loop).extent:
             factors = [None, *factors[1:]]
+            tail = tail or self.knobs[own[0].name].covers is not None
         return super().split(loop, factors, names, tail)
+
+    def _rounds_up(self, loop: str, wanted: Drawn) -> bool:
+        """Whether a draw for the tactics rounds a loop's extent up."""
+        known = value_of(find_loop(self.program, loop).extent)
+        cap = wanted.max_innermost
+        return known is not None and tile_knob("tile", known, wanted.parts, cap, self.tails).covers is not None
 
     def note(self, block: str, key: str, value: Any) -> None:
         """Leaves a wish for a post-processor with a block; the program does not change."""

@@ -17,7 +17,7 @@ from searchlab.search import Knob, Sketch, menu
 from searchlab.search.knob import Floats
 from spaces.probabilistic import sampling
 from spaces.probabilistic.branching import branches
-from spaces.probabilistic.instruction import TILE, Decision, Instruction
+from spaces.probabilistic.instruction import Decision, Instruction
 from spaces.probabilistic.postprocess import Postprocessor
 from spaces.probabilistic.rules import ScheduleRule
 from spaces.probabilistic.schedule import ProbabilisticSchedule
@@ -117,7 +117,9 @@ class Structure:
         found = [i for i in self.trace.draws() if i.name == knob.name]
         if not found:
             return np.zeros(len(knob))
-        if found[0].kind == TILE:
+        if knob.covers is not None:
+            return np.full(len(knob), -np.log(len(knob)))
+        if found[0].tiles:
             cap = found[0].arguments["max_innermost"]
             extents, at = np.unique(knob.options.prod(axis=1), return_inverse=True)
             counts = np.array([len(sampling.tiles(int(e), knob.options.shape[1], cap)) for e in extents])
@@ -136,7 +138,7 @@ def _constraints_on(drawn: Sequence[Knob], s: ProbabilisticSchedule) -> tuple[Ex
 def _fixed(idle: Sequence[Knob], trace: Trace) -> dict[str, Decision]:
     """Decisions for draws that are left to no knob: idle ones, and tiles of extents that are not constant."""
     fixed = {k.name: _decision(trace.draw(k.name), k, 0) for k in idle}
-    untiled = [i for i in trace.draws() if i.kind == TILE and not i.outputs]
+    untiled = [i for i in trace.draws() if i.tiles and not i.outputs]
     return fixed | {i.name: Decision(sampling.untiled(i.arguments["n"])) for i in untiled}
 
 
@@ -148,7 +150,9 @@ def _without(idle: Sequence[Knob], program: Program) -> Program:
 
 
 def _decision(i: Instruction, knob: Knob, option: int) -> Decision:
-    return Decision(tuple(knob.options[option].tolist()) if i.kind == TILE else option)
+    if not i.tiles:
+        return Decision(option)
+    return Decision(tuple(knob.options[option].tolist()), (knob.covers,) if knob.covers is not None else ())
 
 
 def structures(states: Iterable[ProbabilisticSchedule]) -> list[Structure]:

@@ -17,7 +17,6 @@ from spaces.probabilistic.instruction import (
     LOCATION,
     POSTPROCESS,
     PURE,
-    TILE,
     Decision,
     Handle,
     Instruction,
@@ -136,9 +135,9 @@ def _value(data: Any) -> int | tuple[int, ...]:
 
 
 def _log_probability(i: Instruction, d: Decision) -> float:
-    if i.kind == TILE:
+    if i.tiles:
         assert isinstance(d.value, tuple)
-        return sampling.log_tile(d.value, i.arguments["max_innermost"])
+        return sampling.log_tile(d.value, i.arguments["max_innermost"], d.among[0] if d.among else None)
     assert isinstance(d.value, int)
     if i.kind == CATEGORICAL:
         return sampling.log_option(d.value, i.arguments["probs"])

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from searchlab.errors import SpaceError
 from searchlab.named import Named
-from searchlab.search import Sketch, SpaceGenerator, Task
+from searchlab.search import Sketch, SpaceGenerator, Tails, Task, check_tails
 from spaces.common import check_structure
 from spaces.sketch.annotate import annotate
 from spaces.sketch.derive import derive
@@ -20,6 +20,7 @@ class SketchSpace(SpaceGenerator):
 
     `rules` are objects or "module:Class" names, tried in order on every stage; `more_rules` precede the default ones.
     Without `places` the search does not place stages: those that no rule has placed are computed at the root.
+    `tails` says whether tiles may round extents up: "auto" where few sizes divide them, "always" or "never".
     """
 
     name: ClassVar[str] = "sketch"
@@ -32,21 +33,24 @@ class SketchSpace(SpaceGenerator):
         max_inner: int = 64,
         more_rules: Sequence[Rule | str] = (),
         places: bool = True,
+        tails: Tails = "auto",
     ) -> None:
         check_structure(structure)
+        check_tails(tails)
         if max_inner < 1:
             raise SpaceError(f"max_inner = {max_inner}: the largest innermost factor is at least 1")
         self.rules = tuple(_rule(r) for r in (*more_rules, *rules))
         self.structure = structure
         self.max_inner = max_inner
         self.places = places
+        self.tails: Tails = tails
 
     def derived(self, task: Task) -> list[State]:
         """The states derived by the rules, before compute locations are chosen: a handful for every program."""
         if task.workload.sizes:
             sizes = ", ".join(task.workload.sizes)
             raise SpaceError(f"space 'sketch': {task.workload.label} has run-time sizes ({sizes}); fix them with at()")
-        return derive(State.start(DerivationSettings(task, self.structure, self.max_inner)), self.rules)
+        return derive(State.start(DerivationSettings(task, self.structure, self.max_inner, self.tails)), self.rules)
 
     def sketches(self, task: Task) -> Iterator[Sketch]:
         """The derived sketches, each with all compute locations of the stages that no rule has placed."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from searchlab.ir.program import Program
 from searchlab.schedule import Schedule
-from searchlab.search import Knob, Task
+from searchlab.search import Knob, Tails, Task
 from searchlab.tactics import Panel, Tiles
 from spaces.common import KnobFactors
 
@@ -19,6 +19,7 @@ class DerivationSettings:
     task: Task
     structure: str
     max_inner: int
+    tails: Tails = "never"
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class State:
 
     def factors(self) -> KnobFactors:
         """A source of tile factors that adds to the knobs of this state."""
-        return KnobFactors(self.settings.max_inner, self.knobs)
+        return KnobFactors(self.settings.max_inner, self.knobs, self.settings.tails)
 
     def advance(
         self, s: Schedule, *steps: str, knobs: Sequence[Knob] | None = None, tiles: Tiles | None = None

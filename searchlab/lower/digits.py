@@ -1,0 +1,59 @@
+"""The digits of a fused loop: its index as several, one for each of the loops that were fused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from searchlab.ir.bounds import Facts
+from searchlab.ir.expr import ONE, ZERO, Binary, Expr, Var, value_of
+from searchlab.ir.stmt import Loop, Stmt, map_expressions
+from searchlab.ir.walk import Substitution, variables, walk
+
+
+@dataclass(frozen=True)
+class LoopDigits:
+    """A loop's body in terms of digits, outermost first, each with its extent; `restored` leads back."""
+
+    loop: Loop
+    body: Stmt
+    extents: dict[Var, Expr]
+
+    def restored(self, body: Stmt, facts: Facts) -> Stmt:
+        """A statement in terms of the loop's own variable again."""
+        rest: Expr = self.loop.var
+        values: dict[Var, Expr] = {}
+        for digit, extent in reversed(list(self.extents.items())[1:]):
+            values[digit], rest = rest % extent, rest // extent
+        put = Substitution({**values, next(iter(self.extents)): rest})
+        known = facts.having({self.loop.var: self.loop.extent})
+        return map_expressions(body, lambda e: known.simplify(put(e)) if variables(e) & self.extents.keys() else e)
+
+
+def digits(loop: Loop, conditions: Iterable[Expr]) -> LoopDigits | None:
+    """The digits by which conditions depend on a loop's index; None if they do not, or not in the way of fused loops."""
+    bounds = sorted({b for c in conditions for x in walk(c) for b in _boundaries(x, loop.var)} - {1})
+    whole = value_of(loop.extent)
+    steps = [1, *bounds, whole or 1]
+    if not bounds or whole is None or any(high % low or high == low for low, high in zip(steps, steps[1:])):
+        return None
+    sizes = [high // low for low, high in zip(steps, steps[1:])]
+    extents = {Var(f"{loop.name}.{n}"): ONE * size for n, size in enumerate(reversed(sizes))}
+    index: Expr = ZERO
+    for digit, extent in extents.items():
+        index = index * extent + digit
+    put, facts = Substitution({loop.var: index}), Facts().having(extents)
+    body = map_expressions(loop.body, lambda e: facts.simplify(put(e)) if loop.var in variables(e) else e)
+    return LoopDigits(loop, body, extents)
+
+
+def _boundaries(e: Expr, var: Var) -> set[int]:
+    """The steps at which a digit of a variable begins and ends: 4 and 12 for (x // 4) % 3."""
+    low, inner, end = 1, e, None
+    if isinstance(inner, Binary) and inner.op == "mod":
+        inner, end = inner.a, value_of(inner.b)
+    if isinstance(inner, Binary) and inner.op == "floordiv":
+        inner, low = inner.a, value_of(inner.b) or 0
+    if inner != var or e == var or not low:
+        return set()
+    return {low} if end is None else {low, low * end}
