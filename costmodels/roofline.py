@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from searchlab.analysis import schema
+from searchlab.analysis.estimate_view import BYTES_PER_CYCLE
 from searchlab.search import CostModel, History, Points, Space
 from searchlab.search.knob import Floats
 
-# Bytes per cycle from beyond each cache; deliberately rough.
-_BYTES = {"all_traffic_l1": 96.0, "all_traffic_l2": 48.0, "all_traffic_l3": 16.0}
+_BYTES = {f"all_traffic_l{n}": rate for n, rate in enumerate(BYTES_PER_CYCLE, 1)}
 
 
 class RooflineModel(CostModel):
@@ -39,7 +39,10 @@ class RooflineModel(CostModel):
 
 
 def estimate(rows: Floats, threads: int) -> Floats:
-    """The logarithm of the estimated cycles of programs, from their features of the view `summary`."""
+    """The logarithm of the estimated cycles of programs, from their features of the view `summary`.
+
+    The view `estimate` has the same number (log2 of one more), computed without the other features.
+    """
     at = {name: n for n, name in enumerate(schema("summary").columns)}
     wanted = ("all_cycles", "main_parallel", *_BYTES)
     column = {name: np.exp2(rows[:, at[name]].astype(np.float64)) - 1.0 for name in wanted}

@@ -96,12 +96,16 @@ class _Rows:
 
     def _write(self, node: Node, done: Mapping[int, Node]) -> None:
         """The code of one operation, after which some of its arguments are not needed any more."""
-        args = [[self.row(a, r) for r in range(node.rows)] for a in node.args]
+        args = [[self.row(a, r) for r in range(max(node.rows, a.rows))] for a in node.args]
         for a in done.values():
             # not before this operation where rows are reused one by one: a wide result may start on its argument
             if a.numbers is None and a.rows == node.rows:
                 self._free.setdefault(a.rows, []).append(self.place[a.number])
         self.place[node.number] = start = self._take(node.rows)
+        if node.op == "sum":
+            first, *rest = args[0]
+            self.code += [(_NUMBER["add"], before, r, start) for before, r in zip([first, *[start] * len(rest)], rest)]
+            return
         for r in range(node.rows):
             self.code.append((_NUMBER[node.op], args[0][r], args[-1][r], start + r))
 

@@ -28,6 +28,8 @@ class Node:
     def __init__(self, graph: Graph, number: int, op: str, args: tuple[Node, ...], value: Value) -> None:
         self.graph, self.number, self.op, self.args, self.value = graph, number, op, args, value
         self.rows: int = len(value) if isinstance(value, tuple) else max((a.rows for a in args), default=1)
+        if op == "sum":
+            self.rows = 1
 
     @property
     def numbers(self) -> tuple[float, ...] | None:
@@ -86,6 +88,10 @@ class Node:
         """The logarithm to base 2."""
         return self.graph.unary("log2", self)
 
+    def sum(self) -> Node:
+        """The sum of the columns of a wide node."""
+        return self.graph.summed(self)
+
 
 class Graph:
     """Makes nodes; the same operation on the same nodes is the same node."""
@@ -120,6 +126,12 @@ class Graph:
         if a.numbers is not None:
             return self._numbers([_FOLD[op](x) for x in a.numbers])
         return self._node((op, a.number), op, (a,), None)
+
+    def summed(self, a: Node) -> Node:
+        """One column for several: their sum."""
+        if a.numbers is not None:
+            return self.const(sum(a.numbers))
+        return a if a.rows == 1 else self._node(("sum", a.number), "sum", (a,), None)
 
     def _numbers(self, values: Sequence[float]) -> Node:
         return self.const(values[0]) if len(values) == 1 else self.wide(values)

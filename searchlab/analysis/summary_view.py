@@ -84,10 +84,10 @@ def _sums(nest: Nest, s: Statement, target: Target | None) -> Iterator[Node]:
     yield from (done * s.flops, done, (done - domain).most(0))
     yield from (g.total(a.bytes for a in accesses), g.total(a.unique_bytes for a in accesses))
     yield from (g.total(a.lines for a in accesses), g.total(a.unique_lines for a in accesses))
-    yield from (_held(nest, s, target).moved, _cycles(nest, s, target))
+    yield from (held(nest, s, target).moved, cycles(nest, s, target))
 
 
-def _cycles(nest: Nest, s: Statement, target: Target | None) -> Node:
+def cycles(nest: Nest, s: Statement, target: Target | None) -> Node:
     """An estimate of the cycles that a statement takes if all its data were in the nearest cache, shared by threads.
 
     Short vectors waste lanes, a sum waits for itself unless several are side by side, operands are loaded, and results
@@ -126,7 +126,7 @@ class _Tile:
 
 
 @dataclass(frozen=True, eq=False)
-class _Held:
+class Held:
     """The largest inner part of a nest whose boxes fit a cache: its iterations, its bytes, and the bytes moved in all.
 
     Wide: one column for each cache.
@@ -144,11 +144,12 @@ def _caches(target: Target | None) -> tuple[int, ...]:
     return cpu.l1, cpu.l2, cpu.l3
 
 
-def _held(nest: Nest, s: Statement, target: Target | None) -> _Held:
+def held(nest: Nest, s: Statement, target: Target | None) -> Held:
+    """What fits each cache of the target."""
     return nest.made(("held", id(s)), lambda: _make_held(nest, s, nest.graph.wide(_caches(target))))
 
 
-def _make_held(nest: Nest, s: Statement, caches: Node) -> _Held:
+def _make_held(nest: Nest, s: Statement, caches: Node) -> Held:
     g = nest.graph
     depth = len(s.loops)
     size = caches * 0 + nest.footprint(s, depth)
@@ -160,7 +161,7 @@ def _make_held(nest: Nest, s: Statement, caches: Node) -> _Held:
         iterations = iterations * (fits * (s.loops[depth].extent - 1) + 1)
         size = size.most(fits * here)
         moved = g.choose(fits, here * nest.iterations(s, 0, depth), moved)
-    return _Held(iterations, size, moved)
+    return Held(iterations, size, moved)
 
 
 def _main(nest: Nest, s: Statement, target: Target | None) -> Iterator[Node]:
@@ -181,8 +182,8 @@ def _main(nest: Nest, s: Statement, target: Target | None) -> Iterator[Node]:
     reduced = (lp.kinds["unrolled"] * carries(nest, s, lp, "reduce") * (lp.extent - 1) + 1 for lp in s.loops)
     yield g.product(reduced)
     yield g.total(mask * lp.extent for mask, lp in zip(innermost(nest, s), s.loops, strict=True)).most(1)
-    held = _held(nest, s, target)
-    yield from (held.iterations, held.bytes, held.moved, done * s.flops / held.moved)
+    fits = held(nest, s, target)
+    yield from (fits.iterations, fits.bytes, fits.moved, done * s.flops / fits.moved)
     for n in range(4):
         yield from _buffer(accesses[n]) if n < len(accesses) else (g.zero,) * 4
 

@@ -26,6 +26,7 @@ Mask = npt.NDArray[np.bool_]
 
 MOST_LISTED = 1 << 22  # limit of enumeration: combinations of a part, points of a space
 MOST_DRAWS = 1 << 23  # attempts per call, about a second, before a part counts as too sparse to draw from
+_COMPLETIONS = 64  # attempts to complete a row whose conditions can only be tested
 _BATCH = 1 << 17  # fits the caches; larger batches are slower
 
 
@@ -48,6 +49,10 @@ class Part(ABC):
     @abstractmethod
     def draw(self, n: int, rng: np.random.Generator) -> Options:
         """n valid combinations, each equally likely; fewer if valid ones are too rare."""
+
+    @abstractmethod
+    def complete(self, options: Options, given: Ints, rng: np.random.Generator) -> tuple[Options, Mask]:
+        """Valid combinations that begin with the first `given` options of each row, and which rows have one found."""
 
     @abstractmethod
     def contains(self, options: Options) -> Mask:
@@ -89,6 +94,10 @@ class Free(Part):
         """Draws random combinations."""
         return np.stack([rng.integers(size, size=n, dtype=np.int32) for size in self.shape], axis=1)
 
+    def complete(self, options: Options, given: Ints, rng: np.random.Generator) -> tuple[Options, Mask]:
+        """Draws what is not given."""
+        return _kept(options, given, self.draw(len(options), rng)), np.ones(len(options), np.bool_)
+
     def contains(self, options: Options) -> Mask:
         """Every row is valid."""
         return np.ones(len(options), np.bool_)
@@ -120,6 +129,15 @@ class Listed(Part):
     def draw(self, n: int, rng: np.random.Generator) -> Options:
         """Rows of the list, each equally likely."""
         return self.rows[rng.integers(len(self.rows), size=n)] if len(self.rows) else self.rows
+
+    def complete(self, options: Options, given: Ints, rng: np.random.Generator) -> tuple[Options, Mask]:
+        """Rows of the list with this beginning: a range of the codes, which are in lexicographic order."""
+        low = self.codes(_kept(options, given, np.zeros_like(options)))
+        left = np.array([math.prod(self.shape[n:]) for n in range(len(self.shape) + 1)])
+        first, end = np.searchsorted(self._codes, np.stack([low, low + left[given]]))
+        found = end > first
+        place = np.minimum(first + (rng.random(len(options)) * (end - first)).astype(np.int64), len(self._codes) - 1)
+        return (self.rows[self._order[place]] if len(self.rows) else options), found
 
     def contains(self, options: Options) -> Mask:
         """Which rows are on the list."""
@@ -180,14 +198,34 @@ class Tested(Part):
             draws += tries
         return np.concatenate(found) if found else np.empty((0, len(self.shape)), np.int32)
 
+    def complete(self, options: Options, given: Ints, rng: np.random.Generator) -> tuple[Options, Mask]:
+        """Tries random completions, up to a bounded number of rounds."""
+        result, found = options.copy(), np.zeros(len(options), np.bool_)
+        for _ in range(_COMPLETIONS):
+            left = np.flatnonzero(~found)
+            if not len(left):
+                break
+            tried = _kept(options[left], given[left], self._random(len(left), rng))
+            good = self.contains(tried)
+            result[left[good]], found[left[good]] = tried[good], True
+        return result, found
+
     def contains(self, options: Options) -> Mask:
         """Which rows satisfy the conditions."""
         values = {s: k.options[options[:, n], c] for n, k in enumerate(self.knobs) for c, s in enumerate(k.symbols)}
         return holds(self.constraints, values, (len(options),))
 
     def _try(self, n: int, rng: np.random.Generator) -> tuple[Options, Mask]:
-        options = np.stack([rng.integers(size, size=n, dtype=np.int32) for size in self.shape], axis=1)
+        options = self._random(n, rng)
         return options, self.contains(options)
+
+    def _random(self, n: int, rng: np.random.Generator) -> Options:
+        return np.stack([rng.integers(size, size=n, dtype=np.int32) for size in self.shape], axis=1)
+
+
+def _kept(options: Options, given: Ints, others: Options) -> Options:
+    """The first `given` options of each row, followed by those of other rows."""
+    return np.where(np.arange(options.shape[1]) < given[:, None], options, others)
 
 
 def holds(constraints: Sequence[Expr], values: dict[str, Any], shape: tuple[int, ...]) -> Mask:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -132,6 +132,18 @@ class Sketch:
             found[:, part.at] = d[: len(found)]
         return found
 
+    def complete(self, options: Options, lengths: Ints, rng: np.random.Generator) -> tuple[Options, Mask]:
+        """Valid rows that begin with the first `lengths` options of each row, and which rows have one.
+
+        Of the ways to complete a row each is equally likely.
+        """
+        result, found = options.copy(), np.ones(len(options), np.bool_)
+        for part in self.parts:
+            given = np.searchsorted(part.at, lengths)
+            result[:, part.at], known = part.complete(options[:, part.at], given, rng)
+            found &= known
+        return result, found
+
     def all(self) -> Options:
         """Every valid row; only for sketches small enough to enumerate."""
         rest = np.arange(self.count)
@@ -161,6 +173,15 @@ class Sketch:
     def features(self, options: Options, view: str, target: Target | None = None) -> Any:
         """The features of a view (see searchlab.analysis); the feature extractor is compiled once."""
         return self._extractor(view, target)(self.values(options))
+
+    def features_at(self, values: Mapping[str, Any], view: str, target: Target | None = None) -> Any:
+        """The features of a view for any numbers in place of the symbols, even ones between options."""
+        return self._extractor(view, target)(values)
+
+    @property
+    def has_program(self) -> bool:
+        """Whether there is a program, known without building it."""
+        return self.program is not None
 
     def compiled(self, view: str, target: Target | None = None) -> bool:
         """Whether the features of a view have been compiled."""
@@ -237,6 +258,11 @@ class Deferred(Sketch):
             planned, found = ([k.name for k in s.knobs] for s in (self, made))
             raise SpaceError(f"sketch '{self.name}' was to have the knobs {planned}, its program has {found}")
         return made.program
+
+    @property
+    def has_program(self) -> bool:
+        """Always True: a sketch without a program has nothing to defer."""
+        return True
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:

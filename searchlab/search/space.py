@@ -77,6 +77,11 @@ class Space:
         part._open = np.unique(np.asarray(sketches, np.int64))
         return part
 
+    @property
+    def drawn(self) -> Ints:
+        """The numbers of the sketches from which `sample` draws."""
+        return np.arange(len(self.sketches)) if self._open is None else self._open
+
     def __repr__(self) -> str:
         return f"<space {self.name}: {len(self.sketches)} sketches, {self.size} points valid>"
 
@@ -114,6 +119,13 @@ class Space:
     def sample_of(self, sketch: int, n: int, rng: np.random.Generator) -> Points:
         """Up to n valid points of one sketch, drawn independently."""
         return self._points(sketch, self.sketches[sketch].draw(n, rng))
+
+    def continued(self, points: Points, lengths: Ints, rng: np.random.Generator) -> tuple[Points, Mask]:
+        """Random valid points of the same sketches with the same first `lengths` options, and which points have one."""
+        options, found = points.options.copy(), np.ones(len(points), np.bool_)
+        for _, sketch, rows, own in self._by_sketch(points):
+            options[rows, : len(sketch.knobs)], found[rows] = sketch.complete(own, lengths[rows], rng)
+        return Points(points.sketch, options), found
 
     def sample_new(self, n: int, rng: np.random.Generator, seen: Keys | Collection[int] = ()) -> Sample:
         """n different valid points whose keys are not among `seen`, each set of them equally likely.

@@ -38,11 +38,12 @@ class Annealing(Guided):
         breadth: float = 0.15,
         diversity: float | None = None,
         polish: float = 0.0,
+        draft: int = 0,
         walkers: int = 4,
         hot: float = 0.3,
         half_life: int = 40,
     ) -> None:
-        super().__init__(space, rng, epsilon, breadth, diversity, polish)
+        super().__init__(space, rng, epsilon, breadth, diversity, polish, draft)
         if min(chains, steps, early_stop, walkers, half_life) < 1:
             raise SpaceError("annealing: chains, steps, early_stop, walkers and half_life are at least 1")
         self.chains, self.steps, self.early_stop, self.temperature = chains, steps, early_stop, temperature
@@ -53,7 +54,7 @@ class Annealing(Guided):
 
     def explore(self, found: Shortlist, score: Scorer) -> None:
         """Walks all chains on the model, from hot to cold, and offers every step to the list."""
-        now = self._states if self.persistent and len(self._states) else self.space.sample(self.chains, self.rng)
+        now = self._states if self.persistent and len(self._states) else self.sample(self.chains)
         value = score(now)
         unit = spread(value)
         found.offer(now, value)

@@ -62,8 +62,9 @@ class Evolutionary(Guided):
         breadth: float = 0.15,
         diversity: float | None = None,
         polish: float = 0.0,
+        draft: int = 0,
     ) -> None:
-        super().__init__(space, rng, epsilon, breadth, diversity, polish)
+        super().__init__(space, rng, epsilon, breadth, diversity, polish, draft)
         if variant not in POPULATION:
             raise SpaceError(f"evolutionary: unknown variant '{variant}'; known: {', '.join(POPULATION)}")
         if fitness not in get_args(Fitness):
@@ -107,7 +108,7 @@ class Evolutionary(Guided):
     def first_generation(self) -> Points:
         """The best measured points and new random ones."""
         best = self.leaders(int(self.measured * self.population))
-        return Points.concat([best, self.space.sample(max(self.population - len(best), self.fresh_points), self.rng)])
+        return Points.concat([best, self.sample(max(self.population - len(best), self.fresh_points))])
 
     def next_generation(self, people: Points, scores: Floats) -> Points:
         """The children of a population, as many as it has members."""

@@ -51,8 +51,9 @@ class Metropolis(Guided):
         breadth: float = 0.15,
         diversity: float | None = None,
         polish: float = 0.0,
+        draft: int = 0,
     ) -> None:
-        super().__init__(space, rng, epsilon, breadth, diversity, polish)
+        super().__init__(space, rng, epsilon, breadth, diversity, polish, draft)
         if not 0 < cold <= hot or min(chains, steps) < 1 or not 0 <= jump <= 1:
             raise SpaceError("metropolis: 0 < cold <= hot, 0 <= jump <= 1, and at least one chain and step")
         self.chains, self.steps, self.hot, self.cold, self.jump, self.prior = chains, steps, hot, cold, jump, prior
@@ -60,7 +61,7 @@ class Metropolis(Guided):
     def explore(self, found: Shortlist, score: Scorer) -> None:
         """Walks all chains, and offers the points that they moved to."""
         best = self.leaders(self.chains // 2)
-        start = Points.concat([best, self.space.sample(self.chains - len(best), self.rng)])
+        start = Points.concat([best, self.sample(self.chains - len(best))])
         now = Chains(start, score(start), self._belief(start))
         unit = spread(now.value)
         found.offer(now.points, now.value)

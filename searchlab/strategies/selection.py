@@ -13,6 +13,7 @@ import numpy as np
 from searchlab.errors import SpaceError
 from searchlab.search import Points, Scorer, Strategy
 from searchlab.search.knob import Floats, Ints
+from searchlab.strategies.draft import Draft
 
 
 class Selection(ABC):
@@ -100,13 +101,17 @@ class Epsilon(Share):
 
 
 class Breadth(Share):
-    """Points of the least-tried sketches, each the model's favourite among some drawn at random.
+    """Points of the least-tried sketches, each the model's favourite among some drawn at random or drafted.
 
     Only its good points show what a structure is worth, and a structure with few points is hardly ever drawn.  Without
     such a share a search stays with the structure of its first good points.
     """
 
     drawn = 64
+
+    def __init__(self, share: float, draft: Draft) -> None:
+        super().__init__(share)
+        self._draft = draft
 
     def fill(self, strategy: Strategy, count: int, score: Scorer | None) -> Points:
         """The most promising new points of the sketches that were tried least."""
@@ -116,7 +121,8 @@ class Breadth(Share):
         for sketch in np.lexsort((strategy.rng.random(len(tried)), tried))[: 2 * count].tolist():
             if len(taken) >= count:
                 break
-            near = strategy.fresh(space.sample_of(sketch, self.drawn if score is not None else 1, strategy.rng))
+            some = self.drawn if score is not None else 1
+            near = strategy.fresh(self._draft.sample_of(space, sketch, some, strategy.rng))
             if len(near):
                 best = near if score is None else near[np.argsort(score(near), kind="stable")]
                 taken = Points.concat([taken, strategy.take(best, 1)])

@@ -400,6 +400,15 @@ class Reference:
         shared = min(max(1, self.annotated(leaf, "parallel")[1]), t.threads if t else 1)
         return vectors * (max(max(flops / 2, 1) * waiting, loads) + spilled) / shared
 
+    def estimate(self) -> dict[str, float]:
+        moved = sum(
+            m / rate for leaf in self.leaves for (*_, m), rate in zip(self.held(leaf), (96, 48, 16), strict=True)
+        )
+        main = next(leaf for leaf in self.leaves if leaf.block.name == self.main_name)
+        threads = self.target.threads if self.target else 1
+        shared = min(max(1, self.annotated(main, "parallel")[1]), threads)
+        return {"cycles": sum(map(self.cycles, self.leaves)) + moved / shared}
+
     def held(self, leaf: Leaf) -> list[tuple[int, int, int]]:
         t = self.target
         found = []

@@ -14,7 +14,7 @@ from searchlab.search import Points, Space
 from .programs import MAIN, SKETCHES
 from .reference import Reference
 
-VIEWS = ("statements", "loops", "curves", "tree", "summary")
+VIEWS = ("statements", "loops", "curves", "tree", "summary", "estimate")
 
 
 @cache
@@ -38,7 +38,7 @@ def expected(reference: Reference, view: str) -> Any:
         return [reference.curves()]
     if view == "tree":
         return [row for _, _, row in reference.tree()]
-    return [reference.summary()]
+    return [reference.summary() if view == "summary" else reference.estimate()]
 
 
 def in_columns(rows: list[dict[str, float]], view: str) -> Any:

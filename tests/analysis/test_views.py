@@ -40,7 +40,7 @@ def test_statements_have_ansors_groups() -> None:
     assert schema("statements").width == 164
 
 
-@pytest.mark.parametrize("view", ["knobs", "loops", "curves", "summary"])
+@pytest.mark.parametrize("view", ["knobs", "loops", "curves", "summary", "estimate"])
 def test_a_space_gives_one_row_per_point_in_order(view: str) -> None:
     space = mixed()
     points = space.sample(50, np.random.default_rng(0))
@@ -168,7 +168,9 @@ def test_random_schedules(view: str) -> None:
 
 
 def test_an_unknown_view_is_refused() -> None:
-    with pytest.raises(IRError, match="unknown view 'trees'; known: statements, loops, curves, tree, summary"):
+    with pytest.raises(
+        IRError, match="unknown view 'trees'; known: statements, loops, curves, tree, summary, estimate"
+    ):
         schema("trees")
 
 

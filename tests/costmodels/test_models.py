@@ -1,6 +1,8 @@
 """Cost models: they rank programs they have not seen, repeat with a seed, survive a file, and refuse nonsense."""
 
 from collections.abc import Callable
+from copy import copy
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from searchlab.errors import ComponentError
 from searchlab.lab.study import judge
 from searchlab.search import CostModel, History, Points, Trials
 from searchlab.search.knob import Floats
+from searchlab.targets import parse as parse_target
 from searchlab.testing.models import check_model, made_up_seconds, tiled_space, trials
 
 pytest.importorskip("xgboost")
@@ -123,6 +126,14 @@ def test_models_that_learn_nothing() -> None:
     assert len(set(random.tolist())) == len(TEST)
     roofline = judge(fitted(lambda r: RooflineModel(r)).predict(SPACE, TEST), made_up_seconds(SPACE, TEST))
     assert roofline is not None and roofline.pairwise > 0.5
+
+
+def test_the_view_estimate_is_what_roofline_predicts() -> None:
+    for target in (None, replace(parse_target("x86-64-v3"), threads=3)):
+        space = copy(SPACE)
+        space.target = target
+        short = space.features(TEST, "estimate")[:, 0] * np.log(2)
+        np.testing.assert_allclose(short, RooflineModel().predict(space, TEST), rtol=1e-5)
 
 
 def test_ablation_flags_change_predictions() -> None:
