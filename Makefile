@@ -38,7 +38,7 @@ format: $(READY) ## format the code and sort its imports
 	@$(BIN)/ruff check --quiet --fix --select I .
 	@$(BIN)/ruff format .
 
-bench: $(READY) ## run the code generation benchmark against numpy and torch
+bench: $(READY) ## run the code generation benchmark against numpy, torch and onnxruntime
 	@$(BIN)/python -m benchmarks.codegen
 
 slow: $(READY) ## run the long tests that `make test` leaves out
@@ -54,6 +54,6 @@ $(READY): pyproject.toml constraints.txt
 	  || { echo "searchlab needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
 	@echo "setting up $(VENV) (once, about a minute)..."
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/python -m pip install --disable-pip-version-check --no-input -c constraints.txt -e '.[torch,ray,models,bayesian,figures,dev]' >$(LOG) 2>&1 \
+	@$(BIN)/python -m pip install --disable-pip-version-check --no-input -c constraints.txt -e '.[torch,peers,ray,models,bayesian,figures,dev]' >$(LOG) 2>&1 \
 	  || { tail -n 40 $(LOG) >&2; echo "the installation failed; the whole log is in $(LOG)" >&2; exit 1; }
 	@touch $@

@@ -76,7 +76,7 @@ def measure(case: Case, machine: Target, seconds: float) -> Iterator[dict[str, A
             continue
         target = machine.with_threads(count)
         with threads(count):
-            contenders = {"searchlab": _prepared(case, workload, inputs, target), **libraries(workload, inputs)}
+            contenders = {"searchlab": _prepared(case, workload, inputs, target), **libraries(workload, inputs, count)}
             with OtherLoad() as others:
                 times = race(contenders, seconds, threads=count)
         ours = times["searchlab"].min

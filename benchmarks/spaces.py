@@ -121,11 +121,11 @@ def against_libraries(
     found: Space, points: Sequence[Points], task: Task, seconds: float
 ) -> tuple[float, Points, dict[str, list[float]], float]:
     """The best ratio among the points, the point, all times in milliseconds, and the load of other processes."""
-    inputs = task.workload.inputs(seed=0)
-    with threads(task.target.threads):
+    inputs, count = task.workload.inputs(seed=0), task.target.threads
+    with threads(count):
         ours = {str(n): contender(found, p, task, inputs) for n, p in enumerate(points)}
         with OtherLoad() as others:
-            times = race({**ours, **libraries(task.workload, inputs)}, seconds, threads=task.target.threads)
+            times = race({**ours, **libraries(task.workload, inputs, count)}, seconds, threads=count)
     rival = min(t.min for n, t in times.items() if n in LIBRARIES)
     best = min(range(len(points)), key=lambda n: times[str(n)].min)
     milliseconds = {n: [round(1e3 * t.min, 4), round(1e3 * t.median, 4)] for n, t in times.items() if not n.isdigit()}

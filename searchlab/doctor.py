@@ -331,6 +331,7 @@ _CHECKS: dict[str, dict[str, Callable[[Path], Found]]] = {
         "kernel": _kernel,
         "ray": _package("ray", ("ray",), "ray", "measuring on several machines"),
         "torch": _package("torch", ("torch",), "torch", "a library to compare with, and learned models"),
+        "onnxruntime": _package("onnxruntime", ("onnxruntime",), "peers", "another library to compare with"),
         "xgboost": _package("xgboost", ("xgboost-cpu", "xgboost"), "models", "cost models of boosted trees"),
         "optuna": _package("optuna", ("optuna",), "bayesian", "Optuna's samplers as strategies"),
         "cuda": _cuda,

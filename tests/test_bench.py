@@ -75,7 +75,7 @@ def test_the_libraries_are_right(spec: str) -> None:
     inputs = w.inputs()
     kept = {n: x.copy() for n, x in inputs.items()}
     expected = w.reference(inputs)
-    found = libraries(w, inputs)
+    found = libraries(w, inputs, 1)
     floats = dict(w.params)["dtype"] in ("float32", "float64")
     assert "numpy" in found
     assert "torch" in found or not floats
@@ -93,13 +93,13 @@ def test_every_operator_is_covered() -> None:
 def test_convolutions_also_run_with_channels_last() -> None:
     for spec in ("conv2d", "conv2d_bn_relu", "depthwise_conv2d"):
         w = parse(f"{spec}:n=1,h=8,w=8")
-        assert "torch-nhwc" in libraries(w, w.inputs())
+        assert "torch-nhwc" in libraries(w, w.inputs(), 1)
 
 
-def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_optional_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("searchlab.bench.contests.find_spec", lambda name: None)
     w = parse("matmul:m=4,n=4,k=4")
-    assert set(libraries(w, w.inputs())) == {"numpy"}
+    assert set(libraries(w, w.inputs(), 1)) == {"numpy"}
 
 
 def test_the_race_takes_turns() -> None:
@@ -310,3 +310,62 @@ def test_built_code_is_loaded_again() -> None:
         run, outputs = bench.prepare_program(built, workload, inputs, target)
         run()
         assert workload.check(outputs, inputs) is None
+
+
+# --- onnxruntime ------------------------------------------------------------------------------------------------------
+
+
+def tasks() -> set[str]:
+    return set(os.listdir("/proc/self/task"))
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_onnxruntime_takes_part_in_float32(spec: str) -> None:
+    pytest.importorskip("onnxruntime")
+    w = parse(spec)
+    expected = dict(w.params)["dtype"] == "float32" or w.name == "reduce"
+    assert ("onnxruntime" in libraries(w, w.inputs(), 1)) is expected
+
+
+def test_onnxruntime_has_as_many_threads_as_the_race_and_none_afterwards() -> None:
+    pytest.importorskip("onnxruntime")
+    w = parse("matmul:m=64,n=64,k=64")
+    libraries(w, w.inputs(), 1)  # whatever the libraries start once
+    for count in (1, 2, 3):
+        before = tasks()
+        found = libraries(w, w.inputs(), count)
+        assert len(tasks() - before) == count - 1  # the caller works, too
+        found.clear()
+        assert tasks() <= before
+
+
+def test_onnxruntime_reads_the_given_arrays_and_keeps_its_weights() -> None:
+    pytest.importorskip("onnxruntime")
+    w = parse("matmul:m=4,n=5,k=6")
+    inputs = w.inputs()
+    run, kept = libraries(w, inputs, 1)["onnxruntime"], w.reference(inputs)["C"]
+    inputs["A"] *= 2
+    np.testing.assert_allclose(run(), 2 * kept, rtol=1e-5)
+    inputs["B"] *= 2
+    np.testing.assert_allclose(run(), 2 * kept, rtol=1e-5)
+
+
+def test_a_race_goes_on_without_a_library_that_refuses(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(f"{pytest.importorskip('searchlab.bench.with_onnxruntime').__name__}._OPSET", 999)
+    w = parse("matmul:m=4,n=5,k=6")
+    assert "onnxruntime" not in libraries(w, w.inputs(), 1)
+    assert "onnxruntime does not run matmul:m=4" in caplog.text
+
+
+def test_processes_forked_after_a_race_work() -> None:
+    pytest.importorskip("onnxruntime")
+    code = (
+        "import os; from searchlab.bench import libraries; from searchlab.workloads import parse\n"
+        "w = parse('matmul:m=64,n=64,k=64'); run = libraries(w, w.inputs(), 2)['onnxruntime']; run(); del run\n"
+        "pid = os.fork()\n"
+        "if not pid: os._exit(0 if libraries(w, w.inputs(), 2)['onnxruntime']().shape == (64, 64) else 1)\n"
+        "raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-HEAVY = {"torch", "ray", "optuna", "xgboost", "scipy", "llvmlite", "rich", "typer", "numpy"}
+HEAVY = {"torch", "onnx", "onnxruntime", "ray", "optuna", "xgboost", "scipy", "llvmlite", "rich", "typer", "numpy"}
 
 
 def modules_after(statement: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""Timing workloads beside numpy and torch: contenders for every operator, an interleaved race, rows of results."""
+"""Timing workloads beside libraries: contenders for every operator, an interleaved race, rows of results."""
 
 from searchlab.bench.contests import (
     BASELINES,

@@ -1,4 +1,4 @@
-"""Racing the code that searchlab generates for a workload against numpy and torch, after checking all results."""
+"""Racing the code that searchlab generates for a workload against the libraries, after checking all results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from searchlab.timing.turns import Times
 from searchlab.workloads import Workload
 
 OURS, DEFAULT = "searchlab", "default"  # a program found by a search, and the default schedule
-LIBRARIES = ("numpy", "torch")  # in their usual layouts
+LIBRARIES = ("numpy", "torch", "onnxruntime")  # in their usual layouts
 EVERY_LIBRARY = (*LIBRARIES, "torch-nhwc")
 BASELINES = (DEFAULT, *LIBRARIES)  # the contenders that the best of a search is compared with
 # Below this arithmetic intensity (operations per byte), every current CPU is memory-bound.
@@ -119,7 +119,7 @@ def contest(
                 problems[name] = next((problem for problem in found if problem is not None), None)
             except SearchLabError as e:
                 problems[name] = f"{type(e).__name__}: {e}"
-        for name, call in libraries(workload, inputs).items():
+        for name, call in libraries(workload, inputs, target.threads).items():
             contenders[name] = call
             problems[name] = workload.check(np.ascontiguousarray(call()), inputs, expected)
         right = {name: call for name, call in contenders.items() if problems[name] is None}
@@ -152,8 +152,11 @@ def prepare_program(
     return run, outputs
 
 
-def libraries(workload: Workload, inputs: Mapping[str, Array]) -> dict[str, Contender]:
-    """The libraries' implementations of a workload on these arrays; each function returns its result."""
+def libraries(workload: Workload, inputs: Mapping[str, Array], count: int) -> dict[str, Contender]:
+    """The implementations of a workload in the libraries installed, on these arrays; each function returns its result.
+
+    `count` is the number of threads for those that start their own.  For the others it is set around a race: `threads`.
+    """
     job = LibraryOperands(workload, inputs)
     found: dict[str, Contender] = {}
     plain = with_numpy.contender(job)
@@ -163,6 +166,12 @@ def libraries(workload: Workload, inputs: Mapping[str, Array]) -> dict[str, Cont
         from searchlab.bench import with_torch  # takes seconds to import
 
         found |= with_torch.contenders(job)
+    if find_spec("onnxruntime") is not None and find_spec("onnx") is not None:
+        from searchlab.bench import with_onnxruntime  # so does this
+
+        session = with_onnxruntime.contender(job, count)
+        if session is not None:
+            found["onnxruntime"] = session
     return found
 
 

@@ -1,4 +1,4 @@
-"""Control of the number of threads that numpy's BLAS and torch use."""
+"""Control of the number of threads that numpy's BLAS and torch use; onnxruntime starts a pool for each session."""
 
 from __future__ import annotations
 

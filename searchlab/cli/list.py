@@ -41,7 +41,7 @@ def list_command(
     hint(
         "searchlab show conv2d:ci=64,co=64,h=56,w=56,k=3,padding=1   [dim]the program of a workload[/]",
         "searchlab show matmul --space sketch                        [dim]the search space of a workload[/]",
-        "searchlab bench softmax:rows=128,cols=4096                  [dim]its speed against numpy and torch[/]",
+        "searchlab bench softmax:rows=128,cols=4096                  [dim]its speed against the libraries[/]",
     )
 
 

@@ -127,7 +127,7 @@ def _print_workload(group: NamedGroup) -> None:
     out.print()
     print_table(facts)
     name = escape(shlex.quote(group.name))
-    speed = f"searchlab bench {name}              [dim]its speed against numpy and torch[/]"
+    speed = f"searchlab bench {name}              [dim]its speed against the libraries[/]"
     hint(
         f"searchlab show {name} --scheduled   [dim]the program after the default schedule[/]",
         f"searchlab show {name} --asm         [dim]its machine code[/]",
@@ -162,4 +162,4 @@ def _print_tasks(group: NamedGroup) -> None:
         flops = sum(e.workload.flops * e.weight for e in group.entries)
         runs = sum(e.weight for e in group.entries)
         out.print(f"{len(group.entries)} tasks, {runs} operators in one run, {amount(flops, 'flop')} in total\n")
-    hint(f"searchlab bench {group.name}   [dim]all of them against numpy and torch[/]")
+    hint(f"searchlab bench {group.name}   [dim]all of them against the libraries[/]")

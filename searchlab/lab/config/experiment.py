@@ -79,7 +79,7 @@ class ReportSettings(Model):
         default=None, min_length=1, description="title of the report; null: the experiment's name"
     )
     baseline: Selector | None = Field(
-        default=None, description="the baseline of comparisons: an entry, or default, numpy, torch"
+        default=None, description="the baseline of comparisons: an entry, or default, numpy, torch, onnxruntime"
     )
     metrics: Annotated[tuple[Metric, ...], Listed] = Field(
         default=("final", "trials-to-target", "auc"), min_length=1, description="the metrics that are compared"

@@ -15,7 +15,8 @@ from searchlab.doctor import examine
 from searchlab.targets import detect
 
 _PACKAGES = (
-    "searchlab", "numpy", "scipy", "llvmlite", "torch", "xgboost-cpu", "xgboost", "optuna", "ray", "pydantic",
+    "searchlab", "numpy", "scipy", "llvmlite", "torch", "onnxruntime", "xgboost-cpu", "xgboost", "optuna", "ray",
+    "pydantic",
 )  # fmt: skip
 
 

@@ -22,9 +22,9 @@ class Finish:
     """The fastest times in the race, which other programs disturb least: that of the best finalist (number `winner`),
     and those of the other contenders by name.
 
-    `ratio` is the speed-up over the better of numpy and torch.  `load` is the share of all cores that other programs
-    used: under high load the figures say little.  `fallback` is the default schedule, which is taken home where it beat
-    the finalists.  `parts` are the final races of a network's tasks, and `weights` how often each occurs.
+    `ratio` is the speed-up over the fastest library.  `load` is the share of all cores that other programs used: under
+    high load the figures say little.  `fallback` is the default schedule, which is taken home where it beat the
+    finalists.  `parts` are the final races of a network's tasks, and `weights` how often each occurs.
     """
 
     winner: int
