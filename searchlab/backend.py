@@ -48,6 +48,11 @@ class Artifact:
         return self.program.name
 
     @property
+    def size(self) -> int | None:
+        """Bytes of the code; None where the back end does not tell."""
+        return None
+
+    @property
     def inputs(self) -> tuple[Buffer, ...]:
         """The arrays that it reads, in the layouts chosen by the schedule."""
         return tuple(self.program.buffers[n] for n in self.program.inputs)

@@ -55,6 +55,7 @@ ALLOWED: dict[str, set[str]] = {
         "targets",
         "timing",
     },
+    "dataset": {"errors", "ir", "analysis", "search", "measure", "targets", "workloads"},
     "doctor": {"errors", "llvm", "backend", "measure", "targets", "timing", "workloads"},
 }
 for _known in ALLOWED.values():  # who knows programs knows what their elements are

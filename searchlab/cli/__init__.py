@@ -21,7 +21,7 @@ from searchlab.errors import SearchLabError
 # where it has commands of its own.
 COMMANDS = (
     "list", "show", "bench", "doctor", "noise", "run", "status", "schema", "records", "leaderboard", "report",
-    "compare", "best", "replay", "new",
+    "compare", "best", "replay", "models", "new",
 )  # fmt: skip
 
 

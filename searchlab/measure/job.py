@@ -119,6 +119,10 @@ class Measurer(ABC, Generic[J]):
     def measure(self, jobs: Sequence[J]) -> Iterator[Outcome]:
         """Yields one outcome per job, in order of completion."""
 
+    def code_bytes(self, program: Program, target: Target) -> int | None:
+        """The size of a program's object code, if it was built here and not long ago."""
+        return None
+
     def close(self) -> None:  # a recorded table has no workers
         """Ends all workers."""
 

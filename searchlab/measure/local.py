@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from searchlab.backend import Artifact
 from searchlab.errors import MeasureError
+from searchlab.ir.program import Program
 from searchlab.measure.job import Job, Measurer, Outcome
 from searchlab.measure.workers.wire import Reply
 from searchlab.measure.workers.worker import Worker, wait
@@ -133,6 +134,11 @@ class LocalMeasurer(Measurer[Job]):
                     self._step()
         finally:
             self._abandon(batch)
+
+    def code_bytes(self, program: Program, target: Target) -> int | None:
+        """The size of a program's object code; None if it was not built, or too many were built since."""
+        found = self._artifacts.get((program.hash, target))
+        return None if found is None else found.size
 
     def close(self) -> None:
         """Ends all workers and their children."""

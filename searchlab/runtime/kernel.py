@@ -48,6 +48,11 @@ class CpuArtifact(Artifact):
     private: Expr
     parallel: bool
 
+    @property
+    def size(self) -> int:
+        """Bytes of object code."""
+        return len(self.code)
+
 
 @dataclass(frozen=True)
 class _Arguments:
