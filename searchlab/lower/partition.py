@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from searchlab.ir.algebra import floordiv, poly
 from searchlab.ir.bounds import Facts
+from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import (
     FALSE,
     ONE,
@@ -30,9 +33,9 @@ from searchlab.ir.expr import (
     value_of,
 )
 from searchlab.ir.loopkind import LoopKind
-from searchlab.ir.stmt import If, Loop, Seq, Stmt, Store, seq, statements
+from searchlab.ir.stmt import If, Loop, Seq, Stmt, Store, Update, below, seq, statements
 from searchlab.ir.visitor import Visitor
-from searchlab.ir.walk import Substitution, transform, variables, walk
+from searchlab.ir.walk import Substitution, iterators, transform, variables, walk
 from searchlab.lower.digits import digits
 
 # limit on the copies of innermost statements after a cut; beyond it conditions stay, which bounds compile time
@@ -113,6 +116,8 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
         self._gates: dict[int, frozenset[frozenset[Expr]]] = {}
         self._loops: dict[int, tuple[Loop, ...]] = {}
         self._weights: dict[int, int] = {}
+        self._digits: dict[Var, int] = {}  # the digits of fused loops, with their extents
+        self._sums, self._summed = _sums(body)
         self._kept: list[Stmt] = []  # bodies made here: what is known about statements goes by their ids
         self.left = min(MOST_PARTS, MOST_STATEMENTS // max(1, self.weight(body)))  # remaining budget of parts
 
@@ -143,12 +148,13 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
             return self.visit(loop.body, self.at(loop, ZERO, here))
         if loop.kind == LoopKind.PARALLEL:
             return self.visit_parallel(loop, extent, here)
-        segments = self.segments(loop, extent, self.asked(loop, here), here)
+        asked = self.asked(loop, here)
+        if loop.var in self._sums and self.lone_tail(loop, asked, here):
+            asked = []
+        segments = self.segments(loop, extent, asked, here)
         if segments is None:
             return self.keep(loop, extent, here)
-        made = [
-            p for p in (self.part(loop, segment, here.knowing(segment.known)) for segment in segments) if p is not None
-        ]
+        made = [p for p in (self.part(loop, segment, here) for segment in segments) if p is not None]
         return seq(*made) if made else None
 
     def keep(self, loop: Loop, extent: Expr, here: _Here) -> Stmt | None:
@@ -157,9 +163,15 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
 
     def part(self, loop: Loop, segment: _Segment, here: _Here) -> Stmt | None:
         """One segment as a separate loop, or without a loop if it is a single iteration."""
+        here = here.knowing(segment.known)
         count = here.facts.simplify(segment.high - segment.low)
         if count == ONE:
             return self.visit(loop.body, self.at(loop, segment.low, here))
+        if (lone := self.lone(segment, here)) is not None:
+            (digit, value), *_ = lone.items()
+            put = Substitution(lone)
+            inside = self.part(loop, _Segment(put(segment.low), put(segment.high), {}), here.at(digit, value))
+            return None if inside is None else If(digit.equals(value), inside)
         if segment.low != ZERO:
             here = self.at(loop, loop.var + segment.low, here)
         return self.keep(loop, count, here)
@@ -174,8 +186,10 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
             body = self.branch([loop], self.asked(loop, here), here)
         else:
             self._kept.append(found.body)
+            self._digits |= {var: value_of(size) or 1 for var, size in found.extents.items()}
             nest = [Loop(var, size, found.body) for var, size in found.extents.items()]
-            cut = self.branch(nest, self.tails(nest[0], here), here)
+            tails = [c for c in self.tails(nest[0], here) if not self.cut_inside(c, nest[0])]
+            cut = self.branch(nest, tails, here)
             body = None if cut is None else found.restored(cut, here.facts)
         return None if body is None else replace(loop, extent=extent, body=body)
 
@@ -198,6 +212,17 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
                 condition = inside.facts.simplify(all_of((segment.low <= loop.var, loop.var < segment.high)))
                 parts.append(done if condition == TRUE else If(condition, done))
         return seq(*parts) if parts else None
+
+    def lone(self, segment: _Segment, here: _Here) -> dict[Var, Expr] | None:
+        """The digit of a parallel loop on which a segment depends, if it is empty for all its values but one."""
+        moving = variables(segment.low) | variables(segment.high)
+        if len(moving) != 1 or not moving <= self._digits.keys():
+            return None
+        (digit,) = moving
+        values = np.arange(self._digits[digit])
+        counts = np.broadcast_to(evaluate(segment.high - segment.low, {digit.name: values}), values.shape)
+        filled = np.flatnonzero(counts > 0)
+        return {digit: _const(int(filled[0]))} if len(filled) == 1 else None
 
     def at(self, loop: Loop, value: Expr, here: _Here) -> _Here:
         """The context with a value for the loop's variable, and the conditions it decides."""
@@ -253,6 +278,23 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
         """The undecided conditions inside a loop under which statements run at all, as those of tails."""
         inside = (s.condition for s in statements(loop.body) if isinstance(s, If))
         return [c for c in dict.fromkeys(c for e in inside for c in _atoms(e)) if c not in here.known]
+
+    def cut_inside(self, condition: Expr, loop: Loop) -> bool:
+        """Whether a condition is better left to a serial loop inside, outside of all sums: there is a part less then.
+
+        That loop is cut where the condition begins to fail, which depends on the outer loop.
+        """
+        inside = (lp for lp in self.loops(loop.body) if lp.kind == LoopKind.SERIAL and lp.extent != ONE)
+        return any(lp.var in variables(condition) and lp.var not in self._summed for lp in inside)
+
+    def lone_tail(self, loop: Loop, asked: list[Expr], here: _Here) -> bool:
+        """Whether all that is asked of a sum is the end of a serial loop inside, which then ends there."""
+        if len(asked) != 1 or asked != [c for c in self.tails(loop, here) if c in asked]:
+            return False
+        parts = {lp.var: lp for lp in self.loops(loop.body) if lp.var in variables(asked[0])}
+        others = [c for c in self.tails(loop, here) if c not in asked and variables(c) & parts.keys()]
+        inner = next(iter(parts.values())) if len(parts) == 1 else None
+        return inner is not None and inner.kind == LoopKind.SERIAL and inner.extent != ONE and not others
 
     def guards(self, s: Stmt) -> tuple[_Guard, ...]:
         found = self._guards.get(id(s))
@@ -375,6 +417,14 @@ def _bound(came: Expr, c: Expr, v: Var, inner: dict[Var, Expr], facts: Facts) ->
             came, True, floordiv(-worst + (scale - 1), _const(scale)), floordiv(-best + (scale - 1), _const(scale))
         )
     return _Bound(came, False, floordiv(worst, _const(-scale)) + 1, floordiv(best, _const(-scale)) + 1)
+
+
+def _sums(body: Stmt) -> tuple[frozenset[Var], frozenset[Var]]:
+    """The variables of loops over reductions, and those of all loops inside such ones."""
+    inside = statements(body)
+    sums = frozenset(v for s in inside if isinstance(s, Update) for v in iterators(s.first))
+    around = [s for s in inside if isinstance(s, Loop) and s.var in sums]
+    return sums, frozenset(x.var for lp in around for x in below(lp) if isinstance(x, Loop))
 
 
 def _const(n: int) -> Expr:
