@@ -9,7 +9,6 @@ best of the task-mapping space on 512 against those on 511 and 509.
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -98,13 +97,9 @@ def fastest(found: Space, points: Points, task: Task, measurer: LocalMeasurer) -
     return [points[int(n)] for n in order if np.isfinite(seconds[n])], failures
 
 
-def known(found: Space, task: Task) -> list[Points]:
-    """Points that the space's author knows to be good."""
-    try:
-        module = importlib.import_module(f"spaces.{found.name.replace('-', '_')}.known")
-    except ModuleNotFoundError:
-        return []
-    return [found.chosen(choice) for choice in module.known_points(task)]
+def known(found: Space) -> list[Points]:
+    """Points that the space knows to be good."""
+    return list(found.seeds)
 
 
 def contender(found: Space, point: Points, task: Task, inputs: dict[str, Any]) -> Contender:
@@ -165,7 +160,7 @@ def searched(
         finalists, failures = fastest(found, points, task, measurer)
         if finalists:
             yield ratio(case, found, kind, finalists, task, options, tried=len(points), failed=failures)
-    if good := known(found, task):
+    if good := known(found):
         yield ratio(case, found, "known", good, task, options)
 
 

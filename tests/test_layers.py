@@ -41,7 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "defaults": {"ir", "schedule", "tactics", "targets"},
     "timing": {"errors"},
     "bench": {"errors", "ir", "backend", "runtime", "defaults", "targets", "timing", "workloads"},
-    "search": {"errors", "ir", "named", "schedule", "analysis", "registry", "targets", "workloads"},
+    "search": {"errors", "ir", "named", "schedule", "analysis", "defaults", "registry", "targets", "workloads"},
     "strategies": {"errors", "search"},
     "measure": {
         "errors",

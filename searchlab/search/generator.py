@@ -6,13 +6,16 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from functools import partial
 from typing import ClassVar
 
 from searchlab.errors import SpaceError
 from searchlab.registry import Component, Registry
 from searchlab.search.garbage import uncollected
+from searchlab.search.likeness import like_default
+from searchlab.search.points import Points
 from searchlab.search.progress import say
-from searchlab.search.returned import sketched
+from searchlab.search.returned import seeded, sketched
 from searchlab.search.sketch import Sketch
 from searchlab.search.space import Space
 from searchlab.search.task import Task
@@ -46,6 +49,14 @@ class SpaceGenerator(ABC):
             raise SpaceError(f"space '{self.name}' has nothing for {task.workload.label}")
         return Space(found, self.name, self.version, task.target)
 
+    def seeds(self, task: Task, space: Space) -> Points:
+        """Points from which searches should start, best first: a few that are valid and distinct, always the same ones.
+
+        A generator that knows which of its points are fast says so here (`searchlab.search.wishes` helps); by default
+        these are the points whose programs are most like the default schedule.
+        """
+        return like_default(task, space)
+
 
 SPACES: Registry[SpaceGenerator] = Registry("space", "searchlab.spaces", SpaceGenerator)  # type: ignore[type-abstract]
 
@@ -58,4 +69,10 @@ def space(component: Component | SpaceGenerator, task: Task) -> Space:
     found = generator.space(task)
     seconds = time.perf_counter() - start
     _log.info("space '%s' of %s: %d structures in %.1f s", found.name, task, len(found.sketches), seconds)
+    found.seed_with(partial(seeds, generator, task, found))
     return found
+
+
+def seeds(generator: SpaceGenerator, task: Task, space: Space) -> Points:
+    """The seeds that a generator gives for a space of its own, validated."""
+    return seeded(generator, generator.seeds(task, space), space)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from searchlab.search.generator import SpaceGenerator
     from searchlab.search.knob import Floats
     from searchlab.search.model import CostModel
+    from searchlab.search.space import Space
     from searchlab.search.strategy import Strategy
 
 
@@ -64,6 +65,22 @@ def sketched(generator: SpaceGenerator, sketches: Any) -> Iterator[Sketch]:
         if not isinstance(sketch, Sketch):
             raise ComponentError(f"space '{name}': sketches gave {_kind(sketch)}; it must return {form}")
         yield sketch
+
+
+def seeded(generator: SpaceGenerator, points: Any, space: Space) -> Points:
+    """Validates the points that a generator gave as seeds."""
+    wrong = ""
+    if not isinstance(points, Points):
+        wrong = _kind(points)
+    elif not (good := space.valid(points)).all():
+        wrong = f"points that are not in the space, such as {points.rows()[int(np.flatnonzero(~good)[0])]}"
+    elif len(np.unique(space.key(points))) < len(points):
+        wrong = "the same point twice"
+    if wrong:
+        form = f"distinct Points of space '{space.name}', none where it knows of none"
+        raise ComponentError(f"space '{_name(generator)}': seeds returned {wrong}; it must return {form}")
+    assert isinstance(points, Points)
+    return points
 
 
 def _name(component: object) -> str:

@@ -65,6 +65,7 @@ class Space:
             raise SpaceError(f"space '{name}': two sketches have the same name")
         self.width = max(len(s.knobs) for s in self.sketches)
         self._open: Ints | None = None  # the sketches from which populations are drawn; None for all
+        self._find_seeds: Callable[[], Points] | None = None
 
     def within(self, sketches: Sequence[int]) -> Self:
         """The same space, but `sample` draws only from these sketches, and `mutate` does not move to others.
@@ -81,6 +82,16 @@ class Space:
     def drawn(self) -> Ints:
         """The numbers of the sketches from which `sample` draws."""
         return np.arange(len(self.sketches)) if self._open is None else self._open
+
+    def seed_with(self, find: Callable[[], Points]) -> None:
+        """Says how its `seeds` are found; they are not looked for before somebody asks."""
+        self._find_seeds = find
+        self.__dict__.pop("seeds", None)
+
+    @cached_property
+    def seeds(self) -> Points:
+        """Points from which a search should start, best first: few, valid and distinct; none for recorded tables."""
+        return Points.empty(self.width) if self._find_seeds is None else self._find_seeds()
 
     def __repr__(self) -> str:
         return f"<space {self.name}: {len(self.sketches)} sketches, {self.size} points valid>"

@@ -17,7 +17,8 @@ class Annealing(Guided):
 
     `temperature`, in units of the spread of the model's predictions, falls linearly to zero over `steps`.  A walk ends
     early after `early_stop` steps in which the list of best points did not change.  `persistent` chains resume from
-    their last positions after the model is retrained; others restart.
+    their last positions after the model is retrained; others restart.  Points told before any was asked for are where
+    some of the chains start.
 
     Without a model, `walkers` chains take steps on measurements; their temperature, in logarithms of time, starts at
     `hot` and halves every `half_life` measurements.
@@ -48,13 +49,14 @@ class Annealing(Guided):
             raise SpaceError("annealing: chains, steps, early_stop, walkers and half_life are at least 1")
         self.chains, self.steps, self.early_stop, self.temperature = chains, steps, early_stop, temperature
         self.persistent, self._states = persistent, Points.empty(space.width)
+        self._given = Points.empty(space.width)  # told before any was asked for
         self._walk = _Walk(walkers, hot, half_life)
 
     # --- on the model -------------------------------------------------------------------------------------------------
 
     def explore(self, found: Shortlist, score: Scorer) -> None:
         """Walks all chains on the model, from hot to cold, and offers every step to the list."""
-        now = self._states if self.persistent and len(self._states) else self.sample(self.chains)
+        now = self._states if self.persistent and len(self._states) else self._first()
         value = score(now)
         unit = spread(value)
         found.offer(now, value)
@@ -71,6 +73,10 @@ class Annealing(Guided):
                 break
         self._states = now
 
+    def _first(self) -> Points:
+        given = self._given[: self.chains // 2]
+        return Points.concat([given, self.sample(self.chains - len(given))])
+
     # --- on measurements ----------------------------------------------------------------------------------------------
 
     def ask(self, count: int, score: Scorer | None = None) -> Points:
@@ -79,6 +85,8 @@ class Annealing(Guided):
 
     def tell(self, points: Points, seconds: Floats) -> None:
         """Learns the times, and lets the chains on measurements take their steps or not."""
+        if not len(self.known):
+            self._given = points[np.isfinite(seconds)]
         super().tell(points, seconds)
         self._walk.tell(self, points, seconds)
 

@@ -7,7 +7,8 @@ from typing import Any, ClassVar, TypeVar
 
 from searchlab.errors import SpaceError
 from searchlab.named import Named
-from searchlab.search import Sketch, SpaceGenerator, Tails, Task, check_tails
+from searchlab.search import Points, Sketch, Space, SpaceGenerator, Tails, Task, check_tails
+from spaces.common.seeding import seeds_of
 from spaces.probabilistic.branching import branches
 from spaces.probabilistic.mutators import DEFAULT_MUTATORS, Mutator
 from spaces.probabilistic.postprocess import DEFAULT_POSTPROCESSORS, Postprocessor
@@ -52,6 +53,11 @@ class ProbabilisticSpace(SpaceGenerator):
     def space(self, task: Task) -> TraceSpace:
         """The space of all structures, whose points are traces too."""
         return TraceSpace(task, self.structures(task), self.name, self.version, self.mutators)
+
+    def seeds(self, task: Task, space: Space) -> Points:
+        """Tiles and vectors that suit the target; for structures of a user's program, as for every space."""
+        found = seeds_of(task, space)
+        return found if len(found) else super().seeds(task, space)
 
     def sketches(self, task: Task) -> list[Sketch]:
         """The sketches of all structures."""

@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from searchlab.errors import SpaceError
 from searchlab.named import Named
-from searchlab.search import Sketch, SpaceGenerator, Tails, Task, check_tails
+from searchlab.search import Points, Sketch, Space, SpaceGenerator, Tails, Task, check_tails
 from spaces.common import check_structure
+from spaces.common.seeding import seeds_of
 from spaces.sketch.annotate import annotate
 from spaces.sketch.derive import derive
 from spaces.sketch.rules import DEFAULT_RULES, Rule
@@ -61,6 +62,11 @@ class SketchSpace(SpaceGenerator):
                     raise SpaceError(f"space 'sketch': two sketches are called '{sketch.name}'; rules name their steps")
                 names.add(sketch.name)
                 yield sketch
+
+    def seeds(self, task: Task, space: Space) -> Points:
+        """Tiles and vectors that suit the target; where rules made no known structure, as for every space."""
+        found = seeds_of(task, space)
+        return found if len(found) else super().seeds(task, space)
 
 
 def _rule(given: Rule | str) -> Rule:

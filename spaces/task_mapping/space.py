@@ -11,7 +11,8 @@ from searchlab.errors import SpaceError
 from searchlab.ir.expr import knob
 from searchlab.ir.stmt import Block
 from searchlab.schedule import Schedule
-from searchlab.search import Sketch, SpaceGenerator, Task, menu
+from searchlab.search import Points, Sketch, Space, SpaceGenerator, Task, menu
+from searchlab.search.wishes import nearest
 from searchlab.tactics import inline_cheap
 from spaces.task_mapping.anchor import anchor, extent_of, views
 from spaces.task_mapping.channels import channel_sketches
@@ -20,8 +21,10 @@ from spaces.task_mapping.parallel_k import cut_sum, cut_view, parts_by_rule, par
 from spaces.task_mapping.pixels import as_columns
 from spaces.task_mapping.rows import row_sketches
 from spaces.task_mapping.windows import window, window_sketches
+from spaces.task_mapping.wishes import wishes
 
 ParallelK = Literal["rule", "search", "off"]
+MOST_SEEDS = 8
 
 
 class TaskMappingSpace(SpaceGenerator):
@@ -53,6 +56,10 @@ class TaskMappingSpace(SpaceGenerator):
             return found
         b = window(s.program)
         return [*window_sketches(task, s, b), *row_sketches(task, s)] if b is not None else list(row_sketches(task, s))
+
+    def seeds(self, task: Task, space: Space) -> Points:
+        """First choices: tiles that fill the registers, in several sketches."""
+        return nearest(space, wishes(task), MOST_SEEDS)
 
     def _products(self, task: Task, s: Schedule, b: Block) -> Iterator[Sketch]:
         machine = Machine.of(task.target, s.program.buffers[b.store.buffer].dtype)

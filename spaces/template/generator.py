@@ -6,11 +6,14 @@ from collections.abc import Iterator
 
 from searchlab.errors import ScheduleError, SpaceError
 from searchlab.schedule import Schedule
-from searchlab.search import Sketch, SpaceGenerator, Task
+from searchlab.search import Points, Sketch, Space, SpaceGenerator, Task
+from searchlab.search.wishes import nearest
 from spaces.template.config import Config, Decisions, Unsuitable
 from spaces.template.registry import Template, find, templates
+from spaces.template.wishes import wishes
 
 MOST_STRUCTURES = 256
+MOST_SEEDS = 8
 
 
 class TemplateSpace(SpaceGenerator):
@@ -37,6 +40,11 @@ class TemplateSpace(SpaceGenerator):
                 yield sketch
         if not found:
             raise SpaceError(f"no template suits {task.workload.label}: {'; '.join(reasons)}")
+
+    def seeds(self, task: Task, space: Space) -> Points:
+        """What a person would pick from the known templates; for others, what is most like the default schedule."""
+        found = nearest(space, wishes(task), MOST_SEEDS)
+        return found if len(found) else super().seeds(task, space)
 
     def _templates(self, task: Task) -> list[Template]:
         operator = task.workload.name

@@ -24,25 +24,30 @@ _CLOCK_DIGITS = 9  # the clock's resolution is 1 ns; further digits would double
 
 @dataclass(frozen=True, slots=True)
 class SearchPlace:
-    """The place of a measurement in its search: the round, and the time that a cost model had predicted.
+    """The place of a measurement in its search: the round, the time that a cost model had predicted, and whether it was
+    a seed of the space.
 
     Records keep it as text among their notes.
     """
 
     round: int = 0
     predicted: float | None = None
+    seed: bool = False
 
     @property
     def notes(self) -> dict[str, str]:
         """The place as notes of a record."""
         found = {"round": str(self.round)}
-        return found if self.predicted is None else {**found, "predicted": repr(self.predicted)}
+        if self.predicted is not None:
+            found["predicted"] = repr(self.predicted)
+        return {**found, "start": "seed"} if self.seed else found
 
     @classmethod
     def read(cls, notes: Mapping[str, Any]) -> SearchPlace:
         """The place from the notes of a record; the first round where they do not name one."""
         predicted = notes.get("predicted")
-        return cls(int(notes.get("round", 0)), None if predicted is None else float(predicted))
+        guessed = None if predicted is None else float(predicted)
+        return cls(int(notes.get("round", 0)), guessed, notes.get("start") == "seed")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Literal, Self, TypedDict, Unpack, get_args
 
 import numpy as np
 
@@ -44,9 +44,11 @@ from searchlab.timing.protocol import Figure
 
 _FINALISTS, _TRIALS_EACH = (3, 8), 64  # minimum and maximum in the final race; one more for this many trials
 _TRIES = 8  # requests for new programs before the rest of a batch is drawn at random
+_SEEDS = 8  # the most seeds of a space that are measured
 _OLD = 4096  # consecutive draws of known programs after which a space counts as exhausted
 
 Callback = Callable[["Study", Round], object]
+Start = Literal["seeds", "random"]
 
 
 class StudyOptions(TypedDict, total=False):
@@ -54,6 +56,7 @@ class StudyOptions(TypedDict, total=False):
 
     seed: int
     batch: int
+    start: Start
     measurer: Measurer[Any] | None
     protocol: Protocol | None
     limits: Limits | None
@@ -73,6 +76,8 @@ class StudySettings:
 
     seed       starts a generator for every component
     batch      candidates that are proposed and measured together
+    start      "seeds": the first candidates are what the space knows to be fast (`Space.seeds`), at most half a batch
+               of them at a time; "random": the strategy begins with nothing
     measurer   a local one unless given
     protocol   how candidates of a task are timed, and the `limits` of their phases
     figure     the figure that is minimised: the fastest repeat of a candidate, which is far steadier on shared
@@ -88,6 +93,7 @@ class StudySettings:
 
     seed: int = 0
     batch: int = 16
+    start: Start = "seeds"
     measurer: Measurer[Any] | None = None
     protocol: Protocol | None = None
     limits: Limits | None = None
@@ -103,6 +109,8 @@ class StudySettings:
     def __post_init__(self) -> None:
         if self.batch < 1:
             raise SpaceError(f"a batch holds at least one trial, not {self.batch}")
+        if self.start not in get_args(Start):
+            raise SpaceError(f"unknown start '{self.start}'; accepted: {', '.join(get_args(Start))}")
 
 
 class Study:
@@ -138,6 +146,7 @@ class Study:
         self._reach = Reach(self.space, self.seeds.generator("reach"))
         self._measurer = given.measurer
         self._twins: dict[str, Points] = {}  # points with the same program as another point of the batch
+        self._seeds: Points | None = None  # those of the space that have not been proposed, once they are known
         self._pending: dict[int, Candidate] = {}
         self._seen: set[int] = set()  # keys of all points proposed or told
         self._draws = self.seeds.generator("draws")
@@ -168,12 +177,15 @@ class Study:
     def ask(self, count: int | None = None) -> list[Candidate]:
         """Candidates to measure next, all with new programs; fewer if the space is exhausted.
 
-        A strategy that proposes known programs is asked again a few times; the rest of the batch is drawn at random.
+        The first batch is seeds alone, if the space has any, so that all others learn from them.  A strategy that
+        proposes known programs is asked again a few times; the rest of the batch is drawn at random.
         """
         wanted = self.batch if count is None else count
         score = self._scorer()
+        found = self._seeded(wanted, score)
+        if found and not self.rounds:
+            return found
         self.strategy.space = self._reach.space(len(self.rounds))
-        found: list[Candidate] = []
         for _ in range(_TRIES):
             with self.ledger.phase("propose"):
                 points = proposed(self.strategy, self.strategy.ask(wanted - len(found), score), wanted - len(found))
@@ -327,6 +339,15 @@ class Study:
 
         return score
 
+    def _seeded(self, wanted: int, score: Scorer | None) -> list[Candidate]:
+        """The next seeds of the space, at most half of what is wanted."""
+        if self._seeds is None:
+            with self.ledger.phase("propose"):
+                self._seeds = self.space.seeds[: _SEEDS if self.settings.start == "seeds" else 0]
+        count = max(1, wanted // 2)
+        now, self._seeds = self._seeds[:count], self._seeds[count:]
+        return [replace(c, seed=True) for c in self._new(now, score)] if len(now) else []
+
     def _new(self, points: Points, score: Scorer | None) -> list[Candidate]:
         """Candidates for the points whose programs are new; they are pending from now on.
 
@@ -379,7 +400,7 @@ class Study:
     def _store(self, candidate: Candidate, outcome: Outcome) -> None:
         if (store := self.settings.store) is None:
             return
-        place = SearchPlace(len(self.rounds), candidate.predicted)
+        place = SearchPlace(len(self.rounds), candidate.predicted, candidate.seed)
         with self.ledger.phase("record"):
             store.append(self.subject.record(candidate, outcome, self.settings.cell, place))
 

@@ -29,7 +29,7 @@ from searchlab.timing.protocol import Figure
 class Candidate:
     """A point on its way through a study; points with the same program have the same `digest`.
 
-    `part` is the number of its task in a joint study.
+    `part` is the number of its task in a joint study; a `seed` was given by the space, not proposed by the strategy.
     """
 
     point: Points
@@ -38,6 +38,7 @@ class Candidate:
     job: Any
     predicted: float | None = None
     part: int = 0
+    seed: bool = False
 
 
 class Subject(ABC):
