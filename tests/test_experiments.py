@@ -191,7 +191,7 @@ IDS = {  # of all cells, in their order, with the effort that the file says
     "papers/relax.yaml": "4b780aa48a04",
     "papers/rrm.yaml": "ca6e0f83cb71",
     "papers/tensorir.yaml": "92b1b0d12e79",
-    "quickstart.yaml": "038f62656917",
+    "quickstart.yaml": "95cd1edc29bb",
     "replay-gpu.yaml": "0863c19dd2f1",
     "replay.yaml": "f462c86b3e94",
     "sweep.yaml": "1a0009ac9d47",

@@ -18,12 +18,12 @@ from searchlab.lab.config.subjects import NetworkPart, SubjectSettings
 if TYPE_CHECKING:
     from searchlab.lab.code import Code
     from searchlab.lab.config.measuring import Measure
-    from searchlab.lab.config.search_settings import Budget
+    from searchlab.lab.config.search_settings import Budget, Start
     from searchlab.lab.study.scheduler import Policy
     from searchlab.registry import Component
 
 FORMAT = "searchlab-manifest"
-_SETTINGS = ("target", "space", "model", "strategy", "budget", "measure")
+_SETTINGS = ("target", "space", "model", "strategy", "start", "budget", "measure")
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +120,11 @@ class Cell:
         return self.settings.history
 
     @property
+    def start(self) -> Start:
+        """How the search starts: with seeds of its space, or with nothing."""
+        return self.settings.start
+
+    @property
     def budget(self) -> Budget:
         """The budget of the search of each task."""
         return self.settings.budget
@@ -154,6 +159,7 @@ class Cell:
             **self.subject.plain,
             **{k: given[k] for k in ("target", "space", "model", "strategy")},
             **({"history": list(self.learnt)} if self.learnt else {}),
+            **({"start": self.start} if self.start != "random" else {}),  # older ids know of no other start
             "budget": self._budget(given["budget"]),
             "measure": given["measure"],
             "seed": self.seed,
@@ -215,7 +221,7 @@ class Manifest:
         settings: dict[str, SearchSettings] = {}  # the same for all tasks and seeds of an entry, so parsed once
         cells = []
         for row in data["cells"]:
-            key = repr([row["config"][name] for name in _SETTINGS])
+            key = repr([row["config"].get(name) for name in _SETTINGS])
             if key not in settings:
                 settings[key] = SearchSettings.restored(row["config"])
             cells.append(Cell.of(row, settings[key]))

@@ -16,7 +16,7 @@ import numpy as np
 
 from searchlab.errors import ExportError
 from searchlab.lab.cells import cells
-from searchlab.lab.config import load
+from searchlab.lab.config import load_resolved
 from searchlab.lab.export.finding import chosen
 from searchlab.lab.folder.folder import Folder
 from searchlab.lab.manifest import Cell
@@ -46,7 +46,7 @@ def replay(folder: str | os.PathLike[str], task: str | None = None, entry: str |
     """Replays the cells of a run that have begun, one after another."""
     place = Folder(Path(folder))
     place.manifest()  # refuses a folder that is not a run
-    found = chosen(cells(load(place.experiment)), task, entry)
+    found = chosen(cells(load_resolved(place.experiment)), task, entry)
     begun = [c for c in found if place.records_path(c.id).exists()]
     if not begun:
         raise ExportError(f"{place.path}: none of its {len(found)} cells has measurements yet; see `searchlab run`")

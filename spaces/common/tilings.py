@@ -30,7 +30,7 @@ _STRETCH = 8  # tiles of rows that share a panel, where panels are not packed by
 
 
 @dataclass(frozen=True)
-class Axis:
+class SplitAxis:
     """An axis of a stage with its extent; a collapsed one takes the place of several."""
 
     name: str
@@ -50,10 +50,10 @@ class Tiling:
     """
 
     kind: Kind
-    vector: Axis
-    row: Axis | None
-    others: tuple[Axis, ...]
-    sums: tuple[Axis, ...]
+    vector: SplitAxis
+    row: SplitAxis | None
+    others: tuple[SplitAxis, ...]
+    sums: tuple[SplitAxis, ...]
     lanes: int
     bytes: int
 
@@ -67,7 +67,7 @@ def tilings(task: Task, sketch: Sketch) -> list[Tiling]:
         axes = _axes(space, knobs)
         if axes and block.reduces:
             dtype = task.program.buffers[block.store.buffer].dtype
-            split = tuple(Axis(k, extent(knobs[k])) for k in sums if k in knobs)
+            split = tuple(SplitAxis(k, extent(knobs[k])) for k in sums if k in knobs)
             found.append(_tiling(block, axes, split, task.target.lanes(dtype), DTYPES[dtype].bytes))
     return found
 
@@ -77,15 +77,17 @@ def extent(knob: Knob) -> int:
     return int(knob.options.prod(axis=1).min())
 
 
-def _axes(space: Sequence[str], knobs: Mapping[str, Knob]) -> list[tuple[Axis, int]]:
+def _axes(space: Sequence[str], knobs: Mapping[str, Knob]) -> list[tuple[SplitAxis, int]]:
     """The axes among the knobs, in their order, with the last loop of each; collapsed axes have one knob."""
     count = len(space)
     runs = {"_".join(space[a : b + 1]): (a, b) for a in range(count) for b in range(a, count)}
     split = [(name, extent(k), *runs[name]) for name, k in knobs.items() if name in runs and k.kind == "split"]
-    return [(Axis(name, size, a < b), b) for name, size, a, b in split]
+    return [(SplitAxis(name, size, a < b), b) for name, size, a, b in split]
 
 
-def _tiling(block: Block, axes: list[tuple[Axis, int]], sums: tuple[Axis, ...], lanes: int, size: int) -> Tiling:
+def _tiling(
+    block: Block, axes: list[tuple[SplitAxis, int]], sums: tuple[SplitAxis, ...], lanes: int, size: int
+) -> Tiling:
     *rest, (vector, at) = axes
     space = space_axes(block)
     read = [ld for ld in operands(block) if moves_with(ld, space[at].var)]
@@ -187,11 +189,11 @@ def _windows(t: Tiling) -> Iterator[Values]:
         yield wished
 
 
-def _outer(axes: Sequence[Axis]) -> Values:
+def _outer(axes: Sequence[SplitAxis]) -> Values:
     return {axis.name: (None, 1, 1, 1) for axis in axes}
 
 
-def _sums(sums: Sequence[Axis], depth: int) -> Values:
+def _sums(sums: Sequence[SplitAxis], depth: int) -> Values:
     """The longest axis of a sum in steps, the others, such as the taps of a window, whole while they are few."""
     longest = max(sums, key=lambda a: a.extent, default=None)
     taps, wished = 1, Values()

@@ -12,16 +12,16 @@ from searchlab.lab.config.search_settings import Budget
 from searchlab.lab.config.selectors import matches
 
 if TYPE_CHECKING:
-    from searchlab.lab.config.loading import dump, from_data, load
+    from searchlab.lab.config.loading import dump, from_data, load, load_resolved
 
 __all__ = [
     "Ablate", "Budget", "Claim", "Experiment", "LocalMeasure", "Measure", "Ray", "Replay", "ReportSettings", "Sweep",
-    "dump", "from_data", "load", "matches",
+    "dump", "from_data", "load", "load_resolved", "matches",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name not in ("dump", "from_data", "load"):
+    if name not in ("dump", "from_data", "load", "load_resolved"):
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     from searchlab.lab.config import loading
 

@@ -13,7 +13,7 @@ from searchlab.lab.config.combinations import Combination, combinations
 from searchlab.lab.config.forms import alternatives
 from searchlab.lab.config.measuring import Listed, Measure, Model
 from searchlab.lab.config.naming import Entry, entries
-from searchlab.lab.config.search_settings import Budget
+from searchlab.lab.config.search_settings import Budget, Start
 from searchlab.lab.config.subjects import looked_up
 
 Metric = Literal["final", "trials-to-target", "auc"]
@@ -148,6 +148,11 @@ class Experiment(Model):
     history: Annotated[tuple[str, ...], Listed, WithJsonSchema(alternatives.HISTORY)] = Field(
         default=(), description="measurements of earlier runs on other tasks, for the model to learn from"
     )
+    start: Start = Field(
+        default="seeds",
+        description="what a search starts with: points that the space knows to be fast (seeds), or nothing (random; "
+        "always, with recorded tables)",
+    )
     budget: Budget = Field(default=Budget(), description="limits of each search")
     measure: Annotated[Measure, WithJsonSchema(alternatives.measure())] = Field(
         description="the way to measure candidates; local if not given, replay for recorded tables"
@@ -181,6 +186,7 @@ class Experiment(Model):
         data = self.model_dump(by_alias=True, mode="json")
         data["seeds"] = _ranges(self.seeds)
         data["expect"] = [_given(c) for c in data["expect"]]
+        data["start"] = None if self.recorded else self.start
         for key in ("budget", "sweep", "ablate", "report"):
             data[key] = _given(data[key] or {})
         return _given(data)

@@ -11,7 +11,7 @@ from searchlab.lab.config.combinations import Combination
 from searchlab.lab.config.search_settings import SearchSettings
 from searchlab.lab.config.settings import NAMED, split
 
-ORDER = ("space", "model", "strategy", "history", "target", "budget", "measure")
+ORDER = ("space", "model", "strategy", "history", "start", "target", "budget", "measure")
 ALWAYS = ("space", "model", "strategy")
 
 
@@ -50,6 +50,8 @@ class _Texts:
         """What a combination is made of: components with all their options, and what else varies."""
         always = {k: _text(*_parts(k, self.settings[n][k])) for k in ALWAYS}
         others = {k: self.short[k][n] for k in self.varying if k not in ALWAYS}
+        if "start" in self.varying:
+            others["start"] = self.settings[n]["start"]
         if self.settings[n]["history"] or "history" in self.varying:  # what learnt from others is never the same thing
             others["history"] = self.short["history"][n].removeprefix("history=")
         return {k: v for k, v in {**always, **others}.items() if v}
@@ -97,6 +99,8 @@ def _histories(values: Sequence[Sequence[str]]) -> list[str]:
 def _parts(key: str, value: Any) -> tuple[str, Mapping[str, Any]]:
     if value is None:
         return "", {}
+    if key == "start":
+        return "", {key: value}
     return split(key, value) if key in NAMED else ("", value)
 
 

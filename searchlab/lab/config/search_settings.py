@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import Field
 
 from searchlab.lab.config.measuring import KINDS, Measure, Model
+from searchlab.lab.config.settings import EARLIER
 from searchlab.lab.config.text.tree import unplaced
 from searchlab.registry import Component
+
+Start = Literal["seeds", "random"]
+STARTS: tuple[Start, ...] = get_args(Start)
 
 
 class Budget(Model):
@@ -43,6 +47,7 @@ class SearchSettings:
     model: Component
     strategy: Component
     history: tuple[str, ...]  # paths of run folders and files of records
+    start: Start
     budget: Budget
     measure: Measure
 
@@ -56,6 +61,7 @@ class SearchSettings:
             model=data["model"],
             strategy=data["strategy"],
             history=tuple(data["history"]),
+            start=data["start"],
             budget=Budget.model_validate(data["budget"]),
             measure=Measure.model_validate(data["measure"]),
         )
@@ -65,9 +71,8 @@ class SearchSettings:
         """The settings as a manifest has them; options that this version does not know are left out."""
         ((kind, options),) = config["measure"].items()
         measure = {kind: _known(KINDS[kind], options)}
-        return SearchSettings.of(
-            {**config, "history": (), "budget": _known(Budget, config["budget"]), "measure": measure}
-        )
+        budget = _known(Budget, config["budget"])
+        return SearchSettings.of({**EARLIER, **config, "history": (), "budget": budget, "measure": measure})
 
     @cached_property
     def plain(self) -> dict[str, Any]:
@@ -78,6 +83,7 @@ class SearchSettings:
             "model": self.model,
             "strategy": self.strategy,
             "history": list(self.history),
+            "start": self.start,
             "budget": self.budget.model_dump(mode="json"),
             "measure": self.measure.model_dump(mode="json"),
         }

@@ -16,7 +16,9 @@ from searchlab.registry import nearest
 
 COMPONENTS = ("space", "model", "strategy")
 NAMED = ("target", *COMPONENTS, "measure")  # a name with options
-SETTINGS = ("target", *COMPONENTS, "history", "budget", "measure")  # what overrides, sweeps and ablations may change
+# what overrides, sweeps and ablations may change
+SETTINGS = ("target", *COMPONENTS, "history", "start", "budget", "measure")
+EARLIER = {"start": "random"}  # settings of runs from before there was a choice, which therefore do not say so
 
 
 class Malformed(ValueError):

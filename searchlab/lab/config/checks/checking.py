@@ -92,6 +92,8 @@ def _recorded(settings: Map) -> Iterator[tuple[Path, str]]:
     kind = next(iter(settings["measure"]))
     if kind != "replay":
         yield ("measure",), f"recorded tables are not measured; measure is replay, not '{kind}'"
+    if settings["start"] != "random":
+        yield ("start",), "recorded tables have no seeds to start with; leave it out, or write start: random"
     if settings["history"]:
         yield ("history",), "recorded tables have no programs that a history could teach about; leave it out"
     model = unplaced(settings["model"])

@@ -15,7 +15,7 @@ from pydantic import PydanticSchemaGenerationError, PydanticUndefinedAnnotation,
 from searchlab.errors import ComponentError, SearchLabError, TargetError
 from searchlab.lab.config.forms.translating import faults as translated
 from searchlab.lab.config.measuring import Measure
-from searchlab.lab.config.search_settings import Budget
+from searchlab.lab.config.search_settings import STARTS, Budget
 from searchlab.lab.config.settings import COMPONENTS, Malformed, say, split
 from searchlab.lab.config.text.tree import Path
 from searchlab.lab.history import origins
@@ -59,6 +59,8 @@ def _faults(key: str, value: Any) -> tuple[Fault, ...]:
             return () if value is None and key == "space" else tuple(_component(key, value))
         if key == "target":
             return tuple(_target(value))
+        if key == "start":
+            return () if value in STARTS else (((), f"start is one of {', '.join(STARTS)}, not {say(value)}"),)
         return tuple(_measure(value) if key == "measure" else _budget(value))
     except Malformed as e:
         return (((), str(e)),)

@@ -44,6 +44,7 @@ def _settings(tree: Map, problems: Problems) -> None:
         "model": AUTO,
         "strategy": AUTO,
         "history": None,
+        "start": "random" if recorded else "seeds",
         "measure": "replay" if recorded else "local",
     }
     for key, default in defaults.items():

@@ -65,6 +65,7 @@ def search_of(
             measurer=measurer(part),
             seed=cell.seed,
             batch=cell.budget.batch,
+            start=cell.start,
             store=store,
             cell=cell.id,
             history=_history(single),
