@@ -31,7 +31,7 @@ class LoopDigits:
 
 
 def digits(loop: Loop, conditions: Iterable[Expr]) -> LoopDigits | None:
-    """The digits by which conditions depend on a loop's index; None if they do not, or not in the way of fused loops."""
+    """The digits by which conditions depend on a loop's index; None unless they do so in the way of fused loops."""
     bounds = sorted({b for c in conditions for x in walk(c) for b in _boundaries(x, loop.var)} - {1})
     whole = value_of(loop.extent)
     steps = [1, *bounds, whole or 1]
@@ -49,11 +49,8 @@ def digits(loop: Loop, conditions: Iterable[Expr]) -> LoopDigits | None:
 
 def _boundaries(e: Expr, var: Var) -> set[int]:
     """The steps at which a digit of a variable begins and ends: 4 and 12 for (x // 4) % 3."""
-    low, inner, end = 1, e, None
-    if isinstance(inner, Binary) and inner.op == "mod":
-        inner, end = inner.a, value_of(inner.b)
-    if isinstance(inner, Binary) and inner.op == "floordiv":
-        inner, low = inner.a, value_of(inner.b) or 0
-    if inner != var or e == var or not low:
+    inner, size = (e.a, value_of(e.b)) if isinstance(e, Binary) and e.op == "mod" else (e, None)
+    inner, low = (inner.a, value_of(inner.b)) if isinstance(inner, Binary) and inner.op == "floordiv" else (inner, 1)
+    if inner != var or e == var or low is None:
         return set()
-    return {low} if end is None else {low, low * end}
+    return {low} if size is None else {low, low * size}

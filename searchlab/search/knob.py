@@ -253,7 +253,9 @@ def _size_moves(options: Ints) -> tuple[Ints, Ints]:
     for slot in range(1, options.shape[1]):
         others = [options[:, n] for n in range(1, options.shape[1]) if n != slot]
         order = np.lexsort((options[:, slot], *others))
-        alike = np.logical_and.reduce([x[order[1:]] == x[order[:-1]] for x in others] or [np.ones(len(order) - 1, bool)])
+        alike = np.logical_and.reduce(
+            [x[order[1:]] == x[order[:-1]] for x in others] or [np.ones(len(order) - 1, bool)]
+        )
         low, high = order[:-1][alike], order[1:][alike]
         moves += [(low, high), (high, low)]
     pairs = np.unique(np.concatenate([np.stack(m) for m in moves], axis=1), axis=1)

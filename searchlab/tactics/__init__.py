@@ -53,13 +53,13 @@ from searchlab.tactics.untiled import finish_fused, finish_untiled, fused_width,
 from searchlab.tactics.vectors import contiguous_reduction, reduces_along_rows, side_by_side, vectorize_outputs
 
 __all__ = [
-    "Factors", "Panel", "ProductView", "RoundedUp", "Tiles", "Trailing", "attempt", "axis_loops", "collapse", "constant",
-    "contiguous_reduction", "extent", "finish_fused", "finish_untiled", "fits_registers", "fresh_stages", "fuse_outer",
+    "Factors", "Panel", "ProductView", "RoundedUp", "Tiles", "Trailing", "attempt", "axis_loops", "collapse",
+    "constant", "contiguous_reduction", "extent", "finish_fused", "finish_untiled", "fits_registers", "fresh_stages", "fuse_outer",
     "fuse_parallel", "fuse_reader", "fused_width", "gather_inputs", "gather_rows", "inline_cheap",
     "intermediate_results", "join_epilogues", "join_trailing", "lane_factors", "lane_loop", "lay_in_panels",
     "lies_side_by_side", "loops_by_kind", "loops_inside", "moves_with", "operands", "outermost", "own_loops", "pack",
     "panel", "parallel_outer", "product_views", "products", "read_rows_as_they_lie", "reduce_axes",
     "reduces_along_rows", "register_tile", "rfactor", "rows_first", "share", "share_around", "side_by_side",
-    "space_axes", "split_by", "spread_rows", "stores_plainly", "tile", "tile_along_panels", "tile_collapsed", "trailing",
-    "transpose_results", "unroll_up_to", "vector_width", "vectorize_outputs", "vectorize_tile", "work",
+    "space_axes", "split_by", "spread_rows", "stores_plainly", "tile", "tile_along_panels", "tile_collapsed",
+    "trailing", "transpose_results", "unroll_up_to", "vector_width", "vectorize_outputs", "vectorize_tile", "work",
 ]  # fmt: skip

@@ -16,9 +16,7 @@ from searchlab.search import Knob, category, menu, split_knob, tile_knob
 from searchlab.search.knob import MOST_OPTIONS
 
 
-def tile(
-    name: str, extent: Expr, parts: int, cap: int | None, drawn: Sequence[Knob], rounded: bool = False
-) -> Knob:
+def tile(name: str, extent: Expr, parts: int, cap: int | None, drawn: Sequence[Knob], rounded: bool = False) -> Knob:
     """The factorisations of an extent; of all its values, if it depends on what was drawn before.
 
     With `rounded` also splits that round it up, if it is a constant.

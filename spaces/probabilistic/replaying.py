@@ -92,9 +92,7 @@ def decide(s: ProbabilisticSchedule, trace: Trace, rng: np.random.Generator | No
     return Trace(trace.instructions, decisions), values
 
 
-def _tile(
-    i: Instruction, extent: Expr, values: dict[str, int], old: Any, rng: np.random.Generator | None
-) -> Decision:
+def _tile(i: Instruction, extent: Expr, values: dict[str, int], old: Any, rng: np.random.Generator | None) -> Decision:
     parts, cap = i.arguments["n"], i.arguments["max_innermost"]
     mapping = {v: Const(values[v.name]) for v in variables(extent) if v.name in values}
     known = value_of(substitute(extent, mapping) if mapping else extent)
@@ -134,8 +132,8 @@ class _Run:
         self.names: dict[Handle, str] = {}
         self.kinds: dict[str, Callable[[Instruction], None]] = {
             GET_BLOCK: self.get_block, GET_LOOPS: self.get_loops, TILE: self.tile, ROUNDED_TILE: self.tile,
-            CATEGORICAL: self.categorical, LOCATION: self.location, NOTE: self.note, REQUIRE: self.require, "compute_at": self.compute_at,
-            POSTPROCESS: lambda i: None,
+            CATEGORICAL: self.categorical, LOCATION: self.location, NOTE: self.note, REQUIRE: self.require,
+            "compute_at": self.compute_at, POSTPROCESS: lambda i: None,
         }  # fmt: skip
 
     def schedule(self) -> ProbabilisticSchedule:

@@ -343,6 +343,48 @@ def test_tails_at_every_level_make_few_copies():
     assert w.check(run_checked(lower(program, ONE), program, inputs), inputs) is None
 
 
+def tiled_with_tails(s):
+    parts = {"i": [None, 3, 4], "j": [None, 2, 16], "k": [None, 8]}
+    (i0, i1, i2), (j0, j1, j2), (k0, k1) = (s.split(loop, f, tail=True) for loop, f in parts.items())
+    s.reorder(i0, j0, i1, j1, k0, k1, i2, j2)
+    s.unroll(i2)
+    s.vectorize(j2)
+    s.parallel(s.fuse(i0, j0))
+
+
+def test_tails_of_fused_parallel_loops_are_tiles_of_registers():
+    """Whole tiles and what is left of them, along each axis: four kernels, and none of them asks for a condition."""
+    w, program = scheduled("matmul:m=37,n=85,k=21", tiled_with_tails)
+    body = lower(program, ONE).body
+    kept = [a.buffer.shape for a in parts(body, Alloc) if a.buffer.scope == "register"]
+    assert [tuple(e.value for e in shape) for shape in kept] == [(4, 16), (4, 5), (1, 16), (1, 5)]
+    inner = [lp for lp in parts(body, Loop) if lp.kind == "vectorized"]
+    assert inner and not any(parts(lp, If) for lp in inner)
+    assert_right(w, program)
+
+
+def test_a_sum_ends_where_it_ends():
+    _, program = scheduled("matmul:m=4,n=16,k=21", tiled_with_tails)
+    text = plain(program)
+    assert "for k_0 in 3:" in text and "for k_1 in min(8, -k_0*8 + 21):" in text and text.count("for k_0") == 1
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_digits_of_fused_loops(count):
+    """A fused loop of two or three parts, with a tail in each of them."""
+    b = Builder("copy")
+    X = b.input("X", (5, 6, 7))
+    s = Schedule(b.program(b.compute("Y", (5, 6, 7), lambda i, j, k: X[i, j, k] + 1.0)))
+    loops = s.loops("Y")
+    outer, inner = zip(*(s.split(x, [None, 4], tail=True) for x in loops[:count]), strict=True)
+    s.reorder(*outer, *inner, *loops[count:])
+    s.parallel(s.fuse(*outer))
+    given = np.arange(210, dtype=np.float32).reshape(5, 6, 7)
+    found = run_checked(lower(s.program, ONE), s.program, {"X": given})["Y"]
+    assert (found == given + 1).all() and not parts(lower(s.program, ONE).body, Select)
+    assert len(parts(lower(s.program, ONE).body, If)) <= 2 * count
+
+
 def test_tiles_beyond_a_buffer_do_not_enlarge_it():
     def write(s):
         for loop in s.loops("Y"):
