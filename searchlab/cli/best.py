@@ -82,8 +82,9 @@ def _fields(rank: int, found: Found) -> dict[str, Any]:
     program = {} if found.cell.recorded else {"program": str(found.program)}
     return {
         "task": found.task, "rank": rank, "entry": found.entry, "seed": found.cell.seed, "seconds": found.seconds,
+        "origin": found.origin,
         "confirmed": found.confirmed, "baselines": dict(found.baselines), "point": found.point,
-        "knobs": dict(found.choice), "cell": found.cell.id, **program,
+        "knobs": dict(found.choice) if found.origin == "search" else {}, "cell": found.cell.id, **program,
     }  # fmt: skip
 
 
@@ -106,15 +107,26 @@ def _print_task(name: str, programs: list[Found]) -> None:
     out.print(f"\n[bold green]{escape(name)}[/]")
     if len(programs) == 1:
         where = f"found by [bold]{escape(first.entry)}[/], seed {first.cell.seed}"
+        where = where if first.origin == "search" else "by rules, without search"
         out.print(f"[bold]{duration(first.seconds)}[/]{_ratios(first)}   {where}")
+        _print_kept(first)
         out.print(f"[dim]point:[/] {escape(first.point)}\n", soft_wrap=True)
     else:
         print_table(_standings(programs))
+        _print_kept(first)
         out.print(
             "[dim]confirmed: it won its search and was re-measured; others may be a single, lucky measurement[/]\n"
         )
     if not first.cell.recorded:
         print_program(str(first.program))
+
+
+def _print_kept(found: Found) -> None:
+    """Says that the default schedule is the one to take, if so."""
+    from searchlab.lab.statistics.wording import kept
+
+    if found.beaten_s is not None:
+        out.print(f"[yellow]{kept(found.seconds, found.beaten_s)}[/]")
 
 
 def _standings(programs: list[Found]) -> Any:
@@ -131,7 +143,10 @@ def _standings(programs: list[Found]) -> Any:
 
 def _ratios(found: Found) -> str:
     """How many times as fast as others."""
-    parts = [f"{seconds / found.seconds:.2f}x {name}" for name, seconds in found.baselines.items()]
+    from searchlab.bench import DEFAULT
+
+    others = {name: s for name, s in found.baselines.items() if found.origin == "search" or name != DEFAULT}
+    parts = [f"{seconds / found.seconds:.2f}x {name}" for name, seconds in others.items()]
     return f"   {', '.join(parts)}" if parts else ""
 
 

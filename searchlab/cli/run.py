@@ -219,7 +219,7 @@ def _next(summary: RunSummary) -> None:
     now = "" if summary.done else ", all of them earlier"
     out.print(f"[bold]all {done} cells done[/]{now}, in {folder}")
     hint(
-        f"searchlab report {folder}        [dim]one page with all results[/]",
-        f"searchlab leaderboard {folder}   [dim]the ranking, with its uncertainty[/]",
-        f"searchlab best {folder}          [dim]the fastest programs[/]",
+        f"searchlab best {folder} --export kernels   [dim]the fastest programs, as libraries for Python and C[/]",
+        f"searchlab report {folder} --open           [dim]one page with all results[/]",
+        f"searchlab leaderboard {folder}             [dim]the ranking, with its uncertainty[/]",
     )

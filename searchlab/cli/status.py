@@ -87,6 +87,7 @@ def _drawing(found: Status) -> RenderableType:
         "",
         _table(found),
     ]
+    lines += [f"[yellow]{escape(r.entry)} on {escape(r.task)}:[/] {r.kept}" for r in found.rows if r.kept]
     if found.failures:
         named = ", ".join(f"{n} {kind}" for kind, n in found.failures.items())
         lines += ["", f"candidates that failed: {escape(named)}"]

@@ -12,6 +12,7 @@ from rich.table import Table
 from searchlab.cli.output import duration, err, three_digits
 from searchlab.lab.run.execute.events import CellEnded, CellProgress, Doing, Noted
 from searchlab.lab.run.execute.observer import Observer
+from searchlab.lab.statistics.wording import kept
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -164,7 +165,8 @@ def _found(row: CellRow, board: RunState) -> str:
             return "not every task has a program yet" if network else "nothing worked yet"
         return "a task has no working program" if network else f"none of {row.trials} candidates worked"
     against = board.against(row)
-    return f"{duration(row.best_s)}{f' [green]{escape(against)}[/]' if against else ''}"
+    home = f"; [yellow]{kept(row.taken_s, row.best_s)}[/]" if row.taken_s < row.best_s else ""
+    return f"{duration(row.best_s)}{f' [green]{escape(against)}[/]' if against else ''}{home}"
 
 
 def _pace(board: RunState) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from searchlab.lab.config.experiment import Experiment, ReportSettings
+from searchlab.lab.study.fallback import Fallback, Origin, origin_of, taken_s
+from searchlab.lab.study.objective import Latency
 
 if TYPE_CHECKING:
     from searchlab.lab.code import Code
@@ -24,8 +26,8 @@ Floats = NDArray[np.float64]
 class Winner:
     """The result of a search: the trial, the knob settings, the point as text, and its time.
 
-    The time is that of the run-off of its task, or of the final race of its cell.  A network has `parts`, one for each
-    of its tasks.
+    The time is that of the run-off of its task, or of the final race of its cell; `fallback` is the default schedule in
+    the same race, which is taken home where it was faster.  A network has `parts`, one for each of its tasks.
     """
 
     trial: int
@@ -33,6 +35,19 @@ class Winner:
     point: str
     seconds: float
     parts: tuple[PartWinner, ...] = ()
+    fallback: Fallback | None = None
+
+    @property
+    def origin(self) -> Origin:
+        """Where the program to take home comes from; the tasks of a network have their own origins."""
+        return origin_of(self.fallback)
+
+    @property
+    def taken_s(self) -> float:
+        """The time of what is taken home; `seconds` is that of what the search found."""
+        if self.parts:
+            return Latency(tuple(p.weight for p in self.parts))([p.best.taken_s for p in self.parts])
+        return taken_s(self.fallback, self.seconds)
 
 
 @dataclass(frozen=True)
@@ -140,10 +155,15 @@ class CellResult:
 
     @property
     def final_s(self) -> float:
-        """The time of the cell's result: of the run-off, else of the best trial; inf if nothing worked."""
+        """The time of what the search found: of the run-off, else of the best trial; inf if nothing worked."""
         if self.best is not None:
             return self.best.seconds
         return float(self.best_so_far[-1]) if len(self.seconds) else np.inf
+
+    @property
+    def taken_s(self) -> float:
+        """The time of what is taken home: that of the search, or of the default schedule where it was faster."""
+        return self.final_s if self.best is None else self.best.taken_s
 
     @property
     def failures(self) -> dict[str, int]:
@@ -153,6 +173,16 @@ class CellResult:
             if s != "ok":
                 found[s] = found.get(s, 0) + 1
         return found
+
+
+def to_take(results: Iterable[CellResult]) -> CellResult | None:
+    """The result to take home from finished searches of one task; None if none of them found anything.
+
+    It is the fastest of those that the default schedule did not beat; if it beat them all, the fastest with it.
+    """
+    ended = [r for r in results if r.state == "done" and r.best is not None and np.isfinite(r.final_s)]
+    ahead = [r for r in ended if r.best is not None and r.best.origin == "search"]
+    return min(ahead or ended, key=lambda r: (r.taken_s, r.final_s), default=None)
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import json
-import math
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TypeVar
 from searchlab.errors import ExportError
 from searchlab.lab.folder.folder import Folder
 from searchlab.lab.folder.found import Found, record_task
-from searchlab.lab.results import CellResult
+from searchlab.lab.results import CellResult, to_take
 from searchlab.lab.run.runoff.runoff import results
 from searchlab.registry import nearest
 
@@ -25,7 +24,8 @@ def best_programs(
 ) -> dict[str, list[Found]]:
     """The best programs of each task, the recommended one first.
 
-    That is the fastest of those that won their search; up to `top` - 1 others follow, fastest first.
+    That is the fastest of those that won their search, or the default schedule if it beat them all; up to `top` - 1
+    others follow, fastest first.
     """
     place = Folder(Path(folder))
     wanted = chosen([one for result in results(place).values() for one in result.searches], task, entry)
@@ -59,20 +59,23 @@ def chosen(cells: Iterable[C], task: str | None, entry: str | None) -> list[C]:
 
 
 def _of_task(results: list[CellResult], place: Folder, top: int) -> list[Found]:
-    winners = [
-        Found(r.cell, place, r.final_s, r.best.knobs, r.state == "done", r.baselines)
-        for r in results
-        if r.best is not None and math.isfinite(r.final_s)
-    ]
+    winners = [f for r in results if (f := Found.best(r, place)) is not None]
     if not winners:
         return []
     # A cell that did not finish has one search time and no final race: selection bias would put it first.
     winners.sort(key=lambda f: (not f.confirmed, f.seconds))
-    first, *rest = winners
+    first, *rest = [*_kept(results, place), *winners]
     if top > 1:
         for result in results:
             rest += heapq.nsmallest(top, _measured(result, place), key=lambda f: f.seconds)
     return _different([first, *sorted(rest, key=lambda f: (f.seconds, not f.confirmed))])[:top]
+
+
+def _kept(results: list[CellResult], place: Folder) -> list[Found]:
+    """The default schedule, if every search that ended lost against it: the best of these is what it beat."""
+    taken = to_take(results)
+    found = None if taken is None else Found.taken(taken, place)
+    return [found] if found is not None and found.origin == "default" else []
 
 
 def _measured(result: CellResult, place: Folder) -> Iterator[Found]:
@@ -87,7 +90,7 @@ def _different(programs: list[Found]) -> list[Found]:
     """Each program once, in its confirmed version if there is one."""
     kept: dict[str, Found] = {}
     for f in programs:
-        key = json.dumps([f.cell.space, f.cell.target, f.choice], sort_keys=True)
+        key = json.dumps([f.origin, f.cell.space, f.cell.target, f.choice], sort_keys=True)
         if key not in kept or (f.confirmed and not kept[key].confirmed):
             kept[key] = f
     first, *rest = kept.values()

@@ -27,7 +27,9 @@ def _origin(code: Standalone, about: Mapping[str, Any]) -> str:
     lines = [f"A kernel for {code.target.name} ({code.architecture}), {threads}, found by searchlab."]
     if seconds := about.get("seconds"):
         lines.append(f"Measured when it was found: {seconds * 1e3:.4g} ms.")
-    if point := about.get("point"):
+    if about.get("origin") == "default":
+        lines.append("It is the default schedule, which was faster than what the search found.")
+    elif point := about.get("point"):
         lines.append(f"Point of the space: `{point}`.")
     return "\n".join(lines)
 

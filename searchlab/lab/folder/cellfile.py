@@ -12,7 +12,7 @@ import numpy as np
 from searchlab.jsonfile import plain
 from searchlab.lab.manifest import Cell
 from searchlab.lab.results import CellResult, Floats, PartWinner, RoundSummary, Winner
-from searchlab.lab.study import IncumbentLook, Quality
+from searchlab.lab.study import Fallback, IncumbentLook, Quality
 
 FORMAT = 1
 
@@ -109,6 +109,8 @@ def _look(given: Mapping[str, Any]) -> IncumbentLook:
 
 def _winner_data(best: Winner) -> dict[str, Any]:
     found = {"trial": best.trial, "knobs": best.knobs, "point": best.point, "seconds": best.seconds}
+    if best.fallback is not None:
+        found["fallback"] = asdict(best.fallback)
     return {**found, "parts": [_part_data(p) for p in best.parts]} if best.parts else found
 
 
@@ -118,7 +120,9 @@ def _part_data(part: PartWinner) -> dict[str, Any]:
 
 def _winner(given: Mapping[str, Any]) -> Winner:
     parts = tuple(PartWinner(p["task"], p["weight"], _winner(p), p["baselines"]) for p in given.get("parts") or ())
-    return Winner(given["trial"], given["knobs"], given["point"], given["seconds"], parts)
+    known = given.get("fallback")  # files of earlier versions have none
+    fallback = None if known is None else Fallback(known["program"], known["seconds"], known["kept"])
+    return Winner(given["trial"], given["knobs"], given["point"], given["seconds"], parts, fallback)
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------

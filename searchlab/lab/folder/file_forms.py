@@ -119,6 +119,7 @@ class RunOffForm(FileForm):
     noise: FiniteFloat
     load: FiniteFloat
     wrong: dict[str, str]
+    default: str = ""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -153,13 +154,22 @@ class RoundForm(FileForm):
     looks: list[LookForm] = []
 
 
+class FallbackForm(FileForm):
+    """The default schedule beside the result of a search, as in `study.Fallback`."""
+
+    program: str
+    seconds: _Time
+    kept: bool
+
+
 class BestForm(FileForm):
-    """The result of a search: the point, its trial and its time."""
+    """The result of a search: the point, its trial and its time, and the default schedule in the same race."""
 
     trial: int
     knobs: dict[str, Any]
     point: str
     seconds: _Time
+    fallback: FallbackForm | None = None
 
 
 class FoundForm(BestForm):

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from searchlab import targets
+from searchlab.defaults import default_schedule
 from searchlab.errors import ExportError
 from searchlab.lab.folder.folder import Folder
 from searchlab.lab.manifest import Cell
 from searchlab.lab.records import Record
+from searchlab.lab.results import CellResult
+from searchlab.lab.study.fallback import Fallback, Origin, origin_of
 from searchlab.measure.recorded.tables import load
 from searchlab.search import Points, Space, Task, space
 from searchlab.workloads import Workload, parse
@@ -28,7 +32,8 @@ class Found:
     """A program that a run found: its time, its origin, and on demand the program itself.
 
     `choice` identifies its point in the space.  `confirmed` programs won their search and were re-measured at its end;
-    the time of others is a single measurement, and the best of many of these is biased by selection.
+    the time of others is a single measurement, and the best of many of these is biased by selection.  `fallback` is
+    the default schedule where it was faster: then that is the program, and `beaten_s` the time of the point.
     """
 
     cell: Cell
@@ -38,6 +43,29 @@ class Found:
     confirmed: bool
     baselines: Mapping[str, float] = field(default_factory=dict)
     known: Record | None = field(default=None, repr=False)
+    fallback: Fallback | None = None
+    beaten_s: float | None = None
+
+    @staticmethod
+    def best(result: CellResult, folder: Folder) -> Found | None:
+        """What the search of a cell found; None if nothing worked."""
+        if result.best is None or not math.isfinite(result.final_s):
+            return None
+        done = result.state == "done"
+        return Found(result.cell, folder, result.final_s, result.best.knobs, done, result.baselines)
+
+    @staticmethod
+    def taken(result: CellResult, folder: Folder) -> Found | None:
+        """What is taken home from a cell: the best of its search, or the default schedule where it was faster."""
+        found = Found.best(result, folder)
+        if found is None or result.best is None or result.best.origin == "search":
+            return found
+        return replace(found, seconds=result.taken_s, fallback=result.best.fallback, beaten_s=found.seconds)
+
+    @property
+    def origin(self) -> Origin:
+        """Where the program comes from."""
+        return origin_of(self.fallback)
 
     @property
     def task(self) -> str:
@@ -52,7 +80,7 @@ class Found:
     @cached_property
     def record(self) -> Record | None:
         """Its measurement during the search."""
-        if self.known is not None:
+        if self.known is not None or self.origin == "default":
             return self.known
         records = self.folder.records(self.cell.id).records(record_task(self.cell))
         return next((r for r in records if r.ok and _same(r.knobs, self.choice)), None)
@@ -72,13 +100,27 @@ class Found:
     @cached_property
     def point(self) -> str:
         """The point in readable form."""
+        if self.origin == "default":
+            return "default schedule"
         space, point = self._place
         return space.text(point)
+
+    @cached_property
+    def default_program(self) -> Program:
+        """The default schedule of its workload."""
+        return default_schedule(self.workload.program, self.target)
 
     @cached_property
     def program(self) -> Program:
         """The program; refused if it is no longer the one that was measured."""
         self.workload  # noqa: B018
+        if self.fallback is not None and self.fallback.kept:
+            if self.fallback.program != self.default_program.hash:
+                raise ExportError(
+                    f"{self.task}: the default schedule is no longer the program that was measured (the rules of "
+                    "schedules, the workload or the machine have changed since); run the experiment again"
+                )
+            return self.default_program
         space, point = self._place
         program = space.program(point)
         if self.record is not None and self.record.program != program.hash:
@@ -98,10 +140,11 @@ class Found:
         """Its origin as plain data; stored in kernel.json."""
         return {
             "workload": self.cell.workload or self.task,
+            "origin": self.origin,
             "seconds": self.seconds,
             "baselines": dict(self.baselines),
             "space": self.cell.space,
-            "knobs": dict(self.choice),
+            "knobs": dict(self.choice) if self.origin == "search" else {},
             "point": self.point,
             "run": {
                 "name": self.folder.manifest().name,

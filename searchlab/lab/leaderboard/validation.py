@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from searchlab.measure import Job, Limits, LocalMeasurer, Measurer, Protocol
 from searchlab.measure.confirm import JobTurns
 from searchlab.measure.recorded.tables import load
 from searchlab.timing.protocol import figure_of
-
-if TYPE_CHECKING:
-    from searchlab.lab.results import CellResult
 
 HOLDS, FASTER, SLOWER, FAILED, UNCHECKED = "holds", "faster", "slower", "failed", "not checked"
 ROUNDS = 5
@@ -94,13 +91,9 @@ def sampled(claims: Sequence[Found], count: int, rng: np.random.Generator) -> li
 def _claims(place: Folder, entry: str | None) -> Iterator[Found]:
     for whole in chosen(results(place).values(), None, entry):
         for result in whole.searches:
-            if _claims_something(result):
-                assert result.best is not None
-                yield Found(result.cell, place, result.final_s, result.best.knobs, True, result.baselines)
-
-
-def _claims_something(result: CellResult) -> bool:
-    return result.state == "done" and result.best is not None and bool(np.isfinite(result.final_s))
+            claim = Found.best(result, place)
+            if claim is not None and claim.confirmed:
+                yield claim
 
 
 # --- recorded tables --------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from searchlab.lab.results import CellResult
 from searchlab.lab.run.execute.prepare import outdated_in
 from searchlab.lab.run.execute.run_state import OPTIMUM, against
 from searchlab.lab.run.runoff.runoff import results as timed
+from searchlab.lab.statistics.wording import kept
 
 STATES = ("done", "running", "interrupted", "failed", "waiting")
 
@@ -33,6 +34,7 @@ class StatusRow:
     trials: int
     best_s: float | None
     against: str
+    kept: str = ""  # what is taken home instead, where the default schedule was faster than every search
 
 
 @dataclass(frozen=True)
@@ -131,4 +133,6 @@ def _row(entry: str, task: str, own: Sequence[CellResult]) -> StatusRow:
     references = dict(best.baselines) | ({OPTIMUM: best.optimum_s} if best.optimum_s else {})
     shown = against(best.final_s, references)
     trials, done = sum(len(r.seconds) for r in own), sum(r.state == "done" for r in own)
-    return StatusRow(entry, task, len(own), done, trials, best.final_s if math.isfinite(best.final_s) else None, shown)
+    best_s = best.final_s if math.isfinite(best.final_s) else None
+    home = kept(best.taken_s, best.final_s) if best.taken_s < best.final_s else ""
+    return StatusRow(entry, task, len(own), done, trials, best_s, shown, home)

@@ -8,8 +8,8 @@ from searchlab.lab.folder.found import Found
 from searchlab.lab.report.blocks import Block, CodeBlock, ProgramText, Section, Words
 from searchlab.lab.report.material import Material
 from searchlab.lab.report.words import digits, listed, seconds
-from searchlab.lab.results import CellResult
-from searchlab.lab.statistics.wording import share_of_optimum
+from searchlab.lab.results import CellResult, to_take
+from searchlab.lab.statistics.wording import kept, share_of_optimum
 
 _CODE = 12  # tasks whose machine code is shown; the code of all would bloat the page
 _LINES = 2000
@@ -18,17 +18,18 @@ _LINES = 2000
 def section(material: Material) -> Section | None:
     """The section; None if no program was found."""
     best = [
-        min(found, key=lambda c: c.final_s)
+        to_take(found) or min(found, key=lambda c: c.final_s)
         for t in material.tasks
         if (found := [c for c in material.working if c.task == t])
     ]
     if not best:
         return None
     rebuilt, problems = _rebuilt(material)
-    blocks: list[Block] = [Words("The fastest program of each task, over all entries and seeds.")]
+    lead = "The program of each task to take home: the fastest over all entries and seeds, or the default schedule."
+    blocks: list[Block] = [Words(lead)]
     blocks += [Words(f"Programs cannot be shown: {p}.", "note") for p in problems]
     singles = [cell for cell in best if cell.best is None or not cell.best.parts]
-    shown = [(c.task, _facts(material, c), rebuilt.get((c.id, c.task))) for c in singles]
+    shown = [(c.task, (*_kept(c), *_facts(material, c)), rebuilt.get((c.id, c.task))) for c in singles]
     shown += [(task, _of_network(f), f) for (_, task), f in rebuilt.items() if task not in material.tasks]
     for n, (task, facts, program) in enumerate(shown):
         blocks.append(ProgramText(task, facts, _texts(program, n < _CODE) if program else ()))
@@ -52,9 +53,18 @@ def _rebuilt(material: Material) -> tuple[dict[tuple[str, str], Found], list[str
 def _of_network(found: Found) -> tuple[tuple[str, str], ...]:
     """Facts about the program of a network's task."""
     facts = [("time", seconds(found.seconds)), ("found by", f"{found.entry}, seed {found.cell.seed}")]
+    if found.beaten_s is not None:
+        facts = [("to take home", kept(found.seconds, found.beaten_s)), *facts]
     for name, took in found.baselines.items():
         facts.append((name, f"{seconds(took)}, {digits(took / found.seconds)} times the best's time"))
     return (*facts, ("point", found.point))
+
+
+def _kept(cell: CellResult) -> tuple[tuple[str, str], ...]:
+    """That the default schedule is the program shown, where it beat the search whose facts follow."""
+    if cell.best is None or cell.best.origin == "search":
+        return ()
+    return (("to take home", kept(cell.taken_s, cell.final_s)),)
 
 
 def _facts(material: Material, cell: CellResult) -> tuple[tuple[str, str], ...]:

@@ -109,6 +109,7 @@ def _ended(found: CellResult, measured: int, trace: str) -> CellEnded:
         found.failures,
         found.baselines,
         found.optimum_s,
+        found.taken_s,
         found.error,
         trace,
     )

@@ -51,7 +51,10 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class CellEnded:
-    """A cell has ended: its result is saved; `error` and `trace` say why it failed, `fatal` that all others would."""
+    """A cell has ended: its result is saved; `taken_s` is below `best_s` where the default schedule was faster.
+
+    `error` and `trace` say why it failed, `fatal` that all others would.
+    """
 
     cell: str
     state: str
@@ -61,6 +64,7 @@ class CellEnded:
     failures: Mapping[str, int] = field(default_factory=dict)
     baselines: Mapping[str, float] = field(default_factory=dict)
     optimum_s: float | None = None
+    taken_s: float = math.inf
     error: str = ""
     trace: str = ""
     fatal: bool = False

@@ -34,7 +34,8 @@ def _single(study: Study, final: Finish | None) -> Winner:
     keys = space.key(study.trials.points)
     (trial, *_) = np.flatnonzero(keys == space.key(best.point)[0]).tolist()
     seconds = best.seconds if final is None else final.seconds
-    return Winner(trial, space.choice(best.point), space.text(best.point), seconds)
+    fallback = None if final is None else final.fallback
+    return Winner(trial, space.choice(best.point), space.text(best.point), seconds, fallback=fallback)
 
 
 def _part(cell: Cell, search: JointStudy, n: int, final: Finish | None) -> PartWinner:

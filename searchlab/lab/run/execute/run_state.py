@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from searchlab.lab.manifest import Cell
 from searchlab.lab.results import CellResult
 from searchlab.lab.run.execute.events import CellEnded, CellProgress, Doing, Event, Noted, Started
-from searchlab.lab.statistics.wording import share_of_optimum
+from searchlab.lab.statistics.wording import ahead, share_of_optimum
 
 OPTIMUM = "optimum"  # of a recorded table
 _ENOUGH = 8  # trials needed to predict the rest
@@ -26,6 +26,7 @@ class CellRow:
     trials: int = 0
     measured: int = 0
     best_s: float = math.inf
+    taken_s: float = math.inf  # known once the cell has ended
     failures: Counter[str] = field(default_factory=Counter)
     error: str = ""
     doing: str = ""  # while nothing is measured
@@ -50,7 +51,8 @@ class RunState:
                 self._enter(row, result)
 
     def _enter(self, row: CellRow, result: CellResult) -> None:
-        row.state, row.trials, row.best_s = result.state, len(result.seconds), result.final_s
+        row.state, row.trials = result.state, len(result.seconds)
+        row.best_s, row.taken_s = result.final_s, result.taken_s
         row.failures, row.error = Counter(result.failures), result.error
         self._refer(row.cell.task, dict(result.baselines), result.optimum_s)
 
@@ -72,7 +74,7 @@ class RunState:
         row.trials, row.measured, row.best_s = event.trials, event.measured, event.best_s
         row.failures = Counter(event.failures)
         if isinstance(event, CellEnded):
-            row.state, row.error = event.state, event.error
+            row.state, row.error, row.taken_s = event.state, event.error, event.taken_s
             self._refer(row.cell.task, dict(event.baselines), event.optimum_s)
         elif isinstance(event, CellProgress):
             row.state = "running"
@@ -116,17 +118,14 @@ class RunState:
         return left / self.rate if measured >= _ENOUGH else None
 
     def against(self, row: CellRow) -> str:
-        """The best of a cell relative to the fastest reference of its task; empty if there is none."""
+        """The best of a cell relative to the references of its task; empty if there are none."""
         return against(row.best_s, self.references.get(row.cell.task, {}))
 
 
 def against(best_s: float, references: Mapping[str, float]) -> str:
-    """A time relative to the fastest reference: '1.21x torch' is faster than torch; empty if there is none.
-
-    Relative to an optimum it is a share of the optimum's speed.
-    """
-    known = {name: seconds for name, seconds in references.items() if seconds > 0}
-    if not known or not math.isfinite(best_s):
+    """A time relative to the default schedule and the best library, or to an optimum; empty if there is none."""
+    if not references or not math.isfinite(best_s):
         return ""
-    name = min(known, key=known.__getitem__)
-    return share_of_optimum(best_s, known[name]) if name == OPTIMUM else f"{known[name] / best_s:.2f}x {name}"
+    if OPTIMUM in references:
+        return share_of_optimum(best_s, references[OPTIMUM])
+    return ahead(best_s, references)

@@ -19,6 +19,7 @@ from searchlab.lab.run.runoff.runoff import RunOff, RunoffGroup, pending, write
 
 if TYPE_CHECKING:
     from searchlab.bench.contests import ContestRow, Maker
+    from searchlab.ir.program import Program
 
 _EACH_S, _MOST_S, _ROUNDS = 0.15, 1.0, 8  # for every program
 _FEW = 8  # programs; a race of fewer takes as long as one of this many, since its noise does not depend on their number
@@ -52,11 +53,12 @@ def race(folder: Folder, group: RunoffGroup, say: Say = lambda text: None) -> Ru
     """Times the programs that the cells of a group found, each once, with the default schedule and the libraries."""
     from searchlab.bench import noise
 
-    claims = [Found(r.cell, folder, r.final_s, r.best.knobs, True) for r in group.found if r.best is not None]
+    claims = [f for r in group.found if (f := Found.best(r, folder)) is not None]
     programs, wrong = _programs(claims)
     if wrong:  # no times would count
         return RunOff(group.task, {}, group.points, wrong=wrong)
-    row = _row({digest: found[0] for digest, found in programs.items()}, say)
+    default = claims[0].default_program
+    row = _row({digest: found[0] for digest, found in programs.items()}, default, say)
     by_cell = {f.cell.id: digest for digest, found in programs.items() for f in found}
     return RunOff(
         group.task,
@@ -66,18 +68,19 @@ def race(folder: Folder, group: RunoffGroup, say: Say = lambda text: None) -> Ru
         noise([t.spread for name, t in row.times.items() if name in programs]),
         row.other_load,
         {cell: row.wrong[digest] for cell, digest in by_cell.items() if digest in row.wrong},
+        default.hash,
     )
 
 
-def _row(programs: Mapping[str, Found], say: Say) -> ContestRow:
+def _row(programs: Mapping[str, Found], default: Program, say: Say) -> ContestRow:
     """The result of a race of named programs against the default schedule and the libraries, with all cores locked."""
-    from searchlab.bench import DEFAULT, Steady, contest, prepare
+    from searchlab.bench import DEFAULT, Steady, contest
     from searchlab.measure import CoreLock
 
     first = next(iter(programs.values()))
     workload, target = first.workload, first.target
-    makers: dict[str, Maker] = {name: _maker(found) for name, found in programs.items()}
-    makers[DEFAULT] = lambda inputs: prepare(workload, inputs, target)
+    makers: dict[str, Maker] = {name: _maker(found.program, found) for name, found in programs.items()}
+    makers[DEFAULT] = _maker(default, first)
     with CoreLock.all(say):
         size = max(_FEW, len(makers))
         steady = Steady(_STEADY, _MOST_S * size)
@@ -96,11 +99,11 @@ def _programs(claims: Sequence[Found]) -> tuple[dict[str, list[Found]], dict[str
     return programs, wrong
 
 
-def _maker(found: Found) -> Maker:
+def _maker(program: Program, found: Found) -> Maker:
     from searchlab.backend import build
     from searchlab.bench import prepare_program
 
-    built = cache(lambda: build(found.program, found.target))
+    built = cache(lambda: build(program, found.target))
     return lambda inputs: prepare_program(built(), found.workload, inputs, found.target)
 
 

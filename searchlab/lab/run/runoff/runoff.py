@@ -14,11 +14,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from searchlab.bench import DEFAULT
 from searchlab.lab.folder import atomic
 from searchlab.lab.folder.file_forms import RunOffForm
 from searchlab.lab.folder.folder import Folder
 from searchlab.lab.manifest import Cell
-from searchlab.lab.results import CellResult, PartWinner
+from searchlab.lab.results import CellResult, PartWinner, Winner
+from searchlab.lab.study.fallback import Fallback
 from searchlab.lab.study.objective import Latency
 
 
@@ -28,7 +30,8 @@ class RunOff:
 
     `points` identifies the raced points: a cell that has found another one since needs a new race.  `noise` is the
     relative difference between the halves of the race for most programs; `load` the share of all cores that other
-    processes used.  `wrong` has the errors of programs that could not be timed.
+    processes used.  `wrong` has the errors of programs that could not be timed.  `default` is the hash of the default
+    schedule's program, whose time is among the baselines.
     """
 
     task: str
@@ -38,6 +41,14 @@ class RunOff:
     noise: float = 0.0
     load: float = 0.0
     wrong: Mapping[str, str] = field(default_factory=dict)
+    default: str = ""
+
+    def timed(self, best: Winner, cell: str) -> Winner:
+        """What a cell found, with the times of this race."""
+        seconds, fallback = self.seconds[cell], None
+        if self.default and DEFAULT in self.baselines:
+            fallback = Fallback.of(self.default, self.baselines[DEFAULT], seconds, self.noise)
+        return replace(best, seconds=seconds, fallback=fallback)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,14 +127,13 @@ def _timed(result: CellResult, races: Mapping[str, RunOff]) -> CellResult:
     if result.best.parts:
         return _whole(result, [_raced(p, races.get(p.task), result.id) for p in result.best.parts])
     (run_off,) = races.values()
-    best = replace(result.best, seconds=run_off.seconds[result.id])
-    return replace(result, best=best, baselines=dict(run_off.baselines))
+    return replace(result, best=run_off.timed(result.best, result.id), baselines=dict(run_off.baselines))
 
 
 def _raced(part: PartWinner, race: RunOff | None, cell: str) -> PartWinner:
     if race is None:
         return part
-    return replace(part, best=replace(part.best, seconds=race.seconds[cell]), baselines=dict(race.baselines))
+    return replace(part, best=race.timed(part.best, cell), baselines=dict(race.baselines))
 
 
 def _whole(result: CellResult, found: list[PartWinner]) -> CellResult:
