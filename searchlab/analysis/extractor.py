@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from searchlab.analysis import curve_view, estimate_view, loop_view, statement_view, summary_view, tree_view
+from searchlab.analysis import code_view, curve_view, estimate_view, loop_view, statement_view, summary_view, tree_view
 from searchlab.analysis.columns import Floats, Schema, Tree
 from searchlab.analysis.compiled import ColumnFunction
 from searchlab.analysis.graph import Node
@@ -38,6 +38,7 @@ VIEWS = {
     "tree": View(tree_view.SCHEMA, lambda nest, _: tree_view.columns(nest), rows=lambda n: len(tree_view.nodes(n))),
     "summary": View(summary_view.SCHEMA, summary_view.columns),
     "estimate": View(estimate_view.SCHEMA, estimate_view.columns),
+    "code": View(code_view.SCHEMA, code_view.columns),
 }
 
 

@@ -87,7 +87,7 @@ def run_command(
 
 def _experiment(what: Path, overrides: list[str], folder: Path | None) -> tuple[Experiment, str, Path]:
     """The experiment, its text and the folder to run it in; the folder of a run holds all of them."""
-    from searchlab.lab.config import load
+    from searchlab.lab.config import load, load_resolved
 
     if what.is_dir():
         from searchlab.lab.run import Folder
@@ -96,7 +96,7 @@ def _experiment(what: Path, overrides: list[str], folder: Path | None) -> tuple[
         place.manifest()
         if folder is not None and folder != what:
             raise ConfigError(f"{what} is a run folder already: leave out -o, or name the experiment's YAML file")
-        return load(place.experiment, overrides), place.written(), what
+        return load_resolved(place.experiment, overrides), place.written(), what
     experiment = load(what, overrides)
     return experiment, what.read_text(encoding="utf-8"), folder or Path("runs") / experiment.name
 

@@ -166,10 +166,10 @@ class Cell:
         }
 
     def _budget(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The budget as plain data; the scheduling policy is included for networks only."""
-        if self.parts:
-            return {**given, "scheduler": self.scheduler}
-        return {k: v for k, v in given.items() if k != "scheduler"}
+        """The budget as plain data: the scheduling policy for networks only, thrift where something is built."""
+        found = {**given, "scheduler": self.scheduler if self.parts else None}
+        unused = {"scheduler": not self.parts, "thrift": self.recorded or not self.budget.thrift}
+        return {k: v for k, v in found.items() if not unused.get(k, False)}
 
     @property
     def row(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ few iterations at either end become separate loops (or single iterations), whose
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -154,7 +154,7 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
         segments = self.segments(loop, extent, asked, here)
         if segments is None:
             return self.keep(loop, extent, here)
-        made = [p for p in (self.part(loop, segment, here) for segment in segments) if p is not None]
+        made = _main_first(segments, lambda segment: self.part(loop, segment, here))
         return seq(*made) if made else None
 
     def keep(self, loop: Loop, extent: Expr, here: _Here) -> Stmt | None:
@@ -202,15 +202,16 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
         inside = here.inside(loop.var, extent)
         own = [c for c in asked if loop.var in variables(c)]
         segments = self.segments(loop, extent, own, here) or [_Segment(ZERO, extent, {})]
-        parts: list[Stmt] = []
-        for segment in segments:
+
+        def branch(segment: _Segment) -> Stmt | None:
             inner = inside.knowing(segment.known)
             if here.facts.simplify(segment.high - segment.low) == ONE:
                 inner = self.at(loop, segment.low, inner)
             done = self.branch(rest, asked, inner) if rest else self.visit(loop.body, inner)
-            if done is not None:
-                condition = inside.facts.simplify(all_of((segment.low <= loop.var, loop.var < segment.high)))
-                parts.append(done if condition == TRUE else If(condition, done))
+            condition = inside.facts.simplify(all_of((segment.low <= loop.var, loop.var < segment.high)))
+            return done if done is None or condition == TRUE else If(condition, done)
+
+        parts = _main_first(segments, branch)
         return seq(*parts) if parts else None
 
     def lone(self, segment: _Segment, here: _Here) -> dict[Var, Expr] | None:
@@ -335,6 +336,14 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
 
 
 # --- where to cut -----------------------------------------------------------------------------------------------------
+
+
+def _main_first(segments: list[_Segment], make: Callable[[_Segment], Stmt | None]) -> list[Stmt]:
+    """The segments, made in order of the conditions that hold in them: where most time is spent, parts are not left out
+    because the ends of the loop have used them up."""
+    order = sorted(range(len(segments)), key=lambda n: -list(segments[n].known.values()).count(TRUE))
+    made = {n: make(segments[n]) for n in order}
+    return [part for _, part in sorted(made.items()) if part is not None]
 
 
 @dataclass(frozen=True)

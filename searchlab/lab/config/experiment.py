@@ -186,7 +186,8 @@ class Experiment(Model):
         data = self.model_dump(by_alias=True, mode="json")
         data["seeds"] = _ranges(self.seeds)
         data["expect"] = [_given(c) for c in data["expect"]]
-        data["start"] = None if self.recorded else self.start
+        if self.recorded:  # nothing to start with, nothing to build
+            data["start"] = data["budget"]["thrift"] = None
         for key in ("budget", "sweep", "ablate", "report"):
             data[key] = _given(data[key] or {})
         return _given(data)

@@ -15,7 +15,7 @@ from searchlab.lab.config.experiment import Experiment, Source
 from searchlab.lab.config.forms import effort
 from searchlab.lab.config.forms.normalising import normalise
 from searchlab.lab.config.forms.translating import faults
-from searchlab.lab.config.settings import EARLIER, SETTINGS
+from searchlab.lab.config.settings import EARLIER, EARLIER_BUDGET, SETTINGS
 from searchlab.lab.config.text import overrides
 from searchlab.lab.config.text.including import read_file
 from searchlab.lab.config.text.tree import Map, Place, Problems, find, placed, unplaced
@@ -30,13 +30,17 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
     return _experiment(tree, overrides)
 
 
-def load_resolved(path: str | Path) -> Experiment:
+def load_resolved(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
     """The experiment that a run folder has, as `dump` wrote it, now or in an earlier version."""
     tree = read_file(path)
     for key, value in EARLIER.items():
         if key not in tree:
             tree.put(key, value, tree.place)
-    return _experiment(tree, ())
+    budget = tree.get("budget")
+    for key, thrift in EARLIER_BUDGET.items():
+        if isinstance(budget, Map) and key not in budget:
+            budget.put(key, thrift, budget.place)
+    return _experiment(tree, overrides)
 
 
 def from_data(data: Mapping[str, Any], overrides: Sequence[str] = ()) -> Experiment:

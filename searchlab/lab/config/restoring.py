@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from searchlab.lab.config.experiment import Experiment
 from searchlab.lab.config.forms.normalising import normal_seeds
-from searchlab.lab.config.settings import EARLIER
+from searchlab.lab.config.settings import EARLIER, EARLIER_BUDGET
 from searchlab.lab.config.subjects import looked_up
 from searchlab.lab.config.text.tree import Place, Problems, placed, unplaced
 
@@ -23,6 +23,7 @@ def restored(data: Mapping[str, Any]) -> Experiment:
     ValidationError says what is wrong with the parts that readers of a run rely on.
     """
     given = EARLIER | {key: unplaced(value) for key, value in data.items() if key in Experiment.model_fields}
+    given["budget"] = {**EARLIER_BUDGET, **given["budget"]} if isinstance(given.get("budget"), dict) else EARLIER_BUDGET
     given["seeds"] = unplaced(normal_seeds(placed(given.get("seeds", 0), _PLACE), _PLACE, Problems()))
     given.setdefault("measure", _default_measure(given))
     try:

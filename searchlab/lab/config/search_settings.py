@@ -10,9 +10,10 @@ from typing import Any, Literal, get_args
 from pydantic import Field
 
 from searchlab.lab.config.measuring import KINDS, Measure, Model
-from searchlab.lab.config.settings import EARLIER
+from searchlab.lab.config.settings import EARLIER, EARLIER_BUDGET
 from searchlab.lab.config.text.tree import unplaced
 from searchlab.registry import Component
+from searchlab.search.build_time import THRIFT
 
 Start = Literal["seeds", "random"]
 STARTS: tuple[Start, ...] = get_args(Start)
@@ -32,6 +33,12 @@ class Budget(Model):
     )
     batch: int = Field(
         default=16, ge=1, le=100_000, description="number of candidates that are proposed and measured together"
+    )
+    thrift: float = Field(
+        default=THRIFT,
+        ge=0,
+        le=10,
+        description="how much faster a candidate that takes long to build must promise to be; 0: no matter how long",
     )
     scheduler: Literal["gradient", "round-robin"] | None = Field(
         default=None, description="how the tasks of a network take turns; gradient if not given"
@@ -71,7 +78,7 @@ class SearchSettings:
         """The settings as a manifest has them; options that this version does not know are left out."""
         ((kind, options),) = config["measure"].items()
         measure = {kind: _known(KINDS[kind], options)}
-        budget = _known(Budget, config["budget"])
+        budget = {**EARLIER_BUDGET, **_known(Budget, config["budget"])}
         return SearchSettings.of({**EARLIER, **config, "history": (), "budget": budget, "measure": measure})
 
     @cached_property

@@ -18,7 +18,9 @@ COMPONENTS = ("space", "model", "strategy")
 NAMED = ("target", *COMPONENTS, "measure")  # a name with options
 # what overrides, sweeps and ablations may change
 SETTINGS = ("target", *COMPONENTS, "history", "start", "budget", "measure")
-EARLIER = {"start": "random"}  # settings of runs from before there was a choice, which therefore do not say so
+# settings of runs from before there was a choice, which therefore do not say so
+EARLIER = {"start": "random"}
+EARLIER_BUDGET = {"thrift": 0.0}
 
 
 class Malformed(ValueError):

@@ -37,6 +37,7 @@ from searchlab.measure.confirm import confirm
 from searchlab.measure.recorded.tables import Table
 from searchlab.registry import Component
 from searchlab.search import CostModel, History, Points, Scorer, SpaceGenerator, Task, Trials
+from searchlab.search.build_time import THRIFT, Thrifty
 from searchlab.search.knob import Floats
 from searchlab.search.reach import Reach
 from searchlab.search.returned import predicted, proposed
@@ -57,6 +58,7 @@ class StudyOptions(TypedDict, total=False):
     seed: int
     batch: int
     start: Start
+    thrift: float
     measurer: Measurer[Any] | None
     protocol: Protocol | None
     limits: Limits | None
@@ -78,6 +80,7 @@ class StudySettings:
     batch      candidates that are proposed and measured together
     start      "seeds": the first candidates are what the space knows to be fast (`Space.seeds`), at most half a batch
                of them at a time; "random": the strategy begins with nothing
+    thrift     how much faster a candidate with a long build must promise to be (see `search.build_time`); 0: no matter
     measurer   a local one unless given
     protocol   how candidates of a task are timed, and the `limits` of their phases
     figure     the figure that is minimised: the fastest repeat of a candidate, which is far steadier on shared
@@ -94,6 +97,7 @@ class StudySettings:
     seed: int = 0
     batch: int = 16
     start: Start = "seeds"
+    thrift: float = THRIFT
     measurer: Measurer[Any] | None = None
     protocol: Protocol | None = None
     limits: Limits | None = None
@@ -111,6 +115,8 @@ class StudySettings:
             raise SpaceError(f"a batch holds at least one trial, not {self.batch}")
         if self.start not in get_args(Start):
             raise SpaceError(f"unknown start '{self.start}'; accepted: {', '.join(get_args(Start))}")
+        if not self.thrift >= 0:
+            raise SpaceError(f"thrift is 0 or more, not {self.thrift}")
 
 
 class Study:
@@ -185,10 +191,11 @@ class Study:
         found = self._seeded(wanted, score)
         if found and not self.rounds:
             return found
+        wish = self._thrifty(score)
         self.strategy.space = self._reach.space(len(self.rounds))
         for _ in range(_TRIES):
             with self.ledger.phase("propose"):
-                points = proposed(self.strategy, self.strategy.ask(wanted - len(found), score), wanted - len(found))
+                points = proposed(self.strategy, self.strategy.ask(wanted - len(found), wish), wanted - len(found))
             if not len(points):
                 break
             found += self._new(points, score)
@@ -347,6 +354,12 @@ class Study:
         count = max(1, wanted // 2)
         now, self._seeds = self._seeds[:count], self._seeds[count:]
         return [replace(c, seed=True) for c in self._new(now, score)] if len(now) else []
+
+    def _thrifty(self, score: Scorer | None) -> Scorer | None:
+        """The scores that a strategy goes by, which take build times into account."""
+        if score is None or not self.settings.thrift or self.subject.recorded:
+            return score
+        return Thrifty(self.space, score, self.settings.thrift)
 
     def _new(self, points: Points, score: Scorer | None) -> list[Candidate]:
         """Candidates for the points whose programs are new; they are pending from now on.

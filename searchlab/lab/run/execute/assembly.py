@@ -66,6 +66,7 @@ def search_of(
             seed=cell.seed,
             batch=cell.budget.batch,
             start=cell.start,
+            thrift=cell.budget.thrift,
             store=store,
             cell=cell.id,
             history=_history(single),

@@ -1,0 +1,62 @@
+"""The view `code`: how much code a candidate becomes, which its build time is proportional to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from searchlab.analysis.columns import Schema
+from searchlab.analysis.graph import Node
+from searchlab.analysis.nest import LoopColumns, Nest, Statement
+from searchlab.ir.expr import Compare, Expr, Select, Var
+from searchlab.ir.walk import Substitution, variables, walk
+from searchlab.targets import Target, cpu_of
+
+_VECTOR = 32  # bytes, on an ordinary machine
+# what code generation does, in `llvm.module` and `lower.flatten`
+_CHUNKS = 8  # a vectorised loop that spans more registers becomes a loop over registers
+_MOST_COPIES = 1024  # of a statement, beyond which a loop is not unrolled
+
+SCHEMA = Schema("code", 1, ("instructions",))
+
+
+def columns(nest: Nest, target: Target | None) -> list[Node]:
+    """Operations and accesses of all statements, as often as vectors, unrolling and conditions have them written."""
+    return [nest.graph.total(_instructions(nest, s, target) for s in nest.statements)]
+
+
+def _instructions(nest: Nest, s: Statement, target: Target | None) -> Node:
+    g = nest.graph
+    lanes = max(1, (_VECTOR if target is None else cpu_of(target).vector_bits // 8) // s.accesses[0].bytes)
+    copies = g.one
+    for lp in reversed(s.loops):
+        more = copies * (1 + (lp.extent - 1) * lp.kinds["unrolled"])
+        copies = g.choose(more.at_most(_MOST_COPIES), more, copies)
+    vectors = g.product(_registers(lp, lanes) for lp in s.loops)
+    return copies * vectors * _parts(nest, s) * (s.flops + sum(len(a.indices) for a in s.accesses))
+
+
+def _registers(lp: LoopColumns, lanes: int) -> Node:
+    """How often the body of a loop is written for its vectors: full registers, and the rest in smaller pieces."""
+    full = lp.extent // lanes
+    written = full.graph.choose(full.at_most(_CHUNKS), full, full.graph.one)
+    return 1 + lp.kinds["vectorized"] * (written + (lp.extent - full * lanes).least(2) - 1)
+
+
+def _parts(nest: Nest, s: Statement) -> Node:
+    """How many parts conditions cut the loops around a statement into: on every level, the middle and both ends."""
+    found = nest.graph.one
+    for cut in dict.fromkeys(_conditions(s)):
+        loops = (lp for lp in s.loops if lp.var in cut)
+        levels = nest.graph.total(lp.alive * (lp.kinds["serial"] + lp.kinds["parallel"]) for lp in loops)
+        found = found * (1 + 2 * levels)
+    return found
+
+
+def _conditions(s: Statement) -> Iterator[frozenset[Var]]:
+    """The loop variables of each comparison in the predicate of a statement and in the value that it stores."""
+    put = Substitution({it.var: e for it, e in zip(s.block.iters, s.bindings, strict=True)})
+    asked: list[Expr] = [e.condition for e in walk(s.block.store.value) if isinstance(e, Select)]
+    for condition in (s.block.predicate, *asked):
+        for e in walk(condition):
+            if isinstance(e, Compare):
+                yield frozenset(variables(put(e)))
