@@ -1,6 +1,6 @@
-"""Hand-written schedules beside numpy and torch: python -m benchmarks.codegen [--json] [--only CASE] [--seconds S].
+"""Hand-written schedules beside libraries: python -m benchmarks.codegen [--json] [--only CASE] [--seconds S].
 
-A ratio is the better library's minimum time divided by ours, taken in one interleaved run; above 1 we are faster.
+A ratio is the fastest library's minimum time divided by ours, taken in one interleaved run; above 1 we are faster.
 Convolutions are compared on the same NCHW arrays; torch's channels_last time is shown but not counted.
 """
 

@@ -1,13 +1,13 @@
-"""The cost and the results of searches: python -m benchmarks.search [--json] [--only ROW] [--quality].
+"""The cost and the results of searches: python -m benchmarks.search [--json] [--only ROW] [--quality | --learn].
 
 `features`: candidates per second whose features are computed; `predict`: with features and trees, over a whole space;
 `round`: one evolutionary round; `fit`: trees on 1,000 records.  All for a population of 2,048, in CPU time on one core.
 `first`: from a task with hundreds of structures to the first batch that is ready to be measured, in CPU time.
 `tune`: a whole search with its final race, wall time.
 
-`--quality` runs searches of 256 trials on eight operators (hours in total; `--cases`, `--kinds` and `--results` split
-it): the ratio to the better of numpy and torch, trials to match random search, with and without transfer, and the
-accuracy of the models.
+`--quality` compares the results of short searches with the best known programs, the default schedule and the libraries
+(`benchmarks.quality`; about 20 minutes).  `--learn` searches long for better known programs (about two minutes for each
+case and space).  Both take `--only CASE`, and keep what they have done in `--results`: finished parts are not repeated.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ ROWS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
 
 def _line(row: dict[str, Any]) -> str:
     target = row["target"]
-    low = row["metric"].startswith(("seconds", "trials", "transfer"))
+    low = row["metric"].startswith(("seconds", "wall"))
     reached = target is not None and (row["value"] <= target if low else row["value"] >= target)
     verdict = "" if target is None else f"target {target:<9,g} {'ok  ' if reached else 'MISS'}"
     more = "  ".join(f"{k} {v}" for k, v in row.items() if k not in ("case", "metric", "value", "target"))
@@ -211,27 +211,36 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    if options.quality:
-        cases = [quality.BY_NAME[name] for name in options.cases]
-        yield from quality.rows(cases, options.seeds, options.kinds, options.results)
-        return
-    for name, make in ROWS.items():
-        if options.only in (None, name):
-            yield from make()
+    if options.quality or options.learn:
+        cases = [quality.CASES[options.only]] if options.only else list(quality.CASES.values())
+        if options.learn:
+            return quality.learn(cases, options.spaces, options.trials, options.results)
+        return quality.rows(cases, options.seeds, options.results)
+    return (row for name, make in ROWS.items() if options.only in (None, name) for row in make())
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="one JSON object per row")
+    parser.add_argument("--only", metavar="NAME", help="one row, or one case of --quality and --learn")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--quality", action="store_true", help="how good searches are, instead of how fast")
+    kind.add_argument("--learn", action="store_true", help="look for better programs to compare with")
+    parser.add_argument("--seeds", type=int, default=5, help="searches of each case (--quality)")
+    parser.add_argument("--spaces", nargs="*", choices=quality.SPACES, default=quality.SPACES, help="spaces of --learn")
+    parser.add_argument("--trials", type=int, default=quality.LONG, help="trials of a search (--learn)")
+    parser.add_argument("--results", type=Path, default=Path("search-quality.jsonl"), help="where results are kept")
+    options = parser.parse_args()
+    names = quality.CASES if options.quality or options.learn else ROWS
+    if options.only not in (None, *names):
+        parser.error(f"--only {options.only}: there is {', '.join(names)}")
+    return options
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="one JSON object per row")
-    parser.add_argument("--only", choices=ROWS, metavar="ROW", help=f"one of {', '.join(ROWS)}")
-    parser.add_argument("--quality", action="store_true", help="how good searches are, instead of how fast")
-    parser.add_argument("--cases", nargs="+", choices=quality.BY_NAME, default=list(quality.BY_NAME), metavar="CASE")
-    parser.add_argument(
-        "--kinds", nargs="*", choices=("random", "transfer", "models"), default=["random", "transfer", "models"]
-    )
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--results", type=Path, default=Path("search-quality.jsonl"), help="where runs are kept")
-    options = parser.parse_args()
+    options = _options()
+    if options.quality or options.learn:
+        quality.cap_libraries()
     for row in _rows(options):
         print(json.dumps(row) if options.json else _line(row), flush=True)
 
