@@ -270,7 +270,7 @@ def _rows(of: Figures, load: float) -> Iterator[dict[str, Any]]:
         elif metric.endswith("_library"):
             row["library"] = of.library
         yield row
-    yield {"case": of.case, "metric": "ms", "value": _short(min(of.ms["found"])), "target": None, **of.ms, "load": load}
+    yield {"case": of.case, "metric": "ms", "value": min(of.ms["found"]), "target": None, **of.ms, "load": load}
 
 
 def _summary(metric: str, every: Sequence[Figures], targets: tuple[float, float] | None) -> Iterator[dict[str, Any]]:
@@ -326,7 +326,8 @@ def learn(cases: Sequence[Case], spaces: Sequence[str], trials: int, path: Path)
         timed = [KnownProgram(**{**vars(e), "ms": ms[h]}) for h, e in candidates.items() if h in ms]
         known.setdefault(case.name, {})[machine] = best = best_known.better(timed)
         best_known.write(known)
-        yield _row(case.name, "known_ms", best[0].ms, None, found_by=best[0].found_by, before=[e.ms for e in before])
+        row = {"case": case.name, "metric": "known_ms", "value": best[0].ms, "target": None}
+        yield row | {"found_by": best[0].found_by, "before": [e.ms for e in before]}
 
 
 def cap_libraries() -> None:
