@@ -107,7 +107,7 @@ class Results:
         mine = [line for line in lines if self.origin.items() <= line.items()]
         if len(mine) < len(lines):
             _say(f"{path}: {len(lines) - len(mine)} of {len(lines)} lines are of other code or machines, and not used")
-        self._found = {json.dumps(line["key"]): line["result"] for line in mine}
+        self._found: dict[str, dict[str, Any]] = {json.dumps(line["key"]): line["result"] for line in mine}
 
     def searches(self, case: Case) -> list[dict[str, Any]]:
         """The results of all searches on a case."""
