@@ -128,13 +128,11 @@ class Results:
 
 
 def commit() -> str:
-    """The commit of the tree, with a digest of what differs from it."""
-    found = revision(ROOT)
-    if not found.endswith("+"):
-        return found
+    """The commit of the tree, with a digest of what differs from it in code that searches run."""
+    found = revision(ROOT).removesuffix("+")
     code = ("searchlab", "spaces", "costmodels", "benchmarks/quality.py")
     changes = subprocess.run(["git", "diff", "HEAD", "--", *code], cwd=ROOT, capture_output=True, check=True).stdout
-    return found + hashlib.sha256(changes).hexdigest()[:8]
+    return f"{found}+{hashlib.sha256(changes).hexdigest()[:8]}" if changes else found
 
 
 def _say(text: str) -> None:
