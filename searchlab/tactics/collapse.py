@@ -54,6 +54,11 @@ def collapse(s: Schedule, name: str, found: Trailing) -> tuple[str, Panel]:
     copy = s.cache_read(name, found.buffer)
     rank = len(s.program.buffers[copy].shape)
     join_trailing(s, copy, found.count)
+    return copy, Panel(found.buffer, collapse_loops(s, name, found), rank - found.count)
+
+
+def collapse_loops(s: Schedule, name: str, found: Trailing) -> int:
+    """Fuses the loops of the trailing axes; returns the position of the fused loop among those of space."""
     count = len(space_axes(s.program.blocks[name]))
     s.fuse(*s.loops(name)[count - found.count : count])
-    return copy, Panel(found.buffer, count - found.count, rank - found.count)
+    return count - found.count

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from searchlab.schedule import Schedule
 from searchlab.tactics.axes import space_axes
-from searchlab.tactics.collapse import Trailing, collapse
+from searchlab.tactics.collapse import Trailing, collapse, collapse_loops
 from searchlab.tactics.panels import Panel, lay_in_panels, pack
 from searchlab.tactics.tiling import Factors, Tiles, parallel_outer, tile, transpose_results, vector_width
 
@@ -54,3 +54,9 @@ def tile_collapsed(
     tiles = parallel_outer(s, tile(s, block, structure, factors, panel.axis))
     lay_in_panels(s, copy, panel.dimension, vector_width(s, tiles))
     return tiles, copy, panel
+
+
+def tile_in_place(s: Schedule, block: str, structure: str, factors: Factors, found: Trailing) -> Tiles:
+    """Tiles a stage whose trailing axes are collapsed into one; their operand is read as it lies, in whole vectors."""
+    axis = collapse_loops(s, block, found)
+    return parallel_outer(s, tile(s, block, structure, factors, axis))

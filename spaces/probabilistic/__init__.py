@@ -25,6 +25,7 @@ from spaces.probabilistic.rules import (
     AddRFactor,
     AutoInline,
     CollapsedPanelTiling,
+    CollapsedTiling,
     CustomRule,
     InlineConstants,
     MultiLevelTiling,
@@ -40,7 +41,7 @@ from spaces.probabilistic.trace import Trace
 
 __all__ = [
     "DEFAULT_MUTATORS", "DEFAULT_POSTPROCESSORS", "DEFAULT_RULES", "AddRFactor", "AutoInline", "CollapsedPanelTiling",
-    "CustomRule", "Decision", "DisallowDynamicLoops", "Handle", "InlineConstants", "Instruction",
+    "CollapsedTiling", "CustomRule", "Decision", "DisallowDynamicLoops", "Handle", "InlineConstants", "Instruction",
     "MultiLevelTiling", "MutateComputeLocation", "MutateParallel", "MutateTileSize", "MutateUnroll", "Mutator",
     "OperandPanelTiling", "WeightPanelTiling", "ParallelizeVectorizeUnroll", "Postprocessor", "ProbabilisticSchedule",
     "ProbabilisticSpace", "RandomComputeLocation", "Replayed", "RewriteLayout", "RewriteParallelVectorizeUnroll",

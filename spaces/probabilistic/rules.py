@@ -18,6 +18,7 @@ from searchlab.named import Named
 from searchlab.schedule import Schedule
 from searchlab.tactics import (
     Panel,
+    Trailing,
     attempt,
     fuse_reader,
     lies_side_by_side,
@@ -28,6 +29,7 @@ from searchlab.tactics import (
     tile,
     tile_along_panels,
     tile_collapsed,
+    tile_in_place,
     trailing,
 )
 from spaces.common import (
@@ -193,13 +195,25 @@ class CollapsedPanelTiling(MultiLevelTiling):
         """The schedule as it is and, where trailing axes can be collapsed, tiled that way."""
         alone = fusible_consumer(s.program, block) is None and needs_tiling(s.program, block)
         found = trailing(s.program, block) if alone else None
-        if found is None:
-            return [s]
-        own = s.copy()
-        tiles, copy, panels = tile_collapsed(own, block, self.structure, drawn_factors(self.max_innermost), found)
-        own.steps.append("collapse")
-        own.tiled(tiles, packed=(copy, panels))
-        return [s, own]
+        return [s] if found is None else [s, self.collapsed(s.copy(), block, found)]
+
+    def collapsed(self, s: ProbabilisticSchedule, block: str, found: Trailing) -> ProbabilisticSchedule:
+        """The stage tiled along panels of its trailing axes."""
+        tiles, copy, panels = tile_collapsed(s, block, self.structure, drawn_factors(self.max_innermost), found)
+        s.steps.append("collapse")
+        s.tiled(tiles, packed=(copy, panels))
+        return s
+
+
+class CollapsedTiling(CollapsedPanelTiling):
+    """The same without packing: vectors along the trailing axes read their operand as it lies."""
+
+    def collapsed(self, s: ProbabilisticSchedule, block: str, found: Trailing) -> ProbabilisticSchedule:
+        """The stage tiled along its trailing axes."""
+        tiles = tile_in_place(s, block, self.structure, drawn_factors(self.max_innermost), found)
+        s.steps.append("collapse-in-place")
+        s.tiled(tiles)
+        return s
 
 
 class ParallelizeVectorizeUnroll(ScheduleRule):
@@ -271,6 +285,7 @@ DEFAULT_RULES: tuple[ScheduleRule, ...] = (
     WeightPanelTiling(),
     OperandPanelTiling(),
     CollapsedPanelTiling(),
+    CollapsedTiling(),
     MultiLevelTiling(),
     ParallelizeVectorizeUnroll(),
     RandomComputeLocation(),

@@ -19,6 +19,7 @@ from searchlab.tactics import (
     tile,
     tile_along_panels,
     tile_collapsed,
+    tile_in_place,
     trailing,
 )
 from spaces.common import fusible_consumer, needs_tiling, reader_or_copy, strictly_inlinable, wants_rfactor
@@ -187,6 +188,18 @@ class CollapseAndPack(Rule):
         yield replace(after, packed=(*state.packed, (copy, panel)))
 
 
+class CollapseInPlace(CollapseAndPack):
+    """The same without packing: vectors of pixels are contiguous as they lie, and rows may not be worth a copy."""
+
+    def apply(self, state: State, block: str) -> Iterator[State]:
+        """The stage with collapsed axes, tiled."""
+        s, factors = Schedule(state.program), state.factors()
+        found = trailing(s.program, block)
+        assert found is not None
+        tiles = tile_in_place(s, block, state.settings.structure, factors, found)
+        yield state.advance(s, "collapse-in-place", knobs=factors.knobs, tiles=tiles)
+
+
 class Skip(Rule):
     """Leaves a stage unchanged."""
 
@@ -221,6 +234,7 @@ DEFAULT_RULES: tuple[Rule, ...] = (
     PackWeights(),
     PackOperand(),
     CollapseAndPack(),
+    CollapseInPlace(),
     CacheWrite(),
     TileAndFuse(),
     Tile(),

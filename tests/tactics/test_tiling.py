@@ -8,6 +8,7 @@ from searchlab.errors import SpaceError
 from searchlab.ir import interpret
 from searchlab.ir.expr import index
 from searchlab.schedule import Schedule
+from searchlab.targets import parse
 from searchlab.workloads import Workload
 
 
@@ -133,3 +134,27 @@ def test_tiles_of_collapsed_axes() -> None:
     tiles, copy, panel = tactics.tile_collapsed(s, "Y", "SSRSRS", whole, found)
     assert tiles.vector_axis == panel.axis == 2 and tactics.lies_side_by_side(s, "Y", panel) is False
     right(w, s)
+
+
+@pytest.mark.parametrize("machine", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("h, w, co", [(6, 4, 6), (7, 11, 5), (13, 17, 3)])
+def test_collapsed_axes_read_where_they_lie(h: int, w: int, co: int, machine: str) -> None:
+    """Vectors of 16 pixels cross the ends of rows, and the last one may not be full."""
+    if sl.detect().arch != "x86_64" or sl.detect().vector_bits < parse(machine).vector_bits:
+        pytest.skip("this machine cannot run such code")
+    workload = sl.workload("conv2d", n=2, ci=4, co=co, h=h, w=w, k=1)
+    s = Schedule(workload.program)
+    found = tactics.trailing(s.program, "Y")
+    assert found is not None
+
+    def factors(axis: str, extent: int, parts: int) -> tuple[int | None, ...]:
+        return (
+            tactics.RoundedUp((None, *([1] * (parts - 2)), 16)) if axis == "h_w" else tuple(whole(axis, extent, parts))
+        )
+
+    tiles = tactics.tile_in_place(s, "Y", "SSRSRS", factors, found)
+    assert tiles.vector_axis == 2 and list(s.program.blocks) == ["Y"]
+    tactics.vectorize_tile(s, tiles)
+    right(workload, s)
+    inputs = workload.inputs(seed=1)
+    assert workload.check(sl.compile(s.program, parse(machine))(*inputs.values()), inputs) is None
