@@ -42,7 +42,7 @@ TILES = all_tiles(24, 3, 4)
 
 
 def test_the_list_of_tiles() -> None:
-    assert {tuple(t) for t in sampling.tiles(24, 3, 4).tolist()} == TILES
+    assert {tuple(t) for t in sampling.tiles(24, 3, 4).options.tolist()} == TILES
     assert len(all_tiles(24, 3, 24)) == 30 and len(TILES) == 22
 
 
