@@ -166,9 +166,14 @@ class Cell:
         }
 
     def _budget(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The budget as plain data: the scheduling policy for networks only, thrift where something is built."""
+        """The budget as plain data, with only what has a say: networks alone have a scheduling policy and share a model,
+        and thrift matters where something is built."""
         found = {**given, "scheduler": self.scheduler if self.parts else None}
-        unused = {"scheduler": not self.parts, "thrift": self.recorded or not self.budget.thrift}
+        unused = {
+            "scheduler": not self.parts,
+            "share_model": not (self.parts and self.budget.share_model),
+            "thrift": self.recorded or not self.budget.thrift,
+        }
         return {k: v for k, v in found.items() if not unused.get(k, False)}
 
     @property

@@ -17,11 +17,9 @@ class Draft:
     of what is drawn.  A `count` of 0 draws just what is wanted, at random.
     """
 
-    def __init__(self, space: Space, count: int = 0) -> None:
+    def __init__(self, count: int = 0) -> None:
         if count < 0:
             raise SpaceError(f"draft is the number of points to choose from, 0 for none, not {count}")
-        if count and not all(s.has_program for s in space.sketches):
-            raise SpaceError(f"draft estimates the cycles of programs, and space '{space.name}' has none")
         self.count = count
 
     def sample(self, space: Space, n: int, rng: np.random.Generator) -> Points:
@@ -43,6 +41,8 @@ class Draft:
 
 def estimated(space: Space, points: Points) -> Floats:
     """The logarithm of the cycles that programs may take; only their order means something."""
+    if not all(s.has_program for s in space.sketches):
+        raise SpaceError(f"an estimate is one of programs, and space '{space.name}' has none; leave out the draft")
     return np.asarray(space.features(points, "estimate"))[:, 0]
 
 

@@ -38,7 +38,7 @@ class Guided(Strategy):
         if diversity is not None and diversity < 1:
             raise SpaceError(f"{self.name}: diversity chooses from 1 or more times the batch, not {diversity}")
         self.selection: Selection = Top() if diversity is None else Diverse(diversity)
-        self.draft = Draft(space, draft)
+        self.draft = Draft(draft)
         self.breadth = Breadth(breadth if len(space.sketches) > 1 else 0.0, self.draft)
         self.shares: tuple[Share, ...] = (Epsilon(epsilon), self.breadth, Polish(polish))
 

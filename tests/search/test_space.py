@@ -14,6 +14,7 @@ import searchlab as sl
 from searchlab.ir import Program, knob
 from searchlab.search import Points, RecordedSpace, Sketch, Space, SpaceError, category, menu, split_knob
 from searchlab.search import parts as parts_module
+from searchlab.search.knob import Ints
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -393,3 +394,56 @@ def test_a_recorded_space_of_several_sketches() -> None:
     assert space.enumerate() == live.enumerate()
     assert (space.key(space.points()) == live.key(live.enumerate())).all()
     assert space.row(space.points()).tolist() == list(range(space.size.valid))
+
+
+# --- completing -------------------------------------------------------------------------------------------------------
+
+
+def beginnings(space: Space, n: int, seed: int) -> tuple[Points, Points, Ints]:
+    """Valid points, the same with random options after the first few, and how many those are."""
+    rng = np.random.default_rng(seed)
+    points = space.sample(n, rng)
+    knobs = np.array([len(s.knobs) for s in space.sketches])[points.sketch]
+    lengths = (rng.random(n) * (knobs + 1)).astype(np.int64)
+    other = points.options.copy()
+    for row, (sketch, length) in enumerate(zip(points.sketch.tolist(), lengths.tolist(), strict=True)):
+        sizes = space.sketches[sketch].sizes
+        other[row, length : len(sizes)] = rng.integers(sizes)[length:]
+    return points, Points(points.sketch, other), lengths
+
+
+@pytest.mark.parametrize("make", SPACES)
+@pytest.mark.parametrize("listed", [True, False])
+def test_completions_keep_the_beginning(
+    make: Callable[[], Space], listed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not listed:
+        monkeypatch.setattr(parts_module, "MOST_LISTED", 4)
+    space = make()
+    points, begun, lengths = beginnings(space, 300, 7)
+    done, found = space.continued(begun, lengths, np.random.default_rng(8))
+    assert found.all() and space.valid(done).all() and (done.sketch == points.sketch).all()
+    for before, after, length in zip(points.options, done.options, lengths.tolist(), strict=True):
+        assert (before[:length] == after[:length]).all()
+    again, _ = space.continued(begun, lengths, np.random.default_rng(8))
+    assert again == done
+
+
+@pytest.mark.parametrize("make", [tied, recorded])
+def test_completions_are_equally_likely(make: Callable[[], Space]) -> None:
+    space = make()
+    first = space.enumerate()[[0] * 4000]
+    done, _ = space.continued(first, np.ones(4000, np.int64), np.random.default_rng(9))
+    all_points = space.enumerate()
+    possible = all_points[all_points.options[:, 0] == first.options[0, 0]]
+    counts = np.unique(space.key(done), return_counts=True)[1]
+    assert len(counts) == len(possible) and counts.min() > 0.6 * 4000 / len(possible)
+
+
+def test_a_beginning_that_leads_nowhere_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in (1 << 22, 4):
+        monkeypatch.setattr(parts_module, "MOST_LISTED", limit)
+        begun = Points.of([[0, 0, 2, 0, 0], [0, 0, 0, 0, 0]])  # 1x16 leaves 8x1 for j, and no a but 1
+        assert tied().continued(begun, np.array([2, 2]), np.random.default_rng(0))[1].tolist() == [False, True]
+    missing = Points.of([[0, 0, 0, 0], [0, 0, 0, 1]])
+    assert recorded().continued(missing, np.array([3, 3]), np.random.default_rng(0))[1].tolist() == [False, True]

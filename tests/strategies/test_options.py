@@ -16,16 +16,19 @@ from searchlab.strategies import (
     Bayesian,
     Evolutionary,
     Genetic,
+    Gradient,
     Grid,
     Local,
+    Mcts,
     Metropolis,
     Optuna,
     Random,
 )
 from searchlab.testing import small_space
+from searchlab.testing.models import tiled_space
 from searchlab.testing.strategies import cost
 
-GUIDED: dict[str, Any] = {"epsilon": 0.5, "breadth": 0.6, "diversity": 3.0, "polish": 0.5}
+GUIDED: dict[str, Any] = {"epsilon": 0.5, "breadth": 0.6, "diversity": 3.0, "polish": 0.5, "draft": 500}
 # A base of options, and for every option another value; an option named "plain" is tried without a model.
 OTHER: dict[type[Strategy], tuple[dict[str, Any], dict[str, Any]]] = {
     Random: ({}, {}),
@@ -48,6 +51,11 @@ OTHER: dict[type[Strategy], tuple[dict[str, Any], dict[str, Any]]] = {
             "chains": 8, "steps": 3, "hot": 20.0, "cold": 0.9, "jump": 0.9,
             "prior": lambda points: 50.0 * (points.sketch == 0), **GUIDED,
         },
+    ),
+    Gradient: ({"starts": 16, "steps": 4}, {"starts": 8, "steps": 0, "roundings": 1, **GUIDED}),
+    Mcts: (
+        {"simulations": 64, "population": 16},
+        {"simulations": 8, "population": 64, "exploration": 9.0, "widening": 9.0, "backup": "mean", **GUIDED},
     ),
     Bayesian: (
         {"start": 4},
@@ -98,6 +106,7 @@ def test_an_option_changes_the_trace(cls: type[Strategy], option: str, value: An
         STRATEGIES.add(Random, "tests-random")
     base = OTHER[cls][0] | NEEDS.get((cls, option), {})
     space = too_large_to_list() if (cls, option) == (Optuna, "pool") else small_space()
+    space = tiled_space() if option == "draft" else space  # which has programs
     assert trace(cls, base, model, space) != trace(cls, {**base, option: value}, model, space)
 
 
@@ -118,6 +127,12 @@ def test_no_option_is_left_out(cls: type[Strategy]) -> None:
         (Evolutionary, {"fitness": "best"}, "known: median, negated, rank"),
         (Evolutionary, {"mutation": 0.9, "crossover": 0.2}, "between 0 and 1"),
         (Metropolis, {"cold": 0.0}, "0 < cold <= hot"),
+        (Metropolis, {"draft": -1}, "0 for none, not -1"),
+        (Gradient, {"starts": 0}, "starts and roundings are at least 1"),
+        (Gradient, {"steps": -1}, "steps at least 0"),
+        (Mcts, {"population": 1}, "population >= 2"),
+        (Mcts, {"widening": 0.0}, "widening > 0"),
+        (Mcts, {"backup": "worst"}, "unknown backup 'worst'; known: best, mean"),
         (Bayesian, {"surrogate": "tree"}, "known: gp, forest"),
         (Bayesian, {"lie": "none"}, "known: mean, best, worst"),
         (Bayesian, {"growth": 1.0}, "growth > 1"),

@@ -43,6 +43,9 @@ class Budget(Model):
     scheduler: Literal["gradient", "round-robin"] | None = Field(
         default=None, description="how the tasks of a network take turns; gradient if not given"
     )
+    share_model: bool | None = Field(
+        default=None, description="whether the model of each task of a network learns from all of its tasks; no if null"
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from searchlab.errors import SpaceError
 from searchlab.lab.study.finish import Finish
 from searchlab.lab.study.ledger import Ledger
 from searchlab.lab.study.loop import Round, search_loop
@@ -29,7 +30,8 @@ from searchlab.measure import Outcome
 class JointStudy:
     """Studies of a network's tasks; `weights` says how often each task occurs in one run of the network.
 
-    A study that has nothing left to propose gets no more turns.
+    A study that has nothing left to propose gets no more turns.  With `share_model`, the model of every task is trained
+    on the trials of all of them, as Ansor's is; models on knobs cannot be shared, since knobs differ between tasks.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class JointStudy:
         scheduler: Policy = "gradient",
         objective: Objective | None = None,
         seed: int = 0,
+        share_model: bool = False,
     ) -> None:
         self.studies, self.weights = tuple(studies), tuple(weights)
         self.subject = NetworkSubject("network", tuple(study.subject for study in studies), self.weights)
@@ -48,6 +51,14 @@ class JointStudy:
         self._scheduler = TaskScheduler(self.objective, scheduler, rng=np.random.default_rng(seed))
         self._tasks = [TaskProgress(*study.subject.kind) for study in studies]
         self._open = [True] * len(studies)
+        if share_model:
+            self._share()
+
+    def _share(self) -> None:
+        for study in self.studies:
+            if study.model is not None and study.model.view == "knobs":
+                raise SpaceError(f"{study.subject.name}: a model on knobs cannot be shared: knobs differ between tasks")
+            study.others = tuple(other for other in self.studies if other is not study)
 
     def optimize(self, trials: int) -> float:
         """Measures until all tasks together have this many trials, or nothing is left; returns the network's time."""

@@ -156,6 +156,7 @@ class Study:
         self._pending: dict[int, Candidate] = {}
         self._seen: set[int] = set()  # keys of all points proposed or told
         self._draws = self.seeds.generator("draws")
+        self.others: tuple[Study, ...] = ()  # studies of other tasks, from whose trials the model learns as well
         self._fitted = 0
         self._final: Finish | None = None
         self._recorded = self._read_cell()
@@ -329,9 +330,10 @@ class Study:
 
     def _scorer(self) -> Scorer | None:
         """The model bound to the space, updated with new trials; None while there is nothing to learn from."""
-        model, history = self.model, self.settings.history
+        model = self.model
         if model is None:
             return None
+        history = [*self.settings.history, *(other.trials for other in self.others)]
         total = len(self.trials) + sum(len(t) for t in history)
         if total > self._fitted:
             with self.ledger.phase("fit"):

@@ -94,6 +94,19 @@ def test_weights_and_schedulers_make_other_cells() -> None:
     assert len({first, second, *(c.id for c in cells(from_data(tasks(workloads=[changed]))))}) == 4
 
 
+def test_a_shared_model_makes_other_cells_and_none_those_of_before() -> None:
+    def ids(**budget: Any) -> list[str]:
+        given = {"trials": 8, "batch": 4, **budget}
+        return [c.id for c in cells(from_data(tasks(model="gbt", budget=given)))]
+
+    assert ids() == ids(share_model=False)
+    assert not set(ids()) & set(ids(share_model=True))
+    (cell, _) = cells(from_data(tasks(model="gbt", budget={"trials": 8, "share_model": True})))
+    assert cell.config["budget"]["share_model"] is True and Cell.of(cell.row).budget.share_model
+    (plain, _) = cells(from_data(tasks()))
+    assert "share_model" not in plain.config["budget"] and not Cell.of(plain.row).budget.share_model
+
+
 # --- on recorded tables -----------------------------------------------------------------------------------------------
 
 

@@ -5,11 +5,14 @@ import math
 import numpy as np
 import pytest
 
+from searchlab.errors import SpaceError
 from searchlab.lab.study.joint import JointStudy
 from searchlab.lab.study.objective import Latency, Patient
 from searchlab.lab.study.scheduler import Policy, TaskProgress, TaskScheduler
 from searchlab.lab.study.study import Study
 from searchlab.measure.recorded.tables import load
+from searchlab.search import CostModel, History, Points, Space
+from searchlab.search.knob import Floats
 
 STRATEGY = f"{__name__.replace('test_scheduler', 'test_study')}:Plain"
 
@@ -93,3 +96,51 @@ def tuned(policy: Policy, seed: int) -> float:
 def test_the_gradient_rule_spends_the_budget_where_it_counts() -> None:
     gains = [tuned("round-robin", n) / tuned("gradient", n) for n in range(8)]
     assert np.mean(gains) > 1.0
+
+
+# --- one model for all tasks ------------------------------------------------------------------------------------------
+
+
+class Taught(CostModel):
+    """A model that remembers what it was trained on."""
+
+    name = "taught"
+    view = "summary"
+
+    def __init__(self, rng: np.random.Generator | None = None) -> None:
+        super().__init__(rng)
+        self.lessons: list[list[tuple[str, int]]] = []
+
+    def fit(self, history: History) -> None:
+        self.lessons.append([(trials.task, len(trials)) for trials in history])
+
+    def predict(self, space: Space, points: Points) -> Floats:
+        return space.encode(points).sum(axis=1)
+
+
+def taught(share: bool) -> JointStudy:
+    studies = [Study(load(n), model=Taught(), strategy="random", batch=4) for n in ("matmul-256", "softmax-128x1024")]
+    joint = JointStudy(studies, (1, 1), "round-robin", share_model=share)
+    joint.optimize(trials=24)
+    return joint
+
+
+def test_a_shared_model_learns_from_all_tasks_and_its_own_last() -> None:
+    names = ["matmul-256", "softmax-128x1024"]
+    for number, study in enumerate(taught(True).studies):
+        assert isinstance(study.model, Taught)
+        mine, other = names[number], names[1 - number]
+        assert all([task for task, _ in lesson] == [other, mine] for lesson in study.model.lessons)
+        # the first task has nothing to learn from at first; later it knows as many trials of the other as of its own
+        assert study.model.lessons[-1] == [(other, 8 + 4 * number), (mine, 8)]
+    for study in taught(False).studies:
+        assert isinstance(study.model, Taught)
+        assert {len(lesson) for lesson in study.model.lessons} == {1}
+
+
+def test_sharing_is_repeatable_and_knobs_are_not_shared() -> None:
+    first, again = (taught(True) for _ in range(2))
+    assert [r.points.rows() for r in first.rounds] == [r.points.rows() for r in again.rounds]
+    studies = [Study(load("matmul-256"), model={"gbt": {"view": "knobs"}}, strategy="random") for _ in range(2)]
+    with pytest.raises(SpaceError, match="a model on knobs cannot be shared"):
+        JointStudy(studies, (1, 1), share_model=True)

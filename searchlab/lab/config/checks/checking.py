@@ -37,7 +37,7 @@ def check_settings(tree: Map, problems: Problems) -> list[Combination]:
     found = combinations(tree, problems)
     for combination in found:
         _settings(combination.settings, any(recorded), problems)
-        _scheduler(combination.settings, networks, problems)
+        _network(combination.settings, networks, problems)
     return found
 
 
@@ -77,11 +77,15 @@ def _settings(settings: Map, recorded: bool, problems: Problems) -> None:
             problems.add(find(settings, path, settings.place), message)
 
 
-def _scheduler(settings: Map, networks: bool, problems: Problems) -> None:
+def _network(settings: Map, networks: bool, problems: Problems) -> None:
+    """What is said of the tasks of a network, where there is none."""
     budget = settings["budget"]
-    if not networks and isinstance(budget, Map) and budget.get("scheduler") is not None:
-        message = "a scheduler needs the tasks of a network, but there is none; write {network: resnet18}"
-        problems.add(find(settings, ("budget", "scheduler"), settings.place), message)
+    if networks or not isinstance(budget, Map):
+        return
+    for key, what in (("scheduler", "a scheduler"), ("share_model", "a shared model")):
+        if budget.get(key):
+            message = f"{what} needs the tasks of a network, but there is none; write {{network: resnet18}}"
+            problems.add(find(settings, ("budget", key), settings.place), message)
 
 
 def _recorded(settings: Map) -> Iterator[tuple[Path, str]]:
@@ -96,6 +100,10 @@ def _recorded(settings: Map) -> Iterator[tuple[Path, str]]:
         yield ("start",), "recorded tables have no seeds to start with; leave it out, or write start: random"
     if settings["history"]:
         yield ("history",), "recorded tables have no programs that a history could teach about; leave it out"
+    if _shares(settings):
+        yield ("budget", "share_model"), "recorded tables have no programs that tasks could share a model of"
+    if split("strategy", settings["strategy"])[1].get("draft"):
+        yield ("strategy",), "a draft estimates the cycles of programs, and recorded tables have none; leave it out"
     model = unplaced(settings["model"])
     view = components.view(model)
     if view not in ("none", "knobs"):
@@ -117,10 +125,19 @@ def _measured(settings: Map) -> Iterator[tuple[Path, str]]:
         name, _ = split("model", model)
         why = f"model '{name}' looks at knobs, which differ from space to space, and cannot learn from a history"
         yield ("model",), f"{why}; choose a view of programs, such as summary or curves, or leave out history"
+    if _shares(settings) and components.view(model) == "knobs":
+        name, _ = split("model", model)
+        why = f"model '{name}' looks at knobs, which differ from task to task, and cannot be shared"
+        yield ("model",), f"{why}; choose a view of programs, such as summary or curves, or leave out share_model"
     if kind == "local":
         yield from _cores(settings, options)
     if kind == "ray":
         yield from _slots(settings, options)
+
+
+def _shares(settings: Map) -> bool:
+    budget = settings["budget"]
+    return isinstance(budget, Map) and bool(budget.get("share_model"))
 
 
 def _slots(settings: Map, options: Any) -> Iterator[tuple[Path, str]]:

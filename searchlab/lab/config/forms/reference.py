@@ -99,7 +99,8 @@ A network is searched as a whole: its tasks share one budget, and its time is th
 often as it occurs (its weight). `budget.trials` counts per task, so five tasks together have five times as many
 trials. `budget.scheduler` decides which task gets the next batch: *gradient* gives it to the task that promises to
 shorten the total most, judging by its recent progress and by what similar tasks have reached (Ansor's rule);
-*round-robin* alternates. Each task has its own study and its own model.
+*round-robin* alternates. Each task has its own study and its own model, which learns from that task's trials alone or,
+with `budget.share_model: true`, from those of all tasks, as Ansor's does.
 
 ```yaml
 workloads:

@@ -77,7 +77,8 @@ def search_of(
     ]
     if not cell.parts:
         return studies[0]
-    return JointStudy(studies, [part.weight for part in cell.parts], cell.scheduler, seed=cell.seed)
+    weights, shared = [part.weight for part in cell.parts], bool(cell.budget.share_model)
+    return JointStudy(studies, weights, cell.scheduler, seed=cell.seed, share_model=shared)
 
 
 def _single(described: SubjectSettings, settings: SearchSettings, seed: int) -> SpaceSubject:
