@@ -68,10 +68,11 @@ def _axis_extent(axis: Iter) -> int:
 
 @dataclass(frozen=True)
 class _RegisterTile:
-    """The loops of a contraction: around the tile, over tiles, over the reduction, inside the tile."""
+    """The loops of a contraction: around the tile, over phases and tiles, over the reduction, inside the tile."""
 
     around: list[str]
     columns: str
+    phases: list[str]
     rows: str
     reduction: list[str]
     row: str
@@ -82,6 +83,8 @@ def _tile(s: Schedule, view: ProductView, target: Target, weights: Sequence[str]
     """Tiles the two axes of a product for registers and packs its operand into panels as wide as the tile."""
     space, reduction = tactics.axis_loops(s, view.block)
     contiguous = view.vector == len(space) - 1
+    apart = tactics.phases(s.program, s.program.blocks[view.block])
+    phases = [space[n] for n in apart if n not in (view.row, view.vector)]
     dtype = s.program.buffers[s.program.blocks[view.block].store.buffer].dtype
     most = 4 if contiguous and target.vector_registers >= 32 else 2
     rows, columns = _extent(s, space[view.row]), _extent(s, space[view.vector])
@@ -91,8 +94,8 @@ def _tile(s: Schedule, view: ProductView, target: Target, weights: Sequence[str]
     panels = tactics.pack(s, view.block, panel, width, ahead=panel.buffer in weights)
     i0, i1 = s.split(space[view.row], [None, height], tail=True)
     j0, j1 = s.split(space[view.vector], [None, width], tail=True)
-    around = [x for n, x in enumerate(space) if n not in (view.row, view.vector)]
-    loops = _RegisterTile(around, j0, i0, reduction, i1, j1)
+    around = [x for n, x in enumerate(space) if n not in (view.row, view.vector) and x not in phases]
+    loops = _RegisterTile(around, j0, phases, i0, reduction, i1, j1)
     if contiguous:
         outer = _by_columns(s, view.block, loops, panels)
     else:
@@ -103,7 +106,7 @@ def _tile(s: Schedule, view: ProductView, target: Target, weights: Sequence[str]
 
 def _by_columns(s: Schedule, block: str, loops: _RegisterTile, panels: str) -> list[str]:
     """Packs each panel where its columns are computed and applies it to all rows; returns the loops for threads."""
-    s.reorder(*loops.around, loops.columns, loops.rows, *loops.reduction, loops.row, loops.vector)
+    s.reorder(*loops.around, loops.columns, loops.rows, *loops.phases, *loops.reduction, loops.row, loops.vector)
     s.unroll(loops.row)
     s.vectorize(loops.vector)
     if panels in s.program.blocks:
@@ -133,15 +136,18 @@ def _by_channels(
 def _order_by_channels(s: Schedule, loops: _RegisterTile) -> list[str]:
     """Orders the loops: bands of output rows, channels, groups of input channels whose weights fit the L1 cache."""
     around, band, inner = loops.around, [], []
-    if around and _extent(s, around[-1]) > _BAND + 1:
+    if loops.phases and around and _extent(s, around[-1]) <= _BAND + 1:
+        around, inner = around[:-1], around[-1:]
+    elif around and _extent(s, around[-1]) > _BAND + 1:
         outer_row, inner_row = s.split(around[-1], [None, _BAND], tail=True)
         around, band, inner = around[:-1], [outer_row], [inner_row]
     group, rest = [], loops.reduction
     if len(rest) > 1 and _extent(s, rest[0]) > _GROUP:
         outer_group, inner_group = s.split(rest[0], [None, _GROUP], tail=True)
         group, rest = [outer_group], [inner_group, *rest[1:]]
-    s.reorder(*around, *band, loops.columns, *group, *inner, loops.rows, *rest, loops.row, loops.vector)
-    return [*around, *band, loops.columns]
+    outer = [*around, *band, loops.columns]
+    s.reorder(*outer, *loops.phases, *group, *inner, loops.rows, *rest, loops.row, loops.vector)
+    return outer
 
 
 def _stencil(s: Schedule, block: str, target: Target) -> None:

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, replace
 
 from searchlab.errors import BuildError
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import TRUE, Expr, Var, all_of, value_of
+from searchlab.ir.expr import TRUE, ZERO, Binary, Expr, Load, Select, Var, all_of, conditions, value_of
 from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Ahead, Block, If, Loop, Prefetch, Seq, Stmt, Store, Update, seq
+from searchlab.ir.sums import as_sum, identity
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution, loads, variables
 
@@ -51,7 +52,9 @@ class _Flattener(Visitor[[Substitution, Facts, tuple[Loop, ...]], Stmt]):
         if not isinstance(b.body, Store):
             body = self.visit(b.body, inner, facts, around)
             return body if condition == TRUE else If(condition, body)
-        store = _store(b.body, inner, facts)
+        asked, body = _guarded_term(b)
+        condition = facts.simplify(all_of((condition, inner(asked))))
+        store = _store(body, inner, facts)
         here = [p for note in b.ahead for p in self.prefetch(note, store.value, facts, around)]
         if b.init is not None:
             init = _store(b.init, inner, facts)
@@ -93,6 +96,25 @@ class _Flattener(Visitor[[Substitution, Facts, tuple[Loop, ...]], Stmt]):
             nest = lp.with_body(nest)
         self.before.setdefault(inside[stop].var, []).append(nest)
         return []
+
+
+def _guarded_term(b: Block) -> tuple[Expr, Store]:
+    """The condition under which a reduction has a term, and the store without it.
+
+        x = x + select(c, term, 0)   =>   if c: x = x + term
+
+    Only where the first iteration has one, for every element: it carries the init.
+    """
+    assert isinstance(b.body, Store)
+    found = as_sum(b.body) if b.init is not None else None
+    if found is None or not isinstance(found.term, Select) or found.term.b != identity(found.op, found.term.dtype):
+        return TRUE, b.body
+    first = Substitution({it.var: ZERO for it in b.iters if it.kind == "reduce"})
+    facts = Facts({it.var: it.extent for it in b.iters})
+    if not all(facts.proves(first(c)) for c in conditions(found.term.condition)):
+        return TRUE, b.body
+    own = Load(b.body.buffer, b.body.indices, found.term.dtype)
+    return found.term.condition, replace(b.body, value=Binary(found.op, own, found.term.a))
 
 
 def _store(s: Store, put: Substitution, facts: Facts) -> Store:

@@ -10,27 +10,27 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
-from searchlab.dtype import FLOATS
 from searchlab.ir.apart import told_apart
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import (
     FALSE,
+    ONE,
     TRUE,
     ZERO,
     Binary,
     Compare,
-    Const,
     Expr,
     Load,
     Var,
     all_of,
+    compare,
     conditions,
     index,
     value_of,
 )
 from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.stmt import Alloc, Buffer, If, Loop, Seq, Stmt, Store, Update, kept, own_accesses, seq, swap, touches
-from searchlab.ir.sums import as_sum
+from searchlab.ir.sums import as_sum, identity
 from searchlab.ir.visitor import Rewriter
 from searchlab.ir.walk import Substitution, variables
 from searchlab.targets import Target
@@ -102,6 +102,19 @@ class _PlacedSum:
         """Whether a loop neither iterates over elements nor carries the sum: each iteration restarts the sum."""
         return lp.var not in self.space and lp.var not in variables(self.first)
 
+    def masks(self, c: Expr, facts: Facts) -> bool:
+        """Whether a condition may keep elements from being written at all: false for all terms, even the first."""
+        if not variables(c) & self.space:
+            return False
+        start = Substitution({v: ZERO for v in variables(self.first)})
+        return not facts.having({lp.var: lp.extent for lp in self.tile}).proves(start(c))
+
+    def may_skip(self, facts: Facts) -> bool:
+        """Whether the reduction loops may be empty for some elements, which must then stay untouched."""
+        moving = {v for v in self.space if v.role == "iter"}
+        carrying = (lp.extent for lp in self.loops if lp.var not in self.space)
+        return any(variables(e) & moving and not facts.proves(compare("le", ONE, e)) for e in carrying)
+
 
 class _Placer(Rewriter[[Facts]]):
     def __init__(self, target: Target) -> None:
@@ -124,7 +137,7 @@ class _Placer(Rewriter[[Facts]]):
 
     def promote(self, loop: Loop, facts: Facts) -> Stmt | None:
         """The loop with the sums it carries promoted to registers, or None if there are none."""
-        found = [x for x in _sums(loop, ()) if self.fits(x, loop)]
+        found = [x for x in _sums(loop, ()) if self.fits(x, loop, facts)]
         if not found:
             return None
         before: list[Stmt] = []
@@ -144,7 +157,7 @@ class _Placer(Rewriter[[Facts]]):
             result = Alloc(buffer, result)
         return result
 
-    def fits(self, x: _PlacedSum, loop: Loop) -> bool:
+    def fits(self, x: _PlacedSum, loop: Loop, facts: Facts) -> bool:
         if x.store.buffer in self.tiles or loop.var in x.space:
             return False
         if any(lp.kind == LoopKind.PARALLEL or (x.init is not None and x.repeats(lp)) for lp in x.loops):
@@ -152,7 +165,7 @@ class _Placer(Rewriter[[Facts]]):
         vectors = self.vectors(x)
         if vectors is None or vectors > MOST_VECTORS:
             return False
-        if any(variables(c) & x.space for c in x.asked) or _may_skip(x):
+        if any(x.masks(c, facts) for c in x.asked) or x.may_skip(facts):
             return False  # elements that a condition masks must not be stored
         if x.lanes and identity(x.op, x.store.value.dtype) is None:
             return False
@@ -220,19 +233,10 @@ class _Placer(Rewriter[[Facts]]):
         """Whether an inner loop will keep this reduction in registers, and initialise it there."""
         return any(
             lp.kind in (LoopKind.SERIAL, LoopKind.UNROLLED)
-            and self.fits(replace(x, path=x.path[x.path.index(lp) :]), lp)
+            and self.fits(replace(x, path=x.path[x.path.index(lp) :]), lp, facts)
             and lp.var in variables(x.first)
             for lp in x.loops
         )
-
-
-def identity(op: str, dtype: str) -> Const | None:
-    """The identity element of a reduction operation, or None if it has none here."""
-    if op in ("add", "mul"):
-        return Const((0.0 if op == "add" else 1.0) if dtype in FLOATS else (0 if op == "add" else 1), dtype)
-    if dtype in FLOATS:
-        return Const(float("inf") if op == "min" else float("-inf"), dtype)
-    return None
 
 
 def in_place(u: Update, facts: Facts) -> Stmt:
@@ -273,12 +277,6 @@ def _only_touched_by(loop: Loop, store: Store) -> bool:
     return visit(loop) and touches(loop, store.buffer)
 
 
-def _may_skip(x: _PlacedSum) -> bool:
-    """Whether the reduction loops may be empty for some elements, which must then stay untouched."""
-    moving = {v for v in x.space if v.role == "iter"}
-    return any(variables(lp.extent) & moving for lp in x.loops if lp.var not in x.space)
-
-
 def _injective(x: _PlacedSum) -> bool:
     """Whether different iterations of the tile loops access different elements."""
     return told_apart(x.store.indices, {lp.var: lp.extent for lp in x.loops if lp.var in x.space}, TRUE, Facts())
@@ -303,10 +301,10 @@ def _negation(first: Expr) -> Expr:
     return total > ZERO
 
 
-def _separable(x: _PlacedSum) -> bool:
+def _separable(x: _PlacedSum, facts: Facts) -> bool:
     """Whether every loop of a sum either iterates over elements or carries it, and its buffer is allocated outside."""
     carried = variables(x.first)
-    if carried & x.space or _may_skip(x) or any(map(x.repeats, x.loops)):
+    if carried & x.space or x.may_skip(facts) or any(map(x.repeats, x.loops)):
         return False
     if any(variables(lp.extent) & carried for lp in x.tile):
         return False
@@ -317,7 +315,7 @@ def _init_nest(x: _PlacedSum, facts: Facts) -> Stmt | None:
     """The nest that initialises a reduction before the outermost loop of its path, or None if inseparable."""
     carried = variables(x.first).intersection(lp.var for lp in x.loops)
     reducing = [c for c in x.asked if variables(c) & carried]
-    if x.init is None or not _separable(x) or any(variables(c) & x.space for c in reducing):
+    if x.init is None or not _separable(x, facts) or any(variables(c) & x.space for c in reducing):
         return None
     first = facts.simplify(Substitution({v: ZERO for v in carried})(x.first))
     guards = all_of(c for c in x.asked if c not in reducing)

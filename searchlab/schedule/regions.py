@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from searchlab.ir.algebra import divide, from_poly, poly, without
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import ONE, ZERO, Compare, Expr, Var, compare, conditions
+from searchlab.ir.expr import ONE, ZERO, Binary, Compare, Expr, Var, compare, conditions
 from searchlab.ir.stmt import Block, Loop, Stmt, accesses, path_to, statements, stores
 from searchlab.ir.walk import Substitution, variables
 from searchlab.schedule.primitive import check
@@ -20,8 +20,65 @@ class Interval:
     low: Expr
     extent: Expr
 
+    def at(self, step: Expr) -> Expr:
+        """The integer at a position."""
+        return self.low + step
+
 
 Region = tuple[Interval, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Digits:
+    """The integers `high * base + low` of two intervals, in the order of their digits."""
+
+    high: Interval
+    low: Interval
+    base: Expr
+
+    @property
+    def extent(self) -> Expr:
+        """Their number."""
+        return self.high.extent * self.low.extent
+
+    def at(self, step: Expr) -> Expr:
+        """The integer at a position."""
+        if self.low == Interval(ZERO, self.base):
+            return self.high.low * self.base + step
+        return self.high.at(step // self.low.extent) * self.base + self.low.at(step % self.low.extent)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadDimensions:
+    """The dimensions of a buffer that one variable indexes: one of them, or two with its quotient and remainder."""
+
+    high: int
+    low: int | None = None
+    base: Expr = ONE
+
+    def span(self, region: Region) -> Interval | Digits:
+        """The values of the variable for which a region is read."""
+        return region[self.high] if self.low is None else Digits(region[self.high], region[self.low], self.base)
+
+
+def read_dimensions(indices: Sequence[Expr]) -> dict[Var, ReadDimensions] | None:
+    """The dimensions that each variable indexes, if different values of the variables read different elements.
+
+    [i, j] reads so, and [i // 4, j, i % 4] too.  None otherwise.
+    """
+    found: dict[Var, ReadDimensions] = {}
+    for n, e in enumerate(indices):
+        if isinstance(e, Var) and e not in found:
+            found[e] = ReadDimensions(n)
+        elif isinstance(e, Binary) and e.op == "floordiv" and isinstance(e.a, Var) and e.a not in found:
+            rest = [m for m, other in enumerate(indices) if other == e.a % e.b]
+            if len(rest) != 1 or variables(e.b):
+                return None
+            found[e.a] = ReadDimensions(n, rest[0], e.b)
+        elif not (isinstance(e, Binary) and e.op == "mod"):
+            return None
+    used = sum(1 if d.low is None else 2 for d in found.values())
+    return found if used == len(indices) else None
 
 
 def bindings_within(root: Stmt, block: Block) -> Substitution:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import ZERO, Expr, Like, Load, Var, all_of, compare, index, value_of
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import (
@@ -45,7 +46,15 @@ from searchlab.schedule.primitive import (
     replaced,
     top_statement,
 )
-from searchlab.schedule.regions import Interval, check_tile, tile_conditions, touched
+from searchlab.schedule.regions import (
+    Digits,
+    Interval,
+    ReadDimensions,
+    check_tile,
+    read_dimensions,
+    tile_conditions,
+    touched,
+)
 
 
 @primitive
@@ -213,24 +222,33 @@ def reverse_compute_at(program: Program, block: str, loop: str) -> MadeNames:
     indices = {ld.indices for ld in _loads(b, buffer)}
     check(len(indices) == 1, f"'{block}' reads '{buffer}' at several places")
     at_indices = indices.pop()
-    direct = all(isinstance(i, Var) for i in at_indices) and len(set(at_indices)) == len(at_indices)
-    check(direct, f"'{block}' reads '{buffer}' at [{', '.join(map(str, at_indices))}], not one element per iteration")
+    dimensions = read_dimensions(at_indices)
+    message = f"'{block}' reads '{buffer}' at [{', '.join(map(str, at_indices))}], not one element per iteration"
+    check(dimensions is not None, message)
+    assert dimensions is not None
     shape = program.buffers[buffer].shape
     extents: dict[Expr, Expr] = {it.var: it.extent for it in b.iters}
-    longer = [i for i, e in zip(at_indices, shape, strict=True) if not program.facts.proves(extents[i] <= e)]
+    longer = [v for v, d in dimensions.items() if not _is_within(extents[v], d, shape, program.facts)]
     check(not longer, f"'{block}' runs over more than '{buffer}' has (along {names_of(longer)})")
     root, inside = _resolve(program, at, makers)
     region = touched(root, inside, buffer, shape, program.facts, writes=True)
     for maker in inside:
         check_tile(root, maker, b.name)
-    intervals = {v: r for v, r in zip(at_indices, region, strict=True) if isinstance(v, Var)}
-    nest = _region_nest(program, b, intervals, tile_conditions(root, inside[-1], block))
+    spans = {v: d.span(region) for v, d in dimensions.items()}
+    nest = _region_nest(program, b, spans, tile_conditions(root, inside[-1], block))
     body = swap(program.body, b, None)
     assert body is not None
     moved = program.with_body(_place(body, loop, nest, b, before=False))
     if b.init is not None:
         check_begins(moved, block)
     return MadeNames(moved)
+
+
+def _is_within(extent: Expr, read: ReadDimensions, shape: tuple[Expr, ...], facts: Facts) -> bool:
+    """Whether a variable stays within the dimensions that it indexes."""
+    if read.low is not None and not facts.proves(read.base <= shape[read.low]):
+        return False
+    return facts.proves(extent <= shape[read.high] * read.base)
 
 
 def _loads(b: Block, buffer: str) -> list[Load]:
@@ -300,16 +318,21 @@ def _check_ready(program: Program, b: Block, inputs: list[str], at: Stmt) -> Non
         check(not late, f"'{n}', which '{b.name}' reads too, is made by {names_of(late)} in the same nest")
 
 
-def _region_nest(program: Program, b: Block, region: dict[Var, Interval], where: Sequence[Expr] = ()) -> Stmt:
-    """A loop nest that runs a block over a region; iteration variables without an interval cover their whole domain."""
+def _region_nest(
+    program: Program, b: Block, region: Mapping[Var, Interval | Digits], where: Sequence[Expr] = ()
+) -> Stmt:
+    """A loop nest that runs a block over a region; iteration variables without a span cover their whole domain."""
     loops, bindings, guards, extents = [], [], list(where), {}
     for it in b.iters:
-        interval = region.get(it.var, Interval(ZERO, it.extent))
+        span = region.get(it.var, Interval(ZERO, it.extent))
         var = Var(fresh(program, f"{b.name}_{it.var.name[1:] or it.var.name}"))
-        extents[var] = interval.extent
-        loops.append((var, interval.extent))
-        bindings.append(interval.low + var)
+        extents[var] = span.extent
+        loops.append((var, span.extent))
+        bindings.append(span.at(var))
+        if isinstance(span, Digits):
+            guards.append(span.low.at(var % span.low.extent) < span.base)  # else it would belong to the next tile
     facts = program.facts.having(extents)
+    guards = [c for c in guards if not facts.proves(c)]
     for it, binding in zip(b.iters, bindings, strict=True):
         guards += [c for c in (binding < it.extent, compare("le", ZERO, binding)) if not facts.proves(c)]
     nest: Stmt = replace(b, bindings=tuple(bindings), predicate=all_of(guards))

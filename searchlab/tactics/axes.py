@@ -7,11 +7,13 @@ from collections.abc import Sequence
 
 from searchlab.errors import SpaceError
 from searchlab.ir.expr import Expr, Load, Var, value_of
+from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block, Iter, Loop
 from searchlab.ir.walk import loads, variables
 from searchlab.schedule import Schedule
 from searchlab.schedule.loops import resolved_bindings
-from searchlab.schedule.primitive import loops_around
+from searchlab.schedule.primitive import consumers, loops_around
+from searchlab.schedule.regions import read_dimensions
 
 
 def constant(extent: Expr, what: str) -> int:
@@ -53,6 +55,15 @@ def moves_with(load: Load, axis: Var) -> bool:
 def stores_plainly(block: Block) -> bool:
     """Whether the store is indexed by the spatial axes themselves, in order."""
     return block.store.indices == tuple(it.var for it in space_axes(block))
+
+
+def phases(program: Program, block: Block) -> list[int]:
+    """The axes of a stage that its consumer interleaves: it reads them at remainders of its own axes."""
+    readers = consumers(program, block.store.buffer)
+    reads = [ld.indices for r in readers for ld in operands(r) if ld.buffer == block.store.buffer]
+    if len(readers) != 1 or len(reads) != 1 or not stores_plainly(block):
+        return []
+    return sorted(d.low for d in (read_dimensions(reads[0]) or {}).values() if d.low is not None)
 
 
 # --- loops ------------------------------------------------------------------------------------------------------------

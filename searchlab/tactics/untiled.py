@@ -60,7 +60,9 @@ def finish_fused(s: Schedule, block: str, tiles: Tiles) -> None:
 
 def fused_width(s: Schedule, block: str, tiles: Tiles) -> Expr | None:
     """The length of a tile's vectors, if they run along the last axis of the consumer as well."""
-    if tiles.vector is None or tiles.vector_axis != len(space_axes(s.program.blocks[block])) - 1:
+    last = len(space_axes(s.program.blocks[block])) - 1
+    alike = last == len(space_axes(s.program.blocks[tiles.block])) - 1  # else the consumer orders elements anew
+    if tiles.vector is None or not alike or tiles.vector_axis != last:
         return None
     return s.program.loops[tiles.vector].extent
 

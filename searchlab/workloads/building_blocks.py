@@ -75,6 +75,14 @@ _FURTHER = {"bias": ("bias",), "bn": ("scale", "shift"), "add": ("R",)}  # the i
 
 
 @dataclass(frozen=True)
+class Reordered:
+    """Another order of a tensor's elements: the shape, and where each element is found in the tensor."""
+
+    shape: tuple[Expr, ...]
+    source: Callable[..., tuple[Expr, ...]]
+
+
+@dataclass(frozen=True)
 class Epilogue:
     """The elementwise operations after a product, in one stage: any of `bias`, `bn`, `add` and unary functions.
 
@@ -101,18 +109,21 @@ class Epilogue:
         """The additional inputs that are constants of a model."""
         return tuple(name for step in self.steps if step != "add" for name in _FURTHER.get(step, ()))
 
-    def apply(self, b: Builder, c: Tensor, names: Sequence[str], channel: int = 1) -> Tensor:
-        """Stage Y: the epilogue applied to stage C (C itself if it is empty)."""
-        if not self.steps:
+    def apply(
+        self, b: Builder, c: Tensor, names: Sequence[str], channel: int = 1, order: Reordered | None = None
+    ) -> Tensor:
+        """Stage Y: the epilogue applied to stage C, whose elements `order` rearranges; C itself if there is neither."""
+        if not self.steps and order is None:
             return c
-        width = (c.shape[channel],)
+        shape = c.shape if order is None else order.shape
+        width = (shape[channel],)
         given: dict[str, Tensor] = {}
         for step in self.steps:
             for name in _FURTHER.get(step, ()):
-                given[name] = b.input(name, c.shape if name == "R" else width, c.dtype)
+                given[name] = b.input(name, shape if name == "R" else width, c.dtype)
 
         def body(*indices: Var) -> Expr:
-            x, at = c[indices], indices[channel]
+            x, at = c[indices if order is None else order.source(*indices)], indices[channel]
             for step in self.steps:
                 if step == "bn":
                     x = x * given["scale"][at] + given["shift"][at]
@@ -122,7 +133,7 @@ class Epilogue:
                     x = x + given["R"][indices] if step == "add" else UNARY[step].expr(x)
             return x
 
-        return b.compute("Y", c.shape, named(names, body))
+        return b.compute("Y", shape, named(names, body))
 
     def array(self, y: Array, *given: Array, channel: int = 1) -> Array:
         """The same on arrays; `given` holds the additional inputs in order."""

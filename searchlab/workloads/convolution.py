@@ -1,14 +1,12 @@
-"""Convolutions, channels first (NCHW) with weights OIHW: 1D to 3D, grouped, dilated, depthwise, transposed, capsules.
+"""Convolutions, channels first (NCHW) with weights OIHW: 1D to 3D, grouped, dilated, depthwise, capsules.
 
 k, stride, padding and dilation are one number or one per axis (3x7x7); `then` names the epilogue in the same kernel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from searchlab.ir.compute import Builder, Reduction, Tensor, total
-from searchlab.ir.expr import Expr, Var, all_of, select
+from searchlab.ir.compute import Builder, Reduction, total
+from searchlab.ir.expr import Var
 from searchlab.workloads import references
 from searchlab.workloads.building_blocks import (
     SPACE,
@@ -172,68 +170,6 @@ def conv2d_bn_relu(
 ) -> Definition:
     """conv2d, batch normalisation folded into a scale and a shift per channel, relu."""
     return _convolution("conv2d_bn_relu", (n, ci, h, w), co, k, stride, padding, dilation, groups, dtype, "bn,relu")
-
-
-@operator
-def conv2d_transpose(
-    n: Extent = 1,
-    ci: Extent = 64,
-    co: Extent = 32,
-    h: Extent = 16,
-    w: Extent = 16,
-    k: Window = 4,
-    stride: Window = 2,
-    padding: Padding = 1,
-    dtype: Float = "float32",
-    then: str = "none",
-) -> Definition:
-    """Transposed 2D convolution (up-sampling) with weights IOHW: a convolution of the input spread out with zeros.
-
-    The multiplications by those zeros count as arithmetic; it is up to the schedule to skip them.
-    """
-    kernel, step, around = per_axis("k", k, 2), per_axis("stride", stride, 2), per_axis("padding", padding, 2)
-    out = [_spread_size(*a) for a in zip("hw", (h, w), kernel, step, around, strict=True)]
-    epilogue = Epilogue.of(then, dtype)
-    b = Builder("conv2d_transpose")
-    X, W = b.input("X", (n, ci, h, w), dtype), b.input("W", (ci, co, *kernel), dtype)
-    before = [kk - 1 - p for kk, p in zip(kernel, around, strict=True)]
-    P = _spread(b, X, step, before, [o + kk - 1 for o, kk in zip(out, kernel, strict=True)])
-    rc, rh, rw = b.axis("ci", ci), b.axis("kh", kernel[0]), b.axis("kw", kernel[1])
-    kh, kw = kernel[0] - 1 - rh, kernel[1] - 1 - rw  # the flipped kernel: outputs gather, inputs do not scatter
-    C = b.compute(
-        epilogue.stage,
-        (n, co, *out),
-        lambda n, c, h, w: total(P[n, rc, h + rh, w + rw] * W[rc, c, kh, kw], rc, rh, rw),
-    )
-    Y = epilogue.apply(b, C, ("n", "c", "h", "w"))
-
-    def reference(X: Array, W: Array, *rest: Array) -> Array:
-        return epilogue.array(references.transposed_convolution(X, W, step, around), *rest)
-
-    return Definition(b.program(Y), reference, ("W", *epilogue.weights))
-
-
-def _spread_size(axis: str, extent: Extent, kernel: int, stride: int, padding: int) -> Extent:
-    """The output extent of a transposed convolution."""
-    require(padding < kernel, f"padding = {padding} is not below the kernel's {kernel} along {axis}")
-    out = (extent - 1) * stride - 2 * padding + kernel
-    require(not isinstance(out, int) or out >= 1, f"padding = {padding} leaves nothing of the output along {axis}")
-    return out
-
-
-def _spread(b: Builder, x: Tensor, step: Sequence[int], before: Sequence[int], extents: Sequence[Extent]) -> Tensor:
-    """Stage P: the elements of `x` spaced `step` apart, with zeros between and around them."""
-
-    def body(n: Var, c: Var, *at: Var) -> Expr:
-        moved = [i - p for i, p in zip(at, before, strict=True)]
-        hits = [
-            condition
-            for m, s, extent in zip(moved, step, x.shape[2:], strict=True)
-            for condition in (m >= 0, m <= (extent - 1) * s, (m % s).equals(0))
-        ]
-        return select(all_of(hits), x[(n, c, *(m // s for m, s in zip(moved, step, strict=True)))], 0)
-
-    return b.compute("P", (*x.shape[:2], *extents), named(("n", "c", "h", "w"), body))
 
 
 @operator

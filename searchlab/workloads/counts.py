@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 from searchlab.dtype import DTYPES, INDEX
 from searchlab.errors import WorkloadError
-from searchlab.ir.expr import Binary, Call, Cast, Expr, Select, value_of
+from searchlab.ir.expr import TRUE, Binary, Call, Cast, Expr, Select, index, value_of
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block
+from searchlab.ir.sums import as_sum, identity
+from searchlab.ir.walk import substitute, variables
 
 
 def flops(program: Program) -> int:
-    """Arithmetic operations on values: a multiply-add counts 2, a function or a maximum 1, moving data 0."""
-    return sum(_domain(program, block) * len(operations(block.store.value)) for block in program.blocks.values())
+    """Arithmetic operations on values: a multiply-add counts 2, a function or a maximum 1, moving data 0.
+
+    A sum counts its terms: taps that a kernel does not have, of which a condition on the indices takes care, are none.
+    """
+    return sum(_terms(program, block) * len(operations(block.store.value)) for block in program.blocks.values())
 
 
 def bytes_moved(program: Program) -> int:
@@ -54,8 +60,19 @@ def operations(e: Expr) -> frozenset[Expr]:
     return frozenset()
 
 
-def _domain(program: Program, block: Block) -> int:
-    return math.prod(_known(program, it.extent) for it in block.iters)
+def _terms(program: Program, block: Block) -> int:
+    """The iterations of a stage; for a sum only those in which it has a term."""
+    domain = math.prod(_known(program, it.extent) for it in block.iters)
+    found = as_sum(block.store)
+    if found is None or not isinstance(found.term, Select) or found.term.b != identity(found.op, found.term.dtype):
+        return domain
+    asked = [it for it in block.iters if it.var in variables(found.term.condition)]
+    ranges = [range(_known(program, it.extent)) for it in asked]
+    hits = sum(
+        substitute(found.term.condition, {it.var: index(n) for it, n in zip(asked, at, strict=True)}) == TRUE
+        for at in itertools.product(*ranges)
+    )
+    return domain // math.prod(map(len, ranges)) * hits
 
 
 def _known(program: Program, e: Expr) -> int:

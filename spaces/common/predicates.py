@@ -11,6 +11,7 @@ from searchlab.ir.stmt import Block, Iter, Loop, path_to
 from searchlab.ir.walk import variables, walk
 from searchlab.schedule.loops import resolved_bindings
 from searchlab.schedule.primitive import consumers
+from searchlab.schedule.regions import read_dimensions
 from searchlab.tactics import constant, moves_with, operands, reduce_axes, space_axes, stores_plainly
 
 CHEAP = ("abs",)
@@ -83,7 +84,8 @@ def fusible_consumer(program: Program, name: str) -> str | None:
         return None
     (reader,) = readers
     own = {ld.indices for ld in operands(reader) if ld.buffer == buffer}
-    same = own == {tuple(it.var for it in space_axes(reader))} and stores_plainly(reader)
+    axes = [it.var for it in space_axes(reader)]
+    same = len(own) == 1 and list(read_dimensions(own.pop()) or ()) == axes and stores_plainly(reader)
     both = block.reduces and reader.reduces
     return reader.name if same and not both and stores_plainly(block) else None
 

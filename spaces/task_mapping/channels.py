@@ -15,7 +15,7 @@ from searchlab.ir.algebra import ceildiv
 from searchlab.ir.expr import Like, knob
 from searchlab.schedule import Schedule
 from searchlab.search import Sketch, menu
-from searchlab.tactics import attempt, intermediate_results, join_epilogues, lay_in_panels
+from searchlab.tactics import attempt, intermediate_results, join_epilogues, lay_in_panels, phases
 from spaces.task_mapping.anchor import extent_of
 from spaces.task_mapping.finish import finish_rest
 from spaces.task_mapping.gemm import DEPTH, ROWS, MappedProduct
@@ -35,6 +35,8 @@ def _channels(p: MappedProduct, ahead: bool) -> Sketch:
     s = p.copy()
     i, j = p.view.row, p.view.vector
     around, sums = p.axes()
+    apart = [d for d in phases(s.program, s.program.blocks[p.view.block]) if d in around]
+    around = [d for d in around if d not in apart]
     whole, rank = shape(s, p.view.block), len(shape(s, p.view.block))
     panels = p.pack(s, ahead)
     band = around[-1] if around and extent_of(s.program.blocks[p.view.block], around[-1]) > 1 else None
@@ -46,7 +48,9 @@ def _channels(p: MappedProduct, ahead: bool) -> Sketch:
     order = [*ranks, *([band] if band is not None else []), i]
     inner: dict[int, Like] = {**{d: whole[d] for d in sums}, sums[0]: DEPTH}
     mapping = spatial(*extents(rank, outer), ranks=_last(rank, j))
-    mapping = mapping * repeat(*extents(rank, {sums[0]: ceildiv(whole[sums[0]], DEPTH)}))
+    mapping = mapping * repeat(
+        *extents(rank, {**{d: whole[d] for d in apart}, sums[0]: ceildiv(whole[sums[0]], DEPTH)})
+    )
     mapping = mapping * repeat(*extents(rank, middle), ranks=[order.index(d) for d in range(rank)])
     loops = place(s, p.view.block, mapping * p.core(s, inner))
     _write_back(s, p, loops[0][-1])

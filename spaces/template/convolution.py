@@ -9,7 +9,7 @@ from searchlab.ir.expr import Binary, Expr, Var
 from searchlab.ir.walk import walk
 from searchlab.schedule import Schedule
 from searchlab.search.task import Task
-from searchlab.tactics import extent, intermediate_results, lay_in_panels, moves_with, operands
+from searchlab.tactics import extent, intermediate_results, lay_in_panels, moves_with, operands, phases
 from spaces.template.config import Config
 from spaces.template.nests import (
     axis_of,
@@ -34,12 +34,14 @@ PLANES = ("conv1d", "conv2d", "conv3d", "conv2d_bn_relu", "conv2d_transpose")
 class Window:
     """The loops of a convolution by what they do.
 
-    around: images and depth; band: output rows; columns; channels of the output; tile: further loops of the output that
-    are always in registers; inputs: channels of the input; taps: the window.
+    around: images and depth; phases of the output that are interleaved; band: output rows; columns; channels of the
+    output; tile: further loops of the output that are always in registers; inputs: channels of the input; taps: the
+    window.
     """
 
     block: str
     around: tuple[str, ...]
+    phases: tuple[str, ...]
     band: str | None
     columns: str
     channels: str
@@ -50,13 +52,14 @@ class Window:
 
 
 def window(s: Schedule, task: Task) -> Window:
-    """The loops of a convolution over (n, c, ..., h, w)."""
+    """The loops of a convolution over (n, c, ..., h, w), with the phases of a transposed one before h and w."""
     nest = reduction(s, task)
-    n, c, *place = nest.space
+    phased = tuple(nest.space[n] for n in phases(s.program, s.program.blocks[nest.block]))
+    n, c, *place = (lp for lp in nest.space if lp not in phased)
     band = place[-2] if len(place) > 1 else None
     grouped = len(nest.reduce) == len(place)  # one input channel per group: there is no sum over them
     inputs, taps = (None, nest.reduce) if grouped else (nest.reduce[0], nest.reduce[1:])
-    return Window(nest.block, (n, *place[:-2]), band, place[-1], c, (), inputs, taps, nest.lanes)
+    return Window(nest.block, (n, *place[:-2]), phased, band, place[-1], c, (), inputs, taps, nest.lanes)
 
 
 def groups(s: Schedule, w: Window) -> Window:
@@ -94,7 +97,7 @@ def columns(cfg: Config, s: Schedule, task: Task) -> None:
     rows, width = (s.program.loops[x].extent for x in (c1, x1))
     fit_registers(cfg, task, w.lanes, rows, width)
     _, inner = split_sums(cfg, s, sums, partial=False)
-    s.reorder(*around, c0, x0, *inner, c1, x1)
+    s.reorder(*around, c0, x0, *w.phases, *inner, c1, x1)
     s.unroll(c1)
     s.vectorize(x1)
     finish(s, task, w.block, x0, unroll=True)
@@ -129,7 +132,7 @@ def capsules(cfg: Config, s: Schedule, task: Task) -> None:
     nest = reduction(s, task)
     n, h, w, c, i, j = nest.space
     kh, kw, ci, k = nest.reduce
-    by_channels(cfg, s, task, Window(nest.block, (n,), h, w, c, (i, j), ci, (kh, kw, k), nest.lanes))
+    by_channels(cfg, s, task, Window(nest.block, (n,), (), h, w, c, (i, j), ci, (kh, kw, k), nest.lanes))
 
 
 def by_channels(cfg: Config, s: Schedule, task: Task, w: Window) -> None:
@@ -142,7 +145,7 @@ def by_channels(cfg: Config, s: Schedule, task: Task, w: Window) -> None:
     z0, z1 = ([z] for z in cfg.split("z", w.inputs, 2, tail=extent(s, w.inputs) is None)) if w.inputs else ([], [])
     rows, width = (s.program.loops[x].extent for x in (x1, c1))
     _fit(cfg, s, task, w, rows, width)
-    s.reorder(*w.around, *y0, c0, *z0, *y1, x0, *z1, *w.taps, x1, *w.tile, c1)
+    s.reorder(*w.around, *y0, c0, *w.phases, *z0, *y1, x0, *z1, *w.taps, x1, *w.tile, c1)
     if longer(s, w.taps):
         cfg.unrolled("unroll", longer(s, w.taps), most=max(1, 32 // (extents(s, w.tile) // 2 or 1)))
     s.unroll(x1, *w.tile)
@@ -176,8 +179,8 @@ def _write(s: Schedule, task: Task, w: Window, home: str, axis: Var, width: Expr
 def pixels(cfg: Config, s: Schedule, task: Task) -> None:
     """A 1x1 convolution is a product of weights and pixels, the pixels of all rows in one axis."""
     w = window(s, task)
-    if longer(s, w.taps) or w.inputs is None or not _all_to_all(s, w):
-        cfg.skip("its window is larger than one pixel, or it has groups")
+    if longer(s, (*w.taps, *w.phases)) or w.inputs is None or not _all_to_all(s, w):
+        cfg.skip("its window is larger than one pixel, or it has groups or phases")
     assert w.inputs is not None
     n, *deep = w.around
     place = [*deep, *([w.band] if w.band else []), w.columns]
