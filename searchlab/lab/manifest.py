@@ -166,8 +166,10 @@ class Cell:
         }
 
     def _budget(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The budget as plain data, with only what has a say: networks alone have a scheduling policy and share a model,
-        and thrift matters where something is built."""
+        """The budget as plain data, with only what has a say.
+
+        Networks alone have a scheduling policy and may share a model; thrift matters where something is built.
+        """
         found = {**given, "scheduler": self.scheduler if self.parts else None}
         unused = {
             "scheduler": not self.parts,
