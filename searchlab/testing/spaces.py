@@ -15,13 +15,17 @@ from searchlab.ir.program import Program
 from searchlab.ir.verify import verify
 from searchlab.schedule import replay, trace_json
 from searchlab.search import Points, Space, SpaceGenerator, Task
+from searchlab.search.generator import seeds
 from searchlab.search.knob import Floats
 from searchlab.search.sketch import Sketch
 from searchlab.targets import cpu_of
 
+MOST_SEEDS = 16
+
 
 def check_space(generator: SpaceGenerator, task: Task, points: int = 16, seed: int = 0) -> Space:
-    """Check a generator on a task: the space is sound, moves stay inside it, features describe the task's machine.
+    """Check a generator on a task: the space is sound, moves stay inside it, features describe the task's machine, and
+    its seeds are a few valid points, always the same.
 
     `points` random programs are compiled and compared with the reference.
     """
@@ -30,11 +34,20 @@ def check_space(generator: SpaceGenerator, task: Task, points: int = 16, seed: i
     assert space.name and space.version, f"{generator!r} has no name or no version"
     assert space.hash == again.hash, f"{space.name}: two calls of sketches() gave different spaces"
     check_moves(space, seed)
+    check_seeds(generator, task, space)
     sample = space.sample_new(points, np.random.default_rng(seed)).points
     check_features(space, sample[:2], task)
     for point in sample:
         check_point(space, point, task, seed)
     return space
+
+
+def check_seeds(generator: SpaceGenerator, task: Task, space: Space) -> Points:
+    """Check that the seeds are few, valid, distinct and the same for every call."""
+    found = seeds(generator, task, space)
+    assert len(found) <= MOST_SEEDS, f"{space.name}: {len(found)} seeds are too many; at most {MOST_SEEDS}"
+    assert found == generator.seeds(task, space), f"{space.name}: two calls of seeds() gave different points"
+    return found
 
 
 def check_moves(space: Space, seed: int = 0, count: int = 64) -> None:

@@ -97,7 +97,7 @@ def _tiling(
     kind: Kind = "panels"
     if long and at != long[-1]:
         kind = "channels"
-    elif len(read) != 1 or not shared:
+    elif len(read) != 1 or (rest and not shared):
         kind = "window"
     elif vector.collapsed:
         kind = "pixels"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from searchlab.errors import ConfigError
 from searchlab.lab.cells import cells
 from searchlab.lab.config import Experiment, dump, from_data, load, matches
-from searchlab.lab.manifest import drift, manifest_data
+from searchlab.lab.manifest import Cell, drift, manifest_data
 
 TABLE = {"name": "t", "workloads": [{"table": "matmul-256"}], "strategy": "random", "seeds": 0}
 WORK = {"name": "w", "workloads": ["matmul"], "seeds": 0}
@@ -287,3 +287,43 @@ def test_a_resolved_experiment_gives_the_same_cells(
     assert again == found
     assert manifest(again) == manifest(found)
     assert dump(again) == dump(found)
+
+
+# --- what a search starts with ----------------------------------------------------------------------------------------
+
+
+def test_how_a_search_starts_is_a_setting_like_others() -> None:
+    assert [c.start for c in cells(from_data(WORK))] == ["seeds"]
+    assert [c.start for c in cells(from_data(WORK, ["start=random"]))] == ["random"]
+    assert entries({**WORK, "sweep": {"start": ["seeds", "random"]}}) == ["start=seeds", "start=random"]
+    (_, without) = cells(from_data({**WORK, "ablate": {"remove": {"seeds": {"start": "random"}}}}))
+    assert (without.entry, without.start, without.factors["start"]) == ("without seeds", "random", "random")
+
+
+def test_only_a_start_with_seeds_is_part_of_what_a_cell_is() -> None:
+    seeds, random = cells(from_data({**WORK, "sweep": {"start": ["seeds", "random"]}}))
+    assert seeds.id != random.id and seeds.config == {**random.config, "start": "seeds"}
+    for cell in (seeds, random):
+        assert Cell.of(cell.row).start == cell.start and Cell.of(cell.row).settings.plain == cell.settings.plain
+
+
+def test_recorded_tables_start_at_random() -> None:
+    (cell,) = cells(from_data(TABLE))
+    assert cell.start == "random" and "start" not in from_data(TABLE).resolved()
+    assert [c.id for c in cells(from_data({**TABLE, "start": "random"}))] == [cell.id]
+    with pytest.raises(ConfigError, match="recorded tables have no seeds to start with"):
+        from_data({**TABLE, "start": "seeds"})
+
+
+def test_an_unknown_start_is_refused_where_it_stands() -> None:
+    with pytest.raises(ConfigError, match="start"):
+        from_data({**WORK, "start": "warm"})
+    with pytest.raises(ConfigError, match="start is one of seeds, random, not 'warm'"):
+        from_data({**WORK, "sweep": {"start": ["seeds", "warm"]}})
+
+
+@pytest.mark.parametrize("start", ["seeds", "random"])
+def test_a_resolved_experiment_says_how_its_searches_start(start: str) -> None:
+    made = from_data({**WORK, "start": start})
+    again = from_data(yaml.safe_load(dump(made)))
+    assert [c.id for c in cells(again)] == [c.id for c in cells(made)]

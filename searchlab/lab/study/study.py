@@ -350,9 +350,11 @@ class Study:
 
     def _seeded(self, wanted: int, score: Scorer | None) -> list[Candidate]:
         """The next seeds of the space, at most half of what is wanted."""
+        if self.settings.start != "seeds":
+            return []
         if self._seeds is None:
             with self.ledger.phase("propose"):
-                self._seeds = self.space.seeds[: _SEEDS if self.settings.start == "seeds" else 0]
+                self._seeds = self.space.seeds[:_SEEDS]
         count = max(1, wanted // 2)
         now, self._seeds = self._seeds[:count], self._seeds[count:]
         return [replace(c, seed=True) for c in self._new(now, score)] if len(now) else []

@@ -5,14 +5,10 @@ import pytest
 from scipy.stats import chisquare
 
 import searchlab as sl
-from searchlab.ir import verify
 from searchlab.search import Points, Sketch, Space, Task, split_knob
-from searchlab.targets import parse as target
 from searchlab.testing import check_moves, check_point, check_space
 from searchlab.workloads import Workload, operators, parse
 from spaces.sketch import SketchSpace
-from spaces.sketch.annotate import annotate
-from spaces.sketch.known import known_points
 
 SMALL = [
     "avg_pool2d:c=6,h=11,w=12,k=3,stride=2,padding=1",
@@ -105,33 +101,6 @@ def test_a_thousand_points_in_all(workload: Workload) -> None:
     points = space.sample_new(36, np.random.default_rng(3)).points
     for point in points:
         check_point(space, point, task, seed=3)
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        "matmul:m=24,n=36,k=18",
-        "dense:m=12,n=18,k=14,activation=relu",
-        "conv2d:ci=4,co=6,h=8,w=9,k=3,padding=1",
-        "conv2d:ci=4,co=6,h=8,w=9,k=1",
-        "conv2d_bn_relu:ci=4,co=6,h=7,w=8,k=3",
-        "depthwise_conv2d:c=6,h=12,w=13,k=3,padding=1",
-        "softmax:rows=7,cols=48",
-        "layer_norm:rows=6,cols=44",
-        "l2_norm:batch=1,rows=16,cols=12",
-    ],
-)
-@pytest.mark.parametrize("machine", ["x86-64-v3:threads=2", "x86-64-v4:threads=1"])
-def test_known_points_are_points(spec: str, machine: str) -> None:
-    task = Task(parse(spec), target(machine))
-    generator = SketchSpace()
-    found = known_points(task)
-    wanted = {choice["sketch"].partition("/")[0] for choice in found}
-    states = [s for s in generator.derived(task) if s.name in wanted]
-    space = Space([sketch for state in states for sketch in annotate(state)], generator.name, generator.version)
-    assert found
-    for choice in found:
-        verify(space.program(space.chosen(choice)))
 
 
 def test_without_places_stages_stay_apart() -> None:

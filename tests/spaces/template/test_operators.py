@@ -10,7 +10,6 @@ from searchlab.search import Task, space
 from searchlab.testing import check_point, check_space
 from searchlab.workloads import operators, parse
 from spaces.template import TemplateSpace
-from spaces.template.known import known_points
 from spaces.template.registry import templates
 
 # odd, even and prime extents, and the dtypes that operators take
@@ -63,20 +62,13 @@ def test_small_targets_have_valid_points(name: str) -> None:
     task = Task(parse(f"{name}:{CASES[name][0]}"), targets.parse("x86-64-v2:threads=4"))
     found = TemplateSpace().space(task)
     assert all(s.count for s in found.sketches)
-    assert known_points(task)
+    assert len(TemplateSpace().seeds(task, found))
 
 
 def test_found_by_name() -> None:
     task = Task(sl.workload("matmul", m=12, n=24, k=10), sl.detect(1))
     assert space("template", task).hash == TemplateSpace().space(task).hash
     assert {s.name.split("/")[0] for s in space({"template": {"template": "tiles"}}, task).sketches} == {"tiles"}
-
-
-@pytest.mark.parametrize("name", ["matmul", "conv2d", "depthwise_conv2d", "softmax"])
-def test_known_points_are_right(name: str) -> None:
-    task = Task(parse(f"{name}:{CASES[name][0]}"), sl.detect(1))
-    found = TemplateSpace().space(task)
-    check_point(found, found.chosen(known_points(task)[0]), task)
 
 
 def test_run_time_rows() -> None:
