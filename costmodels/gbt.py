@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from costmodels import pretrained as trees
 from costmodels.features import RAGGED, TrainingData, check_card, features, training_data, write_card
 from costmodels.roofline import RooflineModel, estimate
 from searchlab.errors import ComponentError
-from searchlab.search import CostModel, History, Points, Space
+from searchlab.search import CostModel, History, Points, Space, Trials
 from searchlab.search.knob import Floats
 
 _PAIRS = 256
@@ -29,7 +31,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 class GBTModel(CostModel):
-    """Gradient-boosted trees on features of programs.
+    """Gradient-boosted trees on features of programs; by default they start from trees trained on many tasks.
 
     objective  rank (pairs within a task), regression (squared error), or pack-sum: a program's score is the sum over
                its statements, squared error (needs the view `statements`)
@@ -38,10 +40,14 @@ class GBTModel(CostModel):
     settings   default, autotvm or ansor; single values can be overridden: max_depth, eta, rounds, patience, ...
     prior      with the view `summary`: starts from the estimate of the roofline model, later weighted by its agreement
                with measurements and halved after every `half` of them; the estimate is also a feature of the trees
+    pretrained with the prior, the view `summary` and the default objective, label and settings: starts from trees that
+               were trained on many tasks, weighted by how well they predict the measurements; new trees learn what
+               those miss
     warmup     the number of measurements required before trees are trained
     """
 
     name = "gbt"
+    version = "2"  # 1: always started from the estimate
 
     def __init__(
         self,
@@ -52,6 +58,7 @@ class GBTModel(CostModel):
         label: Literal["score", "log"] = "log",
         weighted: bool = True,
         prior: bool = True,
+        pretrained: bool = True,
         half: int = 64,
         warmup: int = 16,
         threads: int = 1,
@@ -75,8 +82,27 @@ class GBTModel(CostModel):
         self.settings = {**SETTINGS[settings], **{k: v for k, v in given.items() if v is not None}}
         self.objective, self.weighted, self.warmup, self.threads = objective, weighted, warmup, threads
         self.prior, self.half = prior and self.view == RooflineModel.view, half
+        plain = objective == "regression" and label == "log" and settings == "default"
+        self.pretrained = pretrained and self.prior and plain
         self._booster: Any = None
         self._weight = 1.0  # of the prior
+
+    @property
+    def _start(self) -> trees.PretrainedTrees | None:
+        """The trees that it starts from; None if it starts from the estimate."""
+        return trees.shipped() if self.pretrained else None
+
+    @property
+    def seen(self) -> str:
+        """What the trees that it starts from were trained on."""
+        return self._start.summary if self._start is not None else ""
+
+    @classmethod
+    def pretrain(cls, tasks: Sequence[Trials], folder: Path, seed: int = 0) -> dict[str, Any]:
+        """Trains the trees that models start from."""
+        from costmodels.pretraining import train
+
+        return train(tasks, folder, seed)
 
     @property
     def ready(self) -> bool:
@@ -88,10 +114,29 @@ class GBTModel(CostModel):
         if len(history) < self.warmup:
             return
         data = training_data(history, self.view)
-        if data.scores.max(initial=0.0) > 0:
-            self._booster = self._train(data)
-            if self.prior:
-                self._weigh(history, data)
+        if data.scores.max(initial=0.0) <= 0:
+            return
+        if self._start is not None:
+            self._correct(self._start, history, data)
+            return
+        self._booster = self._train(data, _log(data.scores) if self.label == "log" else data.scores)
+        if self.prior:
+            self._weigh(history, data)
+
+    def _correct(self, start: trees.PretrainedTrees, history: History, data: TrainingData) -> None:
+        """Weighs the trees that it starts from by the last task, and trains new ones on what they miss."""
+        parts = [t for t in history if len(t)]
+        places = np.split(np.arange(len(data)), np.cumsum([len(t) for t in parts])[:-1])
+        guess = np.concatenate([start.scores(data.rows[at], t.space.target) for at, t in zip(places, parts)])
+        logs, worked = _log(data.scores), data.scores > 0
+        last = places[-1][worked[places[-1]]]
+        self._weight = trees.trust(guess[last], logs[last])
+        missed = logs - self._weight * guess
+        for at in places:  # what a task's scores have in common says nothing about its programs
+            good = at[worked[at]]
+            missed[at] -= missed[good].mean() if len(good) else 0.0
+        self._booster = self._train(data, missed)
+        self._booster.set_attr(prior=repr(self._weight), start=start.digest)
 
     def _weigh(self, history: History, data: TrainingData) -> None:
         """Scales the prior to the trees on the last task, weighted by its correlation with the measurements."""
@@ -103,7 +148,7 @@ class GBTModel(CostModel):
         self._weight = discount * max(trees, _LEAST) / max(float(guess.std()), _LEAST)
         self._booster.set_attr(prior=repr(self._weight))
 
-    def _train(self, data: TrainingData) -> Any:
+    def _train(self, data: TrainingData, labels: Floats) -> Any:
         import xgboost as xgb
 
         parameters = {k: v for k, v in self.settings.items() if k not in ("rounds", "patience")}
@@ -115,7 +160,7 @@ class GBTModel(CostModel):
             parameters |= {"base_score": 0.0}
             custom = {"obj": loss.gradient, "custom_metric": loss.error}
         else:
-            matrix.set_info(label=_log(data.scores) if self.label == "log" else data.scores)
+            matrix.set_info(label=labels)
             parameters |= {"objective": "reg:squarederror"}
         if self.objective == "rank":
             matrix.set_info(qid=data.task)
@@ -136,13 +181,18 @@ class GBTModel(CostModel):
     def margins(self, space: Space, points: Points) -> Floats:
         """The score of every program, larger for programs predicted to be faster."""
         rows, owner = features(space, points, self.view)
-        guess = -self._weight * estimate(rows, _threads(space)) if self.prior else 0.0
+        guess = self._weight * self._guess(rows, space) if self.prior else 0.0
         if self._booster is None:
             return np.asarray(guess)
         found = np.asarray(self._booster.inplace_predict(rows, predict_type="margin"), np.float64)
         if self.objective == "pack-sum":
             return np.asarray(np.bincount(owner, found, len(points)), np.float64)
         return np.asarray(found + guess)
+
+    def _guess(self, rows: Floats, space: Space) -> Floats:
+        """The scores before anything was measured."""
+        start = self._start
+        return -estimate(rows, _threads(space)) if start is None else start.scores(rows, space.target)
 
     def save(self, path: Path) -> None:
         """Writes the trees, and the features on which they were trained."""
@@ -161,6 +211,10 @@ class GBTModel(CostModel):
         self._booster = xgb.Booster({"nthread": self.threads})
         self._booster.load_model(path.with_suffix(".ubj"))
         self._weight = float(self._booster.attr("prior") or 0.0)
+        saved = self._booster.attr("start")
+        self.pretrained = saved is not None  # it goes on as it was trained
+        if saved is not None and (self._start is None or self._start.digest != saved):
+            raise ComponentError(f"{path}: it starts from pretrained trees {saved}, which are not those shipped")
 
 
 class PackSum:

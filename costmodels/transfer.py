@@ -44,7 +44,7 @@ class TransferModel(CostModel):
         """Whether at least one of the two models is ready."""
         return self.base_local.ready or self.base_global.ready
 
-    def pretrain(self, others: Sequence[Trials]) -> None:
+    def teach(self, others: Sequence[Trials]) -> None:
         """Learns from other tasks."""
         self.base_global.fit(History.of([t for t in others if len(t) and np.isfinite(t.best)]))
         self._taught = sum(len(t) for t in others)
@@ -54,7 +54,7 @@ class TransferModel(CostModel):
         *others, own = history.tasks
         taught = sum(len(t) for t in others)
         if taught >= self.least and taught != self._taught:
-            self.pretrain(others)
+            self.teach(others)
         self._own = len(own)
         self.base_local.fit(History.of([own]))
         for name, model in self._models().items():

@@ -4,7 +4,8 @@
     python tools/option_tables.py --check     # reports what is missing or out of date, and exits with 1
 
 A table is enclosed in `<!-- options: KIND NAME -->` and `<!-- end -->`.  The meanings of options in the last column are
-written by hand and preserved.
+written by hand and preserved.  The figures of the shipped trees come from their card, between `<!-- card: gbt -->` and
+`<!-- end -->`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ REGISTRIES: dict[str, Registry[Any]] = {"space": SPACES, "model": MODELS, "strat
 OURS = ("searchlab", "spaces", "costmodels")
 GIVEN = ("space", "rng")  # passed by the study
 TABLE = re.compile(r"<!-- options: (\S+) (\S+) -->\n(.*?)<!-- end -->", re.DOTALL)
+CARD = re.compile(r"<!-- card: gbt -->\n.*?<!-- end -->", re.DOTALL)
 ROW = re.compile(r"^\| `(\w+)` \| .*? \| (.*) \|$", re.MULTILINE)
 
 
@@ -59,6 +61,17 @@ def table(found: dict[str, Any], meanings: dict[str, str]) -> str:
     return "".join(["| option | default | meaning |\n|---|---|---|\n", *rows])
 
 
+def card() -> str:
+    """What the shipped trees were trained on, and how well they rank what was left out."""
+    from costmodels.pretrained import read_card
+    from costmodels.pretraining import table as figures
+
+    found = read_card()
+    on = "; ".join(found["machines"])
+    made = f"{found['programs']} programs of {found['tasks']} tasks, on {on}; training took {found['seconds']:.0f} s"
+    return f"{made}.\n\n{figures(found)}"
+
+
 def filled(text: str, known: dict[tuple[str, str], type]) -> str:
     """A page with its tables regenerated."""
 
@@ -67,7 +80,7 @@ def filled(text: str, known: dict[tuple[str, str], type]) -> str:
         new = table(options(kind, known[kind, name]), dict(ROW.findall(old)))
         return f"<!-- options: {kind} {name} -->\n{new}<!-- end -->"
 
-    return TABLE.sub(one, text)
+    return CARD.sub(lambda _: f"<!-- card: gbt -->\n{card()}<!-- end -->", TABLE.sub(one, text))
 
 
 def problems(pages: dict[Path, str], known: dict[tuple[str, str], type]) -> list[str]:

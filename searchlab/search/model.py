@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from searchlab.errors import ComponentError
 from searchlab.registry import Registry
-from searchlab.search.history import History
+from searchlab.search.history import History, Trials
 from searchlab.search.knob import Floats
 from searchlab.search.points import Points
 from searchlab.search.space import Space
@@ -41,6 +43,16 @@ class CostModel(ABC):
     def ready(self) -> bool:
         """Whether the model has learnt enough for its predictions to be meaningful."""
         return True
+
+    @property
+    def seen(self) -> str:
+        """What it was trained on before this search, in words; empty if it starts from nothing."""
+        return ""
+
+    @classmethod
+    def pretrain(cls, tasks: Sequence[Trials], folder: Path, seed: int = 0) -> dict[str, Any]:
+        """Trains what searches with the model start from, writes it to a folder, and returns its card."""
+        raise ComponentError(f"cost model '{cls.name}' starts from nothing that could be trained ahead of a search")
 
     def save(self, path: Path) -> None:
         """Writes the state that `load` needs to make the same predictions."""

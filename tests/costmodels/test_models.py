@@ -100,22 +100,24 @@ def _order(model: CostModel) -> Floats:
 
 def test_trees_begin_as_the_estimate_and_leave_it_behind(tmp_path: Path) -> None:
     estimate = RooflineModel().predict(SPACE, TEST)
-    model = GBTModel(np.random.default_rng(0))
+    model = GBTModel(np.random.default_rng(0), pretrained=False)
     assert np.array_equal(model.predict(SPACE, TEST), estimate)
     alone = fitted(lambda r: GBTModel(r, prior=False)).predict(SPACE, TEST)
 
     def apart(half: int) -> float:
-        return float(np.abs(fitted(lambda r: GBTModel(r, half=half)).predict(SPACE, TEST) - alone).max())
+        return float(
+            np.abs(fitted(lambda r: GBTModel(r, pretrained=False, half=half)).predict(SPACE, TEST) - alone).max()
+        )
 
     assert apart(1) == pytest.approx(0.0, abs=1e-6) and apart(64) > apart(32) > 0.0
     wrong = Trials("t", SPACE, TRAIN.points, np.exp(-RooflineModel().predict(SPACE, TRAIN.points)))
-    misled, plain = (GBTModel(np.random.default_rng(0), prior=p) for p in (True, False))
+    misled, plain = (GBTModel(np.random.default_rng(0), prior=p, pretrained=False) for p in (True, False))
     for model_ in (misled, plain):
         model_.fit(History.of([wrong]))
     assert np.array_equal(misled.predict(SPACE, TEST), plain.predict(SPACE, TEST))  # it contradicts what was measured
     assert not GBTModel(prior=False).ready and not GBTModel(view="curves").ready
     model.save(tmp_path / "untaught")
-    other = fitted(lambda r: GBTModel(r))
+    other = fitted(lambda r: GBTModel(r, pretrained=False))
     other.load(tmp_path / "untaught")
     assert np.array_equal(other.predict(SPACE, TEST), estimate)
 

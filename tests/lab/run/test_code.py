@@ -153,7 +153,7 @@ def test_components_of_all_kinds_count(mine: Module) -> None:
         f"workload {work}", "space sketch", f"space {rule}", "model ensemble", "model gbt", "strategy bandit",
         "strategy random", f"strategy {mine.component}",
     }  # fmt: skip
-    assert found["model gbt"] == "version 1" and found[f"strategy {mine.component}"] == digest(f"{mine.prefix}_mine")
+    assert found["model gbt"] == "version 2" and found[f"strategy {mine.component}"] == digest(f"{mine.prefix}_mine")
     assert of_network == {f"workload {work}": found[f"workload {work}"]}
 
 

@@ -134,7 +134,7 @@ class _CellSearch:
         self._elapsed = Elapsed(self.subject.now, earlier)
         self._status: list[str] = []
         self._seconds: list[float] = []
-        self._blind()
+        self._introduce()
 
     def _measurer(self, subject: SpaceSubject) -> Measurer[Any]:
         """The watched measurer of a subject; all tasks and successive cells share one."""
@@ -144,9 +144,11 @@ class _CellSearch:
     def _note(self, text: str) -> None:
         self._tell(Noted(self.cell.id, text))
 
-    def _blind(self) -> None:
-        """Notes that a strategy has no model to search by."""
+    def _introduce(self) -> None:
+        """Notes what a model has seen before, and that a strategy has no model to search by."""
         study = self.search.studies[0]
+        if study.model is not None and study.model.seen:
+            self._note(f"model '{study.model.name}' starts from {study.model.seen}")
         if study.strategy.needs_model and study.model is None:
             self._note(f"strategy '{study.strategy.name}' has no cost model here, so all candidates are random")
 

@@ -1,0 +1,133 @@
+"""Trees that have seen programs before: trained on a data set of many tasks, shipped, and the start of new searches.
+
+They predict the logarithm of a program's time relative to the others of its task.  What they look at is the view
+`summary`, the analytical estimate, the machine, and all sums relative to the number of operations, since inefficiency
+means the same in tasks of any size.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from costmodels.roofline import estimate
+from searchlab.analysis import schema
+from searchlab.errors import ComponentError
+from searchlab.search.knob import Floats
+from searchlab.targets import Target, cpu_of
+
+VIEW = "summary"
+SHIPPED = Path(__file__).with_name("shipped")
+_TREES, _CARD = "gbt.ubj", "gbt.json"
+_DOUBT = 0.5  # the standard deviation of the slope that is expected before anything is measured
+_NOISE = 0.05  # the least standard deviation of the logarithm of a time
+_MOST_TRUST = 1.5
+_TINY = 1e-12
+_MOST = 4.0  # the largest logarithm of a time, relative to the typical one, that counts
+
+
+@dataclass(frozen=True, eq=False)
+class PretrainedTrees:
+    """The trees and their card, which says what they were trained on; `digest` identifies them."""
+
+    booster: Any
+    card: dict[str, Any]
+    digest: str
+
+    def scores(self, rows: Floats, target: Target | None) -> Floats:
+        """The score of every program from its features: the logarithm of its speed, up to a constant of the task."""
+        found = self.booster.inplace_predict(inputs(rows, target), predict_type="margin")
+        return -np.clip(np.asarray(found, np.float64), -_MOST, _MOST)
+
+    @property
+    def summary(self) -> str:
+        """What they have seen, in words."""
+        return f"trees trained on {self.card['programs']} programs of {self.card['tasks']} tasks"
+
+
+def trust(scores: Floats, measured: Floats) -> float:
+    """The weight of scores, given logarithms of measured scores of the same programs: 1 until these say otherwise.
+
+    It is the slope by which the scores predict the measurements, drawn towards 1 as if a few programs had confirmed it.
+    Programs that all have the same score say nothing about it; those whose order is the reverse bring it to zero.
+    """
+    if len(scores) < 2:
+        return 1.0
+    x, y = scores - scores.mean(), measured - measured.mean()
+    spread = float(x @ x)
+    slope = float(x @ y) / max(spread, _TINY)
+    noise = max(float(np.mean((y - slope * x) ** 2)), _NOISE**2)
+    prior = noise / _DOUBT**2
+    return float(np.clip((prior + spread * slope) / (prior + spread), 0.0, _MOST_TRUST))
+
+
+def inputs(rows: Floats, target: Target | None) -> Floats:
+    """What the trees look at, from features of the view `summary`."""
+    at = {name: n for n, name in enumerate(schema(VIEW).columns)}
+    threads, bits, registers = _machine(target)
+    guess = estimate(rows, threads)[:, None]
+    flops = rows[:, at["all_flops"]][:, None]
+    sums = [n for name, n in at.items() if name.startswith("all_") and name != "all_flops"]
+    machine = np.tile(np.array([[threads, bits, registers]], np.float32), (len(rows), 1))
+    relative = [guess - np.log(2.0) * flops, rows[:, sums] - flops]
+    return np.concatenate([rows, guess, machine, *relative], axis=1).astype(np.float32)
+
+
+def _machine(target: Target | None) -> tuple[int, int, int]:
+    """Threads, bits of a vector, and vector registers; those of an ordinary machine if it is not known."""
+    if target is None:
+        return 1, 256, 16
+    return target.threads, cpu_of(target).vector_bits, target.vector_registers
+
+
+def write(folder: Path, booster: Any, card: dict[str, Any]) -> None:
+    """Writes trees and their card."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / _TREES).write_bytes(booster.save_raw("ubj"))
+    (folder / _CARD).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
+
+
+def read(folder: Path) -> PretrainedTrees:
+    """The trees in a folder; refused if they were trained on features that mean something else today."""
+    import xgboost as xgb
+
+    try:
+        card = read_card(folder)
+        raw = (folder / _TREES).read_bytes()
+        trained, now = (card["view"], card["version"], card["width"]), schema(VIEW)
+    except (OSError, ValueError, KeyError, TypeError) as e:
+        raise ComponentError(f"{folder} has no pretrained trees that can be read: {type(e).__name__}: {e}") from None
+    if trained != (VIEW, now.version, now.width):
+        raise ComponentError(
+            f"{folder}: trees trained on version {trained[1]} of the view '{trained[0]}' ({trained[2]} columns), but"
+            f" this searchlab has version {now.version} of '{VIEW}' ({now.width} columns)"
+        )
+    booster = xgb.Booster({"nthread": 1})
+    try:
+        booster.load_model(bytearray(raw))
+    except xgb.core.XGBoostError as e:
+        raise ComponentError(f"{folder / _TREES} is damaged: {str(e).splitlines()[0]}") from None
+    return PretrainedTrees(booster, card, hashlib.blake2b(raw, digest_size=6).hexdigest())
+
+
+def read_card(folder: Path = SHIPPED) -> dict[str, Any]:
+    """The card of the trees in a folder."""
+    found: dict[str, Any] = json.loads((folder / _CARD).read_text(encoding="utf-8"))
+    return found
+
+
+@cache
+def shipped(folder: Path = SHIPPED) -> PretrainedTrees | None:
+    """The trees that come with searchlab; None, with a warning, if they cannot be used."""
+    try:
+        return read(folder)
+    except ComponentError as e:
+        warnings.warn(f"{e}; gbt starts from the analytical estimate instead", stacklevel=2)
+        return None
