@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
-from itertools import zip_longest
+from itertools import islice, zip_longest
 
 from searchlab.ir.stmt import Block
 from searchlab.search import Points, Sketch, Space, Task
@@ -34,6 +34,7 @@ _TILED: dict[Kind, tuple[tuple[str, ...], ...]] = {
 }
 _PLAIN = (("plain/*",), ("plain",))
 _FACTORED = (("rfactor_outer*",), ("rfactor_inner*",))
+_TRIED = (4, 2, 1, 1)  # points of the most and the least promising of these
 
 
 def seeds_of(task: Task, space: Space) -> Points:
@@ -51,9 +52,10 @@ def _by_structure(task: Task, space: Space) -> Iterator[Iterator[Wish]]:
             if (sketch := _first(own, names)) is not None:
                 yield _tiled(task, sketch)
     rest = [s for s in space.sketches if s.name not in tiled]
-    for names in (*_FACTORED, *_PLAIN) if _few_outputs(task) else (*_PLAIN, *_FACTORED):
+    groups = (*_FACTORED, *_PLAIN) if _few_outputs(task) else (*_PLAIN, *_FACTORED)
+    for names, most in zip(groups, _TRIED, strict=True):
         if (sketch := _first(rest, names)) is not None:
-            yield _untiled(task, sketch)
+            yield islice(_untiled(task, sketch), most)
 
 
 def _first(sketches: Iterable[Sketch], patterns: Iterable[str]) -> Sketch | None:
