@@ -23,7 +23,7 @@ from searchlab.strategies.shortlist import Shortlist
 Backup = Literal["best", "mean"]
 
 
-class Rule(NamedTuple):
+class Growth(NamedTuple):
     """How a tree grows: see `Mcts`."""
 
     exploration: float
@@ -70,7 +70,7 @@ class Mcts(Guided):
         if backup not in get_args(Backup):
             raise SpaceError(f"mcts: unknown backup '{backup}'; known: {', '.join(get_args(Backup))}")
         self.simulations, self.population = simulations, population
-        self.rule = Rule(exploration, widening, backup)
+        self.growth = Growth(exploration, widening, backup)
 
     def explore(self, found: Shortlist, score: Scorer) -> None:
         """Grows a tree on the model, and offers all points that it met."""
@@ -86,9 +86,9 @@ class Mcts(Guided):
             found.offer(points, values)
             tree.add(points, values)
 
-    def tree(self, points: Points, values: Floats) -> Tree:
+    def tree(self, points: Points, values: Floats) -> ChoiceTree:
         """The tree of these points, whose values set its scale."""
-        tree = Tree(self.space, self.rng, self.rule, values)
+        tree = ChoiceTree(self.space, self.rng, self.growth, values)
         tree.add(points, values)
         return tree
 
@@ -124,7 +124,7 @@ class Mcts(Guided):
         return Points.concat(batch)
 
 
-class _Node:
+class _Beginning:
     """The points that share a beginning; smaller values are better.  `dead` options lead to no valid point."""
 
     __slots__ = ("best", "children", "dead", "total", "visits", "waiting")
@@ -132,7 +132,7 @@ class _Node:
     def __init__(self) -> None:
         self.visits = self.waiting = 0
         self.total, self.best = 0.0, math.inf
-        self.children: dict[int, _Node] = {}
+        self.children: dict[int, _Beginning] = {}
         self.dead: set[int] = set()
 
     def count(self, value: float) -> None:
@@ -141,11 +141,11 @@ class _Node:
         self.total, self.best = self.total + value, min(self.best, value)
 
 
-class Tree:
+class ChoiceTree:
     """A search tree of points; a path is the number of a sketch, then options of its knobs in order."""
 
-    def __init__(self, space: Space, rng: np.random.Generator, rule: Rule, values: Floats) -> None:
-        self._root, self._rng, self._rule = _Node(), rng, rule
+    def __init__(self, space: Space, rng: np.random.Generator, growth: Growth, values: Floats) -> None:
+        self._root, self._rng, self._growth = _Beginning(), rng, growth
         self._sketches: list[int] = space.drawn.tolist()
         self._sizes: list[list[int]] = [s.sizes.tolist() for s in space.sketches]
         finite = values[np.isfinite(values)]
@@ -158,7 +158,7 @@ class Tree:
             node.count(value)
             for option in row:
                 known = option in node.children
-                node = node.children.setdefault(option, _Node())
+                node = node.children.setdefault(option, _Beginning())
                 node.count(value)
                 if not known:
                     break
@@ -190,27 +190,27 @@ class Tree:
                 node = node.children[option]
                 node.waiting -= 1
 
-    def _untried(self, node: _Node, path: list[int]) -> int | None:
+    def _untried(self, node: _Beginning, path: list[int]) -> int | None:
         """A random option that has no node yet, if there may be one more; all sketches have one from the start."""
         tried = len(node.children) + len(node.dead)
         if not path:
             left = [s for s in self._sketches if s not in node.children and s not in node.dead]
             return left[int(self._rng.integers(len(left)))] if left else None
         size = self._sizes[path[0]][len(path) - 1]
-        if tried >= size or len(node.children) >= self._rule.widening * math.sqrt(node.visits + node.waiting):
+        if tried >= size or len(node.children) >= self._growth.widening * math.sqrt(node.visits + node.waiting):
             return None
         start = int(self._rng.integers(size))
         return next(o for o in _circle(start, size) if o not in node.children and o not in node.dead)
 
-    def _favourite(self, node: _Node) -> int:
+    def _favourite(self, node: _Beginning) -> int:
         """The child with the highest upper confidence bound; the first of equals."""
         unit = max(self._zero - self._root.best, 1e-12)
         log = math.log(node.visits + node.waiting + 1)
         chosen, most = -1, -math.inf
         for option, child in node.children.items():
-            value = child.best if self._rule.backup == "best" else child.total / child.visits
+            value = child.best if self._growth.backup == "best" else child.total / child.visits
             worth = max((self._zero - value) / unit, -1.0)
-            bound = worth + self._rule.exploration * math.sqrt(log / (child.visits + child.waiting + 1))
+            bound = worth + self._growth.exploration * math.sqrt(log / (child.visits + child.waiting + 1))
             if bound > most:
                 chosen, most = option, bound
         return chosen

@@ -9,10 +9,10 @@ from searchlab.measure.recorded.tables import load
 from searchlab.search import Points, Sketch, Space, menu
 from searchlab.search.knob import Floats
 from searchlab.strategies import Mcts, Random
-from searchlab.strategies.mcts import Rule, Tree
+from searchlab.strategies.mcts import ChoiceTree, Growth
 from searchlab.testing import small_space
 
-RULE = Rule(exploration=0.3, widening=1.5, backup="best")
+GROWTH = Growth(exploration=0.3, widening=1.5, backup="best")
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -29,11 +29,11 @@ def valley(points: Points) -> Floats:
     return np.asarray(30.0 - 5.0 * points.sketch - first + 0.5 * rest)
 
 
-def grown(rule: Rule = RULE, waves: int = 40) -> Tree:
+def grown(rule: Growth = GROWTH, waves: int = 40) -> ChoiceTree:
     space = wide()
     strategy = Mcts(space, rng(1))
     start = space.sample(10, rng(2))
-    tree = Tree(space, rng(3), rule, valley(start))
+    tree = ChoiceTree(space, rng(3), rule, valley(start))
     tree.add(start, valley(start))
     for _ in range(waves):
         paths = [tree.select() for _ in range(8)]
@@ -45,14 +45,14 @@ def grown(rule: Rule = RULE, waves: int = 40) -> Tree:
 
 
 def test_every_sketch_is_tried_first() -> None:
-    tree = Tree(wide(), rng(), RULE, np.ones(1))
+    tree = ChoiceTree(wide(), rng(), GROWTH, np.ones(1))
     assert all(len(tree.select()) == 1 for _ in range(5))
     tree.add(Points.of([[0, 0, 0, 0, 0, 0], [2, 1, 1, 1, 1, 1]]), np.array([1.0, 2.0]))
     assert {tuple(tree.select()) for _ in range(9)} == {(1,)}
 
 
 def test_a_point_adds_one_node_and_counts_on_its_way() -> None:
-    tree = Tree(wide(), rng(), RULE, np.ones(1))
+    tree = ChoiceTree(wide(), rng(), GROWTH, np.ones(1))
     tree.add(Points.of([[0, 3, 0, 0, 0, 0], [0, 3, 1, 0, 0, 0], [0, 4, 0, 0, 0, 0]]), np.array([5.0, 2.0, 7.0]))
     root = tree._root
     assert (root.visits, root.total, root.best) == (3, 14.0, 2.0)
@@ -67,21 +67,21 @@ def test_visits_are_settled_and_widening_is_bounded() -> None:
         assert node.waiting == 0
         if node is not nodes[0]:
             # a wave selects before it adds, so it may exceed the bound by itself
-            assert len(node.children) <= RULE.widening * np.sqrt(node.visits + 8) + 8
+            assert len(node.children) <= GROWTH.widening * np.sqrt(node.visits + 8) + 8
         nodes += node.children.values()
 
 
 def test_good_beginnings_are_visited_most() -> None:
     for backup in ("best", "mean"):
-        root = grown(RULE._replace(backup=backup))._root
+        root = grown(GROWTH._replace(backup=backup))._root
         visits = [root.children[s].visits for s in range(3)]
         assert visits[2] == max(visits) and visits[2] > 0.5 * sum(visits)
-    even = grown(RULE._replace(exploration=100.0))._root
+    even = grown(GROWTH._replace(exploration=100.0))._root
     assert min(c.visits for c in even.children.values()) > 0.8 * max(c.visits for c in even.children.values())
 
 
 def test_what_leads_to_no_point_is_left() -> None:
-    tree = Tree(wide(), rng(), RULE, np.ones(1))
+    tree = ChoiceTree(wide(), rng(), GROWTH, np.ones(1))
     tree.add(Points.of([[s, 0, 0, 0, 0, 0] for s in range(3)]), np.ones(3))
     dead = set()
     for _ in range(60):
