@@ -2,6 +2,7 @@
 
 `lower` runs the passes in order; each has its own module:
     flatten     blocks become guarded stores; a reduction becomes an Update, a store that carries its init
+    fusion      loops that read what the loop before them wrote in the same iteration become part of it
     storage     intermediate buffers shrink to the region needed by one iteration of the loop they are allocated in
     partition   loops are cut so that their main part is free of conditions
     registers   reduction tiles are accumulated in registers; other reductions get explicit inits
@@ -16,6 +17,7 @@ from searchlab.ir.printer import buffer_text, stmt_lines
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Buffer, Stmt
 from searchlab.lower.flatten import flatten
+from searchlab.lower.fusion import fuse_loops
 from searchlab.lower.partition import partition
 from searchlab.lower.registers import place_reductions
 from searchlab.lower.storage import place_buffers
@@ -50,7 +52,7 @@ def lower(program: Program, target: Target) -> Lowered:
             raise BuildError(
                 f"{program.name}: loop '{lp.name}' is bound to {lp.kind}, which target {target.name} does not have"
             )
-    body = flatten(program)
+    body = fuse_loops(flatten(program))
     body = place_buffers(program, body)
     body = partition(body)
     body = place_reductions(body, target)
