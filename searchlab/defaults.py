@@ -13,14 +13,11 @@ from searchlab import tactics
 from searchlab.ir.expr import value_of
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block, Iter
-from searchlab.ir.walk import walk
 from searchlab.schedule import Schedule
-from searchlab.schedule.primitive import consumers
 from searchlab.tactics import Panel, ProductView, attempt
 from searchlab.targets import Target
 
 _LARGE = 1 << 30  # assumed for an extent that is known only at run time
-_LONG_ROW = 256  # elements; the hardware prefetcher already covers shorter rows
 _BAND, _GROUP = 7, 16  # rows of output, and input channels, that a convolution tile is blocked by
 _TAPS = 64  # the most taps of a window that are unrolled
 
@@ -189,24 +186,7 @@ def _row_by_row(s: Schedule, target: Target) -> None:
     for name in list(s.program.blocks):
         _plain(s, name, target, inside=name != last and row in s.loops(name))
     if len(s.program.blocks) > 1 and row is not None:
-        _fetch_next(s, s.loops(last)[0])
-
-
-def _fetch_next(s: Schedule, row: str) -> None:
-    """Prefetches the next row of every input in the stage with the most arithmetic, which hides the latency."""
-    for name in s.program.inputs:
-        readers = [b for b in consumers(s.program, name) if row in s.loops(b.name)]
-        moved = [b for b in readers if _moves_by_rows(b, name)]
-        columns = value_of(s.program.buffers[name].shape[-1])
-        if moved and (columns is None or columns >= _LONG_ROW):
-            work = {b.name: sum(1 for _ in walk(b.store.value)) for b in moved}
-            s.prefetch(max(work, key=lambda n: work[n]), name, row, 1)
-
-
-def _moves_by_rows(b: Block, buffer: str) -> bool:
-    """Whether a stage reads different elements of a buffer in each iteration of its first axis."""
-    read = [ld for ld in tactics.operands(b) if ld.buffer == buffer]
-    return any(tactics.moves_with(ld, it.var) for it in b.iters[:1] for ld in read)
+        tactics.fetch_next_rows(s)
 
 
 def _plain(s: Schedule, name: str, target: Target, inside: bool = False) -> None:

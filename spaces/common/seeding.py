@@ -64,7 +64,8 @@ def _first(sketches: Iterable[Sketch], patterns: Iterable[str]) -> Sketch | None
         found = [s for s in sketches if fnmatchcase(s.name, pattern)]
         if found:
             most = pattern == "plain/*"
-            return min(found, key=lambda s: ("@inline" in s.name, s.name.count("@") * (-1 if most else 1)))
+            count = -1 if most else 1
+            return min(found, key=lambda s: ("@inline" in s.name, s.name.count("@") * count, "/ahead" not in s.name))
     return None
 
 

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from searchlab.ir.expr import Expr, Select, value_of
 from searchlab.ir.walk import variables, walk
 from searchlab.tactics import (
+    fetch_next_rows,
     finish_fused,
     finish_untiled,
     loops_by_kind,
@@ -20,7 +21,7 @@ from searchlab.tactics import (
     vector_width,
     vectorize_tile,
 )
-from spaces.probabilistic.rules import UNROLL, VECTORIZE, drawn_factors
+from spaces.probabilistic.rules import AHEAD, UNROLL, VECTORIZE, drawn_factors
 from spaces.probabilistic.schedule import ProbabilisticSchedule
 
 
@@ -64,6 +65,8 @@ class RewriteParallelVectorizeUnroll(Postprocessor):
         placed = stages.kept | {t.block for t in stages.tiled} | {b for b, _ in stages.fused}
         for block in [b for b in s.program.blocks if b not in placed]:
             finish_untiled(s, block, drawn_factors(asked[VECTORIZE]), asked["jobs"])
+        if AHEAD in asked:
+            fetch_next_rows(s)
         self.unroll(s)
         return True
 

@@ -21,6 +21,7 @@ from searchlab.tactics import (
     Trailing,
     attempt,
     fuse_reader,
+    goes_row_by_row,
     lies_side_by_side,
     operands,
     panel,
@@ -44,7 +45,7 @@ from spaces.probabilistic.schedule import ProbabilisticSchedule
 from spaces.probabilistic.stages import Drawn
 
 CUSTOM = "schedule_rule"  # the annotation of a block that wants a rule of its own
-VECTORIZE, UNROLL = "vectorize", "unroll"  # notes for the post-processor that carries them out
+VECTORIZE, UNROLL, AHEAD = "vectorize", "unroll", "ahead"  # notes for the post-processor that carries them out
 INNERMOST = 64
 
 
@@ -277,6 +278,21 @@ class RandomComputeLocation(ScheduleRule):
                 s.compute_at(n, inside[level])
 
 
+class FetchAhead(ScheduleRule):
+    """Where all stages go row by row, the next row of the inputs may be fetched while this one is worked on."""
+
+    once = True
+
+    def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
+        """The schedule as it is and, where that may pay, with a note for the post-processor."""
+        if s.steps or not goes_row_by_row(s):
+            return [s]
+        own = s.copy()
+        own.note(block, AHEAD, True)
+        own.choices.append(AHEAD)
+        return [s, own]
+
+
 DEFAULT_RULES: tuple[ScheduleRule, ...] = (
     CustomRule(),
     InlineConstants(),
@@ -289,4 +305,5 @@ DEFAULT_RULES: tuple[ScheduleRule, ...] = (
     MultiLevelTiling(),
     ParallelizeVectorizeUnroll(),
     RandomComputeLocation(),
+    FetchAhead(),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -10,7 +10,15 @@ from searchlab.errors import ScheduleError, SpaceError
 from searchlab.ir.program import Program
 from searchlab.schedule import Schedule
 from searchlab.search import Deferred, Sketch
-from searchlab.tactics import finish_fused, finish_untiled, read_rows_as_they_lie, unroll_up_to, vectorize_tile
+from searchlab.tactics import (
+    fetch_next_rows,
+    finish_fused,
+    finish_untiled,
+    goes_row_by_row,
+    read_rows_as_they_lie,
+    unroll_up_to,
+    vectorize_tile,
+)
 from spaces.common import Location, attached, locations, place
 from spaces.sketch.plan import plan, unrolling, untouched, written_out
 from spaces.sketch.state import State
@@ -25,11 +33,12 @@ class Placed:
 
     state: State
     label: tuple[str, ...] = ()
+    ahead: bool = False  # whether the next row of inputs is fetched ahead
 
     @property
     def name(self) -> str:
         """The steps of the derivation, then the compute locations of stages."""
-        return "/".join((self.state.name, *self.label))
+        return "/".join((self.state.name, *self.label, *(["ahead"] if self.ahead else [])))
 
     def at(self, block: str, location: Location, program: Program) -> Placed:
         """The state with one more stage placed, as it is in the program."""
@@ -40,9 +49,10 @@ class Placed:
 def annotate(state: State, places: bool = True) -> Iterator[Sketch]:
     """One sketch for every combination of compute locations of the stages that no rule has placed.
 
-    Without `places` there is one sketch: each of these stages is computed at the root, before its consumers.
+    Where they go row by row, there is another one that fetches the next row ahead.  Without `places` there is one
+    sketch: each of these stages is computed at the root, before its consumers.
     """
-    for placed in _placements(state) if places else [Placed(state)]:
+    for placed in _variants(_placements(state)) if places else [Placed(state)]:
         knobs = plan(placed.state)
         if knobs is not None:
             yield Deferred(placed.name, knobs, placed.state.program.assumptions, partial(_planned, placed))
@@ -55,6 +65,13 @@ def _planned(placed: Placed) -> Sketch:
     if sketch is None:
         raise SpaceError(f"sketch '{placed.name}' cannot be finished as planned")
     return sketch
+
+
+def _variants(found: Iterable[Placed]) -> Iterator[Placed]:
+    for placed in found:
+        yield placed
+        if not placed.state.steps and goes_row_by_row(Schedule(placed.state.program)):
+            yield replace(placed, ahead=True)
 
 
 # --- places -----------------------------------------------------------------------------------------------------------
@@ -125,6 +142,8 @@ def _finish(placed: Placed) -> Sketch | None:
             read_rows_as_they_lie(s, copy, panel)
         for block in untouched(state):
             finish_untiled(s, block, factors, JOBS * state.task.target.threads)
+        if placed.ahead:
+            fetch_next_rows(s)
     except ScheduleError:
         return None
     unroll = factors.menu("unroll", unrolling(s.program))

@@ -15,7 +15,9 @@ from searchlab.search import Knob, Sketch, Task, menu
 from searchlab.tactics import (
     axis_loops,
     contiguous_reduction,
+    fetch_next_rows,
     gather_rows,
+    goes_row_by_row,
     side_by_side,
     space_axes,
     vectorize_outputs,
@@ -26,8 +28,10 @@ VECTORS, CHUNK, UNROLL, PARTS = knob("vectors"), knob("chunk"), knob("unroll"), 
 
 
 def row_sketches(task: Task, start: Schedule) -> Iterator[Sketch]:
-    """Row by row; where there are several stages, each by itself; and with the cores sharing a sum."""
+    """Row by row, also with the next row fetched ahead; each stage by itself; and with the cores sharing a sum."""
     yield _rows(task, start, together=True)
+    if (ahead := _ahead(task, start)) is not None:
+        yield ahead
     if len(start.program.blocks) > 1:
         yield _rows(task, start, together=False)
     sums = [b for b in start.program.blocks.values() if b.reduces and not side_by_side(b)]
@@ -46,6 +50,17 @@ def _rows(task: Task, start: Schedule, together: bool) -> Sketch:
         s.annotate(name, "unroll_up_to", UNROLL)
     knobs = [menu("vectors", [1, 2, 4, 8]), menu("chunk", [1, 4, 16]), menu("unroll", [1, 16, 64])]
     return Sketch("rows" if together else "stages", _used(s, knobs), (), s.program)
+
+
+def _ahead(task: Task, start: Schedule) -> Sketch | None:
+    """The rows, with the next row of the inputs fetched while this one is worked on, if that is worth it."""
+    made = _rows(task, start, together=True)
+    assert made.program is not None
+    s = Schedule(made.program)
+    if not goes_row_by_row(s):
+        return None
+    fetch_next_rows(s)
+    return Sketch("rows-ahead", made.knobs, made.constraints, s.program)
 
 
 def _shared(task: Task, start: Schedule, b: Block) -> Sketch:

@@ -31,6 +31,6 @@ def wishes(task: Task) -> Iterator[Wish]:
             yield Wish(name, {"rows": rows, "vectors": vectors})
     yield Wish("shared-sum", {"vectors": 4, "parts": 16, "chunk": 1})
     yield Wish("shared-sum", {"vectors": 8, "parts": 4, "chunk": 1})
-    for name in ("rows", "stages"):
+    for name in ("rows-ahead", "rows", "stages"):
         for vectors, chunk, unroll in ((4, 4, 16), (4, 1, 1), (8, 4, 16)):
             yield Wish(name, {"vectors": vectors, "chunk": chunk, "unroll": unroll})

@@ -6,7 +6,7 @@ from searchlab.ir.walk import variables
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import consumers
 from searchlab.search.task import Task
-from searchlab.tactics import attempt, extent, operands
+from searchlab.tactics import attempt, extent, fetch_next_rows, next_rows, operands
 from spaces.template.config import Config
 from spaces.template.nests import axis_of, finish, reduction, share, vectors
 from spaces.template.registry import template
@@ -18,6 +18,19 @@ def rows(cfg: Config, s: Schedule, task: Task) -> None:
 
     The exponentials of softmax are kept for the second pass, or computed again.
     """
+    _by_rows(cfg, s, task)
+
+
+@template("rows-ahead", operator=("softmax", "layer_norm"))
+def rows_ahead(cfg: Config, s: Schedule, task: Task) -> None:
+    """The same, and the next row is fetched while this one is worked on."""
+    _by_rows(cfg, s, task)
+    if not next_rows(s):
+        cfg.skip("its rows are too short to be fetched ahead")
+    fetch_next_rows(s)
+
+
+def _by_rows(cfg: Config, s: Schedule, task: Task) -> None:
     if "E" in s.program.blocks and cfg.choose("exponentials", ["kept", "again"]) == "again":
         s.compute_inline("E")
     *stages, last = s.program.blocks

@@ -30,8 +30,8 @@ def wishes(task: Task) -> Iterator[Wish]:
     for rows, vectors in ((4, 2), (2, 4)):
         for pad in ("windows/pad=channel", "windows/pad=band", "windows*"):
             yield Wish(pad, {"y1": rows, "x1": vectors * lanes, "unroll": 2})
-    for structure in ("rows", "rows/exponentials=kept", "rows/exponentials=again"):
-        for partial, block in ((8, 8), (4, 8), (4, 1)):
+    for structure in ("rows-ahead", "rows-ahead/exponentials=kept", "rows", "rows/exponentials=kept"):
+        for partial, block in ((4, 8), (8, 8), (4, 1)):
             yield Wish(structure, {"partial": partial * lanes, "width": 4 * lanes, "block1": block})
     yield Wish("lanes/share=sums", {"k1": 4096 // lanes, "k2": 4 * lanes, "block1": 16})
     yield Wish("lanes/share=sums", {"k1": 1024 // lanes, "k2": 8 * lanes, "block1": 16})
