@@ -96,7 +96,7 @@ LAB: dict[str, set[str]] = {
     "export.__init__": {"export", "export.finding", "export.opening", "export.verification", "folder"},
 }
 LAB["run.execute"] = {part for part in LAB if not part.startswith("export")} - {"run.readback"}
-LAB["run.status"] = {"code", "folder", "manifest", "results", "run.execute", "run.runoff"}
+LAB["run.status"] = {"code", "folder", "manifest", "results", "run.execute", "run.runoff", "statistics"}
 LAB["run.__init__"] = {"folder", "run.execute", "run.readback"}
 LAB["replay"] = {
     "cells", "config.__init__", "export.finding", "folder", "manifest", "records", "results", "run.execute", "study",
