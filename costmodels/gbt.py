@@ -47,7 +47,8 @@ class GBTModel(CostModel):
     """
 
     name = "gbt"
-    version = "2"  # 1: always started from the estimate
+    version = "2"
+    earlier = {"1": {"pretrained": False}}
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ from costmodels import pretrained
 from costmodels.features import features
 from costmodels.roofline import estimate
 from searchlab.analysis import schema
-from searchlab.dataset.judging import Ranking, mean_ranking, ranking
+from searchlab.dataset.judging import RankScore, mean_ranking, ranking
 from searchlab.errors import ComponentError
 from searchlab.search import Trials
 from searchlab.search.knob import Floats
@@ -108,9 +108,9 @@ def _boosted(lessons: Sequence[_Lesson], settings: Mapping[str, Any], seed: int)
 class _Judged:
     """How well trees rank the tasks left out, by operator: of another operator than they know, and of another shape."""
 
-    operator: Mapping[str, Ranking]
-    shape: Mapping[str, Ranking]
-    estimate: Mapping[str, Ranking]
+    operator: Mapping[str, RankScore]
+    shape: Mapping[str, RankScore]
+    estimate: Mapping[str, RankScore]
     tasks: Mapping[str, int]
 
     @property
@@ -119,7 +119,7 @@ class _Judged:
         both = (mean_ranking(self._each(found)).pairs for found in (self.operator, self.shape))
         return float(np.mean(list(both)))
 
-    def _each(self, found: Mapping[str, Ranking]) -> Iterator[Ranking]:
+    def _each(self, found: Mapping[str, RankScore]) -> Iterator[RankScore]:
         return (one for name, one in found.items() for _ in range(self.tasks[name]))
 
     @property
@@ -142,7 +142,7 @@ def _judged(lessons: Sequence[_Lesson], settings: Mapping[str, Any], seed: int) 
     by_shape = _left_out(lessons, [fold[one.workload] for one in lessons], settings, seed)
     guessed = [ranking(one.guess, one.seconds) for one in lessons]
 
-    def gathered(rankings: Sequence[Ranking | None]) -> dict[str, Ranking]:
+    def gathered(rankings: Sequence[RankScore | None]) -> dict[str, RankScore]:
         pairs = list(zip(lessons, rankings, strict=True))
         return {name: mean_ranking(r for one, r in pairs if one.operator == name and r) for name in operators}
 
@@ -152,9 +152,9 @@ def _judged(lessons: Sequence[_Lesson], settings: Mapping[str, Any], seed: int) 
 
 def _left_out(
     lessons: Sequence[_Lesson], groups: Sequence[Any], settings: Mapping[str, Any], seed: int
-) -> list[Ranking | None]:
+) -> list[RankScore | None]:
     """How well each task is ranked by trees that were trained without its group."""
-    found: list[Ranking | None] = [None] * len(lessons)
+    found: list[RankScore | None] = [None] * len(lessons)
     for group in dict.fromkeys(groups):
         booster = _boosted([one for one, own in zip(lessons, groups, strict=True) if own != group], settings, seed)
         for n, (one, own) in enumerate(zip(lessons, groups, strict=True)):
@@ -198,7 +198,7 @@ def _machine(target: Target | None) -> str:
     return f"{target.name}, {target.threads} thread{'s' * (target.threads > 1)}"
 
 
-def _rounded(one: Ranking) -> dict[str, float]:
+def _rounded(one: RankScore) -> dict[str, float]:
     return {name: round(value, 4) for name, value in asdict(one).items()}
 
 

@@ -55,7 +55,7 @@ ALLOWED: dict[str, set[str]] = {
         "targets",
         "timing",
     },
-    "dataset": {"errors", "ir", "analysis", "search", "measure", "targets", "workloads"},
+    "dataset": {"errors", "ir", "registry", "analysis", "search", "measure", "targets", "workloads"},
     "doctor": {"errors", "llvm", "backend", "measure", "targets", "timing", "workloads"},
 }
 for _known in ALLOWED.values():  # who knows programs knows what their elements are
@@ -99,7 +99,8 @@ LAB["run.execute"] = {part for part in LAB if not part.startswith("export")} - {
 LAB["run.status"] = {"code", "folder", "manifest", "results", "run.execute", "run.runoff", "statistics"}
 LAB["run.__init__"] = {"folder", "run.execute", "run.readback"}
 LAB["replay"] = {
-    "cells", "config.__init__", "export.finding", "folder", "manifest", "records", "results", "run.execute", "study",
+    "cells", "code", "config.__init__", "export.finding", "folder", "manifest", "records", "results", "run.execute",
+    "study",
 }  # fmt: skip
 LAB["leaderboard"] = {"export.finding", "folder", "results", "run.runoff", "statistics"}
 LAB["report"] = {"config", "export.finding", "folder", "leaderboard", "records", "results", "statistics"}

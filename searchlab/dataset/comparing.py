@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from searchlab.dataset.judging import Ranking, mean_ranking, ranking
+from searchlab.dataset.judging import RankScore, mean_ranking, ranking
 from searchlab.dataset.stored import StoredTask
 from searchlab.errors import RecordError
 from searchlab.registry import Component, accepted_options
@@ -28,7 +28,7 @@ class ModelScore:
     model: str
     operator: str
     tasks: int
-    ranking: Ranking | None
+    ranking: RankScore | None
     seconds: float
 
 
@@ -43,7 +43,7 @@ def compare(tasks: Sequence[StoredTask], models: Sequence[Component], seed: int 
         )
     for component in models:
         name = component if isinstance(component, str) else next(iter(component))
-        each: list[Ranking] = []
+        each: list[RankScore] = []
         total = 0.0
         for operator in operators:
             start = time.perf_counter()
@@ -66,7 +66,7 @@ def unprepared(component: Component) -> Component:
     return {name: options}
 
 
-def _rankings(component: Component, tasks: Sequence[StoredTask], left_out: str, seed: int) -> list[Ranking]:
+def _rankings(component: Component, tasks: Sequence[StoredTask], left_out: str, seed: int) -> list[RankScore]:
     """How well a model that has learnt all other operators ranks each task of one; nothing if it does not predict."""
     model: CostModel = MODELS.make(component, rng=np.random.default_rng(seed))
     own = [t.trials for t in tasks if t.operator == left_out]

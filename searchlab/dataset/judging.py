@@ -15,7 +15,7 @@ PICKED, TOP = 8, 16
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
+class RankScore:
     """How well predictions rank a task's programs.
 
     `pairs`: the share of pairs with different times that are in order; `top_pairs`: the same among the faster half.
@@ -29,7 +29,7 @@ class Ranking:
     regret: float
 
 
-def ranking(predicted: Floats, seconds: Floats) -> Ranking | None:
+def ranking(predicted: Floats, seconds: Floats) -> RankScore | None:
     """How well predictions (smaller is faster) rank programs; None if fewer than two of them worked."""
     worked = np.isfinite(seconds)
     if worked.sum() < 2:
@@ -41,7 +41,7 @@ def ranking(predicted: Floats, seconds: Floats) -> Ranking | None:
     upper = good <= np.median(good)
     best = float(good.min())
     picked = float(seconds[order[:PICKED]].min())
-    return Ranking(
+    return RankScore(
         in_order(guess, good),
         in_order(guess[upper], good[upper]),
         len(np.intersect1d(order[:top], fastest)) / top,
@@ -61,10 +61,10 @@ def in_order(predicted: Floats, seconds: Floats) -> float:
     return float(np.mean((agree + 1) / 2)) if told.any() else 0.5
 
 
-def mean_ranking(rankings: Iterable[Ranking]) -> Ranking:
+def mean_ranking(rankings: Iterable[RankScore]) -> RankScore:
     """The mean over tasks, geometric for the regret."""
     found = list(rankings)
     pairs, top_pairs, recall = (
         float(np.mean([getattr(r, n) for r in found])) for n in ("pairs", "top_pairs", "recall")
     )
-    return Ranking(pairs, top_pairs, recall, float(np.exp(np.mean([np.log(r.regret) for r in found]))))
+    return RankScore(pairs, top_pairs, recall, float(np.exp(np.mean([np.log(r.regret) for r in found]))))

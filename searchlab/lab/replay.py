@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from searchlab.errors import ExportError
 from searchlab.lab.cells import cells
+from searchlab.lab.code import model_as_it_was
 from searchlab.lab.config import load_resolved
 from searchlab.lab.export.finding import chosen
 from searchlab.lab.folder.folder import Folder
@@ -45,13 +46,13 @@ class ReplayedCell:
 def replay(folder: str | os.PathLike[str], task: str | None = None, entry: str | None = None) -> Iterator[ReplayedCell]:
     """Replays the cells of a run that have begun, one after another."""
     place = Folder(Path(folder))
-    place.manifest()  # refuses a folder that is not a run
+    ran = {cell.id: cell.code for cell in place.manifest().cells}  # refuses a folder that is not a run
     found = chosen(cells(load_resolved(place.experiment)), task, entry)
     begun = [c for c in found if place.records_path(c.id).exists()]
     if not begun:
         raise ExportError(f"{place.path}: none of its {len(found)} cells has measurements yet; see `searchlab run`")
     for cell in begun:
-        yield replay_cell(cell, place)
+        yield replay_cell(replace(cell, code=ran.get(cell.id, {})), place)
 
 
 def replay_cell(cell: Cell, folder: Folder) -> ReplayedCell:
@@ -59,7 +60,9 @@ def replay_cell(cell: Cell, folder: Folder) -> ReplayedCell:
     records = list(folder.records(cell.id).records())
     result = folder.result(cell)
     subject, nothing = subject_of(cell.subject, cell.settings, cell.seed), _Nothing()
-    search = search_of(cell, subject, lambda _: nothing, folder.records(cell.id), result)
+    model = model_as_it_was(cell.model, cell.code)
+    then = replace(cell, settings=replace(cell.settings, model=model))
+    search = search_of(then, subject, lambda _: nothing, folder.records(cell.id), result)
     way = _Way(search, records)
 
     def left() -> int:

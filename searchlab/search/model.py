@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,12 +20,14 @@ from searchlab.search.space import Space
 class CostModel(ABC):
     """Learns from measurements and scores whole populations; a plug-in implements `fit` and `predict`.
 
-    `view` names the features that it uses (see searchlab.analysis).  Options are the parameters of the constructor;
-    the random generator, passed as `rng`, is its only source of randomness.
+    `version` changes when the same options no longer give the same predictions, and `earlier` has, for versions of the
+    past, options with which they still do.  `view` names the features that it uses (see searchlab.analysis).  Options
+    are the parameters of the constructor; the random generator, passed as `rng`, is its only source of randomness.
     """
 
     name: ClassVar[str]
     version: ClassVar[str] = "1"
+    earlier: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     view: str = "statements"
 
     def __init__(self, rng: np.random.Generator | None = None) -> None:

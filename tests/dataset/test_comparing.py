@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from searchlab.cli import app
 from searchlab.dataset.archive import Recording, load, part_name
 from searchlab.dataset.comparing import compare, unprepared
-from searchlab.dataset.judging import Ranking, in_order, mean_ranking, ranking
+from searchlab.dataset.judging import RankScore, in_order, mean_ranking, ranking
 from searchlab.dataset.stored import StoredTask
 from searchlab.errors import RecordError
 from searchlab.search import MODELS, CostModel, History, Points, Space, Task
@@ -50,7 +50,7 @@ class Knowing(CostModel):
 def test_figures_of_a_ranking() -> None:
     seconds = np.array([*np.geomspace(1.0, 50.0, 40), np.inf])
     perfect, reverse = ranking(seconds, seconds), ranking(-np.arange(41.0), seconds)
-    assert perfect == Ranking(1.0, 1.0, 1.0, 1.0)
+    assert perfect == RankScore(1.0, 1.0, 1.0, 1.0)
     assert reverse is not None and reverse.pairs == 0.0 and reverse.recall == 0.0
     assert reverse.regret == pytest.approx(seconds[33])  # of the eight favourites one failed
     constant = ranking(np.zeros(41), seconds)
@@ -59,7 +59,7 @@ def test_figures_of_a_ranking() -> None:
     assert in_order(np.array([2.0, 1.0]), np.array([1.0, 1.001])) == 0.5  # the same, within the noise
     lost = ranking(-np.arange(41.0), np.array([1.0] * 20 + [2.0] + [np.inf] * 20))
     assert lost is not None and lost.regret == 2.0  # nothing that was picked worked
-    assert mean_ranking([Ranking(0.5, 0.5, 0.0, 1.0), Ranking(1.0, 0.7, 1.0, 4.0)]).regret == pytest.approx(2.0)
+    assert mean_ranking([RankScore(0.5, 0.5, 0.0, 1.0), RankScore(1.0, 0.7, 1.0, 4.0)]).regret == pytest.approx(2.0)
 
 
 def test_an_operator_is_ranked_by_models_that_have_not_seen_it() -> None:
@@ -71,7 +71,7 @@ def test_an_operator_is_ranked_by_models_that_have_not_seen_it() -> None:
     assert [(s.model, s.operator, s.tasks) for s in scores[:3]] == [
         ("knowing", "matmul", 2), ("knowing", "softmax", 1), ("knowing", "", 3),
     ]  # fmt: skip
-    assert all(s.ranking == Ranking(1.0, 1.0, 1.0, 1.0) for s in scores[:3])
+    assert all(s.ranking == RankScore(1.0, 1.0, 1.0, 1.0) for s in scores[:3])
     chance = scores[5].ranking
     assert chance is not None and 0.3 < chance.pairs < 0.7
     assert all(s.ranking is None for s in scores[6:])

@@ -10,8 +10,8 @@ from typing import Any
 from searchlab.errors import SearchLabError
 from searchlab.lab.code.source_files import digest
 from searchlab.named import is_shipped
-from searchlab.registry import Registry
-from searchlab.search import REGISTRIES
+from searchlab.registry import Component, Registry
+from searchlab.search import MODELS, REGISTRIES
 from searchlab.workloads.catalogue import find
 
 Code = Mapping[str, str]  # "strategy mine:Nearby": digest of its source; "strategy random": its version
@@ -32,6 +32,16 @@ def codes(configs: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
             code |= known[key]
         found.append(code)
     return found
+
+
+def model_as_it_was(model: Component, code: Code) -> Component:
+    """A cost model with the options that make it the version that `code` has, where it still can be that version."""
+    name, options = MODELS.parse(model)
+    ran = code.get(f"model {name}", "").removeprefix("version ")
+    earlier = getattr(MODELS.find(name), "earlier", {}).get(ran, {})
+    if isinstance(base := options.get("base"), str | Mapping):
+        options["base"] = model_as_it_was(base, code)
+    return {name: {**earlier, **options}} if earlier or options else name
 
 
 def _parts(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
