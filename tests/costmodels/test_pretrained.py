@@ -1,6 +1,7 @@
 """Trees trained ahead: the same from the same data, better than the estimate on what they have not seen, and harmless
 where they are wrong, on other features, or not there at all."""
 
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -8,21 +9,23 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up_programs import recorded
+from made_up_programs import AVX2, recorded
 
 from costmodels import pretrained
 from costmodels.gbt import GBTModel
 from costmodels.mlp import MLPModel
-from costmodels.pretrained import PretrainedTrees, read, read_card, shipped, trust
+from costmodels.pretrained import SHIPPED, PretrainedTrees, read, read_card, shipped, trust
 from costmodels.pretraining import table, train
 from costmodels.roofline import RooflineModel
 from searchlab.analysis import schema
 from searchlab.dataset.judging import in_order
 from searchlab.dataset.stored import StoredTask
 from searchlab.errors import ComponentError
-from searchlab.search import History, Trials
+from searchlab.search import History, Task, Trials
+from searchlab.search import space as space_of
 from searchlab.search.knob import Floats
 from searchlab.testing.models import made_up_seconds, tiled_space, trials
+from searchlab.workloads import parse
 
 pytest.importorskip("xgboost")
 ROOT = Path(__file__).parents[2]
@@ -212,3 +215,22 @@ def test_trees_that_cannot_be_read(damage: str, trained: Path, tmp_path: Path) -
         (tmp_path / "gbt.json").write_text(card[: len(card) // 2] if damage == "half a card" else card)
     with pytest.raises(ComponentError, match="no pretrained trees that can be read|is damaged"):
         read(tmp_path)
+
+
+def test_what_is_shipped() -> None:
+    """The trees and their card, small, for the features of today; data sets stay outside the package."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        packaged = tomllib.load(file)["tool"]["setuptools"]["package-data"]
+    assert packaged["costmodels"] == ["shipped/*"]
+    assert {f.name for f in SHIPPED.iterdir()} == {"gbt.json", "gbt.ubj"}
+    assert sum(f.stat().st_size for f in SHIPPED.iterdir()) < 5e6
+    assert not [f for package in ("searchlab", "spaces", "costmodels") for f in (ROOT / package).rglob("*.zip")]
+    found = read(SHIPPED)
+    assert found.card["tasks"] >= 60 and found.card["accuracy"]["unseen_operator"]["pairs"] > 0.75
+    for kind in ("unseen_operator", "unseen_shape"):
+        assert found.card["accuracy"][kind]["regret"] < found.card["accuracy"]["estimate"]["regret"]
+    task = Task(parse("conv2d:ci=16,co=16,h=14,w=14,k=3,padding=1"), AVX2)
+    space = space_of("sketch", task)
+    points = space.sample(200, np.random.default_rng(0))
+    model = GBTModel(np.random.default_rng(0))
+    assert np.isfinite(model.predict(space, points)).all() and model.seen == found.summary
