@@ -23,7 +23,7 @@ def restored(data: Mapping[str, Any]) -> Experiment:
     ValidationError says what is wrong with the parts that readers of a run rely on.
     """
     given = EARLIER | {key: unplaced(value) for key, value in data.items() if key in Experiment.model_fields}
-    given["budget"] = {**EARLIER_BUDGET, **given["budget"]} if isinstance(given.get("budget"), dict) else EARLIER_BUDGET
+    given["budget"] = _earlier_budget(given) | (given["budget"] if isinstance(given.get("budget"), dict) else {})
     given["seeds"] = unplaced(normal_seeds(placed(given.get("seeds", 0), _PLACE), _PLACE, Problems()))
     given.setdefault("measure", _default_measure(given))
     try:
@@ -34,6 +34,12 @@ def restored(data: Mapping[str, Any]) -> Experiment:
             raise
     kept = {key: value for key, value in given.items() if key not in wrong}
     return Experiment.model_validate({"seeds": [0], "measure": _default_measure(given), **kept})
+
+
+def _earlier_budget(given: Mapping[str, Any]) -> dict[str, float]:
+    """What a budget of an earlier version did not say; nothing is built for tables, whose budgets leave it out."""
+    recorded = any(map(looked_up, given.get("workloads") or ()))
+    return {} if recorded else EARLIER_BUDGET
 
 
 def _needed(error: ValidationError) -> bool:
