@@ -102,7 +102,8 @@ class Results:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.origin = {"commit": commit(), "cpu": detect(THREADS).name, "cap": cap()}
+        machine = detect(THREADS)  # a limited one has its own caches still, but the name of the limit
+        self.origin = {"commit": commit(), "cpu": machine.name, "machine": machine.fingerprint()}
         lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
         mine = [line for line in lines if self.origin.items() <= line.items()]
         if len(mine) < len(lines):
