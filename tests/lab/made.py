@@ -123,7 +123,7 @@ def made_cell(
 def bare_cell(entry: str, task: str, seed: int, **more: Any) -> Cell:
     """A cell that says what it is called, and hardly anything about how it was searched."""
     measure = Measure(local=LocalMeasure())
-    settings = SearchSettings("native", "sketch", "none", "random", (), Budget(trials=16), measure)
+    settings = SearchSettings("native", "sketch", "none", "random", (), "random", Budget(trials=16), measure)
     given = {"id": f"{entry}-{task}-{seed}", "factors": {}, **more}
     return Cell(entry=entry, subject=SubjectSettings(task), settings=settings, seed=seed, **given)
 
