@@ -29,7 +29,7 @@ _TILED: dict[Kind, tuple[tuple[str, ...], ...]] = {
     ),
     "channels": (("layout-fuse1",), ("layout-fuse1/*@*",), ("pack-fuse1",)),
     "columns": (("tile-fuse1", "tile"), ("tile-fuse1/*@*", "tile/*@*")),
-    "pixels": (("collapse/*_local@*",),),
+    "pixels": (("collapse-in-place",), ("collapse/*_local@*",)),
     "window": (("tile-fuse1/*@*", "tile/*@*"), ("tile-fuse1", "tile")),
 }
 _PLAIN = (("plain/*",), ("plain",))

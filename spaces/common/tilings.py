@@ -123,7 +123,7 @@ def register_tiles(target: Target, tiling: Tiling) -> list[tuple[int, int]]:
 def values(target: Target, tiling: Tiling, packed_here: bool) -> Iterator[Values]:
     """What the knobs of a tiled stage should be, the most promising first; `packed_here` by the thread that reads."""
     if tiling.kind == "window":
-        yield from _windows(tiling)
+        yield from _windows(target, tiling)
     elif tiling.kind == "channels":
         yield from _channels(target, tiling)
     else:
@@ -179,11 +179,17 @@ def _channels(target: Target, t: Tiling) -> Iterator[Values]:
             yield wished
 
 
-def _windows(t: Tiling) -> Iterator[Values]:
-    """A few rows at a time, in whole rows or a few vectors of them, with all taps unrolled."""
-    for rows, vectors, unroll in ((2, 4, 64), (4, 2, 64), (4, 4, 64), (1, 4, 16)):
+def _windows(target: Target, t: Tiling) -> Iterator[Values]:
+    """A few rows at a time, in whole rows or a few vectors of them, with all taps unrolled.
+
+    Neighbouring rows read mostly the same input, which stays in registers if they are a quarter of those.
+    """
+    even = math.gcd(t.vector.extent, t.lanes)
+    one = even if 2 * even >= t.lanes else t.lanes  # rather half a vector than one that ends in a few lanes
+    few = target.vector_registers // 4
+    for rows, width, unroll in ((few, one, 512), (2, 4 * t.lanes, 64), (4, 2 * t.lanes, 64), (1, 4 * t.lanes, 16)):
         wished = _outer(t.others) | _sums(t.sums, 8) | {"unroll": unroll}
-        wished[t.vector.name] = (1, 1, None, vectors * t.lanes)
+        wished[t.vector.name] = (1, 1, None, width)
         if t.row is not None:
             wished[t.row.name] = (1, None, 1, rows)
         yield wished

@@ -17,6 +17,7 @@ SMALL = [
     "conv1d:ci=6,co=10,w=17,k=3,stride=2,padding=1",
     "conv2d:ci=6,co=8,h=9,w=10,k=3,padding=1,groups=2",
     "conv2d:ci=4,co=6,h=9,w=9,k=3,dilation=2",
+    "conv2d:n=2,ci=5,co=7,h=11,w=13,k=1",
     "conv2d_bn_relu:ci=4,co=6,h=7,w=8,k=3",
     "conv2d_transpose:ci=4,co=6,h=5,w=6,k=4,stride=2,padding=1",
     "conv3d:ci=3,co=4,d=4,h=6,w=5,k=3",
