@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from searchlab import tactics
 from searchlab.ir.expr import value_of
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block, Iter
 from searchlab.schedule import Schedule
-from searchlab.tactics import Panel, ProductView, attempt
+from searchlab.schedule.primitive import consumers
+from searchlab.tactics import Panel, ProductView, Trailing, attempt
 from searchlab.targets import Target
 
 _LARGE = 1 << 30  # assumed for an extent that is known only at run time
 _BAND, _GROUP = 7, 16  # rows of output, and input channels, that a convolution tile is blocked by
-_TAPS = 64  # the most taps of a window that are unrolled
+_TAPS = 32  # the most taps of a window that are unrolled
+_JOBS = 4  # the fewest iterations of a parallel loop for each thread
 
 
 def default_schedule(program: Program, target: Target, weights: Sequence[str] = ()) -> Program:
@@ -29,6 +32,8 @@ def default_schedule(program: Program, target: Target, weights: Sequence[str] = 
     block = max(tactics.products(s.program), key=tactics.work, default=None)
     if block is None:
         _row_by_row(s, target)
+    elif (pixels := _as_pixels(s.program, block, target)) is not None:
+        _by_pixels(s, block.name, pixels, target)
     elif (view := _best_view(s.program, block, target)) is not None:
         _tile(s, view, target, weights)
     else:
@@ -147,18 +152,75 @@ def _order_by_channels(s: Schedule, loops: _RegisterTile) -> list[str]:
     return outer
 
 
+@dataclass(frozen=True)
+class _Pixels:
+    """A 1x1 convolution as a product of channels and pixels: the axes that become one, and the register tile."""
+
+    axes: Trailing
+    rows: int
+    columns: int
+    panels: int  # packed at once; 0 if pixels are read as they lie
+
+
+def _as_pixels(program: Program, block: Block, target: Target) -> _Pixels | None:
+    """How to multiply channels with pixels; None if there are too few for all threads, or a stage follows.
+
+    A narrow tile would take one cache line from each of many pages, so its pixels are packed.
+    """
+    found = tactics.trailing(program, block.name)
+    if found is None or consumers(program, block.store.buffer):
+        return None
+    *around, channels = (_axis_extent(it) for it in tactics.space_axes(block)[: -found.count])
+    pixels = prod(_axis_extent(it) for it in tactics.space_axes(block)[-found.count :])
+    vectors, panels = (3, 0) if target.vector_registers >= 32 else (2, 4)
+    dtype = program.buffers[block.store.buffer].dtype
+    rows, columns = tactics.register_tile(target, dtype, channels, pixels, vectors)
+    enough = prod(around) * pixels >= _JOBS * target.threads * columns * max(panels, 1)
+    return _Pixels(found, rows, columns, panels) if enough else None
+
+
+def _by_pixels(s: Schedule, block: str, view: _Pixels, target: Target) -> None:
+    """Vectors of pixels, each applied to several output channels."""
+    copy: str | None = None
+    if view.panels:
+        copy, panel = tactics.collapse(s, block, view.axes)
+        tactics.lay_in_panels(s, copy, panel.dimension, view.columns)
+    else:
+        tactics.collapse_loops(s, block, view.axes)
+    (*around, rows, pixels), reduction = tactics.loops_by_kind(s, block, s.loops(block))
+    i0, i1 = s.split(rows, [None, view.rows], tail=True)
+    j0, j1, j2 = s.split(pixels, [None, max(view.panels, 1), view.columns], tail=True)
+    s.reorder(*around, j0, i0, j1, *reduction, i1, j2)
+    s.unroll(i1)
+    s.vectorize(j2)
+    if copy is not None:
+        s.compute_at(copy, j0)
+        tactics.read_rows_as_they_lie(s, copy, panel)
+        s.vectorize(s.loops(copy)[-1])
+    _parallelize(s, [*around, j0], target)
+
+
 def _stencil(s: Schedule, block: str, target: Target) -> None:
-    """Schedules a stencil: a few rows at a time, all taps unrolled, padding computed per channel."""
-    (*around, row, vector), reduction = tactics.axis_loops(s, block)
-    i0, i1 = s.split(row, [None, min(2, _extent(s, row))], tail=True)
-    s.reorder(*around, i0, *reduction, i1, vector)
+    """Schedules a stencil: a few rows at a time, all taps unrolled, padding computed per channel.
+
+    With a small window, long rows are taken a vector at a time, but more of them: they read mostly the same input,
+    which stays in registers.
+    """
+    (*around, row, column), reduction = tactics.axis_loops(s, block)
+    lanes = target.lanes(s.program.buffers[s.program.blocks[block].store.buffer].dtype)
+    tall = _extent(s, column) >= 3 * lanes and prod(_extent(s, r) for r in reduction) <= _TAPS // 2
+    rows, most = _extent(s, row), max(2, target.vector_registers // 4) if tall else 2
+    i0, i1 = s.split(row, [None, -(-rows // -(-rows // most))], tail=True)
+    *j0, vector = s.split(column, [None, lanes], tail=True) if tall else [column]
+    s.reorder(*around, i0, *j0, *reduction, i1, vector)
     taps = 1
-    for lp in (i1, *reversed(reduction)):
+    for lp in reversed(reduction):
         taps *= _extent(s, lp)
         if taps <= _TAPS:
             s.unroll(lp)
+    s.unroll(i1)
     s.vectorize(vector)
-    tactics.join_epilogues(s, block, i0)
+    tactics.join_epilogues(s, block, [i0, *j0][-1])
     tactics.gather_inputs(s, around[-1] if around else i0)
     _parallelize(s, around or [i0], target)
     _finish_others(s, target)
@@ -173,7 +235,7 @@ def _finish_others(s: Schedule, target: Target) -> None:
 def _parallelize(s: Schedule, loops: list[str], target: Target) -> None:
     """Fuses the outermost loops until there are enough iterations to balance all threads."""
     if target.threads > 1 and loops:
-        chosen = tactics.outermost(s, loops, 4 * target.threads, unknown=_LARGE)
+        chosen = tactics.outermost(s, loops, _JOBS * target.threads, unknown=_LARGE)
         attempt(s.parallel, tactics.fuse_outer(s, chosen))
 
 

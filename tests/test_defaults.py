@@ -5,7 +5,7 @@ import pytest
 from searchlab.backend import compile
 from searchlab.defaults import default_schedule
 from searchlab.targets import Target, detect, parse
-from searchlab.workloads import operators, workload
+from searchlab.workloads import operators
 from searchlab.workloads import parse as parse_workload
 
 CASES = """
@@ -24,6 +24,8 @@ conv1d:n=2,ci=5,co=37,w=50,k=3,stride=2,padding=1
 conv1d:ci=8,co=8,w=33,k=5,dilation=2,groups=2,padding=4
 conv2d:n=2,ci=19,co=35,h=13,w=17,k=3,padding=1
 conv2d:ci=8,co=64,h=9,w=9,k=1,stride=2
+conv2d:n=3,ci=5,co=13,h=41,w=37,k=1
+conv2d:ci=9,co=17,h=7,w=5,k=1
 conv2d:ci=12,co=24,h=11,w=10,k=3,dilation=2,padding=2,groups=4
 conv2d:ci=3,co=20,h=15,w=14,k=7,stride=2,padding=3,then=bn,add,relu
 conv2d:ci=6,co=33,h=9,w=8,k=3,padding=1,dtype=int8
@@ -58,6 +60,17 @@ reduce:shape=6x130,axis=-1,op=min,dtype=int8
 """.strip().splitlines()
 
 
+NAMED = [
+    "matmul:m=13,n=45,k=9",
+    "conv2d:ci=4,co=19,h=9,w=10,k=3,padding=1",
+    "conv2d:ci=7,co=11,h=53,w=47,k=1",
+    "conv2d:n=2,ci=3,co=5,h=48,w=32,k=1",
+    "depthwise_conv2d:c=5,h=13,w=29,padding=1",
+    "depthwise_conv2d:c=3,h=18,w=7,k=5,stride=2,padding=2,then=bn,relu",
+    "softmax:rows=5,cols=77",
+]
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("spec", CASES)
 def test_default_schedule_is_right(spec: str, threads: int) -> None:
@@ -88,24 +101,32 @@ def test_weights_are_packed_ahead(spec: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "extents"),
-    [("matmul", "mn"), ("dense", "m"), ("softmax", ["rows", "cols"]), ("layer_norm", ["rows"])],
+    "spec",
+    [
+        "matmul:m=?,n=?",
+        "dense:m=?",
+        "softmax:rows=?,cols=?",
+        "layer_norm:rows=?",
+        "conv2d:ci=5,co=9,h=?,w=?,k=1",
+        "depthwise_conv2d:c=3,h=?,w=?,k=3,padding=1",
+        "depthwise_conv2d:c=3,h=?,w=?,k=5,padding=2",
+    ],
 )
-def test_run_time_sizes(name: str, extents: list[str]) -> None:
-    w = workload(name, **{extent: "?" for extent in extents})
+def test_run_time_sizes(spec: str) -> None:
+    w = parse_workload(spec)
     target = detect().with_threads(1)
     kernel = compile(default_schedule(w.program, target), target)
     for size in (1, 3, 16, 37, 100):
-        inputs = w.inputs(seed=size, **{extent: size for extent in extents})
+        inputs = w.inputs(seed=size, **dict.fromkeys(w.sizes, size))
         assert w.check(kernel(*inputs.values()), inputs) is None, f"wrong at {size}"
 
 
-@pytest.mark.parametrize("name", ["x86-64-v2", "x86-64-v3"])
-def test_narrower_machines(name: str) -> None:
+@pytest.mark.parametrize("name", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+def test_named_machines(name: str) -> None:
     if detect().arch != "x86_64" or detect().vector_bits < parse(name).vector_bits:
         pytest.skip("this machine cannot run such code")
     target: Target = parse(name)
-    for spec in ("matmul:m=13,n=45,k=9", "conv2d:ci=4,co=19,h=9,w=10,k=3,padding=1", "softmax:rows=5,cols=77"):
+    for spec in NAMED:
         w = parse_workload(spec)
         inputs = w.inputs(seed=2)
         assert w.check(compile(default_schedule(w.program, target), target)(*inputs.values()), inputs) is None
