@@ -223,6 +223,7 @@ def record_tasks(
     programs: int = 500,
     seconds: float | None = None,
     seed: int = 0,
+    spaces: Sequence[str] | None = None,
 ) -> Iterator[TaskDone]:
     """Records the tasks that a data set lacks, one by one, each stored before the next begins."""
     for spec in specs:
@@ -233,7 +234,7 @@ def record_tasks(
             continue
         rng = np.random.default_rng([seed, zlib.crc32(name.encode())])  # the same whichever tasks are recorded
         try:
-            stored = TaskRecorder(task, measurer, rng, programs, seconds).record()
+            stored = TaskRecorder(task, measurer, rng, programs, seconds, spaces).record()
         except SpaceError as e:
             yield TaskDone(spec, None, str(e))
             continue

@@ -2,6 +2,7 @@
 where they are wrong, on other features, or not there at all."""
 
 import tomllib
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_programs import AVX2, recorded
 
-from costmodels import pretrained
+from costmodels import pretrained, pretraining
 from costmodels.gbt import GBTModel
 from costmodels.mlp import MLPModel
 from costmodels.pretrained import SHIPPED, PretrainedTrees, read, read_card, shipped, trust
@@ -40,8 +41,17 @@ def small() -> tuple[StoredTask, ...]:
     return tuple(recorded(work, 40) for work in WORK)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_trees() -> Iterator[None]:
+    """Settings for small data, so that training takes little time."""
+    with pytest.MonkeyPatch.context() as patched:
+        few = {"max_depth": 4, "rounds": 40}
+        patched.setattr(pretraining, "SETTINGS", {"few": few, "fewer": {**few, "rounds": 10}})
+        yield
+
+
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(few_trees: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trees")
     train([t.trials for t in small()], folder)
     return folder
@@ -64,6 +74,7 @@ def test_the_same_data_and_seed_give_the_same_trees(trained: Path, tmp_path: Pat
     assert again.digest == first.digest
     assert {k: v for k, v in card.items() if k != "seconds"} == {k: v for k, v in first.card.items() if k != "seconds"}
     assert card["tasks"] == 6 and card["programs"] == sum(int(np.isfinite(t.seconds).sum()) for t in small())
+    assert card["settings"]["name"] == max(card["tried"], key=card["tried"].get)
     assert card["machines"] == ["x86-64-v3, 2 threads"] and card["operators"].keys() == {"dense", "matmul", "softmax"}
     train([t.trials for t in small()], tmp_path / "other", seed=1)
     assert read(tmp_path / "other").digest != first.digest

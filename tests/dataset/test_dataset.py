@@ -34,7 +34,8 @@ def small() -> tuple[StoredTask, MadeUpMeasurer]:
 
 def record(path: Path, specs: list[TaskSpec], resume: bool = True, measurer: MadeUpMeasurer | None = None) -> Recording:
     recording = Recording(path, resume)
-    for done in record_tasks(recording, specs, AVX2, measurer or MadeUpMeasurer(), programs=6):
+    measurer = measurer or MadeUpMeasurer()
+    for done in record_tasks(recording, specs, AVX2, measurer, programs=6, spaces=["template"]):
         assert done.stored is not None or done.reason == "recorded before"
     return recording
 
