@@ -38,7 +38,7 @@ _ENOUGH = 2  # measurements that a tree without a model needs, to have a scale
 class Mcts(Guided):
     """UCT over the sketch and its knobs, with progressive widening and random completions.
 
-    A child is worth the mean or best prediction of the points below it (`backup`), scaled to 0 for the median of a
+    A child is worth the best or mean prediction of the points below it (`backup`), scaled to 0 for the median of a
     first population and 1 for the best known, plus `exploration` * sqrt(log(visits) / its visits).  A node with n
     visits has at most `widening` * sqrt(n) children; new ones come from random completions.  The tree is built anew for
     every batch from the best measured points and `population` others, since the model has learnt meanwhile; then it
@@ -55,9 +55,9 @@ class Mcts(Guided):
         rng: np.random.Generator,
         simulations: int = 2048,
         population: int = 256,
-        exploration: float = 0.5,
+        exploration: float = 0.3,
         widening: float = 1.5,
-        backup: Backup = "mean",
+        backup: Backup = "best",
         epsilon: float = 0.05,
         breadth: float = 0.15,
         diversity: float | None = None,
@@ -209,7 +209,7 @@ class ChoiceTree:
         chosen, most = -1, -math.inf
         for option, child in node.children.items():
             value = child.best if self._growth.backup == "best" else child.total / child.visits
-            worth = max((self._zero - value) / unit, 0.0)
+            worth = max((self._zero - value) / unit, -1.0)
             bound = worth + self._growth.exploration * math.sqrt(log / (child.visits + child.waiting + 1))
             if bound > most:
                 chosen, most = option, bound

@@ -12,7 +12,7 @@ from searchlab.strategies import Mcts, Random
 from searchlab.strategies.mcts import ChoiceTree, Growth
 from searchlab.testing import small_space
 
-GROWTH = Growth(exploration=0.5, widening=1.5, backup="mean")
+GROWTH = Growth(exploration=2.0, widening=1.5, backup="best")
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -72,7 +72,7 @@ def test_visits_are_settled_and_widening_is_bounded() -> None:
 
 
 def test_good_beginnings_are_visited_most() -> None:
-    for how in (GROWTH, GROWTH._replace(backup="best", exploration=1.0)):
+    for how in (GROWTH, GROWTH._replace(backup="mean", exploration=0.5)):
         root = grown(how)._root
         visits = [root.children[s].visits for s in range(3)]
         assert visits[2] == max(visits) and visits[2] > 0.5 * sum(visits)
@@ -94,7 +94,7 @@ def test_what_leads_to_no_point_is_left() -> None:
 
 def test_it_finds_more_than_random_points_do() -> None:
     space = wide()
-    for draws, options in itertools.product(range(3), ({}, {"backup": "best"})):
+    for draws, options in itertools.product(range(3), ({}, {"backup": "mean"})):
         found = Mcts(space, rng(draws), simulations=1024, epsilon=0.0, breadth=0.0, **options).ask(8, valley)  # type: ignore[arg-type]
         assert valley(found).max() < np.sort(valley(space.sample(1300, rng(draws))))[7] - 2
 

@@ -55,7 +55,7 @@ OTHER: dict[type[Strategy], tuple[dict[str, Any], dict[str, Any]]] = {
     Gradient: ({"starts": 16, "steps": 4}, {"starts": 8, "steps": 0, "roundings": 1, **GUIDED}),
     Mcts: (
         {"simulations": 64, "population": 16},
-        {"simulations": 8, "population": 64, "exploration": 9.0, "widening": 9.0, "backup": "best", **GUIDED},
+        {"simulations": 8, "population": 64, "exploration": 9.0, "widening": 9.0, "backup": "mean", **GUIDED},
     ),
     Bayesian: (
         {"start": 4},
