@@ -48,7 +48,7 @@ class Made(Measurer[Job]):
 @pytest.fixture
 def cell() -> Cell:
     settings = {"name": "one", "workloads": ["matmul:m=16,n=16,k=16"], "space": "template", "model": "none"}
-    more = {"strategy": "random", "target": {"native": {"threads": 1}}, "seeds": [3]}
+    more = {"strategy": "random", "target": {"native": {"threads": 1}}, "seeds": [3], "start": "random"}
     (found,) = cells(from_data({**settings, **more, "budget": {"trials": 12, "batch": 4}}))
     return found
 
