@@ -1,7 +1,7 @@
 """Predicted times beside true ones: python -m benchmarks.durations [--json] [--only builds|forecast] [--points N].
 
-`builds` builds candidates that searches would choose, and fits seconds = a + b * instructions to them, where the number
-of instructions is that of the view `code`: the constants of `searchlab.search.build_time`.  `forecast` runs a few small
+`builds` builds candidates, half of them the largest of many, and compares their times with `search.build_time`;
+`fit` has the constants of seconds = base + each * instructions that would suit these best.  `forecast` runs a few small
 experiments and compares their duration with what `searchlab run --dry-run` would have said.
 """
 
