@@ -17,7 +17,7 @@ from searchlab.search.reach import AT_FIRST, EACH_BATCH, MOST_AT_ONCE
 from searchlab.targets import parse as target
 from searchlab.workloads import operators, parse
 from spaces.sketch import SketchSpace
-from spaces.sketch.annotate import _finish, _placements, annotate
+from spaces.sketch.annotate import _finish, _placements, _variants, annotate
 from spaces.sketch.plan import plan
 
 TASK = Task(masked_attention(heads=2, seq=32, dim=16), target("x86-64-v3"))
@@ -100,7 +100,7 @@ def test_a_space_of_ordinary_size_is_searched_as_a_whole() -> None:
 def eager(task: Task) -> Iterator[Sketch]:
     """The sketches, each finished as soon as it is found."""
     for state in SketchSpace().derived(task):
-        yield from (sketch for placed in _placements(state) if (sketch := _finish(placed)) is not None)
+        yield from (sketch for placed in _variants(_placements(state)) if (sketch := _finish(placed)) is not None)
 
 
 @pytest.mark.parametrize("name", sorted(n for n in operators() if n != "masked_attention"))
