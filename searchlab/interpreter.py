@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 def command(*words: str) -> list[str]:
@@ -19,6 +21,17 @@ def search_path() -> list[str]:
     """The module search path of this process; the current folder, if it is implied by "", comes last."""
     named = [p for p in sys.path if p]
     return named if len(named) == len(sys.path) else [*named, os.getcwd()]
+
+
+@contextmanager
+def installed_only() -> Iterator[None]:
+    """Imports without the current folder, for packages with namespace packages: any file of that name hides these."""
+    before = list(sys.path)
+    sys.path[:] = [p for p in before if p not in ("", os.getcwd())]
+    try:
+        yield
+    finally:
+        sys.path[:] = before
 
 
 def environment() -> dict[str, str]:

@@ -40,7 +40,7 @@ ALLOWED: dict[str, set[str]] = {
     "tactics": {"errors", "ir", "schedule", "targets"},
     "defaults": {"ir", "schedule", "tactics", "targets"},
     "timing": {"errors"},
-    "bench": {"errors", "ir", "backend", "runtime", "defaults", "targets", "timing", "workloads"},
+    "bench": {"errors", "interpreter", "ir", "backend", "runtime", "defaults", "targets", "timing", "workloads"},
     "search": {"errors", "ir", "named", "schedule", "analysis", "defaults", "registry", "targets", "workloads"},
     "strategies": {"errors", "search"},
     "measure": {

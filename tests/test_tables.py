@@ -29,6 +29,7 @@ from searchlab.lab.statistics import Estimate, shown_p
 from searchlab.measure import Job, Measurer, Outcome
 
 NO_ROWS = {"schema"}  # it prints JSON as it is
+ELSEWHERE = {"models bench", "models record", "models train"}  # they need a data set: tests/dataset
 
 # What is called (RUN is a run's folder, NEW one that does not exist), and the columns of JSON that its table shows.
 CASES: dict[str, tuple[str, set[str]]] = {
@@ -131,7 +132,8 @@ assert len(EVERY) > 15
 def test_every_command_has_both_forms(name: str) -> None:
     options = {o for p in EVERY[name].params for o in p.opts}
     assert {"--json", "--csv"} <= options
-    assert any(called.split()[: len(name.split())] == name.split() for called, _ in CASES.values()), "not in CASES"
+    called = [words.split()[: len(name.split())] for words, _ in CASES.values()]
+    assert name in ELSEWHERE or name.split() in called, "not in CASES"
 
 
 @pytest.mark.parametrize("name", CASES)

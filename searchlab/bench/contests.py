@@ -15,6 +15,7 @@ from searchlab.bench.library_threads import threads
 from searchlab.bench.operands import Array, LibraryOperands
 from searchlab.defaults import default_schedule
 from searchlab.errors import SearchLabError
+from searchlab.interpreter import installed_only
 from searchlab.ir.program import Program
 from searchlab.runtime.memory import placed
 from searchlab.targets import Target
@@ -167,7 +168,8 @@ def libraries(workload: Workload, inputs: Mapping[str, Array], count: int) -> di
 
         found |= with_torch.contenders(job)
     if find_spec("onnxruntime") is not None and find_spec("onnx") is not None:
-        from searchlab.bench import with_onnxruntime  # so does this
+        with installed_only():
+            from searchlab.bench import with_onnxruntime  # so does this
 
         session = with_onnxruntime.contender(job, count)
         if session is not None:

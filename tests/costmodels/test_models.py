@@ -131,7 +131,7 @@ def test_models_that_learn_nothing() -> None:
 
 
 def test_the_view_estimate_is_what_roofline_predicts() -> None:
-    for target in (None, replace(parse_target("x86-64-v3"), threads=3)):
+    for target in (None, replace(parse_target("x86-64-v3"), cores=4, threads=3)):
         space = copy(SPACE)
         space.target = target
         short = space.features(TEST, "estimate")[:, 0] * np.log(2)

@@ -68,7 +68,7 @@ def test_every_seed_has_its_inputs(worker: Worker) -> None:
 
 
 def test_packed_inputs_and_threads(worker: Worker) -> None:
-    dense = workload("dense", m=16, n=32, k=24)
+    dense = workload("dense", m=16, n=256, k=24)
     target = detect()
     program = default_schedule(dense.program, target, dense.weights)
     built = build(program, target)

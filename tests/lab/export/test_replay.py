@@ -74,7 +74,7 @@ def test_a_run_that_was_stopped_within_a_batch(tmp_path: Path, monkeypatch: pyte
 
 
 def test_another_strategy_departs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = write(tmp_path / "run", monkeypatch)
+    folder = write(tmp_path / "run", monkeypatch, **{**DATA, "start": "random"})
     monkeypatch.setattr(Genetic, "ask", _random_later(Genetic.ask))
     found = {r.cell.entry: r for r in replay(folder)}
     assert found["random"].ok

@@ -77,7 +77,7 @@ def test_a_network_is_one_subject() -> None:
 def test_single_tasks_are_what_they_were() -> None:
     """Cells of runs that were made before there were networks are known by the same ids."""
     settings = {"name": "w", "workloads": ["matmul:m=16,n=16,k=16"], "seeds": [0], "model": "none"}
-    (cell,) = cells(from_data({**settings, "budget": {"trials": 4, "batch": 2}}))
+    (cell,) = cells(from_data({**settings, "budget": {"trials": 4, "batch": 2, "thrift": 0}}))
     assert cell.config["budget"] == {"trials": 4, "seconds": None, "batch": 2}
     assert cell.searches == (cell,) and cell.trials == 4
 

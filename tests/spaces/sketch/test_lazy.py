@@ -52,14 +52,15 @@ def test_programs_are_made_when_they_are_needed(attention: tuple[Space, list[str
 
 def test_a_first_batch_looks_at_a_few_structures(attention: tuple[Space, list[str], int]) -> None:
     found = attention[0]
-    study = Study(TASK, Given(found), "gbt", "evolutionary", seed=0, measurer=object())  # type: ignore[arg-type]
+    how = {"seed": 0, "start": "random", "measurer": object()}
+    study = Study(TASK, Given(found), "gbt", "evolutionary", **how)  # type: ignore[arg-type]
     said: list[str] = []
     with listening(said.append):
         first = study.ask(16)
     compiled = sum(s.compiled("summary", TASK.target) for s in found.sketches)
     assert len(first) == 16 and compiled <= AT_FIRST + 16 and made(found) <= AT_FIRST + 16
     assert said[0].startswith("compiling features (0 of ")
-    again = Study(TASK, Given(found), "gbt", "evolutionary", seed=0, measurer=object())  # type: ignore[arg-type]
+    again = Study(TASK, Given(found), "gbt", "evolutionary", **how)  # type: ignore[arg-type]
     with listening(said.append):
         said.clear()
         assert [c.key for c in again.ask(16)] == [c.key for c in first]
