@@ -6,6 +6,7 @@
     storage     intermediate buffers shrink to the region needed by one iteration of the loop they are allocated in
     partition   loops are cut so that their main part is free of conditions
     registers   reduction tiles are accumulated in registers; other reductions get explicit inits
+    invariants  divisions and functions that a loop does not change are computed before it
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from searchlab.ir.program import Program
 from searchlab.ir.stmt import Buffer, Stmt
 from searchlab.lower.flatten import flatten
 from searchlab.lower.fusion import fuse_loops
+from searchlab.lower.invariants import hoist_invariants
 from searchlab.lower.partition import partition
 from searchlab.lower.registers import place_reductions
 from searchlab.lower.storage import place_buffers
@@ -55,6 +57,6 @@ def lower(program: Program, target: Target) -> Lowered:
     body = fuse_loops(flatten(program))
     body = place_buffers(program, body)
     body = partition(body)
-    body = place_reductions(body, target)
+    body = hoist_invariants(place_reductions(body, target))
     parameters = tuple(program.buffers[n] for n in (*program.inputs, *program.outputs))
     return Lowered(program.name, parameters, program.inputs, program.outputs, body)

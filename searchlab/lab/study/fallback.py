@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 Origin = Literal["search", "default"]  # where the program that is taken home comes from
+WIDEST_TIE = 0.01  # in a noisier race the faster of the two is still the better guess
 
 
 @dataclass(frozen=True)
 class Fallback:
     """The default schedule in the race that a search ended with: the hash of its program, and its time.
 
-    It is `kept` if it beat the search by more than the noise of the race; a tie goes to the search.
+    It is `kept` if it beat the search by more than the noise of the race, or by more than 1 % however noisy the race
+    was; a tie goes to the search.
     """
 
     program: str
@@ -22,7 +24,7 @@ class Fallback:
     @staticmethod
     def of(program: str, seconds: float, best_s: float, noise: float) -> Fallback:
         """The default schedule beside a search that reached `best_s`, in a race with a relative noise."""
-        return Fallback(program, seconds, seconds * (1.0 + noise) < best_s)
+        return Fallback(program, seconds, seconds * (1.0 + min(noise, WIDEST_TIE)) < best_s)
 
 
 def origin_of(fallback: Fallback | None) -> Origin:
