@@ -9,11 +9,10 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
@@ -24,6 +23,7 @@ import numpy as np
 from searchlab.dataset.stored import STORED_VIEWS, StoredTask
 from searchlab.errors import RecordError
 from searchlab.search import Task
+from searchlab.wholefile import replace_file
 
 FORMAT = 1
 _COLUMNS = tuple(f.name for f in fields(StoredTask) if f.name not in ("about", "features"))
@@ -66,7 +66,7 @@ class Recording:
         """Writes the part of a task; it is complete, or not there."""
         self.folder.mkdir(parents=True, exist_ok=True)
         raw = encoded(stored)
-        _replace(self.folder / name, lambda file: file.write(raw))
+        replace_file(self.folder / name, lambda file: file.write(raw))
 
     def pack(self) -> int:
         """Packs all parts into the file, removes the folder, and returns the number of tasks."""
@@ -80,7 +80,7 @@ class Recording:
                 for name in sorted(whole):
                     archive.writestr(zipfile.ZipInfo(name), whole[name])
 
-        _replace(self.path, write)
+        replace_file(self.path, write)
         self._packed = whole
         for name in parts:
             (self.folder / name).unlink()
@@ -139,18 +139,3 @@ def _members(path: Path) -> Iterator[tuple[str, bytes]]:
         raise RecordError(f"there is no data set {path}; `searchlab models record -o {path}` records one") from None
     except (zipfile.BadZipFile, OSError) as e:
         raise RecordError(f"{path} is not a data set of `searchlab models record`: {e}") from None
-
-
-def _replace(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Writes a file beside its place and moves it there, so that no half-written file is ever seen."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with beside.open("wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except BaseException:  # also an interrupt: nothing is left beside the place
-        with suppress(OSError):
-            beside.unlink()
-        raise

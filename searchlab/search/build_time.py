@@ -15,9 +15,9 @@ from searchlab.search.points import Points
 from searchlab.search.space import Space
 from searchlab.search.strategy import Scorer
 
-# Fitted to 672 builds for sixteen workloads, of random candidates and of such as searches choose; the root mean square
-# error is a factor of 1.8.  `python -m benchmarks.durations --only builds` compares predictions with builds.
-_BASE_S, _EACH_S = 0.015, 66e-6
+# Fitted by `python -m benchmarks.durations --only builds`, which compares predictions with builds of random candidates
+# and of such as searches choose.
+_BASE_S, _EACH_S = 0.018, 38e-6
 THRIFT = 0.05
 _FREE_S = 0.1  # up to this a build costs no more than measuring what was built
 

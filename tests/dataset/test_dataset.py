@@ -182,7 +182,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.M
         raise OSError(28, "No space left on device", "programs.zip")
 
     with monkeypatch.context() as patched:
-        patched.setattr(archive.os, "fsync", full)
+        patched.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="No space left"):
             record(path, SPECS[:2])
     assert path.read_bytes() == before and not os.listdir(tmp_path / "programs.zip.parts")

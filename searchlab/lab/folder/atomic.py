@@ -1,18 +1,16 @@
-"""Atomic file writes: a file is written under a temporary name, then moved into place."""
+"""Text and JSON files of a run folder, replaced as a whole and validated when they are read."""
 
 from __future__ import annotations
 
 import json
 import logging
-import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from searchlab import jsonfile
 from searchlab.errors import ConfigError
 from searchlab.lab.folder.file_forms import FileForm
-from searchlab.lab.records.files import sync_folder
+from searchlab.wholefile import replace_file
 
 _log = logging.getLogger(__name__)
 
@@ -22,21 +20,7 @@ def replace_text(path: Path, text: str, sync: bool = True) -> None:
 
     With `sync` the new text survives a power failure once this returns.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            if sync:
-                os.fsync(file.fileno())
-        os.replace(beside, path)
-    except BaseException:  # also an interrupt: no file is left beside the place
-        with suppress(OSError):
-            beside.unlink()
-        raise
-    if sync:
-        sync_folder(path.parent)
+    replace_file(path, lambda file: file.write(text.encode("utf-8")), sync)
 
 
 def replace_json(path: Path, value: Any, sync: bool = True) -> None:

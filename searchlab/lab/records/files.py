@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from searchlab.errors import RecordError
+from searchlab.wholefile import sync_folder
 
 _log = logging.getLogger(__name__)
 _CHUNK = 1 << 16
@@ -147,12 +148,3 @@ def _last_line(fd: int, size: int) -> int:
             return start + found + 1
         position = start
     return 0
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes the names of files that were created or renamed in a folder durable."""
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
