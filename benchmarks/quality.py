@@ -39,14 +39,17 @@ from searchlab.backend import build
 from searchlab.bench import EVERY_LIBRARY, LIBRARIES, Steady, contest, prepare_program
 from searchlab.bench.contests import Maker
 from searchlab.defaults import default_schedule
+from searchlab.errors import SpaceError
 from searchlab.ir import Program
 from searchlab.lab.folder.provenance import revision
 from searchlab.lab.study import Study
 from searchlab.search import Points, Task
+from searchlab.search import space as make_space
 from searchlab.targets import cap, detect
 from searchlab.workloads import parse
 
 EARLY, TRIALS, THREADS = 16, 64, 2
+WITHIN = 0.9  # of the best space, after a long search
 LONG, SPACES = 256, ("template", "sketch", "task-mapping", "probabilistic")  # of searches for the best known programs
 _EACH_S, _MOST_S, _ROUNDS, _STEADY, _COPIES = 0.1, 0.4, 5, 0.01, 2  # of a race, the first two for each program
 _CAPS = {
@@ -71,9 +74,12 @@ class Case:
         return Task(parse(self.spec), detect(THREADS))
 
 
-CASES = {
-    name: Case(name, spec)
-    for name, spec in {
+def _cases(specs: Mapping[str, str]) -> dict[str, Case]:
+    return {name: Case(name, spec) for name, spec in specs.items()}
+
+
+CASES = _cases(
+    {
         "matmul-512": "matmul:m=512,n=512,k=512",
         "matmul-384x640x1536": "matmul:m=384,n=640,k=1536",
         "matmul-509": "matmul:m=509,n=509,k=509",
@@ -90,8 +96,27 @@ CASES = {
         "softmax": "softmax:rows=128,cols=4096",
         "layer-norm": "layer_norm:rows=512,cols=768",
         "l2-norm": "l2_norm:rows=1024,cols=1024",
-    }.items()
-}
+    }
+)
+# Other shapes of the same operators, on which nothing was tuned or trained.
+OTHER = _cases(
+    {
+        "matmul-300x1100x450": "matmul:m=300,n=1100,k=450",
+        "matmul-96x2304x512": "matmul:m=96,n=2304,k=512",
+        "matmul-661": "matmul:m=661,n=661,k=661",
+        "batch-matmul-16x80": "batch_matmul:batch=16,m=80,n=112,k=48",
+        "dense-gelu-40": "dense:m=40,n=1500,k=900,activation=gelu",
+        "conv-96": "conv2d:ci=96,co=80,h=30,w=30,k=3,padding=1",
+        "conv-320": "conv2d:ci=320,co=192,h=10,w=10,k=3,padding=1",
+        "conv-1x1-96": "conv2d:ci=96,co=224,h=37,w=37,k=1",
+        "conv-5x5": "conv2d:ci=3,co=48,h=150,w=150,k=5,stride=2,padding=2",
+        "depthwise-5x5": "depthwise_conv2d:c=120,h=40,w=40,k=5,stride=2,padding=2",
+        "conv-transposed-96": "conv2d_transpose:ci=96,co=72,h=14,w=14,k=4,stride=2,padding=1",
+        "softmax-700": "softmax:rows=700,cols=600",
+        "layer-norm-300": "layer_norm:rows=300,cols=1280",
+        "l2-norm-600": "l2_norm:rows=600,cols=1500",
+    }
+)
 
 
 # --- results that are kept --------------------------------------------------------------------------------------------
@@ -309,11 +334,17 @@ def _short(value: float) -> float:
 
 
 def learn(cases: Sequence[Case], spaces: Sequence[str], trials: int, path: Path) -> Iterator[dict[str, Any]]:
-    """Searches long in some spaces, races all that was found with what is known, and keeps the best in the file."""
+    """Searches long in some spaces, races all that was found with what is known, and keeps the best in the file.
+
+    Also says how far each space is behind the best of them.
+    """
     results, machine = Results(path), best_known.instruction_set(detect())
     for case in cases:
-        for space in spaces:
-            results.of(("search", case.name, 0, space, trials), partial(searched, case, 0, space, trials))
+        claiming = [space for space in spaces if _claims(space, case)]
+        own = {
+            space: results.of(("search", case.name, 0, space, trials), partial(searched, case, 0, space, trials))
+            for space in claiming
+        }
         found = [KnownProgram(**run["best"]) for run in results.searches(case)]
         known = best_known.read()
         before = known.get(case.name, {}).get(machine, [])
@@ -327,6 +358,24 @@ def learn(cases: Sequence[Case], spaces: Sequence[str], trials: int, path: Path)
         best_known.write(known)
         row = {"case": case.name, "metric": "known_ms", "value": best[0].ms, "target": None}
         yield row | {"found_by": best[0].found_by, "before": [e.ms for e in before]}
+        yield from _compared(case, own, ms)
+
+
+def _compared(case: Case, own: Mapping[str, Mapping[str, Any]], ms: Mapping[str, float]) -> Iterator[dict[str, Any]]:
+    """The speed of what was found in each space, relative to the best of these spaces."""
+    times = {space: ms[run["best"]["hash"]] for space, run in own.items() if run["best"]["hash"] in ms}
+    for space, time in times.items():
+        yield _row(case.name, f"{space}_of_best", min(times.values()) / time, WITHIN, ms=time)
+
+
+def _claims(space: str, case: Case) -> bool:
+    """Whether a space has programs for a case; templates do not for all operators."""
+    try:
+        make_space(space, case.task)
+    except SpaceError as e:
+        _say(f"{case.name}: {e}")
+        return False
+    return True
 
 
 def cap_libraries() -> None:

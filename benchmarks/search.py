@@ -212,11 +212,16 @@ def _line(row: dict[str, Any]) -> str:
 
 def _rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     if options.quality or options.learn:
-        cases = [quality.CASES[options.only]] if options.only else list(quality.CASES.values())
+        every = _cases(options)
+        cases = [every[options.only]] if options.only else list(every.values())
         if options.learn:
             return quality.learn(cases, options.spaces, options.trials, options.results)
         return quality.rows(cases, options.seeds, options.results)
     return (row for name, make in ROWS.items() if options.only in (None, name) for row in make())
+
+
+def _cases(options: argparse.Namespace) -> dict[str, quality.Case]:
+    return quality.OTHER if options.other else quality.CASES
 
 
 def _options() -> argparse.Namespace:
@@ -226,12 +231,13 @@ def _options() -> argparse.Namespace:
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--quality", action="store_true", help="how good searches are, instead of how fast")
     kind.add_argument("--learn", action="store_true", help="look for better programs to compare with")
+    parser.add_argument("--other", action="store_true", help="other shapes of the same operators")
     parser.add_argument("--seeds", type=int, default=5, help="searches of each case (--quality)")
     parser.add_argument("--spaces", nargs="*", choices=quality.SPACES, default=quality.SPACES, help="spaces of --learn")
     parser.add_argument("--trials", type=int, default=quality.LONG, help="trials of a search (--learn)")
     parser.add_argument("--results", type=Path, default=Path("search-quality.jsonl"), help="where results are kept")
     options = parser.parse_args()
-    names = quality.CASES if options.quality or options.learn else ROWS
+    names = _cases(options) if options.quality or options.learn else ROWS
     if options.only not in (None, *names):
         parser.error(f"--only {options.only}: there is {', '.join(names)}")
     return options

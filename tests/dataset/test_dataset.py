@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from made_up_programs import AVX2, MadeUpMeasurer, recorded
 
 from searchlab.analysis import extractor
-from searchlab.dataset import archive
 from searchlab.dataset.archive import Recording, decoded, encoded, load, part_name
 from searchlab.dataset.recorder import record_tasks
 from searchlab.dataset.stored import FLAT, StoredTask
