@@ -191,10 +191,10 @@ IDS = {  # of all cells, in their order, with the effort that the file says
     "papers/relax.yaml": "5a73cf426aee",
     "papers/rrm.yaml": "c08b54193c68",
     "papers/tensorir.yaml": "5c3704c27b1f",
-    "quickstart.yaml": "fa194238020d",
+    "quickstart.yaml": "27d0ce583df4",
     "replay-gpu.yaml": "0863c19dd2f1",
     "replay.yaml": "f462c86b3e94",
-    "sweep.yaml": "e212f999b2bd",
+    "sweep.yaml": "3ded9d26a845",
 }
 
 

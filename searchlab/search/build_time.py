@@ -18,7 +18,7 @@ from searchlab.search.strategy import Scorer
 # Fitted by `python -m benchmarks.durations --only builds`, which compares predictions with builds of random candidates
 # and of such as searches choose.
 _BASE_S, _EACH_S = 0.018, 38e-6
-THRIFT = 0.05
+THRIFT = 0.1
 _FREE_S = 0.1  # up to this a build costs no more than measuring what was built
 
 
