@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from searchlab.search.knob import Floats
+from searchlab.search.pair_order import in_order
 
 _SAME = 0.03  # times that differ by less are the same, within the noise of measuring
 _PAIRS_OF = 600  # programs of a task whose pairs are counted, at most
@@ -42,23 +43,17 @@ def ranking(predicted: Floats, seconds: Floats) -> RankScore | None:
     best = float(good.min())
     picked = float(seconds[order[:PICKED]].min())
     return RankScore(
-        in_order(guess, good),
-        in_order(guess[upper], good[upper]),
+        _in_order(guess, good),
+        _in_order(guess[upper], good[upper]),
         len(np.intersect1d(order[:top], fastest)) / top,
         # where all that were picked failed, the search has nothing: that is as bad as the slowest that worked
         (picked if np.isfinite(picked) else float(good.max())) / best,
     )
 
 
-def in_order(predicted: Floats, seconds: Floats) -> float:
-    """The share of pairs with different times that are predicted in order; ties count half, 0.5 if there are none."""
+def _in_order(predicted: Floats, seconds: Floats) -> float:
     step = -(-len(seconds) // _PAIRS_OF)
-    predicted, logs = predicted[::step], np.log(seconds[::step])
-    first, second = np.triu_indices(len(logs), 1)
-    apart = logs[first] - logs[second]
-    told = np.abs(apart) > _SAME
-    agree = np.sign(predicted[first] - predicted[second])[told] * np.sign(apart[told])
-    return float(np.mean((agree + 1) / 2)) if told.any() else 0.5
+    return in_order(predicted[::step], seconds[::step], _SAME)
 
 
 def mean_ranking(rankings: Iterable[RankScore]) -> RankScore:

@@ -19,12 +19,12 @@ from costmodels.pretrained import SHIPPED, PretrainedTrees, read, read_card, shi
 from costmodels.pretraining import table, train
 from costmodels.roofline import RooflineModel
 from searchlab.analysis import schema
-from searchlab.dataset.judging import in_order
 from searchlab.dataset.stored import StoredTask
 from searchlab.errors import ComponentError
 from searchlab.search import History, Task, Trials
 from searchlab.search import space as space_of
 from searchlab.search.knob import Floats
+from searchlab.search.pair_order import in_order
 from searchlab.testing.models import made_up_seconds, tiled_space, trials
 from searchlab.workloads import parse
 

@@ -13,11 +13,12 @@ from typer.testing import CliRunner
 from searchlab.cli import app
 from searchlab.dataset.archive import Recording, load, part_name
 from searchlab.dataset.comparing import compare, unprepared
-from searchlab.dataset.judging import RankScore, in_order, mean_ranking, ranking
+from searchlab.dataset.judging import RankScore, mean_ranking, ranking
 from searchlab.dataset.stored import StoredTask
 from searchlab.errors import RecordError
 from searchlab.search import MODELS, CostModel, History, Points, Space, Task
 from searchlab.search.knob import Floats
+from searchlab.search.pair_order import in_order
 from searchlab.workloads import parse
 
 WORK = ("matmul:m=24,n=32,k=16", "matmul:m=16,n=48,k=40", "softmax:rows=16,cols=32")
@@ -56,7 +57,7 @@ def test_figures_of_a_ranking() -> None:
     constant = ranking(np.zeros(41), seconds)
     assert constant is not None and constant.pairs == 0.5
     assert ranking(np.zeros(3), np.array([1.0, np.inf, np.inf])) is None
-    assert in_order(np.array([2.0, 1.0]), np.array([1.0, 1.001])) == 0.5  # the same, within the noise
+    assert in_order(np.array([2.0, 1.0]), np.array([1.0, 1.001]), same=0.03) == 0.5  # the same, within the noise
     lost = ranking(-np.arange(41.0), np.array([1.0] * 20 + [2.0] + [np.inf] * 20))
     assert lost is not None and lost.regret == 2.0  # nothing that was picked worked
     assert mean_ranking([RankScore(0.5, 0.5, 0.0, 1.0), RankScore(1.0, 0.7, 1.0, 4.0)]).regret == pytest.approx(2.0)

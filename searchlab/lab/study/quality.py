@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from searchlab.search.knob import Floats
+from searchlab.search.pair_order import in_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +31,13 @@ def judge(predicted: Floats, seconds: Floats) -> Quality | None:
     good = np.isfinite(seconds)
     if good.sum() < 2:
         return None
-    first, second = np.triu_indices(len(seconds), 1)
-    with np.errstate(invalid="ignore"):
-        order = np.sign(np.nan_to_num(seconds[first] - seconds[second], nan=0.0))
-    guess = np.sign(predicted[first] - predicted[second])
-    told = order != 0
-    pairwise = float(np.mean(np.where(guess[told] == 0, 0.5, guess[told] == order[told]))) if told.any() else 0.5
     top = max(1, len(seconds) // 4)
     fastest, favoured = np.argsort(seconds, kind="stable")[:top], np.argsort(predicted, kind="stable")[:top]
     favourite = seconds[favoured[0]]
     regret = float(favourite / seconds[good].min() - 1.0)
     return Quality(
         len(seconds),
-        pairwise,
+        in_order(predicted, seconds),
         len(set(fastest.tolist()) & set(favoured.tolist())) / top,
         regret,
         _ranks(predicted, seconds),
