@@ -31,7 +31,7 @@ def record_command(
         str | None, typer.Option(metavar="TASKS", help="A number of tasks, a suite or a workload; all by default.")
     ] = None,
     programs: Annotated[int, typer.Option(min=1, help="Programs of each task.")] = 500,
-    seconds: Annotated[float, typer.Option(min=0.0, help="Longest time for a task.")] = 40.0,
+    seconds: Annotated[float, typer.Option(min=0.0, help="Longest time for a task.")] = 120.0,
     seed: _Seed = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Add the tasks that the data set lacks.")] = False,
     as_json: AsJson = False,
