@@ -9,7 +9,7 @@ from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import TRUE, ZERO, Binary, Expr, Load, Select, Var, all_of, conditions, value_of
 from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.program import Program
-from searchlab.ir.stmt import Ahead, Block, If, Loop, Prefetch, Seq, Stmt, Store, Update, seq
+from searchlab.ir.stmt import Ahead, Block, If, Loop, Prefetch, Seq, Stmt, Store, Tensorized, Update, seq
 from searchlab.ir.sums import as_sum, identity
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution, loads, variables
@@ -28,6 +28,7 @@ def flatten(program: Program) -> Stmt:
 @dataclass(frozen=True)
 class _Flattener(Visitor[[Substitution, Facts, tuple[Loop, ...]], Stmt]):
     before: dict[Var, list[Stmt]] = field(default_factory=dict)  # statements to insert before a loop
+    whole: bool = False  # inside of a tensorised statement, whose loops stay as they are
 
     def other(self, s: Stmt, put: Substitution, facts: Facts, around: tuple[Loop, ...]) -> Stmt:
         return s.rebuild(lambda e: facts.simplify(put(e)), lambda inner: self.visit(inner, put, facts, around))
@@ -37,6 +38,8 @@ class _Flattener(Visitor[[Substitution, Facts, tuple[Loop, ...]], Stmt]):
 
     def visit_loop(self, s: Loop, put: Substitution, facts: Facts, around: tuple[Loop, ...]) -> Stmt:
         kind = LoopKind.UNROLLED if s.kind == LoopKind.SERIAL and _fits(s) else s.kind
+        if self.whole:
+            return replace(s, extent=put(s.extent), annotations=(), body=self.visit(s.body, put, facts, around))
         if kind == LoopKind.PARALLEL and value_of(s.extent) == 1:  # else parallel loops inside it would run inline
             kind = LoopKind.SERIAL
         if kind == LoopKind.UNROLLED and (value_of(s.extent) or 1) * _copies(s.body) > MOST_COPIES:
@@ -44,6 +47,9 @@ class _Flattener(Visitor[[Substitution, Facts, tuple[Loop, ...]], Stmt]):
         loop = replace(s, extent=put(s.extent), kind=kind, annotations=())
         body = self.visit(s.body, put, facts, (*around, loop))
         return seq(*self.before.pop(s.var, ()), loop.with_body(body))
+
+    def visit_tensorized(self, s: Tensorized, put: Substitution, facts: Facts, around: tuple[Loop, ...]) -> Stmt:
+        return Tensorized(s.intrinsic, replace(self, whole=True).visit(s.body, put, facts, around))
 
     def visit_block(self, b: Block, put: Substitution, facts: Facts, around: tuple[Loop, ...]) -> Stmt:
         bound = {it.var: facts.simplify(put(e)) for it, e in zip(b.iters, b.bindings, strict=True)}
@@ -121,15 +127,22 @@ def _store(s: Store, put: Substitution, facts: Facts) -> Store:
     return Store(s.buffer, tuple(facts.simplify(put(i)) for i in s.indices), facts.simplify(put(s.value)))
 
 
+def is_unit(s: Stmt) -> bool:
+    """Whether a statement counts as one where code size is estimated, whatever it holds."""
+    return isinstance(s, (Store, Tensorized))
+
+
 def _copies(s: Stmt) -> int:
     """The number of innermost statements after unrolling."""
+    if is_unit(s):
+        return 1
     inside = sum(map(_copies, s.children()))
     if isinstance(s, Loop):
         extent = value_of(s.extent) or 1
         if s.kind == LoopKind.UNROLLED or (s.kind == LoopKind.SERIAL and _fits(s)):
             return inside * extent if inside * extent <= MOST_COPIES else inside
         return inside * -(-extent // VECTOR) if s.kind == LoopKind.VECTORIZED else inside
-    return 1 if isinstance(s, Store) else inside
+    return inside
 
 
 def _fits(loop: Loop) -> bool:
