@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "searchlab.intrinsics"
-FAMILIES = ("byte_dots",)
+FAMILIES = ("byte_dots", "outer_products", "bfloat_dots", "amx_tiles", "arm_dots")
 _added: dict[str, Intrinsic] = {}
 
 
@@ -42,8 +42,15 @@ def find_intrinsic(name: str) -> Intrinsic:
         return found
     if ":" not in name:
         raise ComponentError(f"unknown intrinsic '{name}'{nearest(name, intrinsics())}")
-    (found,) = _values(name, f"intrinsic '{name}'")
-    return found
+    return _named(name)
+
+
+@cache
+def _named(path: str) -> Intrinsic:
+    several = tuple(_values(path, f"intrinsic '{path}'"))
+    if len(several) != 1:
+        raise ComponentError(f"intrinsic '{path}' is {len(several)} of them; name one")
+    return several[0]
 
 
 @cache

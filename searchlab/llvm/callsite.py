@@ -34,6 +34,7 @@ def emit_call(s: Tensorized, function: Function, values: ValueWriter) -> None:
     site = _KernelSite(intrinsic, found, function, values)
     site.check_alignment()
     intrinsic.emit(site)
+    values.forget(found.operands[intrinsic.output].buffer)  # an implementation may store by an instruction of its own
 
 
 class _KernelSite(CallSite):

@@ -37,7 +37,7 @@ from searchlab.ir.stmt import If, Loop, Seq, Stmt, Store, Tensorized, Update, be
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution, iterators, transform, variables, walk
 from searchlab.lower.digits import digits
-from searchlab.lower.flatten import is_unit
+from searchlab.lower.flatten import is_unit, is_whole, with_serial_sums
 
 # limit on the copies of innermost statements after a cut; beyond it conditions stay, which bounds compile time
 LIMIT = 3000
@@ -148,7 +148,9 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
     def visit_tensorized(self, s: Tensorized, here: _Here) -> Stmt | None:
         """Keeps an intrinsic where its loops are whole; where a condition cut them, they run as loops."""
         body = self.visit(s.body, here)
-        return body if body is None or not _is_whole(s.body, body) else Tensorized(s.intrinsic, body)
+        if body is None or not is_whole(s.body, body):
+            return None if body is None else with_serial_sums(body)
+        return Tensorized(s.intrinsic, body)
 
     def visit_loop(self, loop: Loop, here: _Here) -> Stmt | None:
         extent = here.put(loop.extent)
@@ -478,13 +480,6 @@ def _atoms(e: Expr) -> Iterator[Expr]:
     for part in e.args if isinstance(e, And) else (e,):
         if isinstance(part, Compare) and part.a.dtype == "index":
             yield part
-
-
-def _is_whole(before: Stmt, after: Stmt) -> bool:
-    """Whether a nest has all its iterations, and nothing but its loops is left around its one store."""
-    ours, theirs = ([s for s in statements(x) if isinstance(s, Loop) and s.extent != ONE] for x in (before, after))
-    whole = [lp.extent for lp in ours] == [lp.extent for lp in theirs]
-    return whole and sum(not isinstance(s, Loop) for s in statements(after)) == 1
 
 
 def _weight(s: Stmt, inside: int) -> int:
