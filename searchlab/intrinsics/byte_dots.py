@@ -68,9 +68,9 @@ def _dot_of_signed(function: str, lanes: int) -> Callable[[CallSite], None]:
     wide, narrow = f"<{lanes} x i32>", f"<{4 * lanes} x i8>"
 
     def emit(site: CallSite) -> None:
-        lifted = site.let(f"xor i32 {site.load('A', 'i32')}, {0x80808080 - (1 << 32)}")
-        a, b = _bytes(site, lanes, site.splat("i32", lanes, lifted)), site.load("B", narrow)
         halves = (narrow, "splat (i8 -128)")  # 128, unsigned
+        a = site.let(f"xor {narrow} {_bytes(site, lanes, _spread(site, lanes))}, {halves[1]}")
+        b = site.load("B", narrow)
         surplus = site.call(wide, function, (wide, "zeroinitializer"), halves, (narrow, b))
         start = site.let(f"sub {wide} {site.load('C', wide)}, {surplus}")
         site.store("C", wide, site.call(wide, function, (wide, start), (narrow, a), (narrow, b)))

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from tensorized_products import byte_product, extreme, product, tiled
 
+from searchlab.analysis import extractor
 from searchlab.backend import compile
 from searchlab.errors import BuildError, ScheduleError
 from searchlab.intrinsics import Match, find_intrinsic, match
 from searchlab.ir import Builder, cast, from_json, interpret, knob, to_json, total
 from searchlab.ir.alpha import Difference, same_up_to_names
 from searchlab.ir.rename import Renaming
-from searchlab.ir.stmt import Loop, Tensorized, statements
+from searchlab.ir.stmt import Loop, Tensorized, kept, statements, swap
 from searchlab.llvm.jit import assembly
 from searchlab.llvm.module import generate
 from searchlab.lower.passes import lower
@@ -316,3 +317,19 @@ def test_outputs_that_coincide_are_no_match() -> None:
     p = b.program(b.compute("Y", (1,), lambda i: total(cast(A[j, k], "int32") * cast(B[j, k], "int32"), j, k)))
     found = match(find_intrinsic(AVX2), p.body, p.buffers, p.facts)
     assert isinstance(found, Difference) and "moves 1 elements of C with j, the loop 'j' 0 of 'Y'" in found.words
+
+
+# --- features ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("view", ["statements", "loops", "curves", "tree", "summary", "estimate"])
+def test_features_are_those_of_the_loops_inside(view: str) -> None:
+    p = tiled(byte_product(24, 64, 16), AVX2, 8, knob("rows"), 2).program
+    (call,) = (s for s in statements(p.body) if isinstance(s, Tensorized))
+    loops = p.with_body(kept(swap(p.body, call, call.body)))
+    values = {"rows": np.array([2, 3, 4])}
+    ours, theirs = (extractor(x, view)(values) for x in (p, loops))
+    if view == "tree":
+        ours, theirs = ours.features, theirs.features
+    np.testing.assert_array_equal(ours, theirs)
+    assert np.isfinite(ours).all() and ours.any()
