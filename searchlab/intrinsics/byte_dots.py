@@ -17,6 +17,7 @@ from searchlab.ir.expr import cast
 from searchlab.ir.program import Program
 
 DEPTH = 4
+GROUPS = 4
 TYPES = {"u8": "uint8", "s8": "int8", "u7": "uint8", "s7": "int8"}
 RANGES = {"u7": (0, 127), "s7": (-64, 64)}
 
@@ -30,9 +31,22 @@ def byte_dot(a: str, b: str, lanes: int) -> Program:
     return builder.program(out)
 
 
-def _spread(site: CallSite, lanes: int) -> str:
+def grouped_dot(a: str, b: str, lanes: int, groups: int) -> Program:
+    """The product of several groups of four bytes with those of each column."""
+    builder = Builder("dot")
+    row, columns = builder.input("A", (groups * DEPTH,), a), builder.input("B", (groups, lanes, DEPTH), b)
+    g, k = builder.axis("g", groups), builder.axis("k", DEPTH)
+    out = builder.compute(
+        "C",
+        (lanes,),
+        lambda j: total(cast(row[g * DEPTH + k], "int32") * cast(columns[g, j, k], "int32"), g, k),
+    )
+    return builder.program(out)
+
+
+def _spread(site: CallSite, lanes: int, **at: int) -> str:
     """The four bytes of A, the same in each 32-bit lane."""
-    return site.splat("i32", lanes, site.load("A", "i32"))
+    return site.splat("i32", lanes, site.load("A", "i32", **at))
 
 
 def _bytes(site: CallSite, lanes: int, value: str) -> str:
@@ -60,20 +74,26 @@ def _dot(function: str, lanes: int) -> Callable[[CallSite], None]:
     return emit
 
 
-def _dot_of_signed(function: str, lanes: int) -> Callable[[CallSite], None]:
+def _dot_of_signed(function: str, lanes: int, groups: int = 1) -> Callable[[CallSite], None]:
     """a * b = (a + 128) * b - 128 * b: the instruction takes a + 128 as unsigned, and 128 * b serves all rows of A.
 
-    Where the sums wrap around they differ by multiples of 2^32, so the difference is exact.
+    Where the sums wrap around they differ by multiples of 2^32, so the difference is exact.  It is taken once for all
+    groups, which therefore are faster together.
     """
     wide, narrow = f"<{lanes} x i32>", f"<{4 * lanes} x i8>"
+    halves = (narrow, "splat (i8 -128)")  # 128, unsigned
 
     def emit(site: CallSite) -> None:
-        halves = (narrow, "splat (i8 -128)")  # 128, unsigned
-        a = site.let(f"xor {narrow} {_bytes(site, lanes, _spread(site, lanes))}, {halves[1]}")
-        b = site.load("B", narrow)
-        surplus = site.call(wide, function, (wide, "zeroinitializer"), halves, (narrow, b))
-        start = site.let(f"sub {wide} {site.load('C', wide)}, {surplus}")
-        site.store("C", wide, site.call(wide, function, (wide, start), (narrow, a), (narrow, b)))
+        at = [{"g": g} if groups > 1 else {} for g in range(groups)]
+        b = [site.load("B", narrow, **x) for x in at]
+        surplus = "zeroinitializer"
+        for part in b:
+            surplus = site.call(wide, function, (wide, surplus), halves, (narrow, part))
+        total = site.let(f"sub {wide} {site.load('C', wide)}, {surplus}")
+        for x, part in zip(at, b, strict=True):
+            a = site.let(f"xor {narrow} {_bytes(site, lanes, _spread(site, lanes, **x))}, {halves[1]}")
+            total = site.call(wide, function, (wide, total), (narrow, a), (narrow, part))
+        site.store("C", wide, total)
 
     return emit
 
@@ -127,13 +147,21 @@ def _made(family: str, types: str, lanes: int, features: str, emit: Callable[[Ca
     return Intrinsic(name, byte_dot(TYPES[a], TYPES[b], lanes), emit, needs, promise)
 
 
-def _vnni(lanes: int) -> tuple[Intrinsic, Intrinsic]:
+def _vnni(lanes: int) -> tuple[Intrinsic, ...]:
     """The 512-bit form does not exist on CPUs that have AVX-VNNI only."""
     features = "avx512f avx512vnni" if lanes == 16 else "avxvnni or avx512vl avx512vnni"
     function = f"llvm.x86.avx512.vpdpbusd.{32 * lanes}"
+    grouped = Intrinsic(
+        f"vnni_s8s8_{lanes}x{GROUPS * DEPTH}",
+        grouped_dot("int8", "int8", lanes, GROUPS),
+        _dot_of_signed(function, lanes, GROUPS),
+        Needs("x86_64", features, registers=3),
+        free=("B.g",),
+    )
     return (
         _made("vnni", "u8s8", lanes, features, _dot(function, lanes)),
         _made("vnni", "s8s8", lanes, features, _dot_of_signed(function, lanes)),
+        grouped,
     )
 
 
