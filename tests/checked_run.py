@@ -14,7 +14,7 @@ from searchlab.dtype import FLOATS
 from searchlab.ir.expr import And, Binary, Call, Cast, Compare, Const, Expr, Load, Poly, Select, Var
 from searchlab.ir.interpret import _FUNCTIONS
 from searchlab.ir.program import Program
-from searchlab.ir.stmt import Alloc, If, Loop, Prefetch, Seq, Stmt, Store
+from searchlab.ir.stmt import Alloc, If, Loop, Prefetch, Seq, Stmt, Store, Tensorized
 from searchlab.lower.passes import Lowered
 from searchlab.runtime.kernel import pack
 
@@ -159,6 +159,8 @@ def _stmt(s: Stmt, indent: str) -> str:
         return f"{indent}for {s.name} in {kind}({_expr(s.extent)}):\n{_stmt(s.body, deeper)}"
     if isinstance(s, If):
         return f"{indent}if {_expr(s.condition)}:\n{_stmt(s.body, deeper)}"
+    if isinstance(s, Tensorized):
+        return _stmt(s.body, indent)
     assert isinstance(s, Alloc), type(s).__name__
     shape = "".join(_expr(e) + ", " for e in s.buffer.shape)
     made = f"_w.alloc({s.buffer.name!r}, ({shape}), {s.buffer.dtype!r})"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from made_up_intrinsics import fitting
 
 from searchlab.errors import ScheduleError
 from searchlab.ir.expr import Expr, Var, value_of
@@ -293,6 +294,12 @@ def _annotate(program: Program, rng: np.random.Generator) -> Proposal:
     return ((b.name, "unroll_up_to", int(_pick(rng, (4, 16, 40)))), {}) if b else None
 
 
+def _tensorize(program: Program, rng: np.random.Generator) -> Proposal:
+    loop = _loop(program, rng)
+    made = fitting(program, loop) if loop else None
+    return ((loop, made.name), {}) if made else None
+
+
 PROPOSALS: dict[str, tuple[float, Callable[[Program, np.random.Generator], Proposal]]] = {
     "split": (6, _split),
     "fuse": (2, _fuse),
@@ -314,6 +321,7 @@ PROPOSALS: dict[str, tuple[float, Callable[[Program, np.random.Generator], Propo
     "annotate": (1, _annotate),
     "choose_kind": (1, _choose_kind),
     "prefetch": (1.5, _prefetch),
+    "tensorize": (2, _tensorize),
 }
 
 # What is tried right after a primitive, so that stages are changed again where they have just been moved to.
@@ -325,9 +333,10 @@ AFTER: dict[str, tuple[str, ...]] = {
     "cache_write": ("compute_inline", "reverse_compute_at", "compute_at", "rfactor"),
     "cache_read": ("compute_at", "transform_layout", "compute_inline"),
     "fuse": ("split", "reorder", "reverse_compute_at", "vectorize"),
-    "split": ("reorder", "compute_at", "reverse_compute_at", "blockize"),
-    "reorder": ("vectorize", "compute_at", "reverse_compute_at"),
+    "split": ("reorder", "compute_at", "reverse_compute_at", "blockize", "tensorize"),
+    "reorder": ("vectorize", "tensorize", "compute_at", "reverse_compute_at"),
     "compute_inline": ("reorder", "compute_at"),
     "pad": ("compute_at", "reverse_compute_at", "compute_inline"),
     "blockize": ("reverse_compute_at", "compute_at", "decompose_reduction"),
+    "tensorize": ("split", "reorder", "unroll", "parallel", "vectorize", "compute_at", "cache_read", "fuse"),
 }

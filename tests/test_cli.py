@@ -15,6 +15,7 @@ from searchlab import bench
 from searchlab.cli import app
 from searchlab.cli.output import amount, duration
 from searchlab.errors import SearchLabError
+from searchlab.targets import detect
 from searchlab.workloads import networks, operators, suites
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -87,6 +88,9 @@ def test_list_of_one_kind(run: Run) -> None:
     assert "m=512, n=512, k=512, dtype=float32" in run("list", "workloads").stdout
     targets = run("list", "targets").stdout.splitlines()
     assert next(line for line in targets if "vectors" in line).startswith("native")
+    rows = map(json.loads, run("list", "intrinsics", "--json").output.splitlines())
+    missing = {row["name"]: row["missing"] for row in rows}
+    assert "vnni_u8s8_16x4" in missing and missing["sdot_s8s8_4x4" if detect().arch == "x86_64" else "avx2_u8s8_8x4"]
 
 
 def test_list_of_an_unknown_kind(run: Run) -> None:

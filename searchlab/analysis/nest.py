@@ -17,7 +17,7 @@ from searchlab.ir.algebra import poly
 from searchlab.ir.expr import TRUE, Expr, Select, Var
 from searchlab.ir.loopkind import LOOP_KINDS
 from searchlab.ir.program import Program
-from searchlab.ir.stmt import Block, Buffer, Loop, Seq, Stmt, Store
+from searchlab.ir.stmt import Block, Buffer, Loop, Seq, Stmt, Store, Tensorized
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution, loads, walk
 
@@ -104,6 +104,9 @@ class _Statements(Visitor[[Outer, Substitution, bool], Iterator[Statement]]):
             yield Statement(s, around, bound, self.nest._accesses(s.body, inner, cut), count(s.body.value))
         else:
             yield from self.visit(s.body, around, inner, cut)
+
+    def visit_tensorized(self, s: Tensorized, around: Outer, put: Substitution, cut: bool) -> Iterator[Statement]:
+        yield from self.visit(s.body, around, put, cut)
 
     def other(self, s: Stmt, around: Outer, put: Substitution, cut: bool) -> Iterator[Statement]:
         raise IRError(f"{self.nest.program.name}: analysis takes blocks in loops, not {type(s).__name__.lower()}")

@@ -23,6 +23,7 @@ class ListedKind(StrEnum):
     spaces = "spaces"
     models = "models"
     strategies = "strategies"
+    intrinsics = "intrinsics"
 
 
 def list_command(
@@ -30,7 +31,7 @@ def list_command(
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """List the workloads, networks, suites, targets, search spaces, cost models and strategies that are available."""
+    """List the workloads, networks, suites, targets, spaces, models, strategies and intrinsics that are available."""
     wanted = form(as_json, as_csv)
     kinds = [kind] if kind else list(ListedKind)
     if wanted:
@@ -81,6 +82,22 @@ def _targets() -> Iterator[Row]:
         yield {"name": name, "summary": f"{targets.parse(name)}{' (this machine)' if name == 'native' else ''}"}
 
 
+def _intrinsics() -> Iterator[Row]:
+    from searchlab.intrinsics import intrinsics
+    from searchlab.targets import detect
+
+    here = detect()
+    for name, found in sorted(intrinsics().items()):
+        what = (
+            f"{found.nest.store.buffer} += {found.sum.term} in {' x '.join(str(lp.extent) for lp in found.nest.loops)}"
+        )
+        yield {
+            "name": name,
+            "summary": f"{what}; {found.promise.words}",
+            "missing": ", ".join(found.needs.missing(here)),
+        }
+
+
 def _components(kind: str) -> Iterator[Row]:
     from searchlab.registry import summary
     from searchlab.search import REGISTRIES
@@ -113,6 +130,7 @@ _ROWS: dict[ListedKind, Callable[[], Iterator[Row]]] = {
     ListedKind.spaces: lambda: _components("space"),
     ListedKind.models: lambda: _components("model"),
     ListedKind.strategies: lambda: _components("strategy"),
+    ListedKind.intrinsics: _intrinsics,
 }
 
 
@@ -135,6 +153,8 @@ def _print(kind: ListedKind, rows: list[Row]) -> None:
         text = escape(row["summary"]) + (f"\n[dim]{escape(options)}[/]" if options else "")
         made.add_row(row["name"], text, *(_cell(name, row[name]) for name in more))
     print_table(made)
+    if kind is ListedKind.intrinsics:
+        out.print("[dim]missing: what this machine would need to run it[/]\n")
     if kind is ListedKind.networks:
         out.print(
             "[dim]tasks: distinct operators; weight: operators in one run of the network, repetitions included[/]\n"

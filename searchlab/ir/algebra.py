@@ -152,3 +152,13 @@ def ceildiv(a: Like, b: Like) -> Expr:
 
 
 layers.arithmetic, layers.floordiv, layers.mod = arithmetic, floordiv, mod
+
+
+def flat_index(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr:
+    """The row-major position of an element; a single index into a multi-dimensional buffer is flat already."""
+    if len(indices) == 1:
+        return indices[0]
+    total: Expr = ZERO
+    for i, extent in zip(indices, shape, strict=True):
+        total = total * extent + i
+    return total

@@ -19,7 +19,7 @@ from searchlab.ir.bfloat16 import from_bits, rounded, to_bits
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import TRUE, And, Binary, Call, Cast, Compare, Const, Expr, Load, Poly, Select, Var
 from searchlab.ir.program import Program
-from searchlab.ir.stmt import Alloc, Block, If, Loop, Prefetch, Seq, Store, map_expressions
+from searchlab.ir.stmt import Alloc, Block, If, Loop, Prefetch, Seq, Store, Tensorized, map_expressions
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution
 
@@ -110,6 +110,9 @@ class _Source(Visitor[[str], str]):
     def visit_alloc(self, s: Alloc, indent: str) -> str:
         shape = f"({''.join(_expr(e) + ',' for e in s.buffer.shape)})"
         return f"{indent}{s.buffer.name} = _full({shape}, '{s.buffer.dtype}')\n{self.visit(s.body, indent)}"
+
+    def visit_tensorized(self, s: Tensorized, indent: str) -> str:
+        return self.visit(s.body, indent)
 
     def visit_block(self, b: Block, indent: str) -> str:
         # an iteration variable may shadow a loop variable of the same name, which must not change

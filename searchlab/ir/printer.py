@@ -21,7 +21,7 @@ from searchlab.ir.expr import (
     layers,
 )
 from searchlab.ir.loopkind import LoopKind
-from searchlab.ir.stmt import Alloc, Block, Buffer, If, Loop, Prefetch, Seq, Stmt, Store
+from searchlab.ir.stmt import Alloc, Block, Buffer, If, Loop, Prefetch, Seq, Stmt, Store, Tensorized
 from searchlab.ir.visitor import Visitor
 
 if TYPE_CHECKING:
@@ -141,6 +141,10 @@ class _Lines(Visitor[[str], Iterator[str]]):
     def visit_alloc(self, s: Alloc, indent: str) -> Iterator[str]:
         yield f"{indent}alloc {buffer_text(s.buffer)} in {s.buffer.scope}"
         yield from self.visit(s.body, indent)
+
+    def visit_tensorized(self, s: Tensorized, indent: str) -> Iterator[str]:
+        yield f"{indent}tensorized {s.intrinsic}:"
+        yield from self.visit(s.body, indent + "  ")
 
     def visit_block(self, b: Block, indent: str) -> Iterator[str]:
         bound = [

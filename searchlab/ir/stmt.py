@@ -60,9 +60,6 @@ def _same(s: Stmt) -> Stmt:
     return s
 
 
-# --- kinds ------------------------------------------------------------------------------------------------------------
-
-
 class Stmt:
     """Base of all statements: immutable, with slots for cached results, since programs share most of their statements.
 
@@ -334,7 +331,19 @@ class Alloc(Around):
         return Alloc(replace(self.buffer, shape=tuple(map(f, self.buffer.shape))), inside(self.body))
 
 
-KINDS: tuple[type[Stmt], ...] = (Store, Update, Prefetch, Seq, Loop, Block, If, Alloc)
+@dataclass(frozen=True, slots=True)
+class Tensorized(Around):
+    """The body as one call of an instruction, whose description it matches; it computes what the body says."""
+
+    intrinsic: str
+    body: Stmt
+
+    def rebuild(self, f: Callable[[Expr], Expr], inside: Callable[[Stmt], Stmt] = _same) -> Tensorized:
+        """The body rewritten."""
+        return Tensorized(self.intrinsic, inside(self.body))
+
+
+KINDS: tuple[type[Stmt], ...] = (Store, Update, Prefetch, Seq, Loop, Block, If, Alloc, Tensorized)
 
 
 def seq(*parts: Stmt) -> Stmt:
@@ -484,14 +493,7 @@ def path_to(root: Stmt, target: Stmt) -> list[Stmt]:
 
 def swap(root: Stmt, old: Stmt, new: Stmt | None) -> Stmt | None:
     """The tree with one statement (found by identity) replaced or, if `new` is None, removed and the tree pruned."""
-    path = path_to(root, old)
-    if not path:
-        return root
-    for parent in reversed(path[:-1]):
-        new = _with_child(parent, old, new)
-        old = parent
-    return new
-
-
-def _with_child(parent: Stmt, old: Stmt, new: Stmt | None) -> Stmt | None:
-    return parent.map_children(lambda child: new if child is old else child)
+    if root is old:
+        return new
+    inner = next((child for child in root.children() if child is old or holds(child, old)), None)
+    return root if inner is None else root.map_children(lambda c: swap(inner, old, new) if c is inner else c)

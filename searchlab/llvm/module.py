@@ -9,11 +9,25 @@ from searchlab.errors import BuildError
 from searchlab.ir.algebra import poly
 from searchlab.ir.expr import ZERO, Cast, Compare, Expr, Load, Select, Var, index, value_of
 from searchlab.ir.loopkind import LoopKind
-from searchlab.ir.stmt import Alloc, Buffer, If, Loop, Prefetch, Seq, Stmt, Store, expressions, parts_of, touches
+from searchlab.ir.stmt import (
+    Alloc,
+    Buffer,
+    If,
+    Loop,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+    Tensorized,
+    expressions,
+    parts_of,
+    touches,
+)
 from searchlab.ir.sums import as_sum
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import loads, variables, walk
 from searchlab.llvm import abi
+from searchlab.llvm.callsite import check_intrinsics, emit_call
 from searchlab.llvm.ssa import TYPES, Function, Known, Linear, Module
 from searchlab.llvm.values import BufferPlace, Lanes, ValueWriter
 from searchlab.lower.passes import Lowered
@@ -63,6 +77,7 @@ class KernelCode:
 def generate(lowered: Lowered, target: CpuTarget) -> KernelCode:
     """The LLVM module of a lowered program."""
     _check_dtypes(lowered)
+    check_intrinsics(lowered.name, lowered.body, target)
     return _Generator(lowered, target).run()
 
 
@@ -150,6 +165,9 @@ class _Body(Visitor[[], None]):
 
     def visit_if(self, s: If) -> None:
         self.f.branch(self.w.condition(s.condition).text, lambda: self.visit(s.body))
+
+    def visit_tensorized(self, s: Tensorized) -> None:
+        emit_call(s, self.f, self.w)
 
     # --- loops --------------------------------------------------------------------------------------------------------
 
@@ -346,6 +364,9 @@ class _Vectorizable(Visitor[[Var], bool]):
 
     def visit_loop(self, s: Loop, v: Var) -> bool:
         return s.kind != LoopKind.PARALLEL and v not in variables(s.extent) and self.visit(s.body, v)
+
+    def visit_tensorized(self, s: Tensorized, v: Var) -> bool:
+        return False
 
     def visit_store(self, s: Store, v: Var) -> bool:
         return not any(_selects_by_index(x, v) for x in walk(s.value)) and _stores_apart(s, v)

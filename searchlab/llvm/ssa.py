@@ -41,11 +41,13 @@ class Scope:
 
 @dataclass(slots=True)
 class Known:
-    """Values that hold until the basic block ends: loads by buffer, spread operands, and prefetched lines."""
+    """Values that hold until the basic block ends: loads by buffer, spread operands, prefetched lines, and the
+    results of pure instructions by their texts."""
 
     loads: dict[str, dict[object, str]] = field(default_factory=dict)
     spreads: dict[tuple[str, int], str] = field(default_factory=dict)
     prefetches: dict[object, str] = field(default_factory=dict)
+    values: dict[str, str] = field(default_factory=dict)
 
 
 class Function:

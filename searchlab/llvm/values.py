@@ -8,14 +8,13 @@ from dataclasses import dataclass
 
 from searchlab.dtype import BOOL, DTYPES, FLOATS, INDEX, UNSIGNED
 from searchlab.errors import BuildError
-from searchlab.ir.algebra import poly
+from searchlab.ir.algebra import flat_index, poly
 from searchlab.ir.expr import And, Binary, Call, Cast, Compare, Const, Expr, Load, Poly, Select, Var
 from searchlab.ir.stmt import Buffer
 from searchlab.ir.walk import loads, variables
 from searchlab.llvm import vecmath
 from searchlab.llvm.abi import LINE
 from searchlab.llvm.ssa import TYPES, Function, Linear
-from searchlab.lower.storage import flat_index
 
 FLAGS = "contract nsz"
 _FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
@@ -346,7 +345,7 @@ class ValueWriter:
         form = self.f.linear(offset)
         address = self.f.pointer(place.pointer, dtype, form)
         self.f.line(f"store {self.type(dtype, n)} {text}, ptr {address}, align {self.align(place, form, n)}")
-        self._forget(buffer)
+        self.forget(buffer)
 
     def prefetch(self, buffer: str, indices: tuple[Expr, ...]) -> None:
         """Prefetches the cache lines of an element, or of those in all lanes, each once per basic block."""
@@ -373,7 +372,8 @@ class ValueWriter:
             self.f.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
             self.f.line(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 3, i32 1)")  # read, keep in cache
 
-    def _forget(self, buffer: str) -> None:
+    def forget(self, buffer: str) -> None:
+        """Drops what is known of a buffer's elements, which were written."""
         self.f.known.loads.pop(buffer, None)
 
     def _scatter(self, buffer: str, indices: tuple[Expr, ...], value: Expr) -> None:
@@ -388,7 +388,7 @@ class ValueWriter:
             address = self.f.pointer(place.pointer, dtype, self.f.linear(offset))
             self.f.line(f"store {TYPES[dtype]} {text}, ptr {address}, align {DTYPES[dtype].bytes}")
         self.f.env[lanes.var] = at
-        self._forget(buffer)
+        self.forget(buffer)
 
     def _join_lanes(self, buffer: str, indices: tuple[Expr, ...], value: Expr) -> None:
         """Emits x = x <op> term for all lanes: the lanes are reduced first."""
@@ -410,7 +410,7 @@ class ValueWriter:
         address = self.f.pointer(place.pointer, dtype, form)
         self.f.line(f"store {TYPES[dtype]} {total}, ptr {address}, align {DTYPES[dtype].bytes}")
         self.lanes = lanes
-        self._forget(buffer)
+        self.forget(buffer)
 
     def _reduce(self, op: str, vector: str, dtype: str, lanes: int) -> str:
         """A tree reduction: halves are combined until one lane is left, the shortest dependency chain."""

@@ -6,10 +6,25 @@ from dataclasses import dataclass, field, replace
 
 from searchlab.errors import BuildError
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import TRUE, ZERO, Binary, Expr, Load, Select, Var, all_of, conditions, value_of
+from searchlab.ir.expr import ONE, TRUE, ZERO, Binary, Expr, Load, Select, Var, all_of, conditions, value_of
 from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.program import Program
-from searchlab.ir.stmt import Ahead, Block, If, Loop, Prefetch, Seq, Stmt, Store, Update, seq
+from searchlab.ir.stmt import (
+    Ahead,
+    Block,
+    If,
+    Loop,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+    Tensorized,
+    Update,
+    kept,
+    seq,
+    statements,
+    stores,
+)
 from searchlab.ir.sums import as_sum, identity
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution, loads, variables
@@ -26,8 +41,17 @@ def flatten(program: Program) -> Stmt:
 
 
 @dataclass(frozen=True)
+class _InCall:
+    """The inside of a tensorised statement, whose loops stay as they are: prefetches go before it."""
+
+    depth: int  # the number of loops around it
+    before: list[Stmt] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class _Flattener(Visitor[[Substitution, Facts, tuple[Loop, ...]], Stmt]):
     before: dict[Var, list[Stmt]] = field(default_factory=dict)  # statements to insert before a loop
+    call: _InCall | None = None
 
     def other(self, s: Stmt, put: Substitution, facts: Facts, around: tuple[Loop, ...]) -> Stmt:
         return s.rebuild(lambda e: facts.simplify(put(e)), lambda inner: self.visit(inner, put, facts, around))
@@ -37,6 +61,9 @@ class _Flattener(Visitor[[Substitution, Facts, tuple[Loop, ...]], Stmt]):
 
     def visit_loop(self, s: Loop, put: Substitution, facts: Facts, around: tuple[Loop, ...]) -> Stmt:
         kind = LoopKind.UNROLLED if s.kind == LoopKind.SERIAL and _fits(s) else s.kind
+        if self.call is not None:
+            loop = replace(s, extent=put(s.extent), annotations=())
+            return loop.with_body(self.visit(s.body, put, facts, (*around, loop)))
         if kind == LoopKind.PARALLEL and value_of(s.extent) == 1:  # else parallel loops inside it would run inline
             kind = LoopKind.SERIAL
         if kind == LoopKind.UNROLLED and (value_of(s.extent) or 1) * _copies(s.body) > MOST_COPIES:
@@ -44,6 +71,11 @@ class _Flattener(Visitor[[Substitution, Facts, tuple[Loop, ...]], Stmt]):
         loop = replace(s, extent=put(s.extent), kind=kind, annotations=())
         body = self.visit(s.body, put, facts, (*around, loop))
         return seq(*self.before.pop(s.var, ()), loop.with_body(body))
+
+    def visit_tensorized(self, s: Tensorized, put: Substitution, facts: Facts, around: tuple[Loop, ...]) -> Stmt:
+        inside = _InCall(len(around))
+        body = replace(self, call=inside).visit(s.body, put, facts, around)
+        return seq(*inside.before, Tensorized(s.intrinsic, body))
 
     def visit_block(self, b: Block, put: Substitution, facts: Facts, around: tuple[Loop, ...]) -> Stmt:
         bound = {it.var: facts.simplify(put(e)) for it, e in zip(b.iters, b.bindings, strict=True)}
@@ -60,6 +92,9 @@ class _Flattener(Visitor[[Substitution, Facts, tuple[Loop, ...]], Stmt]):
             init = _store(b.init, inner, facts)
             first = all_of(bound[it.var].equals(0) for it in b.iters if it.kind == "reduce")
             store = Update(store.buffer, store.indices, store.value, init.value, facts.simplify(first))
+        if self.call is not None:
+            self.call.before.extend(here)
+            here = []
         whole = seq(*here, store)
         return whole if condition == TRUE else If(condition, whole)
 
@@ -78,17 +113,25 @@ class _Flattener(Visitor[[Substitution, Facts, tuple[Loop, ...]], Stmt]):
         for indices in dict.fromkeys(ld.indices for ld in loads(value) if ld.buffer == note.buffer):
             far = tuple(facts.simplify(ahead(i)) for i in indices)
             if far != indices:  # else the access is invariant in the loop
-                here += self.place(Prefetch(note.buffer, far), around[at + 1 :])
+                here += self.place(Prefetch(note.buffer, far), around, at + 1)
         return here
 
-    def place(self, s: Prefetch, inside: tuple[Loop, ...]) -> list[Stmt]:
-        """Limits a prefetch to the last iteration of invariant serial loops; hoists it out of invariant tile loops."""
+    def place(self, s: Prefetch, around: tuple[Loop, ...], begin: int) -> list[Stmt]:
+        """Limits a prefetch to the last iteration of invariant serial loops; hoists it out of invariant tile loops.
+
+        The loops inside a tensorised statement that it moves with are repeated around it.
+        """
         moving = {v for i in s.indices for v in variables(i)}
+        end = len(around) if self.call is None else self.call.depth
+        inside, inner = around[begin:end], around[end:]
+        whole: Stmt = s
+        for lp in reversed([lp for lp in inner if lp.var in moving]):
+            whole = lp.with_body(whole)
         start = len(inside)
         while start and inside[start - 1].kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED):
             start -= 1
         last = all_of(lp.extent - 1 <= lp.var for lp in inside[:start] if lp.var not in moving)
-        nest: Stmt = s if last == TRUE else If(last, s)
+        nest = whole if last == TRUE else If(last, whole)
         stop = next((n for n in range(start, len(inside)) if inside[n].var not in moving), None)
         if stop is None:
             return [nest]
@@ -121,15 +164,40 @@ def _store(s: Store, put: Substitution, facts: Facts) -> Store:
     return Store(s.buffer, tuple(facts.simplify(put(i)) for i in s.indices), facts.simplify(put(s.value)))
 
 
+def is_unit(s: Stmt) -> bool:
+    """Whether a statement counts as one where code size is estimated, whatever it holds."""
+    return isinstance(s, (Store, Tensorized))
+
+
+def is_whole(before: Stmt, after: Stmt) -> bool:
+    """Whether a nest has all its iterations, and nothing but its loops is left around its one store."""
+    ours, theirs = ([s for s in statements(x) if isinstance(s, Loop) and s.extent != ONE] for x in (before, after))
+    whole = [lp.extent for lp in ours] == [lp.extent for lp in theirs]
+    return whole and sum(not isinstance(s, Loop) for s in statements(after)) == 1
+
+
+def with_serial_sums(s: Stmt) -> Stmt:
+    """The nest of an intrinsic as loops to run: those that carry the sum are not unrolled, since they may be long."""
+    space = {v for x in stores(s) for i in x.indices for v in variables(i)}
+
+    def visit(x: Stmt) -> Stmt:
+        x = kept(x.map_children(visit))
+        return replace(x, kind=LoopKind.SERIAL) if isinstance(x, Loop) and x.var not in space else x
+
+    return visit(s)
+
+
 def _copies(s: Stmt) -> int:
     """The number of innermost statements after unrolling."""
+    if is_unit(s):
+        return 1
     inside = sum(map(_copies, s.children()))
     if isinstance(s, Loop):
         extent = value_of(s.extent) or 1
         if s.kind == LoopKind.UNROLLED or (s.kind == LoopKind.SERIAL and _fits(s)):
             return inside * extent if inside * extent <= MOST_COPIES else inside
         return inside * -(-extent // VECTOR) if s.kind == LoopKind.VECTORIZED else inside
-    return 1 if isinstance(s, Store) else inside
+    return inside
 
 
 def _fits(loop: Loop) -> bool:

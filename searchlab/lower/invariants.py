@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from searchlab.dtype import FLOATS
 from searchlab.ir.expr import ZERO, Binary, Call, Const, Expr, Load, Select, Var, value_of
 from searchlab.ir.loopkind import LoopKind
-from searchlab.ir.stmt import Alloc, Buffer, If, Loop, Stmt, Store, kept, seq, written
+from searchlab.ir.stmt import Alloc, Buffer, If, Loop, Stmt, Store, Tensorized, kept, seq, written
 from searchlab.ir.visitor import Rewriter
 from searchlab.ir.walk import loads, rebuild, variables, walk
 from searchlab.lower.registers import REGISTER
@@ -25,6 +25,9 @@ def hoist_invariants(body: Stmt) -> Stmt:
 @dataclass
 class _Hoister(Rewriter[[]]):
     count: int = 0
+
+    def visit_tensorized(self, s: Tensorized) -> Stmt | None:
+        return s  # what an intrinsic is matched with stays as it is
 
     def visit_loop(self, s: Loop) -> Stmt | None:
         if s.kind != LoopKind.PARALLEL and _runs(s):
@@ -75,6 +78,9 @@ class _Found(Rewriter[[_Inside]]):
 
     def visit_if(self, s: If, inside: _Inside) -> Stmt | None:
         return s  # a condition may guard its accesses
+
+    def visit_tensorized(self, s: Tensorized, inside: _Inside) -> Stmt | None:
+        return s
 
     def visit_store(self, s: Store, inside: _Inside) -> Stmt | None:
         return Store(s.buffer, s.indices, self.replaced(s.value, inside))

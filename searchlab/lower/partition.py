@@ -33,10 +33,11 @@ from searchlab.ir.expr import (
     value_of,
 )
 from searchlab.ir.loopkind import LoopKind
-from searchlab.ir.stmt import If, Loop, Seq, Stmt, Store, Update, below, seq, statements
+from searchlab.ir.stmt import If, Loop, Seq, Stmt, Store, Tensorized, Update, below, seq, statements
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution, iterators, transform, variables, walk
 from searchlab.lower.digits import digits
+from searchlab.lower.flatten import is_unit, is_whole, with_serial_sums
 
 # limit on the copies of innermost statements after a cut; beyond it conditions stay, which bounds compile time
 LIMIT = 3000
@@ -143,6 +144,13 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
             return None
         body = self.visit(s.body, here)
         return body if condition == TRUE or body is None else If(condition, body)
+
+    def visit_tensorized(self, s: Tensorized, here: _Here) -> Stmt | None:
+        """Keeps an intrinsic where its loops are whole; where a condition cut them, they run as loops."""
+        body = self.visit(s.body, here)
+        if body is None or not is_whole(s.body, body):
+            return None if body is None else with_serial_sums(body)
+        return Tensorized(s.intrinsic, body)
 
     def visit_loop(self, loop: Loop, here: _Here) -> Stmt | None:
         extent = here.put(loop.extent)
@@ -475,7 +483,7 @@ def _atoms(e: Expr) -> Iterator[Expr]:
 
 
 def _weight(s: Stmt, inside: int) -> int:
-    if isinstance(s, Store):
+    if is_unit(s):
         return 1
     if isinstance(s, Loop):
         extent = value_of(s.extent)

@@ -29,7 +29,22 @@ from searchlab.ir.expr import (
     value_of,
 )
 from searchlab.ir.loopkind import LoopKind
-from searchlab.ir.stmt import Alloc, Buffer, If, Loop, Seq, Stmt, Store, Update, kept, own_accesses, seq, swap, touches
+from searchlab.ir.stmt import (
+    Alloc,
+    Buffer,
+    If,
+    Loop,
+    Seq,
+    Stmt,
+    Store,
+    Tensorized,
+    Update,
+    kept,
+    own_accesses,
+    seq,
+    swap,
+    touches,
+)
 from searchlab.ir.sums import as_sum, identity
 from searchlab.ir.visitor import Rewriter
 from searchlab.ir.walk import Substitution, variables
@@ -84,6 +99,12 @@ class _PlacedSum:
         return [s for s in self.path if isinstance(s, Loop)]
 
     @cached_property
+    def around(self) -> list[Loop]:
+        """The loops that are not inside an intrinsic."""
+        inside = next((n for n, s in enumerate(self.path) if isinstance(s, Tensorized)), len(self.path))
+        return [s for s in self.path[:inside] if isinstance(s, Loop)]
+
+    @cached_property
     def tile(self) -> list[Loop]:
         """The loops that iterate over the elements."""
         return [lp for lp in self.loops if lp.var in self.space]
@@ -132,6 +153,15 @@ class _Placer(Rewriter[[Facts]]):
 
     def visit_update(self, s: Update, facts: Facts) -> Stmt | None:
         return in_place(s, facts)
+
+    def visit_tensorized(self, s: Tensorized, facts: Facts) -> Stmt | None:
+        """An intrinsic stays whole, so an init that no loop around it has taken goes right before it."""
+        found = _sums(s, ())
+        init = _init_nest(found[0], facts) if found and found[0].init is not None else Seq(())
+        if not found or init is None:
+            return self.visit(s.body, facts)
+        store = found[0].store
+        return seq(init, kept(swap(s, store, Store(store.buffer, store.indices, store.value))))
 
     # --- accumulators in registers ------------------------------------------------------------------------------------
 
@@ -235,7 +265,7 @@ class _Placer(Rewriter[[Facts]]):
             lp.kind in (LoopKind.SERIAL, LoopKind.UNROLLED)
             and self.fits(replace(x, path=x.path[x.path.index(lp) :]), lp, facts)
             and lp.var in variables(x.first)
-            for lp in x.loops
+            for lp in x.around
         )
 
 

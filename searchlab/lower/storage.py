@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from searchlab.ir.algebra import flat_index
 from searchlab.ir.apart import told_apart
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import TRUE, ZERO, Binary, Expr, Var, compare, value_of
@@ -120,16 +121,6 @@ def _flat(buffer: Buffer, indices: tuple[Expr, ...], facts: Facts) -> tuple[Expr
 
 def _divides(e: Expr) -> bool:
     return any(isinstance(x, Binary) and x.op in ("floordiv", "mod") for x in walk(e))
-
-
-def flat_index(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr:
-    """The row-major position of an element; a single index into a multi-dimensional buffer is flat already."""
-    if len(indices) == 1:
-        return indices[0]
-    total: Expr = ZERO
-    for i, extent in zip(indices, shape, strict=True):
-        total = total * extent + i
-    return total
 
 
 def _place(body: Stmt, buffer: Buffer) -> Stmt:

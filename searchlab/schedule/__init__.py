@@ -15,10 +15,11 @@ from searchlab.schedule.stages import (
     reverse_compute_at,
     reverse_compute_inline,
 )
+from searchlab.schedule.tensorization import tensorize
 
 __all__ = [
     "PRIMITIVES", "Schedule", "Step", "annotate", "bind", "blockize", "cache_read", "cache_write", "choose_kind",
     "compute_at", "compute_inline", "decompose_reduction", "fuse", "loops_around", "pad", "parallel", "prefetch",
-    "reorder", "replay", "reverse_compute_at", "reverse_compute_inline", "rfactor", "split", "trace_json",
-    "transform_layout", "unroll", "vectorize",
+    "reorder", "replay", "reverse_compute_at", "reverse_compute_inline", "rfactor", "split", "tensorize",
+    "trace_json", "transform_layout", "unroll", "vectorize",
 ]  # fmt: skip

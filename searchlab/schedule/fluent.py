@@ -9,7 +9,7 @@ program = s.program
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from searchlab.ir.expr import Like
@@ -123,3 +123,8 @@ class Schedule:
     def blockize(self, loop: str, name: str | None = None) -> str:
         """Wrap a loop into a block; returns its name."""
         return self._do("blockize", loop, name)[0]
+
+    def tensorize(self, target: str, intrinsic: str, ranges: Mapping[str, Sequence[int]] | None = None) -> str:
+        """Replace a loop nest by a hardware instruction; returns the name of the block around it."""
+        made = self._do("tensorize", target, intrinsic, ranges)
+        return made[0] if made else target

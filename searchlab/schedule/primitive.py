@@ -15,6 +15,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 
 from searchlab.errors import IRError, ScheduleError, TraceError
+from searchlab.intrinsics import check_tensorized
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import Expr, Var
 from searchlab.ir.jsonform import decode, encode
@@ -68,6 +69,7 @@ def primitive(function: Callable[Concatenate[Program, P], MadeNames]) -> Callabl
         try:
             made = function(program, *args, **kwargs)
             verify(made.program)
+            check_tensorized(made.program)
         except (ScheduleError, IRError) as e:
             raise ScheduleError(f"{name}: {e}") from e
         given = dict(list(bound.arguments.items())[1:]) | dict(made.recorded)

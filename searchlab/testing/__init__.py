@@ -12,10 +12,14 @@
     def test_my_back_end():
         check_backend(MyBackend(), parse("my-machine"))
 
+    def test_my_intrinsic():
+        check_intrinsic(MY_INTRINSIC, detect())
+
 A check raises an AssertionError that states the expected and the actual behaviour.
 """
 
 from searchlab.testing.backends import check_backend
+from searchlab.testing.instructions import check_intrinsic
 from searchlab.testing.models import check_model, tiled_space
 from searchlab.testing.spaces import check_features, check_moves, check_point, check_space
 from searchlab.testing.strategies import check_strategy, small_space
@@ -23,6 +27,7 @@ from searchlab.testing.strategies import check_strategy, small_space
 __all__ = [
     "check_backend",
     "check_features",
+    "check_intrinsic",
     "check_model",
     "check_moves",
     "check_point",

@@ -21,6 +21,7 @@ from searchlab.ir.stmt import (
     Seq,
     Stmt,
     Store,
+    Tensorized,
     Update,
     accesses,
     below,
@@ -58,6 +59,7 @@ EXAMPLES = [
     BLOCK,
     If(I < 3, STORE),
     Alloc(Buffer("T", (index(4),), "float32", "local"), STORE),
+    Tensorized("dot", STORE),
 ]
 each_kind = pytest.mark.parametrize("s", EXAMPLES, ids=lambda s: type(s).__name__)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from searchlab.errors import ScheduleError
-from searchlab.ir import Builder, Program, call, interpret, knob, largest, maximum, select, size, total, verify
+from searchlab.ir import Builder, Program, call, cast, interpret, knob, largest, maximum, select, size, total, verify
 from searchlab.runtime.kernel import pack
 from searchlab.schedule import PRIMITIVES, Schedule
 from searchlab.schedule import annotate as annotate_on
@@ -130,6 +130,22 @@ def _blockize(s: Schedule) -> None:
     s.blockize(i1, name="tile")
 
 
+def byte_matmul() -> Program:
+    b = Builder("byte_matmul")
+    A, B = b.input("A", (6, 8), "uint8"), b.input("B", (8, 16), "int8")
+    r = b.axis("k", 8)
+    body = lambda i, j: total(cast(A[i, r], "int32") * cast(B[r, j], "int32"), r)  # noqa: E731
+    return b.program(b.compute("C", (6, 16), body))
+
+
+def _tensorize(s: Schedule) -> None:
+    s.transform_layout("B", lambda k, j: (k // 4, j, k % 4))
+    j0, j1 = s.split("j", [None, 8])
+    k0, k1 = s.split("k", [None, 4])
+    s.reorder(j0, k0, j1, k1)
+    s.tensorize(j1, "avx2_u8s8_8x4")
+
+
 REWRITES: dict[str, tuple[Callable[[], Program], Steps]] = {
     "split_perfect": (matmul, lambda s: s.split("j", [None, 4])),
     "split_tail": (matmul, lambda s: s.split("j", [None, 3], tail=True)),
@@ -176,6 +192,7 @@ REWRITES: dict[str, tuple[Callable[[], Program], Steps]] = {
     "pad_space": (chain, lambda s: s.pad("Q", {"vj": 5})),
     "pad_fits": (matmul, lambda s: s.pad("C", {"vi": 3})),
     "blockize": (matmul, _blockize),
+    "tensorize": (byte_matmul, _tensorize),
 }
 
 
@@ -611,6 +628,9 @@ REFUSED: dict[str, list[tuple[Callable[[], Program], Steps, list[str]]]] = {
         (matmul, _after(_blockize, lambda s: s.blockize("i_0")), ["'i_0'"]),
         (matmul, lambda s: s.blockize("j", name="C"), ["'C' is not a free block name"]),
         (matmul, _after(_turned, lambda s: s.blockize("j_0")), ["'j_0*4 + j_1' of block 'C'", "tile 5"]),
+    ],
+    "tensorize": [  # more of them in tests/intrinsics
+        (byte_matmul, lambda s: s.tensorize("j", "avx2_u8s8_8x4"), ["has loop j of extent 8, the loop 'j' 16"]),
     ],
 }
 

@@ -68,6 +68,11 @@ def inlining(s: Schedule) -> None:
     s.reverse_compute_inline("Y")
 
 
+def instructions(s: Schedule) -> None:
+    s.transform_layout("B", lambda k, j: (k // 4, j, k % 4))
+    s.tensorize("j", "avx2_u7s8_8x4", ranges={"A": (0, 100)})
+
+
 CASES: dict[str, tuple[str, Callable[[Schedule], None]]] = {
     "loops": ("matmul:m=8,n=16,k=6", loops_of_all_kinds),
     "packing": ("matmul:m=8,n=16,k=6", packing),
@@ -75,6 +80,7 @@ CASES: dict[str, tuple[str, Callable[[Schedule], None]]] = {
     "partial sums": ("matmul:m=8,n=16,k=6", partial_sums),
     "symbols": ("matmul:m=8,n=16,k=6", symbols),
     "inlining": ("elementwise:rows=4,cols=6,ops=add,relu,neg", inlining),
+    "instructions": ("matmul:m=8,n=8,k=4,dtype=uint8", instructions),
 }
 
 
