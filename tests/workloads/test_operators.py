@@ -65,9 +65,10 @@ reduce:shape=3x4,axis=-1,op=max,dtype=int8
 reduce:shape=7,op=min
 reduce:shape=2x3x2x3,axis=2,op=sum,dtype=uint8
 """.strip().splitlines()
+HALVES = [f"{c},dtype={d}" for n, c in enumerate(CASES) if "dtype" not in c for d in (("float16", "bfloat16")[n % 2],)]
 
 
-@pytest.mark.parametrize("spec", CASES)
+@pytest.mark.parametrize("spec", [*CASES, *HALVES])
 def test_program_equals_reference(spec):
     w = parse(spec)
     inputs = w.inputs(seed=3)
@@ -104,6 +105,34 @@ def test_conv_stages(then):
     w = parse(f"conv2d:ci=2,co=3,h=4,w=4,padding=1,then={then}")
     assert list(w.program.blocks) == (["P", "Y"] if then == "none" else ["P", "C", "Y"])
     assert w.weights == {"none": ("W",), "bn,relu": ("W", "scale", "shift"), "bias": ("W", "bias")}[then]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_floats_of_16_bits_are_added_up_in_float32_and_rounded_once(dtype):
+    w = parse(f"conv2d:ci=2,co=3,h=4,w=4,padding=1,dtype={dtype},then=bn,add,relu")
+    given = dict.fromkeys(("X", "W", "scale", "shift", "R", "P", "Y"), dtype)
+    assert {n: b.dtype for n, b in w.program.buffers.items()} == {**given, "C": "float32"}
+    for name, op in operators().items():
+        if any(p.name == "dtype" and dtype in p.choices for p in op.parameters) and not _ours(name):
+            program = op(dtype=dtype).program
+            assert {program.buffers[n].dtype for n in (*program.inputs, *program.outputs)} == {dtype}, name
+            kept = (*program.inputs, *program.outputs, "P")
+            assert {b.dtype for n, b in program.buffers.items() if n not in kept} <= {"float32"}, name
+
+
+def test_the_tolerance_of_floats_of_16_bits_is_a_unit_in_the_last_place():
+    w = parse("matmul:m=2,n=3,k=4,dtype=float16")
+    x = w.inputs()
+    good = w.reference(x)["C"]
+    assert w.check(np.nextafter(good, np.float16(9)), x) is None
+    wrong = good.copy()
+    wrong[1, 2] += np.float16(0.25)
+    assert "differs from the reference in 1 of 6" in w.check(wrong, x)
+    b = parse("matmul:m=2,n=3,k=4,dtype=bfloat16")
+    y = b.inputs()
+    bits = b.reference(y)["C"]
+    assert bits.dtype == np.uint16 and b.check(bits + np.uint16(1), y) is None
+    assert "differs" in b.check(bits + np.uint16(4), y)
 
 
 def test_integer_products_are_added_up_as_int32():
