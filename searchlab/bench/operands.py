@@ -47,6 +47,11 @@ class LibraryOperands:
         """Whether an array holds floats of 16 bits, which are no type of its own in numpy, or a slow one."""
         return any(b.dtype in HALVES for b in self.workload.program.buffers.values())
 
+    @property
+    def multiplies_bytes(self) -> bool:
+        """Whether the operator is a sum of products of bytes."""
+        return self.name != "reduce" and next(iter(self.arrays.values())).dtype.itemsize == 1
+
     def per_axis(self, name: str) -> tuple[int, ...]:
         """A parameter of a convolution or pooling, one number per spatial axis; a neutral value if it is missing."""
         spatial = {"conv1d": 1, "conv3d": 3}.get(self.name, 2)

@@ -83,6 +83,7 @@ _FUNCTIONS = {
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "abs": lambda x: np.abs(x),
     "floor": lambda x: np.floor(x),
+    "round": lambda x: np.rint(x),
 }
 
 

@@ -35,12 +35,14 @@ class Definition:
     """The result of an operator function: the plain computation, and its numpy reference.
 
     `reference` takes the inputs in order, already as float64 (so that its sums are exact to float32), and returns the
-    output, or a tuple of outputs; `weights` names the inputs that do not change between calls.
+    output, or a tuple of outputs; `weights` names the inputs that do not change between calls.  Where inputs depend on
+    one another, `arrange` makes such ones of random ones.
     """
 
     program: Program
     reference: Reference
     weights: tuple[str, ...] = ()
+    arrange: Callable[[dict[str, Array]], dict[str, Array]] | None = None
 
 
 @dataclass(frozen=True)
@@ -209,7 +211,9 @@ class Workload:
         """Random arrays: floats in [-1, 1), integers so small that no int32 sum of products overflows."""
         fixed = self._fixed(sizes)
         limit = math.isqrt((2**31 - 1) // counts.reduction_length(fixed.program)) or 1
-        return {n: _random(fixed.program, n, seed, limit) for n in fixed.program.inputs}
+        found = {n: _random(fixed.program, n, seed, limit) for n in fixed.program.inputs}
+        arrange = fixed.definition.arrange
+        return found if arrange is None else arrange(found)
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The outputs computed by numpy in double precision, then converted to the program's dtypes."""

@@ -95,6 +95,7 @@ OPERATIONS: dict[str, Callable[[Expr, Expr], Expr]] = {
     "sqrt": lambda x, y: call("sqrt", x),
     "abs": lambda x, y: call("abs", x),
     "floor": lambda x, y: call("floor", x),
+    "round": lambda x, y: call("round", x),
     "fused": lambda x, y: x * y + y,
     "constant": lambda x, y: x * 0.1 + 3.0,
     "one divisor": lambda x, y: x / const(3.0, x.dtype),
