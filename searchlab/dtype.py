@@ -1,8 +1,12 @@
 """Element types: one table of their representations in programs, in memory, in C and in LLVM IR.
 
 numpy has no bfloat16: such an array is held as uint16, the upper half of the bits of a float32 (see `ir.bfloat16`).
-Code is generated for the types in `GENERATED`; the others can be declared, printed, scheduled and interpreted.  The
-table imports no library, because targets use it too.
+The table imports no library, because targets use it too.
+
+float16 and bfloat16 are types of storage.  Every operation on them (a sum, a product, a function) is computed in
+float32 and its result rounded to the type at once, to nearest with ties to even, so that it means the same on every
+CPU and wherever a schedule computes it.  For + - * / and sqrt this is the correctly rounded result.  Conversions from
+and to other types go by way of float32.  A program that wants its sums in float32 says so with `cast`.
 """
 
 from __future__ import annotations
@@ -12,14 +16,20 @@ from typing import Literal
 
 INDEX = "index"  # the type of loop variables, sizes and index arithmetic: not an element type
 BOOL = "bool"
+FLOAT16 = "float16"
 BFLOAT16 = "bfloat16"
+HALVES = (FLOAT16, BFLOAT16)
 
 Sort = Literal["float", "int", "uint", "bool"]
 
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """An element type: `bits` in memory, `storage` is the numpy dtype of arrays that hold such elements."""
+    """An element type: `bits` in memory, `storage` is the numpy dtype of arrays that hold such elements.
+
+    `c` and `llvm` are the types of elements in C and of values in LLVM IR; floats of 16 bits are given as their bits,
+    and truth in C as a byte that is 0 or 1.
+    """
 
     name: str
     bits: int
@@ -32,6 +42,16 @@ class DType:
     def bytes(self) -> int:
         """The size of one element in memory."""
         return self.bits // 8
+
+    @property
+    def described(self) -> str:
+        """The numpy dtype of arrays, and what its elements are the bits of if it does not say so."""
+        return self.name if self.storage == self.name else f"{self.storage} (the bits of {self.name})"
+
+    @property
+    def arithmetic(self) -> str:
+        """The type in which operations on such values are computed before they are rounded to it."""
+        return "float32" if self.name in HALVES else self.name
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -49,8 +69,8 @@ DTYPES = {
     for d in (
         DType("float32", 32, "float", "float32", "float", "float"),
         DType("float64", 64, "float", "float64", "double", "double"),
-        DType("float16", 16, "float", "float16", "_Float16", "half"),
-        DType(BFLOAT16, 16, "float", "uint16", "uint16_t", "bfloat"),
+        DType(FLOAT16, 16, "float", "float16", "uint16_t", "i16"),
+        DType(BFLOAT16, 16, "float", "uint16", "uint16_t", "i16"),
         DType("int8", 8, "int", "int8", "int8_t", "i8"),
         DType("int16", 16, "int", "int16", "int16_t", "i16"),
         DType("int32", 32, "int", "int32", "int32_t", "i32"),
@@ -59,9 +79,8 @@ DTYPES = {
         DType("uint16", 16, "uint", "uint16", "uint16_t", "i16"),
         DType("uint32", 32, "uint", "uint32", "uint32_t", "i32"),
         DType("uint64", 64, "uint", "uint64", "uint64_t", "i64"),
-        DType(BOOL, 8, "bool", "bool", "_Bool", "i1"),
+        DType(BOOL, 8, "bool", "bool", "uint8_t", "i1"),
     )
 }
 FLOATS = tuple(d.name for d in DTYPES.values() if d.sort == "float")
 UNSIGNED = tuple(d.name for d in DTYPES.values() if d.sort in ("uint", "bool"))
-GENERATED = ("float32", "float64", "int8", "uint8", "int32", "int64")

@@ -16,10 +16,14 @@ import searchlab as sl
 from searchlab import bench
 from searchlab.backend import build
 from searchlab.bench import OURS, ContestRow, OtherLoad, Times, contest, libraries, measure, prepare, race, threads
-from searchlab.bench.operands import Array
+from searchlab.bench.operands import Array, LibraryOperands
+from searchlab.cli.bench import _cell, _fields
 from searchlab.errors import BuildError
-from searchlab.targets import detect
+from searchlab.targets import detect, host
 from searchlab.workloads import operators, parse
+
+BYTES = ("numpy", "onnxruntime")
+HAS_VNNI = "vnni" in host.probe().features  # of the CPU, whatever SEARCHLAB_CPU says: it is onnxruntime that asks
 
 SPECS = [
     "matmul:m=17,n=33,k=20",
@@ -66,6 +70,16 @@ SPECS = [
     "reduce:shape=4x5x6,op=max,axis=0",
     "reduce:shape=4x50,op=min,dtype=int8",
     "reduce:shape=4x50,dtype=int8",
+    "qmatmul:m=17,n=33,k=90,zero=128,out_zero=10",
+    "qmatmul:m=17,n=33,k=900,dtype=int8,zero=-3,weight_zero=5,out=int8,out_zero=-7",
+    "qmatmul:m=4,n=3,k=2,out=int32",
+    "qdense:m=5,n=7,k=40,out=int32,zero=7",
+    "qdense:m=30,n=44,k=400,zero=128,out_zero=128",
+    "qdense:m=5,n=7,k=40,bias=false",
+    "qconv2d:ci=3,co=4,h=6,w=5,k=3,padding=1,zero=77,weight_zero=-2,out_zero=120",
+    "qconv2d:n=2,ci=32,co=40,h=16,w=15,k=3,stride=2,padding=1,zero=77,out_zero=120",
+    "qconv2d:ci=3,co=4,h=6,w=5,k=3,padding=1,zero=77,out=int32",
+    "qdepthwise_conv2d:c=9,h=16,w=15,padding=1,zero=77,stride=2",
 ]
 
 
@@ -79,10 +93,23 @@ def test_the_libraries_are_right(spec: str) -> None:
     floats = dict(w.params)["dtype"] in ("float32", "float64")
     assert "numpy" in found
     assert "torch" in found or not floats
-    for call in found.values():
+    saturates = LibraryOperands(w, inputs).multiplies_bytes and not HAS_VNNI
+    for name, call in found.items():
         for _ in range(2):  # memory is used again, so the second result counts as much as the first
-            assert w.check(np.ascontiguousarray(call()), inputs, expected) is None
+            wrong = w.check(np.ascontiguousarray(call()), inputs, expected)
+            assert wrong is None or name == "onnxruntime" and saturates and "differs" in wrong
     assert all(np.array_equal(kept[n], x) for n, x in inputs.items()), "an input was changed"
+
+
+def test_what_saturates_is_timed_and_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    w = parse("qmatmul:m=8,n=16,k=8,zero=128")
+    off = w.reference(w.inputs())["Y"] ^ 1
+    monkeypatch.setattr("searchlab.bench.contests.libraries", lambda *_: dict.fromkeys(BYTES, lambda: off))
+    row = contest(w, detect(1), {OURS: lambda inputs: prepare(w, inputs, detect(1))}, seconds=0.0, min_rounds=2)
+    assert row.inexact.keys() == {"onnxruntime"} and row.wrong.keys() == {"numpy"}
+    assert row.times.keys() == {OURS, "onnxruntime"} and "differs from the reference" in row.inexact["onnxruntime"]
+    assert [f["contender"] for f in _fields(row, detect(1)) if f["metric"] == "inexact"] == ["onnxruntime"]
+    assert _cell(row, "onnxruntime", brief=True).startswith("~") and not _cell(row, OURS, brief=True).startswith("~")
 
 
 def test_every_operator_is_covered() -> None:
@@ -320,10 +347,10 @@ def tasks() -> set[str]:
 
 
 @pytest.mark.parametrize("spec", SPECS)
-def test_onnxruntime_takes_part_in_float32(spec: str) -> None:
+def test_onnxruntime_takes_part_in_float32_and_in_bytes(spec: str) -> None:
     pytest.importorskip("onnxruntime")
     w = parse(spec)
-    expected = dict(w.params)["dtype"] == "float32" or w.name == "reduce"
+    expected = dict(w.params)["dtype"] in ("float32", "uint8", "int8") or w.name == "reduce"
     assert ("onnxruntime" in libraries(w, w.inputs(), 1)) is expected
 
 

@@ -57,6 +57,29 @@ reduce:shape=13x70x9,axis=1,op=mean
 reduce:shape=40x50,axis=0,op=max
 reduce:shape=300,op=sum
 reduce:shape=6x130,axis=-1,op=min,dtype=int8
+matmul:m=33,n=70,k=19,dtype=float16
+batch_matmul:batch=2,m=9,n=40,k=17,dtype=bfloat16
+dense:m=19,n=131,k=23,activation=gelu,dtype=bfloat16
+conv2d:ci=9,co=35,h=13,w=17,k=3,padding=1,dtype=float16
+conv2d:ci=6,co=20,h=9,w=9,k=3,padding=1,then=bn,add,relu,dtype=bfloat16
+depthwise_conv2d:c=7,h=14,w=15,stride=2,padding=1,dtype=float16
+conv2d_transpose:ci=9,co=18,h=7,w=8,dtype=float16
+softmax:rows=9,cols=77,dtype=float16
+layer_norm:rows=11,cols=130,dtype=bfloat16
+max_pool2d:n=2,c=3,h=19,w=37,padding=1,dtype=float16
+global_avg_pool2d:n=2,c=33,h=7,w=7,dtype=bfloat16
+elementwise:rows=19,cols=77,ops=add,relu,sigmoid,mul,tanh,dtype=float16
+reduce:shape=13x70x9,axis=1,op=mean,dtype=bfloat16
+reduce:shape=300,op=sum,dtype=float16
+reduce:shape=40x50,axis=0,op=max,dtype=bfloat16
+qmatmul:m=33,n=70,k=40,zero=128,out_zero=128
+qmatmul:m=20,n=35,k=33,dtype=int8,zero=-3,weight_zero=5,out=int8
+qdense:m=19,n=131,k=23,zero=128,out_zero=128
+qdense:m=7,n=40,k=12,out=int32
+qconv2d:ci=9,co=35,h=13,w=17,k=3,padding=1,zero=128,out_zero=128
+qconv2d:ci=6,co=20,h=9,w=9,k=1,zero=7,weight_zero=2,out=int8
+qdepthwise_conv2d:c=7,h=21,w=33,padding=1,zero=100,out_zero=100
+qdepthwise_conv2d:c=5,h=14,w=15,stride=2,padding=1,zero=100,weight_zero=-4
 """.strip().splitlines()
 
 

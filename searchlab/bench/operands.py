@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from searchlab.dtype import FLOATS
+from searchlab.dtype import DTYPES, FLOATS, HALVES
 from searchlab.workloads import Workload
 from searchlab.workloads.building_blocks import per_axis
 from searchlab.workloads.counts import shape_of
@@ -42,6 +42,16 @@ class LibraryOperands:
         """Whether all arrays hold floating-point numbers."""
         return all(x.dtype.name in FLOATS for x in self.arrays.values())
 
+    @property
+    def has_halves(self) -> bool:
+        """Whether an array holds floats of 16 bits, which are no type of its own in numpy, or a slow one."""
+        return any(b.dtype in HALVES for b in self.workload.program.buffers.values())
+
+    @property
+    def multiplies_bytes(self) -> bool:
+        """Whether the operator is a sum of products of bytes."""
+        return self.name != "reduce" and next(iter(self.arrays.values())).dtype.itemsize == 1
+
     def per_axis(self, name: str) -> tuple[int, ...]:
         """A parameter of a convolution or pooling, one number per spatial axis; a neutral value if it is missing."""
         spatial = {"conv1d": 1, "conv3d": 3}.get(self.name, 2)
@@ -51,7 +61,7 @@ class LibraryOperands:
         """Memory for the result."""
         program = self.workload.program
         name = program.outputs[0]
-        return np.empty(shape_of(program, name), program.buffers[name].dtype)
+        return np.empty(shape_of(program, name), DTYPES[program.buffers[name].dtype].storage)
 
     @cached_property
     def steps(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from searchlab.bench.operands import Array, LibraryOperands, follow
+from searchlab.bench.unquantized import QUANTIZED, Unquantized
 from searchlab.timing.race import Contender
 from searchlab.workloads.counts import reduction_length
 from searchlab.workloads.references import windows
@@ -20,6 +21,8 @@ _TILE = 1 << 15  # the same for operators that make several passes over their da
 
 def contender(job: LibraryOperands) -> Contender | None:
     """The operator on these arrays, or None if numpy has no sensible way to compute it."""
+    if job.name in QUANTIZED:
+        return _quantized(job)
     build = _BUILDERS.get(job.name)
     if build is None:
         return None
@@ -38,6 +41,20 @@ def _through_floats(job: LibraryOperands, build: Callable[[LibraryOperands], Con
         floats = {n: x.astype(dtype) for n, x in job.arrays.items()}
         found: Array = build(replace(job, arrays=floats))()
         return found.astype(job.output().dtype, copy=False)
+
+    return run
+
+
+def _quantized(job: LibraryOperands) -> Contender:
+    """The operator on plain numbers, in floats that hold its sums exactly, and its result scaled back to bytes."""
+    whole = Unquantized(job)
+    plain = whole.in_floats()
+    data, numbers = job.arrays[whole.names[0]], next(iter(plain.arrays.values()))
+    multiply = _BUILDERS[plain.name](plain)
+
+    def run() -> Array:
+        np.subtract(data, whole.zero, out=numbers, dtype=numbers.dtype, casting="unsafe")
+        return whole.result(multiply())
 
     return run
 

@@ -1,4 +1,8 @@
-"""Every operator in onnxruntime: a small ONNX model, made in memory, whose weights the session packs ahead of time."""
+"""Every operator in onnxruntime: a small ONNX model, made in memory, whose weights the session packs ahead of time.
+
+Its products of bytes add pairs of them up in 16 bits on CPUs without VNNI, where they saturate: its results may be
+wrong there.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ import onnxruntime
 from onnx import helper, numpy_helper
 
 from searchlab.bench.operands import Array, LibraryOperands
+from searchlab.bench.unquantized import QUANTIZED, Unquantized
 from searchlab.timing.race import Contender
 
 _OPSET, _FORMAT = 21, 10  # versions of the operators and of the file format, read by every onnxruntime since 1.18
@@ -25,8 +30,8 @@ _log = logging.getLogger(__name__)
 
 def contender(job: LibraryOperands, threads: int) -> Contender | None:
     """The operator on these arrays, or None if ONNX cannot express it or the runtime lacks it for these types."""
-    write = _WRITERS.get(job.name)
-    if write is None or not (_is_float32(job) or job.name == "reduce" and not job.is_float):
+    write = _writer(job)
+    if write is None:
         return None
     graph = _Graph(job)
     graph.name_output(write(graph))
@@ -41,8 +46,11 @@ def contender(job: LibraryOperands, threads: int) -> Contender | None:
     return run
 
 
-def _is_float32(job: LibraryOperands) -> bool:
-    return all(x.dtype == np.float32 for x in job.arrays.values())
+def _writer(job: LibraryOperands) -> Callable[[_Graph], str] | None:
+    if job.multiplies_bytes:
+        return _BYTE_WRITERS.get(job.name)
+    fits = all(x.dtype == np.float32 for x in job.arrays.values()) or job.name == "reduce" and not job.is_float
+    return _WRITERS.get(job.name) if fits else None
 
 
 def _bound(graph: _Graph, threads: int) -> Contender:
@@ -68,6 +76,7 @@ def _bound(graph: _Graph, threads: int) -> Contender:
 
 
 _OUTPUT = "result"
+_OWN = "com.microsoft"  # operators that onnxruntime adds to those of ONNX
 
 
 class _Graph:
@@ -132,7 +141,7 @@ class _Graph:
         constants = [numpy_helper.from_array(np.ascontiguousarray(x), n) for n, x in self.constants.items()]
         inputs = [_described(n, x) for n, x in self.inputs.items()]
         graph = helper.make_graph(self.nodes, "operator", inputs, [_described(_OUTPUT, self.output)], constants)
-        opsets = [helper.make_opsetid("", _OPSET)]
+        opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(_OWN, 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=_FORMAT)
 
 
@@ -184,6 +193,53 @@ def _capsule(g: _Graph) -> str:
     images = g.node("Reshape", g.node("Transpose", "X", perm=(0, 4, 3, 5, 1, 2)), g.axes(n * rows, ci * inner, h, w))
     found = g.node("Reshape", _product(g, "Conv", weights, None, images), g.axes(n, rows, co, cols, oh, ow))
     return g.node("Transpose", found, perm=(0, 4, 5, 2, 1, 3))
+
+
+# --- products of bytes ------------------------------------------------------------------------------------------------
+
+
+def _byte_matrices(g: _Graph) -> str:
+    data, weights, *_ = g.job.workload.program.inputs
+    y = g.node("MatMulInteger", g.operand(data), g.operand(weights))
+    return g.node("Add", y, g.operand("bias")) if "bias" in g.job.arrays else y
+
+
+def _byte_convolution(g: _Graph) -> str:
+    return g.follow(_convolve(g, "ConvInteger", "X", g.operand("W")), g.job.steps)
+
+
+def _convolve(g: _Graph, op: str, *inputs: str) -> str:
+    groups = len(g.job.arrays["W"]) if "depthwise" in g.job.name else g.job.params.get("groups", 1)
+    where = {"strides": g.job.per_axis("stride"), "pads": g.job.per_axis("padding") * 2}
+    return g.node(op, *inputs, dilations=g.job.per_axis("dilation"), group=groups, **where)
+
+
+def _quantized(g: _Graph) -> str:
+    """The operator of ONNX, or of onnxruntime, that scales its sums back to bytes; for sums the one that does not."""
+    whole, out = Unquantized(g.job), g.output.dtype
+    data, weights = whole.names
+    bias = () if whole.bias is None else (whole.bias,)
+    zero = g.constant(np.array(whole.zero, g.job.arrays[data].dtype))
+    if out == np.int32:
+        plain = (g.operand(data), g.operand(weights), zero, g.constant(np.array(whole.weight_zero, np.int8)))
+        y = _convolve(g, "ConvInteger", *plain) if whole.is_image else g.node("MatMulInteger", *plain)
+        return g.node("Add", y, g.constant(bias[0].reshape(whole.column))) if bias else y
+    scale, one = g.job.arrays["scale"], g.constant(np.array(1, np.float32))
+    many = g.constant(np.full(len(scale), whole.weight_zero, np.int8))
+    end = (one, g.constant(np.array(whole.params["out_zero"], out)))
+    begin = (g.operand(data), one, zero, g.operand(weights), g.constant(scale), many)
+    if whole.is_image:
+        return _convolve(g, "QLinearConv", *begin, *end, *map(g.constant, bias))
+    if not bias or not whole.params.get("bias"):
+        return g.node("QLinearMatMul", *begin, *end)
+    return g.node("QGemm", *begin, g.constant(bias[0]), *end, domain=_OWN)
+
+
+_BYTE_WRITERS: Mapping[str, Callable[[_Graph], str]] = {
+    **dict.fromkeys(("matmul", "batch_matmul", "dense"), _byte_matrices),
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d", "depthwise_conv2d"), _byte_convolution),
+    **dict.fromkeys(QUANTIZED, _quantized),
+}
 
 
 # --- the others -------------------------------------------------------------------------------------------------------

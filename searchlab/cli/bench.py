@@ -127,6 +127,8 @@ def _fields(row: ContestRow, target: Target) -> Iterator[dict[str, Any]]:
     for name, times in row.times.items():
         more = {"min_seconds": times.min, "median_seconds": times.median, "rounds": times.rounds}
         yield {"case": row.case, "metric": metric, "value": row.rate(name), "contender": name, **more, **common}
+    for name, problem in row.inexact.items():
+        yield {"case": row.case, "metric": "inexact", "value": None, "contender": name, "problem": problem, **common}
     for name, problem in row.wrong.items():
         yield {"case": row.case, "metric": "error", "value": None, "contender": name, "problem": problem, **common}
     if row.ratio is not None:
@@ -146,6 +148,9 @@ def _print_rows(rows: list[ContestRow], target: Target, quickstart: bool) -> Non
     for row in rows:
         for name, problem in row.wrong.items():
             err.print(f"[bold red]wrong:[/] {escape(row.case)}: {name}: {escape(problem)}", soft_wrap=True)
+        for name, problem in row.inexact.items():
+            text = f"{row.case}: {name} saturates at 16 bits on this CPU: {problem}"
+            err.print(f"[bold yellow]not exact (~):[/] {escape(text)}", soft_wrap=True)
     for name, extra in _OPTIONAL.items():
         if find_spec(name) is None:
             out.print(f"{name} is not installed and did not take part; `pip install 'searchlab\\[{extra}]'` adds it.")
@@ -198,7 +203,8 @@ def _cell(row: ContestRow, name: str, brief: bool) -> str:
     if name not in row.times:
         return "[dim]-[/]"
     times = row.times[name]
-    return duration(times.min) if brief else f"{duration(times.min)} [dim]/ {duration(times.median)}[/]"
+    best = f"{'~' * (name in row.inexact)}{duration(times.min)}"
+    return best if brief else f"{best} [dim]/ {duration(times.median)}[/]"
 
 
 def _ratio(row: ContestRow) -> str:

@@ -60,6 +60,10 @@ elementwise: rows=512,cols=768,ops=add | rows=300,cols=1000,ops=add,gelu,mul
 max_pool2d: c=64,h=112,w=112,k=3,stride=2,padding=1 | c=192,h=35,w=35,k=3,stride=1,padding=1
 avg_pool2d: c=128,h=56,w=56,k=2,stride=2
 global_avg_pool2d: n=8,c=1280,h=7,w=7
+qmatmul: m=384,n=384,k=384,zero=128,out_zero=128 | m=100,n=1000,k=256,zero=3 @1
+qdense: m=64,n=512,k=768,zero=128,out_zero=128 | m=1,n=1000,k=1280,out=int8 @1
+qconv2d: ci=64,co=64,h=28,w=28,k=3,padding=1,zero=128,out_zero=128 | ci=128,co=64,h=28,w=28,k=1,zero=7
+qdepthwise_conv2d: c=96,h=28,w=28,padding=1,zero=128,out_zero=128
 """
 
 

@@ -285,7 +285,7 @@ class Cast(_Node):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Call(_Node):
-    """A mathematical function of values: exp, log, tanh, erf, sigmoid, sqrt, rsqrt, abs, floor."""
+    """A mathematical function of values, one of CALLS; `round` is to the nearest integer, ties to even."""
 
     function: str
     args: tuple[Expr, ...]
@@ -452,7 +452,7 @@ def cast(e: Like, dtype: str) -> Expr:
     return e if e.dtype == dtype else Cast(dtype, e)
 
 
-CALLS = ("exp", "log", "tanh", "erf", "sigmoid", "sqrt", "rsqrt", "abs", "floor")
+CALLS = ("exp", "log", "tanh", "erf", "sigmoid", "sqrt", "rsqrt", "abs", "floor", "round")
 
 
 def call(function: str, *args: Expr) -> Expr:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from searchlab.dtype import BFLOAT16
+from searchlab.dtype import HALVES
 from searchlab.errors import IRError
-from searchlab.ir.bfloat16 import from_bits, rounded, to_bits
+from searchlab.ir.bfloat16 import numbers, rounded, stored
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import TRUE, And, Binary, Call, Cast, Compare, Const, Expr, Load, Poly, Select, Var
 from searchlab.ir.program import Program
@@ -50,25 +50,23 @@ def interpret(
     exec(compile(source, f"<{program.name}>", "exec"), scope)
     with np.errstate(over="ignore"):
         scope["run"](arrays, _FUNCTIONS, _cast, _full)
-    return {name: _returned(arrays[name], program.buffers[name].dtype) for name in program.outputs}
+    return {name: stored(arrays[name], program.buffers[name].dtype) for name in program.outputs}
 
 
 def _held(array: npt.ArrayLike, dtype: str) -> Array:
-    """An input in its type of computation: bfloat16 as float32, rounded at every store."""
-    return from_bits(array) if dtype == BFLOAT16 else np.asarray(array, dtype=dtype)
-
-
-def _returned(array: Array, dtype: str) -> Array:
-    return to_bits(array) if dtype == BFLOAT16 else array
+    """An input as numbers that numpy computes with: floats of 16 bits as float32, rounded after every operation."""
+    return numbers(array, dtype).astype(np.float32) if dtype in HALVES else np.asarray(array, dtype=dtype)
 
 
 def _cast(value: Any, dtype: str) -> Any:
-    return rounded(value, dtype)[()]
+    """The value rounded to a type; floats of 16 bits stay float32."""
+    found = rounded(value, dtype)
+    return found.astype(np.float32)[()] if dtype in HALVES else found[()]
 
 
 def _full(shape: tuple[int, ...], dtype: str) -> Array:
     """An array of recognisable values, for memory that has not been written yet."""
-    return rounded(np.full(shape, 99), dtype)
+    return np.full(shape, _cast(99, dtype))
 
 
 def _call(f: Any) -> Any:
@@ -85,6 +83,7 @@ _FUNCTIONS = {
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "abs": lambda x: np.abs(x),
     "floor": lambda x: np.floor(x),
+    "round": lambda x: np.rint(x),
 }
 
 
@@ -92,8 +91,7 @@ class _Source(Visitor[[str], str]):
     """The Python text of each kind of statement."""
 
     def visit_store(self, s: Store, indent: str) -> str:
-        value = _expr(s.value) if s.value.dtype != BFLOAT16 else f"_cast({_expr(s.value)}, '{BFLOAT16}')"
-        return f"{indent}{s.buffer}[{_indices(s.indices)}] = {value}\n"
+        return f"{indent}{s.buffer}[{_indices(s.indices)}] = {_expr(s.value)}\n"
 
     def visit_prefetch(self, s: Prefetch, indent: str) -> str:
         return f"{indent}pass\n"
@@ -145,7 +143,7 @@ def _expr(e: Expr) -> str:
     if isinstance(e, Binary):
         if e.op in ("min", "max"):
             return f"{e.op}({_expr(e.a)}, {_expr(e.b)})"
-        return f"({_expr(e.a)} {_ARITHMETIC[e.op]} {_expr(e.b)})"
+        return _rounded(f"({_expr(e.a)} {_ARITHMETIC[e.op]} {_expr(e.b)})", e.dtype)
     if isinstance(e, Compare):
         return f"({_expr(e.a)} {_COMPARE[e.op]} {_expr(e.b)})"
     if isinstance(e, And):
@@ -155,17 +153,21 @@ def _expr(e: Expr) -> str:
     if isinstance(e, Cast):
         return f"_cast({_expr(e.a)}, '{e.type}')"
     if isinstance(e, Call):
-        return f"_math['{e.function}']({', '.join(map(_expr, e.args))})"
+        return _rounded(f"_math['{e.function}']({', '.join(map(_expr, e.args))})", e.dtype)
     if isinstance(e, Load):
         return f"{e.buffer}[{_indices(e.indices)}]"
     raise IRError(f"cannot interpret {e!r}")
+
+
+def _rounded(text: str, dtype: str) -> str:
+    return f"_cast({text}, '{dtype}')" if dtype in HALVES else text
 
 
 def _const(e: Const) -> str:
     if e.type == "bool":
         return str(bool(e.value))
     if isinstance(e.value, float) and not math.isfinite(e.value):
-        return f"float('{e.value}')"
+        return _rounded(f"float('{e.value}')", e.type)
     if e.type not in ("index", "float64"):
         return f"_cast({e.value!r}, '{e.type}')" if e.type != "float32" else repr(e.value)
     return repr(e.value)

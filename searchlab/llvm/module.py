@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from searchlab.dtype import DTYPES, GENERATED, INDEX
+from searchlab.dtype import BOOL, DTYPES, INDEX
 from searchlab.errors import BuildError
 from searchlab.ir.algebra import poly
-from searchlab.ir.expr import ZERO, Cast, Compare, Expr, Load, Select, Var, index, value_of
+from searchlab.ir.expr import ZERO, Compare, Expr, Select, Var, index, value_of
 from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.stmt import (
     Alloc,
@@ -76,19 +76,8 @@ class KernelCode:
 
 def generate(lowered: Lowered, target: CpuTarget) -> KernelCode:
     """The LLVM module of a lowered program."""
-    _check_dtypes(lowered)
     check_intrinsics(lowered.name, lowered.body, target)
     return _Generator(lowered, target).run()
-
-
-def _check_dtypes(lowered: Lowered) -> None:
-    """Refuses element types that code generation does not support."""
-    used = {p.dtype for p in lowered.parameters}
-    used |= {x.type for e in expressions(lowered.body) for x in walk(e) if isinstance(x, (Load, Cast))}
-    if wrong := sorted(used.difference(GENERATED)):
-        raise BuildError(
-            f"{lowered.name}: no code can be generated for {', '.join(wrong)}; supported: {', '.join(GENERATED)}"
-        )
 
 
 class _Generator:
@@ -148,7 +137,7 @@ class _Body(Visitor[[], None]):
         self.g = generator
         self.f = function
         self.inside = inside  # of a parallel loop
-        self.w = ValueWriter(function, dict(places))
+        self.w = ValueWriter(function, dict(places), generator.target)
 
     def other(self, s: Stmt) -> None:
         raise BuildError(f"cannot generate code for a {type(s).__name__}")
@@ -397,7 +386,7 @@ def _leaves_alone(e: Expr, buffer: str) -> bool:
 
 
 def _dtypes(s: Stmt) -> set[str]:
-    found = {e.dtype for x in expressions(s) for e in walk(x)} & set(GENERATED)
+    found = {e.dtype for x in expressions(s) for e in walk(x)} & DTYPES.keys() - {BOOL}  # conditions take any number
     return found or {"float32"}
 
 

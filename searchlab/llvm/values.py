@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from searchlab.dtype import BOOL, DTYPES, FLOATS, INDEX, UNSIGNED
+from searchlab.dtype import BOOL, DTYPES, FLOAT16, FLOATS, HALVES, INDEX, UNSIGNED
 from searchlab.errors import BuildError
 from searchlab.ir.algebra import flat_index, poly
 from searchlab.ir.expr import And, Binary, Call, Cast, Compare, Const, Expr, Load, Poly, Select, Var
 from searchlab.ir.stmt import Buffer
 from searchlab.ir.walk import loads, variables
-from searchlab.llvm import vecmath
 from searchlab.llvm.abi import LINE
+from searchlab.llvm.arithmetic import Arithmetic, suffix
 from searchlab.llvm.ssa import TYPES, Function, Linear
-
-FLAGS = "contract nsz"
-_FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
-_FLOAT_TESTS = {"lt": "olt", "le": "ole", "eq": "oeq", "ne": "une"}
+from searchlab.targets import CpuTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +46,11 @@ class Lanes:
     count: int
 
 
-class ValueWriter:
+class ValueWriter(Arithmetic):
     """Writes expressions into a function."""
 
-    def __init__(self, function: Function, places: dict[str, BufferPlace]) -> None:
-        self.f = function
+    def __init__(self, function: Function, places: dict[str, BufferPlace], target: CpuTarget) -> None:
+        super().__init__(function, target)
         self.places = places
         self.lanes: Lanes | None = None
         self._offsets: dict[tuple[str, tuple[Expr, ...]], Expr] = {}
@@ -64,21 +60,6 @@ class ValueWriter:
         """Sets the location of a buffer."""
         self.places[place.buffer.name] = place
         self._offsets.clear()
-
-    # --- types and constants ------------------------------------------------------------------------------------------
-
-    def type(self, dtype: str, lanes: int) -> str:
-        """The LLVM type of a vector with this number of lanes."""
-        return TYPES[dtype] if lanes == 1 else f"<{lanes} x {TYPES[dtype]}>"
-
-    def constant(self, value: int | float, dtype: str, lanes: int) -> str:
-        """A number as an operand, the same in all lanes."""
-        if dtype in FLOATS:
-            rounded = struct.unpack("<f", struct.pack("<f", value))[0] if dtype == "float32" else value
-            text = f"0x{struct.unpack('<Q', struct.pack('<d', rounded))[0]:016X}"
-        else:
-            text = str(int(value))
-        return text if lanes == 1 else f"splat ({TYPES[dtype]} {text})"
 
     def spread(self, v: Value, dtype: str, lanes: int) -> str:
         """The operand broadcast to this number of lanes."""
@@ -136,46 +117,29 @@ class ValueWriter:
         a, b = self.write(e.a), self.write(e.b)
         n = max(a.lanes, b.lanes)
         op = e.op
-        if op == "div" and b.lanes < n and e.dtype in FLOATS:
+        if op == "div" and b.lanes < n and e.dtype in FLOATS and e.dtype not in HALVES:
             # one division for all lanes: a vector division takes as long as a dozen multiplications
             one = self.constant(1.0, e.dtype, 1)
             op, b = "mul", Value(self.operate("div", one, b.text, e.dtype, TYPES[e.dtype]), 1)
         x, y, type_ = self.spread(a, e.dtype, n), self.spread(b, e.dtype, n), self.type(e.dtype, n)
         return Value(self.operate(op, x, y, e.dtype, type_), n)
 
-    def operate(self, op: str, x: str, y: str, dtype: str, type_: str) -> str:
-        """One arithmetic operation on operands of one type."""
-        if op in ("min", "max"):
-            if dtype in FLOATS:
-                # this form is one instruction on x86 (a NaN on the right wins)
-                test = self.f.let(f"fcmp {FLAGS} {'olt' if op == 'min' else 'ogt'} {type_} {x}, {y}")
-                mask = type_.replace(TYPES[dtype], "i1")
-                return self.f.let(f"select {FLAGS} {mask} {test}, {type_} {x}, {type_} {y}")
-            name = f"{'u' if dtype in UNSIGNED else 's'}{op}"
-            suffix = _suffix(dtype, type_)
-            self.f.declare(f"declare {type_} @llvm.{name}.{suffix}({type_}, {type_})")
-            return self.f.let(f"call {type_} @llvm.{name}.{suffix}({type_} {x}, {type_} {y})")
-        if dtype in FLOATS:
-            return self.f.let(f"{_FLOAT_OPS[op]} {FLAGS} {type_} {x}, {y}")
-        if op == "div":
-            raise BuildError(f"division of {dtype} values is not supported; cast to a floating-point dtype first")
-        return self.f.let(f"{op} {type_} {x}, {y}")
-
     def call(self, e: Call) -> Value:
         """A mathematical function."""
         args = [self.write(a) for a in e.args]
         n = max(a.lanes for a in args)
-        return Value(vecmath.expand(e.function, self.f, e.dtype, n, [self.spread(a, e.dtype, n) for a in args]), n)
+        return Value(self.apply(e.function, [self.spread(a, e.dtype, n) for a in args], e.dtype, n), n)
 
     def cast(self, e: Cast) -> Value:
         """A value as another type."""
         a = self.write(e.a)
-        source, target = self.type(e.a.dtype, a.lanes), self.type(e.type, a.lanes)
-        op = _conversion(e.a.dtype, e.type)
-        return a if op is None else Value(self.f.let(f"{op} {source} {a.text} to {target}"), a.lanes)
+        if e.a.dtype == FLOAT16 and a.lanes == 1 and self.lanes is not None:
+            # x86 inserts a scalar into a register whose earlier contents it waits for; it can broadcast one instead
+            a = Value(self.spread(a, FLOAT16, self.lanes.count), self.lanes.count)
+        return Value(self.convert(a.text, e.a.dtype, e.type, a.lanes), a.lanes)
 
     def condition(self, e: Expr) -> Value:
-        """A comparison or a conjunction of comparisons."""
+        """A condition: a comparison, a value of type bool, or a conjunction of such."""
         if isinstance(e, Const):
             return Value("true" if e.value else "false", 1)
         if isinstance(e, And):
@@ -185,14 +149,11 @@ class ValueWriter:
             for p in parts[1:]:
                 text = self.f.let(f"and {self.type(BOOL, n)} {text}, {self.spread(p, BOOL, n)}")
             return Value(text, n)
-        assert isinstance(e, Compare)
+        if not isinstance(e, Compare):
+            return self.write(e)
         a, b = self.write(e.a), self.write(e.b)
         n, dtype = max(a.lanes, b.lanes), e.a.dtype
-        x, y, type_ = self.spread(a, dtype, n), self.spread(b, dtype, n), self.type(dtype, n)
-        if dtype in FLOATS:
-            return Value(self.f.let(f"fcmp {_FLOAT_TESTS[e.op]} {type_} {x}, {y}"), n)
-        test = e.op if e.op in ("eq", "ne") else ("u" if dtype in UNSIGNED else "s") + e.op
-        return Value(self.f.let(f"icmp {test} {type_} {x}, {y}"), n)
+        return Value(self.compare(e.op, self.spread(a, dtype, n), self.spread(b, dtype, n), dtype, n), n)
 
     def select(self, e: Select) -> Value:
         """One of two values, lane by lane."""
@@ -230,7 +191,8 @@ class ValueWriter:
         return Value(self.f.let(f"phi {type_} {', '.join(sides)}"), n)
 
     def _on_index(self, e: Expr) -> bool:
-        return all(isinstance(c, Compare) and c.a.dtype == INDEX for c in (e.args if isinstance(e, And) else (e,)))
+        """Whether a condition, or a part of it, is one on indices, which may guard an access."""
+        return any(isinstance(c, Compare) and c.a.dtype == INDEX for c in (e.args if isinstance(e, And) else (e,)))
 
     def _moves_with_lanes(self, e: Expr) -> bool:
         return self.lanes is not None and self.lanes.var in variables(e)
@@ -268,7 +230,7 @@ class ValueWriter:
         known = loaded.get(key)
         if known is None:
             address = self.f.pointer(place.pointer, e.type, form)
-            known = self.f.let(f"load {self.type(e.type, n)}, ptr {address}, align {self.align(place, form, n)}")
+            known = self.fetch(e.type, n, address, self.align(place, form, n))
             loaded[key] = known
         return Value(known, n)
 
@@ -295,9 +257,8 @@ class ValueWriter:
         """Loads with stride 2: two overlapping loads within the accessed range, and one shuffle."""
         place, type_ = self.places[e.buffer], self.type(e.type, n)
         size = DTYPES[e.type].bytes
-        first = self.f.let(f"load {type_}, ptr {self.f.pointer(place.pointer, e.type, form)}, align {size}")
         later = Linear(form.const + n - 1, form.terms)
-        second = self.f.let(f"load {type_}, ptr {self.f.pointer(place.pointer, e.type, later)}, align {size}")
+        first, second = (self.fetch(e.type, n, self.f.pointer(place.pointer, e.type, at), size) for at in (form, later))
         half = n // 2
         picks = [2 * lane for lane in range(half)] + [n + 1 + 2 * lane for lane in range(half)]
         mask = ", ".join(f"i32 {p}" for p in picks)
@@ -344,7 +305,7 @@ class ValueWriter:
         text = self.spread(self.write(value), dtype, n)
         form = self.f.linear(offset)
         address = self.f.pointer(place.pointer, dtype, form)
-        self.f.line(f"store {self.type(dtype, n)} {text}, ptr {address}, align {self.align(place, form, n)}")
+        self.put_away(dtype, n, text, address, self.align(place, form, n))
         self.forget(buffer)
 
     def prefetch(self, buffer: str, indices: tuple[Expr, ...]) -> None:
@@ -386,7 +347,7 @@ class ValueWriter:
             text = self.f.let(f"extractelement {self.type(dtype, lanes.count)} {vector}, i64 {lane}")
             self.f.env[lanes.var] = Linear(at.const + lane, at.terms)
             address = self.f.pointer(place.pointer, dtype, self.f.linear(offset))
-            self.f.line(f"store {TYPES[dtype]} {text}, ptr {address}, align {DTYPES[dtype].bytes}")
+            self.put_away(dtype, 1, text, address, DTYPES[dtype].bytes)
         self.f.env[lanes.var] = at
         self.forget(buffer)
 
@@ -408,7 +369,7 @@ class ValueWriter:
         total = self.operate(op, old, joined, dtype, TYPES[dtype])
         form = self.f.linear(self.offset(buffer, indices))
         address = self.f.pointer(place.pointer, dtype, form)
-        self.f.line(f"store {TYPES[dtype]} {total}, ptr {address}, align {DTYPES[dtype].bytes}")
+        self.put_away(dtype, 1, total, address, DTYPES[dtype].bytes)
         self.lanes = lanes
         self.forget(buffer)
 
@@ -418,21 +379,22 @@ class ValueWriter:
             return self._reduce_integers(op, vector, dtype, lanes)
         while lanes > 1:
             type_, half = self.type(dtype, lanes), lanes // 2
-            low, high = (", ".join(f"i32 {start + n}" for n in range(half)) for start in (0, half))
-            a, b = (
-                self.f.let(f"shufflevector {type_} {vector}, {type_} poison, <{half} x i32> <{m}>") for m in (low, high)
-            )
-            narrow = f"<{half} x {TYPES[dtype]}>"
-            vector, lanes = self.operate(op, a, b, dtype, narrow), half
-            if half == 1:
-                vector = self.f.let(f"extractelement {narrow} {vector}, i64 0")
+            a, b = (self._part(type_, vector, start, half) for start in (0, half))
+            vector, lanes = self.operate(op, a, b, dtype, self.type(dtype, half)), half
         return vector
+
+    def _part(self, type_: str, vector: str, start: int, count: int) -> str:
+        """Some neighbouring lanes of a vector."""
+        if count == 1:
+            return self.f.let(f"extractelement {type_} {vector}, i64 {start}")
+        lanes = ", ".join(f"i32 {start + n}" for n in range(count))
+        return self.f.let(f"shufflevector {type_} {vector}, {type_} poison, <{count} x i32> <{lanes}>")
 
     def _reduce_integers(self, op: str, vector: str, dtype: str, lanes: int) -> str:
         """A reduction intrinsic: given halves of byte products, LLVM 22 forms a dot product of only the first four."""
         type_, element = self.type(dtype, lanes), TYPES[dtype]
         name = op if op in ("add", "mul") else f"{'u' if dtype in UNSIGNED else 's'}{op}"
-        function = f"@llvm.vector.reduce.{name}.{_suffix(dtype, type_)}"
+        function = f"@llvm.vector.reduce.{name}.{suffix(dtype, lanes)}"
         self.f.declare(f"declare {element} {function}({type_})")
         return self.f.let(f"call {element} {function}({type_} {vector})")
 
@@ -446,22 +408,3 @@ def _stride(e: Expr, v: Var) -> int | None:
         elif any(a == v or (not isinstance(a, Var) and v in variables(a)) for a in monomial):
             return None
     return total
-
-
-def _suffix(dtype: str, type_: str) -> str:
-    element = {"float": "f32", "double": "f64"}.get(TYPES[dtype], TYPES[dtype])
-    return element if not type_.startswith("<") else f"v{type_[1:].split(' ')[0]}{element}"
-
-
-def _conversion(source: str, target: str) -> str | None:
-    unsigned = source in UNSIGNED
-    if source in FLOATS and target in FLOATS:
-        return "fpext" if target == "float64" else "fptrunc"
-    if source in FLOATS:
-        return "fptoui" if target in UNSIGNED else "fptosi"
-    if target in FLOATS:
-        return "uitofp" if unsigned else "sitofp"
-    widths = {**{name: d.bits for name, d in DTYPES.items()}, INDEX: 64, BOOL: 1}
-    if widths[source] == widths[target]:
-        return None
-    return "trunc" if widths[source] > widths[target] else "zext" if unsigned else "sext"

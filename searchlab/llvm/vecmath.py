@@ -13,6 +13,7 @@ Largest errors in units in the last place, on targets with fused multiply-add (a
 | sqrt     | 0.5     | 0.5     | nan below 0                                                               |
 | abs      | exact   | exact   |                                                                           |
 | floor    | exact   | exact   |                                                                           |
+| round    | exact   | exact   | to the nearest integer, ties to even                                      |
 
 NaN gives NaN everywhere. The coefficients come from tools/fit_vecmath.py. Power is left out: exp(y log x) loses up to
 seven bits, and an exact one costs several times as much.
@@ -288,6 +289,7 @@ _EXPANSIONS: dict[str, Callable[..., str]] = {
     "rsqrt": _rsqrt,
     "abs": lambda v, x: v.intrinsic("fabs", x),
     "floor": lambda v, x: v.intrinsic("floor", x),
+    "round": lambda v, x: v.intrinsic("roundeven", x),
 }
 
 # Every function `expand` knows, with its number of arguments.

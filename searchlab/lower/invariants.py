@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from searchlab.dtype import FLOATS
+from searchlab.dtype import FLOATS, HALVES
 from searchlab.ir.expr import ZERO, Binary, Call, Const, Expr, Load, Select, Var, value_of
 from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.stmt import Alloc, Buffer, If, Loop, Stmt, Store, Tensorized, kept, seq, written
@@ -91,7 +91,7 @@ class _Found(Rewriter[[_Inside]]):
         if e.dtype in FLOATS and loads(e):
             if self.fixed(e, inside):
                 return self.element(e) if any(map(_costly, walk(e))) else e
-            if isinstance(e, Binary) and _divides(e, inside.lanes) and loads(e.b) and self.fixed(e.b, inside):
+            if isinstance(e, Binary) and _by_reciprocal(e, inside.lanes) and loads(e.b) and self.fixed(e.b, inside):
                 return Binary("mul", self.replaced(e.a, inside), self.element(Binary("div", Const(1.0, e.dtype), e.b)))
         return rebuild(e, lambda part: self.replaced(part, inside))
 
@@ -115,6 +115,6 @@ def _costly(e: Expr) -> bool:
     return isinstance(e, Call) or (isinstance(e, Binary) and e.op == "div")
 
 
-def _divides(e: Binary, lanes: frozenset[Var]) -> bool:
+def _by_reciprocal(e: Binary, lanes: frozenset[Var]) -> bool:
     """Whether lanes are divided by one number, which code generation does by its reciprocal (`llvm.values`)."""
-    return e.op == "div" and not lanes.isdisjoint(variables(e.a) - variables(e.b))
+    return e.op == "div" and e.dtype not in HALVES and not lanes.isdisjoint(variables(e.a) - variables(e.b))

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from searchlab.backend import Allocate, Array, Arrays, Artifact, Kernel
+from searchlab.dtype import DTYPES
 from searchlab.errors import KernelError
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import Const, Expr, Var
@@ -200,7 +201,7 @@ class CpuKernel(Kernel):
             self._check_known(sizes)
             # aligned to cache lines, so that no vector store crosses a line
             shapes = [tuple(int(evaluate(e, sizes)) for e in b.shape) for b in a.outputs]
-            return [aligned(shape, b.dtype) for shape, b in zip(shapes, a.outputs, strict=True)]
+            return [aligned(shape, DTYPES[b.dtype].storage) for shape, b in zip(shapes, a.outputs, strict=True)]
         given = list(out) if isinstance(out, (tuple, list)) else [out]
         if len(given) != len(a.outputs):
             raise KernelError(f"{a.name} has {len(a.outputs)} outputs, `out` has {len(given)}")
@@ -243,8 +244,9 @@ def _as_array(x: Any, where: str) -> Array:
 
 def _check(array: Array, buffer: Buffer, where: str, sizes: dict[str, int]) -> None:
     """Refuses an array that the code cannot accept; infers run-time sizes from its shape."""
-    if array.dtype != np.dtype(buffer.dtype):
-        raise KernelError(f"{where} has dtype {array.dtype}, expected {buffer.dtype}")
+    dtype = DTYPES[buffer.dtype]
+    if array.dtype != np.dtype(dtype.storage):
+        raise KernelError(f"{where} has dtype {array.dtype}, expected {dtype.described}")
     if array.ndim != len(buffer.shape):
         raise KernelError(f"{where} has shape {array.shape}, expected {_describe(buffer)}")
     _settle_sizes(array, buffer, where, sizes)

@@ -1,4 +1,4 @@
-"""Building blocks shared by operators: loops named at run time, zero padding, epilogues, integer accumulation."""
+"""Building blocks shared by operators: loops named at run time, zero padding, epilogues, types of sums."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from searchlab.dtype import FLOATS
+from searchlab.dtype import DTYPES, FLOATS, HALVES
 from searchlab.errors import WorkloadError
-from searchlab.ir.compute import Builder, Tensor
-from searchlab.ir.expr import Expr, Var, all_of, cast, select
+from searchlab.ir.compute import Builder, Reduction, Tensor
+from searchlab.ir.expr import Expr, Like, Var, all_of, cast, select
 from searchlab.workloads.definition import Array
 from searchlab.workloads.parameters import Extent
 from searchlab.workloads.pointwise import UNARY, steps
@@ -49,8 +49,23 @@ def weight_type(dtype: str) -> str:
 
 
 def wide(value: Expr) -> Expr:
-    """Widens small integers to int32, in which they are multiplied and accumulated."""
-    return value if value.dtype in FLOATS else cast(value, "int32")
+    """Widens a value to the type in which it is multiplied and accumulated: integers to int32, 16 bits to float32."""
+    return cast(value, DTYPES[value.dtype].arithmetic if value.dtype in FLOATS else "int32")
+
+
+def fitted(value: Expr, dtype: str) -> Expr:
+    """A result of an operator on `dtype`: rounded, once, to a float of 16 bits; all others as they are."""
+    return cast(value, dtype) if dtype in HALVES else value
+
+
+def sum_stage(
+    b: Builder, name: str, shape: Sequence[Like], body: Callable[..., Expr | Reduction], dtype: str
+) -> Tensor:
+    """A stage that is a sum; one of 16 bits is made in float32, by stage S, and rounded by a stage of its own."""
+    if dtype not in HALVES:
+        return b.compute(name, shape, body)
+    S = b.compute("S", shape, body)
+    return b.compute(name, shape, named(list(inspect.signature(body).parameters), lambda *at: fitted(S[at], dtype)))
 
 
 def pad(b: Builder, x: Tensor, names: Sequence[str], padding: Sequence[tuple[int, int]], fill: float = 0) -> Tensor:
@@ -86,15 +101,17 @@ class Reordered:
 class Epilogue:
     """The elementwise operations after a product, in one stage: any of `bias`, `bn`, `add` and unary functions.
 
-    bn is batch normalisation with its statistics folded into a scale and a shift per channel; add is a residual.
+    bn is batch normalisation with its statistics folded into a scale and a shift per channel; add is a residual.  The
+    result of an operator on floats of 16 bits is rounded in the same stage, even if nothing else is left to do.
     """
 
     steps: tuple[str, ...]
+    dtype: str
 
     @staticmethod
     def of(text: str, dtype: str) -> Epilogue:
         """Parses an epilogue such as `bn,add,relu`; rejects one that does not suit the dtype."""
-        found = Epilogue(steps(text, (*_FURTHER, *UNARY)))
+        found = Epilogue(steps(text, (*_FURTHER, *UNARY)), dtype)
         needy = [s for s in found.steps if s != "bias" and dtype not in FLOATS]
         require(not needy, f"{', '.join(needy)} after the sum needs a floating-point dtype, not {dtype}")
         return found
@@ -102,7 +119,11 @@ class Epilogue:
     @property
     def stage(self) -> str:
         """The name of the stage before it."""
-        return "C" if self.steps else "Y"
+        return "Y" if self._is_empty else "C"
+
+    @property
+    def _is_empty(self) -> bool:
+        return not self.steps and self.dtype not in HALVES
 
     @property
     def weights(self) -> tuple[str, ...]:
@@ -113,25 +134,26 @@ class Epilogue:
         self, b: Builder, c: Tensor, names: Sequence[str], channel: int = 1, order: Reordered | None = None
     ) -> Tensor:
         """Stage Y: the epilogue applied to stage C, whose elements `order` rearranges; C itself if there is neither."""
-        if not self.steps and order is None:
+        if self._is_empty and order is None:
             return c
         shape = c.shape if order is None else order.shape
         width = (shape[channel],)
         given: dict[str, Tensor] = {}
         for step in self.steps:
             for name in _FURTHER.get(step, ()):
-                given[name] = b.input(name, shape if name == "R" else width, c.dtype)
+                dtype = self.dtype if self.dtype in HALVES else c.dtype
+                given[name] = b.input(name, shape if name == "R" else width, dtype)
 
         def body(*indices: Var) -> Expr:
             x, at = c[indices if order is None else order.source(*indices)], indices[channel]
             for step in self.steps:
                 if step == "bn":
-                    x = x * given["scale"][at] + given["shift"][at]
+                    x = x * wide(given["scale"][at]) + wide(given["shift"][at])
                 elif step == "bias":
-                    x = x + given["bias"][at]
+                    x = x + wide(given["bias"][at])
                 else:
-                    x = x + given["R"][indices] if step == "add" else UNARY[step].expr(x)
-            return x
+                    x = x + wide(given["R"][indices]) if step == "add" else UNARY[step].expr(x)
+            return fitted(x, self.dtype)
 
         return b.compute("Y", shape, named(names, body))
 

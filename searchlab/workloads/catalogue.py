@@ -12,7 +12,7 @@ from searchlab.errors import WorkloadError
 from searchlab.registry import nearest
 from searchlab.workloads.definition import Definition, Operator, Workload, imported
 
-_MODULES = ("linear", "convolution", "transposed", "normalize", "windows", "elementwise")
+_MODULES = ("linear", "convolution", "quantized", "transposed", "normalize", "windows", "elementwise")
 _ENTRY_POINTS = "searchlab.workloads"
 _table: dict[str, Operator] = {}
 

@@ -15,6 +15,7 @@ from searchlab.workloads.building_blocks import (
     pad,
     per_axis,
     require,
+    sum_stage,
     weight_type,
     wide,
     window_count,
@@ -194,11 +195,13 @@ def capsule_conv2d(
     still = (0, 0)
     P = pad(b, X, ("n", "h", "w", "c", "i", "j"), [still, *((p, p) for p in around), still, still, still])
     rc, rh, rw, rk = b.axis("ci", ci), b.axis("kh", kernel[0]), b.axis("kw", kernel[1]), b.axis("k", capsule)
-    Y = b.compute(
+    Y = sum_stage(
+        b,
         "Y",
         (n, *out, co, capsule, capsule),
         lambda n, h, w, c, i, j: total(
-            P[n, h * step[0] + rh, w * step[1] + rw, rc, i, rk] * W[rh, rw, rc, c, rk, j], rh, rw, rc, rk
+            wide(P[n, h * step[0] + rh, w * step[1] + rw, rc, i, rk]) * wide(W[rh, rw, rc, c, rk, j]), rh, rw, rc, rk
         ),
+        dtype,
     )
     return Definition(b.program(Y), lambda X, W: references.capsule_convolution(X, W, step, around), ("W",))

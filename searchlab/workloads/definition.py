@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from searchlab.dtype import FLOATS
+from searchlab.dtype import DTYPES, FLOATS
 from searchlab.errors import IRError, WorkloadError
+from searchlab.ir.bfloat16 import numbers, stored
 from searchlab.ir.expr import Var
 from searchlab.ir.program import Program
 from searchlab.named import Named
@@ -34,28 +35,32 @@ class Definition:
     """The result of an operator function: the plain computation, and its numpy reference.
 
     `reference` takes the inputs in order, already as float64 (so that its sums are exact to float32), and returns the
-    output, or a tuple of outputs; `weights` names the inputs that do not change between calls.
+    output, or a tuple of outputs; `weights` names the inputs that do not change between calls.  Where inputs depend on
+    one another, `arrange` makes such ones of random ones.
     """
 
     program: Program
     reference: Reference
     weights: tuple[str, ...] = ()
+    arrange: Callable[[dict[str, Array]], dict[str, Array]] | None = None
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """The accepted deviation from the reference: |got - want| <= relative * |want| + scale * rms(want).
+    """The accepted deviation from the reference: |got - want| <= relative * |want| + scale * rms(want) + absolute.
 
-    The second term allows for cancellation: elements near zero that are sums of large terms.
+    The second term allows for cancellation: elements near zero that are sums of large terms.  The third is the distance
+    of subnormal numbers, where a type has so few bits that results are among them.
     """
 
     relative: float
     scale: float
+    absolute: float = 0.0
 
     def allowed(self, want: Array) -> Array:
         """The largest accepted error of every element."""
         size = math.sqrt(float(np.mean(np.square(want)))) if want.size else 0.0
-        found: Array = self.relative * np.abs(want) + self.scale * size
+        found: Array = self.relative * np.abs(want) + self.scale * size + self.absolute
         return found
 
 
@@ -206,7 +211,9 @@ class Workload:
         """Random arrays: floats in [-1, 1), integers so small that no int32 sum of products overflows."""
         fixed = self._fixed(sizes)
         limit = math.isqrt((2**31 - 1) // counts.reduction_length(fixed.program)) or 1
-        return {n: _random(fixed.program, n, seed, limit) for n in fixed.program.inputs}
+        found = {n: _random(fixed.program, n, seed, limit) for n in fixed.program.inputs}
+        arrange = fixed.definition.arrange
+        return found if arrange is None else arrange(found)
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The outputs computed by numpy in double precision, then converted to the program's dtypes."""
@@ -214,13 +221,14 @@ class Workload:
         for name in program.inputs:
             if name not in inputs:
                 raise WorkloadError(f"{self.label}: input '{name}' is missing; it takes {', '.join(program.inputs)}")
-        found = self.definition.reference(*(_wide(inputs[n]) for n in program.inputs))
+        given = (_wide(numbers(inputs[n], program.buffers[n].dtype)) for n in program.inputs)
+        found = self.definition.reference(*given)
         outputs = found if isinstance(found, tuple) else (found,)
         if len(outputs) != len(program.outputs):
             names = ", ".join(program.outputs)
             raise WorkloadError(f"{self.label}: the reference gives {len(outputs)} outputs, the program: {names}")
         pairs = zip(program.outputs, outputs, strict=True)
-        return {n: np.ascontiguousarray(y, dtype=program.buffers[n].dtype) for n, y in pairs}
+        return {n: np.ascontiguousarray(stored(y, program.buffers[n].dtype)) for n, y in pairs}
 
     def sizes_of(self, inputs: Mapping[str, Array]) -> dict[str, int]:
         """The run-time sizes, taken from the shapes of arrays."""
@@ -256,7 +264,8 @@ class Workload:
         for name in names:
             if name not in outputs:
                 return f"{self.label}: output '{name}' is missing"
-            wrong = difference(outputs[name], expected[name], tolerance[name])
+            dtype = self.program.buffers[name].dtype
+            wrong = difference(outputs[name], expected[name], tolerance[name], dtype)
             if wrong:
                 return f"{self.label}: {name} {wrong}"
         return None
@@ -285,12 +294,13 @@ def _restore(path: str, name: str, params: Params) -> Workload:
     return imported(path, name).lazy(**dict(params))
 
 
-def difference(got: Array, want: Array, tolerance: Tolerance) -> str | None:
-    """A description of how `got` differs from `want`; None if the difference is within the tolerance."""
+def difference(got: Array, want: Array, tolerance: Tolerance, dtype: str) -> str | None:
+    """A description of how `got` differs from `want`, of a `dtype`; None if the difference is within the tolerance."""
     if got.shape != want.shape:
         return f"has shape {got.shape}, expected {want.shape}"
     if got.dtype != want.dtype:
         return f"has dtype {got.dtype}, expected {want.dtype}"
+    got, want = numbers(got, dtype), numbers(want, dtype)
     wide = want.astype(np.float64)
     with np.errstate(invalid="ignore"):
         error = np.abs(got.astype(np.float64) - wide)
@@ -307,11 +317,16 @@ def difference(got: Array, want: Array, tolerance: Tolerance) -> str | None:
     )
 
 
+_LAST_PLACE = {"float16": (2.0**-10, 2.0**-24), "bfloat16": (2.0**-7, 2.0**-133)}  # relative, and of subnormals
+
+
 def _tolerance(dtype: str, growth: float) -> Tolerance:
     if dtype not in FLOATS:
         return Tolerance(0.0, 0.0)
-    unit = float(np.finfo(dtype).eps) * max(growth, 8.0)
-    return Tolerance(2 * unit, 4 * unit)
+    unit = float(np.finfo(DTYPES[dtype].arithmetic).eps) * max(growth, 8.0)
+    # float16 and bfloat16: computed in float32, then rounded once, which may fall to either neighbour
+    last, least = _LAST_PLACE.get(dtype, (0.0, 0.0))
+    return Tolerance(2 * unit + last, 4 * unit, least)
 
 
 def _random(program: Program, name: str, seed: int, limit: int) -> Array:
@@ -319,10 +334,10 @@ def _random(program: Program, name: str, seed: int, limit: int) -> Array:
     # Each input has its own random stream, so that adding an input does not change the others.
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     if dtype in FLOATS:
-        values: Array = rng.random(shape, dtype=np.dtype(dtype).type)
+        values: Array = rng.random(shape, dtype=np.dtype(DTYPES[dtype].arithmetic).type)
         values *= 2
         values -= 1
-        return values
+        return stored(values, dtype)
     known = np.iinfo(dtype)
     low, high = max(known.min, -limit, -1024), min(known.max, limit, 1024)
     return rng.integers(low, high, shape, dtype=dtype, endpoint=True)

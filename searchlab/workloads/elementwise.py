@@ -11,7 +11,7 @@ from searchlab.dtype import FLOATS
 from searchlab.errors import WorkloadError
 from searchlab.ir.compute import Builder, Reduction, Tensor, largest, smallest, total
 from searchlab.ir.expr import Expr, Var
-from searchlab.workloads.building_blocks import named, require, wide
+from searchlab.workloads.building_blocks import fitted, named, require, sum_stage, wide
 from searchlab.workloads.catalogue import operator
 from searchlab.workloads.definition import Array, Definition
 from searchlab.workloads.parameters import Extent, Float, Number
@@ -29,7 +29,9 @@ def elementwise(
     value = b.input("X", (rows, cols), dtype)
     for number, op in enumerate(chain, 1):
         other = b.input(f"A{number}", (rows, cols), dtype) if op in BINARY else None
-        value = b.compute("Y" if number == len(chain) else f"T{number}", (rows, cols), _step(op, value, other))
+        last = number == len(chain)
+        body = _step(op, value, other, dtype if last else "float32")
+        value = b.compute("Y" if last else f"T{number}", (rows, cols), body)
 
     def reference(X: Array, *others: Array) -> Array:
         rest = list(others)
@@ -40,10 +42,11 @@ def elementwise(
     return Definition(b.program(value), reference)
 
 
-def _step(op: str, x: Tensor, other: Tensor | None) -> Callable[[Var, Var], Expr]:
+def _step(op: str, x: Tensor, other: Tensor | None, dtype: str) -> Callable[[Var, Var], Expr]:
+    """One function of the chain, whose result is stored as `dtype` if that is a float of 16 bits."""
     if other is None:
-        return lambda i, j: UNARY[op].expr(x[i, j])
-    return lambda i, j: BINARY[op].expr(x[i, j], other[i, j])
+        return lambda i, j: fitted(UNARY[op].expr(wide(x[i, j])), dtype)
+    return lambda i, j: fitted(BINARY[op].expr(wide(x[i, j]), wide(other[i, j])), dtype)
 
 
 _REDUCTIONS: dict[str, tuple[Callable[..., Reduction], Callable[..., Array]]] = {
@@ -75,12 +78,13 @@ def reduce(
         at: list[Expr] = list(indices[: len(extents) - 1])
         at.insert(place, r)
         value = X[tuple(at)]
-        return combine(wide(value) if op == "sum" else value, r)
+        return combine(wide(value) if op in ("sum", "mean") else value, r)
 
-    Y = b.compute("S" if op == "mean" else "Y", kept, named(names, body))
     if op == "mean":
-        S = Y
-        Y = b.compute("Y", kept, named(names, lambda *at: S[at] / float(extents[place])))
+        S = b.compute("S", kept, named(names, body))
+        Y = b.compute("Y", kept, named(names, lambda *at: fitted(S[at] / float(extents[place]), dtype)))
+    else:
+        Y = sum_stage(b, "Y", kept, named(names, body), dtype if op == "sum" else "float32")
     return Definition(b.program(Y), lambda X: array(X, axis=place).reshape(kept))
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from searchlab.ir.compute import Builder, total
-from searchlab.workloads.building_blocks import Epilogue, weight_type, wide
+from searchlab.workloads.building_blocks import Epilogue, sum_stage, weight_type, wide
 from searchlab.workloads.catalogue import operator
 from searchlab.workloads.definition import Definition
 from searchlab.workloads.parameters import Extent, Float, Number
@@ -15,11 +15,11 @@ from searchlab.workloads.parameters import Extent, Float, Number
 
 @operator
 def matmul(m: Extent = 512, n: Extent = 512, k: Extent = 512, dtype: Number = "float32") -> Definition:
-    """C = A B; integers are added up as int32, and uint8 multiplies int8."""
+    """C = A B; integers are added up as int32, and uint8 multiplies int8; float16 and bfloat16 as float32."""
     b = Builder("matmul")
     A, B = b.input("A", (m, k), dtype), b.input("B", (k, n), weight_type(dtype))
     r = b.axis("k", k)
-    C = b.compute("C", (m, n), lambda i, j: total(wide(A[i, r]) * wide(B[r, j]), r))
+    C = sum_stage(b, "C", (m, n), lambda i, j: total(wide(A[i, r]) * wide(B[r, j]), r), dtype)
     return Definition(b.program(C), lambda A, B: A @ B, weights=("B",))
 
 
@@ -31,7 +31,7 @@ def batch_matmul(
     b = Builder("batch_matmul")
     A, B = b.input("A", (batch, m, k), dtype), b.input("B", (batch, k, n), weight_type(dtype))
     r = b.axis("k", k)
-    C = b.compute("C", (batch, m, n), lambda b, i, j: total(wide(A[b, i, r]) * wide(B[b, r, j]), r))
+    C = sum_stage(b, "C", (batch, m, n), lambda b, i, j: total(wide(A[b, i, r]) * wide(B[b, r, j]), r), dtype)
     return Definition(b.program(C), lambda A, B: A @ B)
 
 
@@ -62,5 +62,11 @@ def transpose_batch_matmul(
     b = Builder("transpose_batch_matmul")
     Q, K = (b.input(name, (batch, seq, heads, dim), dtype) for name in "QK")
     r = b.axis("k", dim)
-    C = b.compute("C", (batch, heads, seq, seq), lambda b, h, i, j: total(Q[b, i, h, r] * K[b, j, h, r], r))
+    C = sum_stage(
+        b,
+        "C",
+        (batch, heads, seq, seq),
+        lambda b, h, i, j: total(wide(Q[b, i, h, r]) * wide(K[b, j, h, r]), r),
+        dtype,
+    )
     return Definition(b.program(C), lambda Q, K: Q.transpose(0, 2, 1, 3) @ np.transpose(K, (0, 2, 3, 1)))

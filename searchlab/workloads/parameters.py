@@ -33,8 +33,8 @@ Extent = Annotated[int | Expr, AtLeast(1)]
 Window = Annotated[int | tuple[int, ...], AtLeast(1)]
 Padding = Annotated[int | tuple[int, ...], AtLeast(0)]
 Count = Annotated[int, AtLeast(1)]
-Float = Literal["float32", "float64"]
-Number = Literal["float32", "float64", "int8", "uint8", "int32"]
+Float = Literal["float32", "float64", "float16", "bfloat16"]
+Number = Literal["float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32"]
 
 _EXPECTED = {
     "extent": 'an integer, or "?" for a size known only at run time',

@@ -1,4 +1,4 @@
-"""Suites: the operator shapes on which published tuners were evaluated, as named cases.
+"""Suites: the operator shapes on which published tuners were evaluated, and products of bytes, as named cases.
 
 autotvm: Chen et al., NeurIPS 2018; ansor: Zheng et al., OSDI 2020; metaschedule: Shao et al., NeurIPS 2022.
 """
@@ -158,9 +158,28 @@ def _metaschedule_ops() -> Iterator[Case]:
     return (Case(name, w) for name, w in first.items())
 
 
+# --- products of bytes ------------------------------------------------------------------------------------------------
+
+_BYTES = ((512, 512, 512), (1024, 1024, 1024), (128, 3072, 768))  # m, n, k
+_BYTE_CONVOLUTIONS = ((56, 64, 64, 3), (14, 256, 256, 3), (56, 64, 256, 1))  # h = w, ci, co, k
+_ZEROS = {"zero": 128, "out_zero": 128}
+
+
+def _int8_ops() -> Iterator[Case]:
+    """Products of bytes, plain (uint8 by int8 into int32) and quantised, batch 1."""
+    for number, (m, n, k) in enumerate(_BYTES, 1):
+        yield Case(f"GMM-{number}", lazy("matmul", m=m, n=n, k=k, dtype="uint8"))
+    yield Case("QMM", lazy("qmatmul", m=512, n=512, k=512, **_ZEROS))
+    yield Case("QDN", lazy("qdense", m=128, n=768, k=3072, **_ZEROS))
+    for number, (side, ci, co, k) in enumerate(_BYTE_CONVOLUTIONS, 1):
+        yield Case(f"QC2D-{number}", lazy("qconv2d", ci=ci, co=co, h=side, w=side, k=k, padding=k // 2, **_ZEROS))
+    yield Case("QDEP", lazy("qdepthwise_conv2d", c=144, h=56, w=56, padding=1, **_ZEROS))
+
+
 _SUITES: dict[str, Callable[[], Iterator[Case]]] = {
     "autotvm-resnet18": _autotvm_resnet18,
     "ansor-ops": _ansor_ops,
     "ansor-subgraphs": _ansor_subgraphs,
     "metaschedule-ops": _metaschedule_ops,
+    "int8-ops": _int8_ops,
 }

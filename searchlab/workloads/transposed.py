@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from searchlab.ir.compute import Builder, Reduction, total
 from searchlab.ir.expr import ZERO, Expr, Var, all_of, index, select
 from searchlab.workloads import references
-from searchlab.workloads.building_blocks import Epilogue, Reordered, named, pad, per_axis, require
+from searchlab.workloads.building_blocks import Epilogue, Reordered, named, pad, per_axis, require, wide
 from searchlab.workloads.catalogue import operator
 from searchlab.workloads.definition import Array, Definition
 from searchlab.workloads.parameters import Extent, Float, Padding, Window
@@ -45,7 +45,7 @@ def conv2d_transpose(
         places = at[len(phased) :]
         data = [a.data(x, phase.get(a.name, ZERO), t) for a, x, t in zip(axes, places, taps, strict=True)]
         weight = [a.weight(phase.get(a.name, ZERO), t) for a, t in zip(axes, taps, strict=True)]
-        product = P[(n, rc, *data)] * W[(rc, c, *weight)]
+        product = wide(P[(n, rc, *data)]) * wide(W[(rc, c, *weight)])
         meets = [x < a.kernel for a, x in zip(axes, weight, strict=True) if a.kernel % a.stride]
         return total(select(all_of(meets), product, 0) if meets else product, rc, *taps)
 

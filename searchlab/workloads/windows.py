@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
+from searchlab.dtype import DTYPES
 from searchlab.ir.compute import Builder, Tensor, largest, total
 from searchlab.ir.expr import Expr, cast, value_of
 from searchlab.workloads import references
-from searchlab.workloads.building_blocks import pad, per_axis, require, window_count
+from searchlab.workloads.building_blocks import fitted, pad, per_axis, require, wide, window_count
 from searchlab.workloads.catalogue import operator
 from searchlab.workloads.definition import Array, Definition
 from searchlab.workloads.parameters import Extent, Float, Padding, Window
@@ -76,8 +77,8 @@ def avg_pool2d(
     b = Builder("avg_pool2d")
     X = b.input("X", (n, c, h, w), dtype)
     pool = _Pooling(b, X, k, stride, padding, 0.0)
-    S = b.compute("S", pool.shape, lambda n, c, h, w: total(pool.at(n, c, h, w), *pool.axes))
-    Y = b.compute("Y", pool.shape, lambda n, c, h, w: S[n, c, h, w] / float(math.prod(pool.kernel)))
+    S = b.compute("S", pool.shape, lambda n, c, h, w: total(wide(pool.at(n, c, h, w)), *pool.axes))
+    Y = b.compute("Y", pool.shape, lambda n, c, h, w: fitted(S[n, c, h, w] / float(math.prod(pool.kernel)), dtype))
     return Definition(b.program(Y), lambda X: pool.windows(X).mean(axis=(-2, -1)))
 
 
@@ -88,7 +89,7 @@ def global_avg_pool2d(
     """The mean of each channel."""
     b = Builder("global_avg_pool2d")
     X = b.input("X", (n, c, h, w), dtype)
-    rh, rw, count = b.axis("h", h), b.axis("w", w), cast(h * w, dtype)
-    S = b.compute("S", (n, c), lambda n, c: total(X[n, c, rh, rw], rh, rw))
-    Y = b.compute("Y", (n, c), lambda n, c: S[n, c] / count)
+    rh, rw, count = b.axis("h", h), b.axis("w", w), cast(h * w, DTYPES[dtype].arithmetic)
+    S = b.compute("S", (n, c), lambda n, c: total(wide(X[n, c, rh, rw]), rh, rw))
+    Y = b.compute("Y", (n, c), lambda n, c: fitted(S[n, c] / count, dtype))
     return Definition(b.program(Y), lambda X: X.mean(axis=(2, 3)))

@@ -1,4 +1,6 @@
-"""Templates of convolutions: conv1d, conv2d, conv3d, conv2d_bn_relu, conv2d_transpose, capsule_conv2d."""
+"""Templates of convolutions: conv1d, conv2d, conv3d, conv2d_bn_relu, conv2d_transpose, capsule_conv2d,
+qconv2d.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +19,7 @@ from spaces.template.nests import (
     fill,
     finish,
     fit_registers,
+    is_for_one,
     longer,
     operand,
     panels,
@@ -27,7 +30,7 @@ from spaces.template.nests import (
 from spaces.template.products import ProductLoops, split_sums, tiled
 from spaces.template.registry import template
 
-PLANES = ("conv1d", "conv2d", "conv3d", "conv2d_bn_relu", "conv2d_transpose")
+PLANES = ("conv1d", "conv2d", "conv3d", "conv2d_bn_relu", "conv2d_transpose", "qconv2d")
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ def _pad(cfg: Config, s: Schedule, task: Task, home: str) -> bool:
     """The padded input: all of it first, or inside a loop what its body reads; says whether it is inside."""
     if "P" not in s.program.blocks:
         return False
-    if cfg.choose("pad", ["whole", "band"]) == "whole":
+    if cfg.choose("pad", ["whole", "band"] if is_for_one(s, "P") else ["whole"]) == "whole":
         fill(s, task, "P")
         return False
     s.compute_at("P", home)

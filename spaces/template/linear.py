@@ -1,4 +1,4 @@
-"""Templates of matrix products: matmul, batch_matmul, dense, transpose_batch_matmul."""
+"""Templates of matrix products: matmul, batch_matmul, dense, transpose_batch_matmul, qmatmul, qdense."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spaces.template.products import ProductLoops, tiled
 from spaces.template.registry import template
 
 
-@template("tiles", operator=("matmul", "batch_matmul", "dense", "transpose_batch_matmul"))
+@template("tiles", operator=("matmul", "batch_matmul", "dense", "transpose_batch_matmul", "qmatmul", "qdense"))
 def tiles(cfg: Config, s: Schedule, task: Task) -> None:
     """Register tiles of rows by vectors of columns, the second operand packed into panels or not."""
     nest = reduction(s, task)

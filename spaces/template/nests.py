@@ -23,6 +23,7 @@ from searchlab.tactics import (
     lay_in_panels,
     loops_inside,
     operands,
+    products,
     space_axes,
     spread_rows,
 )
@@ -40,8 +41,9 @@ class TemplateNest:
 
 
 def reduction(s: Schedule, task: Task) -> TemplateNest:
-    """The first stage that reduces."""
-    b = next(b for b in s.program.blocks.values() if b.reduces)
+    """The first stage that sums products, or else the first that reduces."""
+    found = products(s.program) or [b for b in s.program.blocks.values() if b.reduces]
+    b = found[0]
     space, reduce = axis_loops(s, b.name)
     lanes = task.target.lanes(s.program.buffers[b.store.buffer].dtype)
     return TemplateNest(b.name, tuple(space), tuple(reduce), lanes)
@@ -127,6 +129,11 @@ def pack_inside(s: Schedule, stage: str, loop: str, along_rows: bool) -> None:
 
 
 # --- stages around the main one ---------------------------------------------------------------------------------------
+
+
+def is_for_one(s: Schedule, stage: str) -> bool:
+    """Whether one stage alone reads a stage, so that it can be computed in that one's loops."""
+    return len(consumers(s.program, s.program.blocks[stage].store.buffer)) == 1
 
 
 def fill(s: Schedule, task: Task, stage: str) -> None:

@@ -6,11 +6,11 @@ from searchlab.schedule import Schedule
 from searchlab.search.task import Task
 from searchlab.tactics import extent
 from spaces.template.config import Config
-from spaces.template.nests import extents, fill, finish, fit_registers, longer, reduction, share, vectors
+from spaces.template.nests import extents, fill, finish, fit_registers, is_for_one, longer, reduction, share, vectors
 from spaces.template.registry import template
 
 
-@template("windows", operator=("depthwise_conv2d", "max_pool2d", "avg_pool2d"))
+@template("windows", operator=("depthwise_conv2d", "qdepthwise_conv2d", "max_pool2d", "avg_pool2d"))
 def windows(cfg: Config, s: Schedule, task: Task) -> None:
     """A few output rows at a time in vectors of columns, the taps of the window unrolled or not.
 
@@ -35,7 +35,8 @@ def windows(cfg: Config, s: Schedule, task: Task) -> None:
 
 
 def _pad(cfg: Config, s: Schedule, task: Task, channel: str, band: str, few: bool) -> None:
-    pad = cfg.choose("pad", ["whole", "band"] if few else ["whole", "band", "channel"])
+    places = ["whole", "band"] if few else ["whole", "band", "channel"]
+    pad = cfg.choose("pad", places if is_for_one(s, "P") else ["whole"])
     if pad == "whole":
         fill(s, task, "P")
     else:

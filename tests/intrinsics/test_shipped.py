@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 from tensorized_products import byte_product, tiled
 
-from searchlab.dtype import GENERATED
 from searchlab.errors import ComponentError, IRError
 from searchlab.intrinsics import CallSite, Intrinsic, Needs, Promise, add_intrinsic, find_intrinsic, intrinsics, known
 from searchlab.intrinsics.byte_dots import byte_dot
@@ -65,14 +64,8 @@ def code_of(intrinsic: Intrinsic, target: CpuTarget) -> str:
     return assembly(generate(lower(s.program, target), target).ir, target)
 
 
-def skip_what_no_code_is_made_for(intrinsic: Intrinsic) -> None:
-    if not {b.dtype for b in intrinsic.description.buffers.values()} <= set(GENERATED):
-        pytest.skip("no code is generated for its element types")
-
-
 @named
 def test_it_computes_what_it_describes(intrinsic: Intrinsic) -> None:
-    skip_what_no_code_is_made_for(intrinsic)
     target = detect(threads=1)
     if missing := intrinsic.needs.missing(target):
         pytest.skip(f"this CPU lacks {', '.join(missing)}")
@@ -81,7 +74,6 @@ def test_it_computes_what_it_describes(intrinsic: Intrinsic) -> None:
 
 @named
 def test_it_becomes_its_instruction(intrinsic: Intrinsic) -> None:
-    skip_what_no_code_is_made_for(intrinsic)
     text = code_of(intrinsic, capable(intrinsic.needs.arch))
     family = max((f for f in INSTRUCTIONS if intrinsic.name.startswith(f)), key=len)
     assert re.search(rf"\s{INSTRUCTIONS[family]}", text), text

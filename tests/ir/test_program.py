@@ -399,7 +399,7 @@ def apply(function: str, X: Tensor) -> Callable[[Var], Expr]:
 def test_interpreter_knows_every_function() -> None:
     functions = {
         "exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": erf, "sigmoid": expit, "sqrt": np.sqrt,
-        "rsqrt": lambda x: 1 / np.sqrt(x), "abs": np.abs, "floor": np.floor,
+        "rsqrt": lambda x: 1 / np.sqrt(x), "abs": np.abs, "floor": np.floor, "round": np.rint,
     }  # fmt: skip
     x = RNG.random(5) + 0.5
     for name, f in functions.items():

@@ -8,6 +8,7 @@ import pytest
 
 from searchlab.backend import compile
 from searchlab.defaults import default_schedule
+from searchlab.errors import BuildError
 from searchlab.ir import (
     Builder,
     Expr,
@@ -22,12 +23,13 @@ from searchlab.ir import (
     smallest,
     total,
 )
+from searchlab.ir.bfloat16 import rounded
 from searchlab.schedule import Schedule
 from searchlab.targets import detect
 from searchlab.workloads import parse
 
 TARGET = detect(threads=1)
-DTYPES = ["float32", "float64", "int8", "uint8", "int32", "int64"]
+DTYPES = ["float32", "float64", "float16", *(f"{s}int{n}" for s in ("", "u") for n in (8, 16, 32, 64))]
 SHAPE = (5, 19)
 
 
@@ -180,11 +182,45 @@ def test_extremes_of_values_at_the_end_of_the_range(dtype: str, op: str) -> None
 def test_casts(source: str, target: str) -> None:
     x = random(source, 5)
     if source.startswith("float"):  # what does not fit is undefined, and negative numbers do not fit uint8
-        x = np.abs(x) if target == "uint8" else x
+        x = np.abs(x) if target.startswith("uint") else x
         x *= 9
     got = run(pointwise([source], lambda x: cast(x, target)), x)
     assert got.dtype == np.dtype(target)
-    np.testing.assert_array_equal(got, x.astype(target))
+    np.testing.assert_array_equal(got, rounded(x, target))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_truth_is_stored_read_and_converted(dtype: str) -> None:
+    b = Builder("truth")
+    x, mask = b.input("X", SHAPE, dtype), b.input("M", SHAPE, "bool")
+    nonzero = b.compute("N", SHAPE, lambda i, j: cast(x[i, j], "bool"))
+    both = b.compute("B", SHAPE, lambda i, j: nonzero[i, j] & mask[i, j])
+    program = b.program(nonzero, both, b.compute("Y", SHAPE, lambda i, j: cast(both[i, j], dtype) + x[i, j]))
+    given, masked = random(dtype, 9), np.random.default_rng(1).integers(0, 2, SHAPE).astype(bool)
+    given[:, ::4] = 0
+    expected = interpret(program, {"X": given, "M": masked})
+    assert expected["N"].tolist() == (given != 0).tolist()
+    for p in (program, vectorized(program)):
+        for got, name in zip(compile(p, TARGET)(given, masked), program.outputs, strict=True):
+            assert got.dtype == expected[name].dtype
+            np.testing.assert_array_equal(got, expected[name])
+
+
+def test_any_and_all_are_extremes_of_truth() -> None:
+    b = Builder("any_and_all")
+    x, k = b.input("X", SHAPE, "bool"), b.axis("k", SHAPE[1])
+    some = b.compute("S", (SHAPE[0],), lambda i: largest(x[i, k], k))
+    program = b.program(some, b.compute("A", (SHAPE[0],), lambda i: smallest(x[i, k], k)))
+    given = np.random.default_rng(3).integers(0, 2, SHAPE).astype(bool)
+    given[0], given[1] = True, False
+    for p in (program, vectorized(program)):
+        found = compile(p, TARGET)(given)
+        assert (found[0] == given.any(1)).all() and (found[1] == given.all(1)).all()
+
+
+def test_arithmetic_of_truth_is_refused() -> None:
+    with pytest.raises(BuildError, match="add of bool values is not supported; cast to another dtype first"):
+        compile(pointwise(["bool", "bool"], lambda x, y: x + y), TARGET)
 
 
 @pytest.mark.parametrize("target", DTYPES)

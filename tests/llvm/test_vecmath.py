@@ -32,6 +32,7 @@ REFERENCE: dict[str, Callable[..., np.ndarray]] = {
     "sqrt": np.sqrt,
     "abs": np.abs,
     "floor": np.floor,
+    "round": np.rint,
 }
 
 
@@ -107,7 +108,9 @@ def sweep(name: str, dtype: str, count: int = 120_000) -> np.ndarray:
         magnitudes = np.exp2(rng.uniform(info.minexp, info.maxexp - 1e-3, count))
         return np.concatenate([magnitudes, rng.uniform(0.5, 2, count), 1 + rng.normal(0, 1e-3, count)]).astype(dtype)
     top = {"float32": 88.0, "float64": 708.0}[dtype]
-    low, high = {"erf": (-6.5, 6.5), "tanh": (-22, 22), "floor": (-99, 99)}.get(name, (1 - top, top))
+    low, high = {"erf": (-6.5, 6.5), "tanh": (-22, 22), "floor": (-99, 99), "round": (-99, 99)}.get(
+        name, (1 - top, top)
+    )
     tiny = np.exp2(rng.uniform(info.minexp + 2, 0, count)) * rng.choice([-1, 1], count)
     return np.concatenate([rng.uniform(low, high, count), rng.uniform(-2, 2, count), tiny]).astype(dtype)
 
@@ -159,6 +162,18 @@ SPECIAL = {
     "sqrt": [(0.0, 0), (4.0, 2), (INF, INF), (-1.0, NAN), (NAN, NAN)],
     "rsqrt": [(0.0, INF), (4.0, 0.5), (INF, 0), (-1.0, NAN), (NAN, NAN)],
     "abs": [(-0.0, 0.0), (-INF, INF), (-2.5, 2.5), (NAN, NAN)],
+    "round": [
+        (0.5, 0),
+        (1.5, 2),
+        (2.5, 2),
+        (-0.5, -0.0),
+        (-1.5, -2),
+        (0.49999997, 0),
+        (8388609.0, 8388609.0),
+        (1e30, 1e30),
+        (INF, INF),
+        (NAN, NAN),
+    ],
     "floor": [(-0.5, -1), (2.5, 2), (-INF, -INF), (1e30, 1e30), (NAN, NAN)],
 }
 

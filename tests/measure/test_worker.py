@@ -52,6 +52,12 @@ def test_a_program_is_built_checked_and_timed(worker: Worker) -> None:
     assert outcome.build_s > 0 and outcome.check_s > 0 and outcome.run_s > 0 and not outcome.stopped_early
 
 
+def test_programs_of_bfloat16_are_measured_on_their_bits(worker: Worker) -> None:
+    w = workload("matmul", m=9, n=16, k=5, dtype="bfloat16")
+    outcome = worker.run(Job("b", w, TARGET, program=w.program, protocol=QUICK))
+    assert outcome.ok, outcome.error
+
+
 def test_object_code_can_come_from_elsewhere(worker: Worker) -> None:
     built = worker.build(Job("p", MATMUL, TARGET, program=MATMUL.program))
     assert isinstance(built, Artifact)

@@ -324,7 +324,7 @@ def _apply(function: str) -> Callable[[Any], Program]:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("function", ["exp", "tanh", "erf", "sigmoid", "sqrt", "rsqrt", "log", "abs", "floor"])
+@pytest.mark.parametrize("function", ["exp", "tanh", "erf", "sigmoid", "sqrt", "rsqrt", "log", "abs", "floor", "round"])
 def test_functions_call_no_library(function: str, dtype: str) -> None:
     kernel = compile(default_schedule(_apply(function)(dtype), ONE), ONE)
     called = set(re.findall(r"^\s*(?:callq?|jmpq?|bl|b)\s+([A-Za-z_][\w@]*)\s*$", kernel.assembly, re.MULTILINE))

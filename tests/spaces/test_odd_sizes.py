@@ -32,6 +32,10 @@ SPECS = (
     "l2_norm:batch=1,rows=37,cols=41",
     "elementwise:rows=67,cols=71",
     "reduce:shape=19x73,axis=1",
+    "qmatmul:m=37,n=53,k=67,zero=128,out_zero=128",
+    "qdense:m=29,n=67,k=71,zero=128",
+    "qconv2d:ci=7,co=19,h=7,w=23,k=3,padding=1,zero=128",
+    "qdepthwise_conv2d:c=19,h=17,w=29,stride=2,padding=1,zero=128",
 )
 WIDEST = "x86-64-v4:threads=2" if detect().vector_bits >= 512 else "x86-64-v3:threads=2"
 MACHINES = ("x86-64-v3:threads=2", WIDEST)

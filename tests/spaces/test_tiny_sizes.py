@@ -32,8 +32,18 @@ SIZES = {
     "l2_norm": "batch rows cols",
     "elementwise": "rows cols",
     "reduce": "shape axis",
+    "qmatmul": "m n k zero",
+    "qdense": "m n k zero",
+    "qconv2d": "ci co h w k stride padding zero",
+    "qdepthwise_conv2d": "c h w k stride padding zero",
 }
-RANGES = {"k": (1, 2, 3), "stride": (1, 2, 3), "padding": (0, 1), "shape": ("1", "1x1", "7x1", "1x7", "5x3x1", "1x2x3")}
+RANGES = {
+    "zero": (0, 128),
+    "k": (1, 2, 3),
+    "stride": (1, 2, 3),
+    "padding": (0, 1),
+    "shape": ("1", "1x1", "7x1", "1x7", "5x3x1", "1x2x3"),
+}
 EXTENTS = (1, 2, 3, 5, 7, 13, 19)
 MACHINES = ("x86-64-v2:threads=4", "x86-64-v3:threads=1", "x86-64-v3:threads=2")
 DEGENERATE = (
@@ -49,7 +59,7 @@ DEGENERATE = (
 def specs(draw: st.DrawFn) -> str:
     operator = draw(st.sampled_from(sorted(SIZES)))
     ranges = {name: RANGES.get(name, EXTENTS) for name in SIZES[operator].split()}
-    if operator in ("matmul", "batch_matmul", "dense"):
+    if operator in ("matmul", "batch_matmul", "dense", "qmatmul", "qdense"):
         ranges["k"] = EXTENTS
     chosen = {name: draw(st.sampled_from(values)) for name, values in ranges.items() if name != "axis"}
     if "axis" in ranges:

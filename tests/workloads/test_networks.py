@@ -81,13 +81,14 @@ def test_resnet18_convolutions_have_the_published_operation_counts():
 
 
 @pytest.mark.parametrize(
-    ("name", "cases"), [("ansor-ops", 80), ("ansor-subgraphs", 16), ("autotvm-resnet18", 12), ("metaschedule-ops", 12)]
+    ("name", "cases"),
+    [("ansor-ops", 80), ("ansor-subgraphs", 16), ("autotvm-resnet18", 12), ("metaschedule-ops", 12), ("int8-ops", 9)],
 )
 def test_suites_have_their_cases(name, cases):
     found = suite(name)
     assert len(found) == len({c.name for c in found}) == len({c.workload for c in found}) == cases
     assert all(c.workload.flops > 0 for c in found)
-    assert set(suites()) == {"ansor-ops", "ansor-subgraphs", "autotvm-resnet18", "metaschedule-ops"}
+    assert set(suites()) == {"ansor-ops", "ansor-subgraphs", "autotvm-resnet18", "metaschedule-ops", "int8-ops"}
 
 
 def test_some_cases():

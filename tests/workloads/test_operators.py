@@ -64,10 +64,25 @@ reduce:shape=3x4,axis=0,op=sum
 reduce:shape=3x4,axis=-1,op=max,dtype=int8
 reduce:shape=7,op=min
 reduce:shape=2x3x2x3,axis=2,op=sum,dtype=uint8
+qmatmul:m=3,n=5,k=7,zero=128,out_zero=100
+qmatmul:m=4,n=3,k=9,dtype=int8,zero=-3,weight_zero=5,out=int8,out_zero=-7
+qmatmul:m=2,n=3,k=4,out=int32
+qdense:m=3,n=5,k=7,zero=9
+qdense:m=2,n=4,k=6,bias=false,weight_zero=-2,out=int32
+qconv2d:ci=3,co=4,h=5,w=6,k=3,padding=1,zero=128,out_zero=128
+qconv2d:n=2,ci=2,co=3,h=7,w=5,k=2x3,stride=2x1,dilation=1x2,padding=1,zero=4,weight_zero=3,out=int8
+qdepthwise_conv2d:c=3,h=5,w=6,padding=1,zero=77,out_zero=3
+qdepthwise_conv2d:n=2,c=2,h=6,w=7,stride=2,dtype=int8,zero=-5,weight_zero=-9,out=int8
 """.strip().splitlines()
+HALVES = [
+    f"{c},dtype={d}"
+    for n, c in enumerate(CASES)
+    if "dtype" not in c and c[0] != "q"
+    for d in (("float16", "bfloat16")[n % 2],)
+]
 
 
-@pytest.mark.parametrize("spec", CASES)
+@pytest.mark.parametrize("spec", [*CASES, *HALVES])
 def test_program_equals_reference(spec):
     w = parse(spec)
     inputs = w.inputs(seed=3)
@@ -104,6 +119,34 @@ def test_conv_stages(then):
     w = parse(f"conv2d:ci=2,co=3,h=4,w=4,padding=1,then={then}")
     assert list(w.program.blocks) == (["P", "Y"] if then == "none" else ["P", "C", "Y"])
     assert w.weights == {"none": ("W",), "bn,relu": ("W", "scale", "shift"), "bias": ("W", "bias")}[then]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_floats_of_16_bits_are_added_up_in_float32_and_rounded_once(dtype):
+    w = parse(f"conv2d:ci=2,co=3,h=4,w=4,padding=1,dtype={dtype},then=bn,add,relu")
+    given = dict.fromkeys(("X", "W", "scale", "shift", "R", "P", "Y"), dtype)
+    assert {n: b.dtype for n, b in w.program.buffers.items()} == {**given, "C": "float32"}
+    for name, op in operators().items():
+        if any(p.name == "dtype" and dtype in p.choices for p in op.parameters) and not _ours(name):
+            program = op(dtype=dtype).program
+            assert {program.buffers[n].dtype for n in (*program.inputs, *program.outputs)} == {dtype}, name
+            kept = (*program.inputs, *program.outputs, "P")
+            assert {b.dtype for n, b in program.buffers.items() if n not in kept} <= {"float32"}, name
+
+
+def test_the_tolerance_of_floats_of_16_bits_is_a_unit_in_the_last_place():
+    w = parse("matmul:m=2,n=3,k=4,dtype=float16")
+    x = w.inputs()
+    good = w.reference(x)["C"]
+    assert w.check(np.nextafter(good, np.float16(9)), x) is None
+    wrong = good.copy()
+    wrong[1, 2] += np.float16(0.25)
+    assert "differs from the reference in 1 of 6" in w.check(wrong, x)
+    b = parse("matmul:m=2,n=3,k=4,dtype=bfloat16")
+    y = b.inputs()
+    bits = b.reference(y)["C"]
+    assert bits.dtype == np.uint16 and b.check(bits + np.uint16(1), y) is None
+    assert "differs" in b.check(bits + np.uint16(4), y)
 
 
 def test_integer_products_are_added_up_as_int32():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from searchlab.backend import Argument, Standalone
-from searchlab.dtype import DTYPES
+from searchlab.dtype import BOOL, DTYPES, HALVES
 
 
 def header(code: Standalone, title: str) -> str:
@@ -54,10 +54,15 @@ def _about_arrays(code: Standalone) -> str:
 
 
 def _describe(a: Argument) -> str:
-    shape = DTYPES[a.dtype].c + "".join(f"[{n}]" for n in a.shape)
+    shape = DTYPES[a.dtype].c + "".join(f"[{n}]" for n in a.shape) + _meaning(a.dtype)
     if a.packed is None:
         return shape
     return f"{shape}, passed packed as {''.join(f'[{n}]' for n in a.packed)} (see below)"
+
+
+def _meaning(dtype: str) -> str:
+    """What the elements are, where their C type does not say so."""
+    return f" (the bits of {dtype})" if dtype in HALVES else " (0 or 1)" if dtype == BOOL else ""
 
 
 def _threads(code: Standalone) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 LIBRARY, OBJECT, DESCRIPTION = "libkernel.so", "kernel.o", "kernel.json"
+_BITS = "bfloat16"
 
 
 class ExportedKernel:
@@ -83,7 +84,7 @@ class ExportedKernel:
         found = {a["name"]: self._packed(a, x) for a, x in zip(given, arrays, strict=True)} | self._bound
         values = tuple(found[a["name"]] for a in self.inputs)
         if out is None:
-            return values, tuple(_aligned(tuple(a["shape"]), np.dtype(a["dtype"])) for a in self.outputs)
+            return values, tuple(_aligned(tuple(a["shape"]), _dtype(a)) for a in self.outputs)
         outputs = tuple(out) if isinstance(out, (tuple, list)) else (out,)
         for a, x in zip(self.outputs, outputs, strict=True):
             _check(a, x)
@@ -103,11 +104,17 @@ class ExportedKernel:
 
 def _check(argument: dict[str, Any], array: Any) -> None:
     name, shape, dtype = argument["name"], tuple(argument["shape"]), argument["dtype"]
-    if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != np.dtype(dtype):
+    if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != _dtype(argument):
         got = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
-        raise ValueError(f"'{name}' must be a numpy array {dtype}{list(shape)}, got {got}")
+        bits = f" with the bits of {dtype}" if dtype == _BITS else ""
+        raise ValueError(f"'{name}' must be a numpy array {_dtype(argument)}{list(shape)}{bits}, got {got}")
     if not array.flags.c_contiguous or array.ctypes.data % array.itemsize:
         raise ValueError(f"'{name}' must be contiguous and aligned (numpy.ascontiguousarray makes it so)")
+
+
+def _dtype(argument: dict[str, Any]) -> np.dtype[Any]:
+    """The type of arrays that hold such elements: numpy has no bfloat16."""
+    return np.dtype("uint16" if argument["dtype"] == _BITS else argument["dtype"])
 
 
 def _aligned(shape: tuple[int, ...], dtype: Any) -> Any:
@@ -149,7 +156,7 @@ def _well_formed(about: dict[str, Any]) -> bool:
         all(type(t) is str for t in texts)
         and all(type(n) is int and n > 0 for n in numbers)
         and all(type(about[k]) is list for k in ("inputs", "outputs", "needs"))
-        and all(np.dtype(a["dtype"]).kind in "biuf" for a in arrays)
+        and all(_dtype(a).kind in "biuf" for a in arrays)
     )
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from searchlab.dtype import DTYPES
 from searchlab.errors import MeasureError
 from searchlab.ir.expr import Expr, value_of
 from searchlab.measure.workers.guard import Array, Guarded, mark
@@ -61,10 +62,10 @@ class JobData:
 
     @cached_property
     def forms(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        """Shape and dtype of every output."""
+        """Shape and numpy dtype of every output."""
         program = self.key.workload.program
         buffers = {n: program.buffers[n] for n in program.outputs}
-        return {n: (tuple(_number(e) for e in b.shape), b.dtype) for n, b in buffers.items()}
+        return {n: (tuple(_number(e) for e in b.shape), DTYPES[b.dtype].storage) for n, b in buffers.items()}
 
     def expect(self) -> None:
         """Resets the outputs for the next candidate."""

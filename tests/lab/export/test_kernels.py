@@ -67,6 +67,26 @@ def test_what_is_exported_computes_the_same(name: str, threads: int, tmp_path: P
     assert any(parallel) == (threads > 1)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_floats_of_16_bits_are_exported_as_their_bits(dtype: str, tmp_path: Path) -> None:
+    w = sl.workload("matmul", m=20, n=33, k=9, dtype=dtype)
+    target = sl.detect(threads=1)
+    done = exported(sl.default_schedule(w.program, target, w.weights), tmp_path / "k", w)
+    kernel = load(done.folder)
+    right(kernel, w)
+    a, b = w.inputs().values()
+    assert w.check(kernel.bind(B=b)(a), w.inputs()) is None
+    text = (done.folder / "kernel.h").read_text()
+    assert f"uint16_t[20][9] (the bits of {dtype})" in text and "const uint16_t *A" in text
+    assert json.loads((done.folder / "kernel.json").read_text())["inputs"][0]["dtype"] == dtype
+    held = "float16" if dtype == "float16" else "uint16"
+    with pytest.raises(ValueError, match=rf"'A' must be a numpy array {held}\[20, 9\].*, got float32"):
+        kernel(a.astype(np.float32), b)
+    if CC is not None:
+        for command in ([CC, "-x", "c"], *([[found, "-x", "c++"]] if (found := shutil.which("c++")) else [])):
+            subprocess.run([*command, "-fsyntax-only", str(done.folder / "kernel.h")], check=True)
+
+
 def test_a_folder_holds_all_files_and_says_what_they_are(tmp_path: Path) -> None:
     done = exported(packed(), tmp_path / "k")
     names = {"README.md", "kernel.h", "kernel.json", "kernel.ll", "kernel.o", "kernel.py", "kernel.s", "program.txt"}

@@ -41,6 +41,10 @@ EVEN: dict[str, dict[str, object]] = {
     "global_avg_pool2d": {"c": 16, "h": 4, "w": 4},
     "elementwise": {"rows": 12, "cols": 40},
     "reduce": {"shape": "6x16x8"},
+    "qmatmul": {"m": 24, "n": 32, "k": 16, "zero": 128},
+    "qdense": {"m": 12, "n": 32, "k": 10},
+    "qconv2d": {"ci": 4, "co": 8, "h": 6, "w": 8, "padding": 1, "zero": 128},
+    "qdepthwise_conv2d": {"c": 4, "h": 8, "w": 8, "padding": 1, "zero": 128},
 }
 ODD: dict[str, dict[str, object]] = {
     "matmul": {"m": 15, "n": 21, "k": 7},
@@ -62,6 +66,10 @@ ODD: dict[str, dict[str, object]] = {
     "global_avg_pool2d": {"c": 7, "h": 5, "w": 5},
     "elementwise": {"rows": 7, "cols": 45},
     "reduce": {"shape": "5x9x7", "axis": 1},
+    "qmatmul": {"m": 15, "n": 21, "k": 7, "weight_zero": 3},
+    "qdense": {"m": 9, "n": 15, "k": 11, "out": "int8"},
+    "qconv2d": {"ci": 3, "co": 5, "h": 7, "w": 9},
+    "qdepthwise_conv2d": {"c": 3, "h": 7, "w": 9, "out": "int32"},
 }
 
 

@@ -41,6 +41,11 @@ CASES = [
     "reduce:shape=5x7x37,axis=-1",
     "reduce:shape=5x7x37,axis=1,op=mean",
     "reduce:shape=37,axis=0,op=max,dtype=int32",
+    "qmatmul:m=13,n=37,k=29,zero=128",
+    "qmatmul:m=16,n=48,k=8,weight_zero=3,out=int8",
+    "qdense:m=7,n=33,k=19,zero=3",
+    "qconv2d:ci=5,co=19,h=9,w=11,k=3,padding=1,zero=128",
+    "qdepthwise_conv2d:c=5,h=9,w=17,padding=1,zero=3",
 ]
 
 

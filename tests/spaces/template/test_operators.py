@@ -38,6 +38,10 @@ CASES = {
     "layer_norm": ["rows=6,cols=40", "rows=5,cols=17,dtype=float64"],
     "l2_norm": ["batch=1,rows=7,cols=53", "batch=3,rows=8,cols=16"],
     "elementwise": ["rows=13,cols=37", "rows=8,cols=48,ops=sigmoid,dtype=float64"],
+    "qmatmul": ["m=37,n=53,k=29,zero=128", "m=7,n=40,k=16,dtype=int8,weight_zero=3,out=int8"],
+    "qdense": ["m=17,n=40,k=24,zero=128,out_zero=128", "m=6,n=32,k=16,out=int32"],
+    "qconv2d": ["ci=6,co=20,h=13,w=11,k=3,padding=1,zero=9", "ci=6,co=16,h=7,w=11,k=3,padding=1,weight_zero=3"],
+    "qdepthwise_conv2d": ["c=5,h=13,w=21,k=3,padding=1,zero=9", "c=8,h=8,w=16,padding=1,stride=2,weight_zero=3"],
     "reduce": ["shape=5x7x23", "shape=6x5x16,axis=1,op=max", "shape=4x12,axis=0,op=mean", "shape=31,op=sum,dtype=int8"],
 }
 
