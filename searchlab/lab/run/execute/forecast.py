@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 # Fitted to the ledgers of searches with 64 trials on sixteen workloads; how forecasts compare with what runs take is
 # shown by `python -m benchmarks.durations --only forecast`.
 _LOOKED_UP_S = 0.004  # a trial on a recorded table, including model training
-_PROCESS_S = 4.0  # starting workers, importing libraries
+_PROCESS_S = 10.0  # starting workers and importing libraries, for the cells and for the run-offs
 _SPACE_S, _FEATURES_S = 0.5, 1.0  # making a space, and compiling its features if there is a model; once for all cells
 _CELL_S = 0.15
 _TRIAL_S = 0.015  # proposing, queueing, recording; re-measurements of incumbents
 _BUILD_S, _STAGE_S, _GUARDED_S = 0.015, 0.01, 0.1  # a build; for each stage; if padding is cut off
 _CHECK_S, _CHECK_RUNS = 0.008, 3.0
-_RACE_S, _RACE_RUNS = 2.0, 300.0  # the final race
+_RACE_S, _RACE_RUNS = 0.7, 300.0  # the final race
 _RUN_OFF_S, _RUN_OFF_EACH_S = 4.0, 0.3  # of a task, and for each of its cells
 _FROM_LEAST, _BYTES_S = 4.0, 50e9  # time of a good program: a multiple of peak arithmetic, or the rate of memory
 _RETAKEN = 2.0  # factor for retaken samples
