@@ -354,6 +354,7 @@ PROPOSALS: dict[str, tuple[float, Callable[[Program, np.random.Generator], Propo
     "transform_layout": (2, _transform_layout),
     "pad": (1.5, _pad),
     "unpad": (1.5, _unpad),
+    "commute": (0.5, _one_block),
     "decompose_padding": (1.5, _decompose_padding),
     "reindex": (2, _reindex),
     "transform_block_layout": (2, _transform_block_layout),

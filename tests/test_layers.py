@@ -28,6 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "named": {"errors"},
     "ir": {"dtype", "errors"},
     "schedule": {"errors", "ir"},
+    "tensorization": {"errors", "ir", "schedule"},
     "registry": {"errors", "named"},
     "targets": {"dtype", "errors", "registry"},
     "jsonfile": {"errors"},

@@ -8,7 +8,7 @@ from searchlab.schedule.layout import transform_layout
 from searchlab.schedule.loops import annotate, bind, choose_kind, fuse, parallel, reorder, split, unroll, vectorize
 from searchlab.schedule.padding import pad, unpad
 from searchlab.schedule.primitive import PRIMITIVES, Step, loops_around, replay, trace_json
-from searchlab.schedule.reduction import decompose_reduction, rfactor
+from searchlab.schedule.reduction import commute, decompose_reduction, rfactor
 from searchlab.schedule.reindexing import reindex
 from searchlab.schedule.stages import (
     cache_read,
@@ -22,7 +22,7 @@ from searchlab.schedule.stages import (
 
 __all__ = [
     "PRIMITIVES", "Schedule", "Step", "annotate", "bind", "blockize", "cache_read", "cache_write", "choose_kind",
-    "compute_at", "compute_inline", "decompose_padding", "decompose_reduction", "fuse", "loops_around", "pad",
-    "parallel", "prefetch", "reindex", "reorder", "replay", "reverse_compute_at", "reverse_compute_inline", "rfactor",
-    "split", "trace_json", "transform_block_layout", "transform_layout", "unpad", "unroll", "vectorize",
+    "commute", "compute_at", "compute_inline", "decompose_padding", "decompose_reduction", "fuse", "loops_around",
+    "pad", "parallel", "prefetch", "reindex", "reorder", "replay", "reverse_compute_at", "reverse_compute_inline",
+    "rfactor", "split", "trace_json", "transform_block_layout", "transform_layout", "unpad", "unroll", "vectorize",
 ]  # fmt: skip

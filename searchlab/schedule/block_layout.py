@@ -45,7 +45,8 @@ def transform_block_layout(program: Program, block: str, mapping: Map, names: Se
     found = validated(IterationMap(iters, news, sizes), Need.BIJECTIVE, facts)
     if isinstance(found, Rejection):
         raise ScheduleError(f"the mapping of '{block}' does not visit every element once: {found.words}")
-    put = Substitution({it.var: found.loops[v] for v, it in zip(olds, b.iters, strict=True)})
+    kept = {e: it.var for e, it in zip(news, iters, strict=True) if isinstance(e, Var)}  # also those that are always 0
+    put = Substitution({it.var: kept.get(v, found.loops[v]) for v, it in zip(olds, b.iters, strict=True)})
     inner = Facts({it.var: it.extent for it in iters}, program.assumptions)
     body: Stmt = Block(
         b.name,

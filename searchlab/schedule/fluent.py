@@ -9,7 +9,7 @@ program = s.program
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from searchlab.ir.expr import Like
@@ -112,11 +112,15 @@ class Schedule:
         """Separate the init of a reduction; returns the name of the block that initialises the output."""
         return self._do("decompose_reduction", block, loop)[0]
 
+    def commute(self, block: str) -> None:
+        """Exchange the factors of the product that a block adds up."""
+        self._do("commute", block)
+
     def transform_layout(self, buffer: str, mapping: Map) -> None:
         """Change the layout of a buffer."""
         self._do("transform_layout", buffer, mapping)
 
-    def pad(self, block: str, multiples: dict[str, Like]) -> None:
+    def pad(self, block: str, multiples: Mapping[str, Like]) -> None:
         """Round a block's iteration domain up to multiples."""
         self._do("pad", block, multiples)
 

@@ -238,6 +238,7 @@ REWRITES: dict[str, tuple[Callable[[], Program], Steps]] = {
     "pad_space": (chain, lambda s: s.pad("Q", {"vj": 5})),
     "pad_fits": (matmul, lambda s: s.pad("C", {"vi": 3})),
     "blockize": (matmul, _blockize),
+    "commute": (matmul, lambda s: s.commute("C")),
     "reindex": (blur, lambda s: s.reindex("Y", "P")),
     "reindex_guarded": (padded_sum, lambda s: s.reindex("Y", "X")),
     "reindex_guarded_product": (masked_product, _both_factors),
@@ -673,6 +674,12 @@ REFUSED: dict[str, list[tuple[Callable[[], Program], Steps, list[str]]]] = {
             ),
             ["input 'A'", "another layout already"],
         ),
+    ],
+    "commute": [
+        (matmul, lambda s: s.commute("D"), ["no block 'D'"]),
+        (chain, lambda s: s.commute("P"), ["'P' does not reduce"]),
+        (row_max, lambda s: s.commute("Y"), ["'Y' adds up 'X[vi, vr]'", "not a product"]),
+        (matmul, _after(_blockize, lambda s: s.commute("tile")), ["block 'tile' holds other blocks"]),
     ],
     "reindex": [
         (matmul, lambda s: s.reindex("D", "A"), ["no block 'D'"]),

@@ -76,6 +76,7 @@ def matrix_product(s: Schedule) -> None:
     s.pad("Y", {"vy": 4, "vk": 4})
     s.split("y", [None, 4])
     s.unpad("Y")
+    s.commute("Y")
 
 
 def inlining(s: Schedule) -> None:
