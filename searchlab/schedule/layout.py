@@ -165,6 +165,7 @@ def _is_plain_copy(program: Program, b: Block) -> bool:
     adds = b.init is not None or b.store.buffer in read(b)
     plain = not adds and not b.reduces and all(isinstance(i, Var) for i in b.store.indices)
     sizes: dict[Expr, Expr] = {it.var: it.extent for it in b.iters}
+    plain = plain and sizes.keys() == set(b.store.indices)
     plain = plain and tuple(sizes[i] for i in b.store.indices) == program.buffers[b.store.buffer].shape
     return alone and plain and b.predicate == TRUE and tuple(lp.var for lp in nest) == b.bindings
 

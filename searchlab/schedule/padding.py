@@ -132,7 +132,8 @@ class _Padding:
     def output(self) -> None:
         """Creates a padded output, from which the original is copied."""
         store = self.block.store
-        plain = all(isinstance(i, Var) for i in store.indices)
+        grown = {it.var for it in self.block.iters if it.kind == "space"} & self.grown
+        plain = all(isinstance(i, Var) for i in store.indices) and grown <= set(store.indices)
         check(plain, f"'{self.block.name}' does not store one element per iteration")
         old = self.program.buffers[store.buffer]
         name = self.rename(old, tuple(self.sizes[i] for i in store.indices if isinstance(i, Var)))

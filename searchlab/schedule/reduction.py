@@ -227,6 +227,8 @@ def init_nest(program: Program, b: Block, inner: list[Loop], name: str) -> Stmt:
         if not variables(c) & reduce_only:
             left.append(put(c))
     space = [(it, put(e)) for it, e in _bound_by(b, "space")]
+    if len(left) < len(conditions(b.predicate)):  # what is dropped may have kept a number that is taken apart in bounds
+        left += [put(c) for it, e in _bound_by(b, "space") if not program.facts.proves(c := e < it.extent)]
     body: Stmt = Block(name, tuple(it for it, _ in space), tuple(e for _, e in space), b.init, None, all_of(left))
     for x in reversed(around):
         var = renamed[x.var]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from searchlab.errors import ScheduleError
 from searchlab.ir.affine import IterationMap, Need, Rejection, validated
-from searchlab.ir.expr import TRUE, Binary, Cast, Const, Expr, Load, Select, Var, all_of, conditions, const, select
+from searchlab.ir.expr import ONE, TRUE, Binary, Cast, Const, Expr, Load, Select, Var, all_of, conditions, const, select
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block, Buffer, Iter, Store, path_to, reindexed, rename_buffer, written
 from searchlab.ir.walk import Substitution, loads, transform, variables
@@ -152,7 +152,8 @@ def _output(program: Program, b: Block, made: str) -> MadeNames:
     store = b.store
     target = program.buffers[store.buffer]
     check_only_writer(program, b)
-    space = tuple(it for it in b.iters if it.kind == "space")
+    used = {v for i in store.indices for v in variables(i)}
+    space = tuple(it for it in b.iters if it.kind == "space" and (it.var in used or it.extent != ONE))
     check(bool(space), f"'{b.name}' stores one element, which has no order")
     at = tuple(it.var for it in space)
     places = tuple(Iter(Var(f"d{n}"), extent) for n, extent in enumerate(target.shape))

@@ -752,6 +752,14 @@ REFUSED: dict[str, list[tuple[Callable[[], Program], Steps, list[str]]]] = {
             _after(lambda s: s.decompose_reduction("C", "i"), lambda s: s.pad("C", {"vi": 4})),
             ["'C' adds to 'C'", "decompose_reduction"],
         ),
+        (
+            matmul,
+            _after(
+                lambda s: s.transform_block_layout("C", lambda i, j, k: (i, j, j * 0, k)),
+                lambda s: s.pad("C", {"vunit": 2}),
+            ),
+            ["'C' does not store one element per iteration"],
+        ),
         (row_max, lambda s: s.pad("Y", {"vr": 4}), ["'Y' is not a sum of products"]),
         (blur, lambda s: s.pad("Y", {"vi": 5}), ["P[vi + vr]", "padded"]),
         (matmul, _after(_blockize, lambda s: s.pad("tile", {"vio": 4})), ["block 'tile' holds other blocks"]),

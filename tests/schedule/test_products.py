@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from searchlab.backend import compile
+from searchlab.errors import ScheduleError
 from searchlab.ir import Builder, Program, interpret, select, size, total
 from searchlab.ir.affine import Need, iteration_map, validated
 from searchlab.ir.alpha import same_up_to_names
@@ -99,3 +100,52 @@ def test_sizes_known_at_run_time() -> None:
         }
         expected = interpret(plain, inputs, {"n": rows})
         np.testing.assert_array_equal(interpret(s.program, inputs, {"n": rows})["Y"], expected["Y"])
+
+
+# --- faults that random schedules found -------------------------------------------------------------------------------
+
+
+def same_values(plain: Program, scheduled: Program) -> bool:
+    rng = np.random.default_rng(1)
+    shapes = {name: [int(str(e)) for e in plain.buffers[name].shape] for name in plain.inputs}
+    inputs = {name: rng.integers(-4, 5, shape).astype(plain.buffers[name].dtype) for name, shape in shapes.items()}
+    before, after = interpret(plain, inputs), interpret(scheduled, inputs)
+    return all(np.array_equal(before[name], after[name]) for name in plain.outputs)
+
+
+def test_a_layout_does_not_fill_what_a_stage_leaves_out() -> None:
+    """The copy of the inside begins at 0, so that it looks like one of the whole buffer."""
+    plain = parse("matmul:m=3,n=5,k=3").program
+    s = Schedule(plain)
+    s.pad("C", {"vj": 4})
+    s.decompose_padding("B_pad", "B_pad_0")
+    s.transform_layout("B_pad", lambda k, j: (j // 4, k, j % 4))
+    assert same_values(plain, s.program)
+
+
+def test_a_reader_does_not_lose_what_lies_behind_its_producer() -> None:
+    """A layout rounds the buffer up; the padded copy reads beyond what is ever stored."""
+    s = Schedule(parse("matmul:m=3,n=5,k=4").program)
+    s.rfactor("k", axis=2)
+    s.transform_layout("C_rf", lambda i, j, k: (i, j, k // 8, k % 8))
+    s.pad("C", {"vk": 3})
+    with pytest.raises(ScheduleError, match="'C_rf_pad' runs over more than 'C_rf' has"):
+        s.reverse_compute_at("C_rf_pad", "i")
+
+
+def test_an_init_stays_inside_where_a_split_goes_beyond() -> None:
+    plain = parse("reduce:shape=9x4,axis=1,op=max").program
+    s = Schedule(plain)
+    fused = s.fuse(*s.loops("Y"))
+    _, inner = s.split(fused, [17, 4], tail=True)
+    s.decompose_reduction("Y", inner)
+    assert same_values(plain, s.program)
+
+
+def test_an_output_is_reindexed_without_variables_that_do_not_move() -> None:
+    plain = parse("reduce:shape=6x4,axis=1,op=max").program
+    s = Schedule(plain)
+    s.transform_block_layout("Y", lambda i, r: (i * 0, i, r))
+    s.reindex("Y", "Y")
+    assert len(s.program.buffers["Y_reindex"].shape) == 1
+    assert same_values(plain, s.program)
