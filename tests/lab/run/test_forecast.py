@@ -58,5 +58,5 @@ def test_what_takes_longer() -> None:
     one, two = experiment(seeds=[0]), experiment(seeds=[0, 1])
     assert two > 2 * one - 12 and two > one + 4  # a run-off is held, processes start once
     assert experiment(workloads=["matmul:m=2048,n=2048,k=2048"]) > 5 * plain
-    assert experiment(budget={"seconds": 1000}) == pytest.approx(1000, abs=10)
+    assert experiment(budget={"seconds": 1000}) == pytest.approx(1000, abs=15)
     assert experiment(budget={"seconds": 2, "trials": 64}) < plain
