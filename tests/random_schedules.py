@@ -64,6 +64,10 @@ reduce:shape=5x7x6,axis=1,op=mean
 reduce:shape=11x13,axis=0,op=sum
 reduce:shape=5x33,axis=-1,op=max,dtype=int8
 reduce:shape=67,op=min
+qmatmul:m=5,n=18,k=7,zero=3
+qdense:m=4,n=19,k=6,out=uint8,weight_zero=2
+qconv2d:ci=3,co=5,h=6,w=7,k=3,padding=1,zero=9
+qdepthwise_conv2d:c=5,h=7,w=6,k=3,padding=1
 reduce:shape=3x5x9,axis=2,op=sum,dtype=uint8
 """.strip().splitlines()
 
