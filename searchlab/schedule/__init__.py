@@ -1,5 +1,6 @@
 """Schedule primitives: pure functions Program -> Program, their trace, and a fluent Schedule on top."""
 
+from searchlab.schedule.domains import round_up
 from searchlab.schedule.fluent import Schedule
 from searchlab.schedule.hierarchy import blockize
 from searchlab.schedule.layout import pad, transform_layout
@@ -20,6 +21,6 @@ from searchlab.schedule.tensorization import tensorize
 __all__ = [
     "PRIMITIVES", "Schedule", "Step", "annotate", "bind", "blockize", "cache_read", "cache_write", "choose_kind",
     "compute_at", "compute_inline", "decompose_reduction", "fuse", "loops_around", "pad", "parallel", "prefetch",
-    "reorder", "replay", "reverse_compute_at", "reverse_compute_inline", "rfactor", "split", "tensorize",
+    "reorder", "replay", "reverse_compute_at", "reverse_compute_inline", "rfactor", "round_up", "split", "tensorize",
     "trace_json", "transform_layout", "unroll", "vectorize",
 ]  # fmt: skip

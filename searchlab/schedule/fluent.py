@@ -120,6 +120,10 @@ class Schedule:
         """Round a block's iteration domain up to multiples."""
         self._do("pad", block, multiples)
 
+    def round_up(self, block: str, multiples: dict[str, Like]) -> None:
+        """Round a block's iteration domain up to multiples where its operands have room."""
+        self._do("round_up", block, multiples)
+
     def blockize(self, loop: str, name: str | None = None) -> str:
         """Wrap a loop into a block; returns its name."""
         return self._do("blockize", loop, name)[0]
