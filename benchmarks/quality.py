@@ -52,7 +52,7 @@ EARLY, TRIALS, THREADS = 16, 64, 2
 WITHIN = 0.9  # of the best space, after a long search
 LONG, SPACES = 256, ("template", "sketch", "task-mapping", "probabilistic")  # of searches for the best known programs
 _EACH_S, _MOST_S, _ROUNDS, _STEADY, _COPIES = 0.1, 0.4, 5, 0.01, 2  # of a race, the first two for each program
-_CAPS = {
+CAPS = {
     "OPENBLAS_CORETYPE": "Haswell",
     "ATEN_CPU_CAPABILITY": "avx2",
     "ONEDNN_MAX_CPU_ISA": "AVX2",
@@ -380,6 +380,6 @@ def _claims(space: str, case: Case) -> bool:
 
 def cap_libraries() -> None:
     """Starts this process anew with limits for numpy and torch, if SEARCHLAB_CPU limits searchlab but not them."""
-    if cap() and not _CAPS.items() <= os.environ.items():
+    if cap() and not CAPS.items() <= os.environ.items():
         command = [sys.executable, "-m", "benchmarks.search", *sys.argv[1:]]
-        os.execve(sys.executable, command, {**os.environ, **_CAPS})
+        os.execve(sys.executable, command, {**os.environ, **CAPS})

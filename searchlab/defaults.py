@@ -16,7 +16,7 @@ from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block, Iter
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import consumers
-from searchlab.tactics import Panel, ProductView, Trailing, attempt
+from searchlab.tactics import IntrinsicView, Panel, ProductView, Trailing, attempt
 from searchlab.targets import Target
 
 _LARGE = 1 << 30  # assumed for an extent that is known only at run time
@@ -32,6 +32,8 @@ def default_schedule(program: Program, target: Target, weights: Sequence[str] = 
     block = max(tactics.products(s.program), key=tactics.work, default=None)
     if block is None:
         _row_by_row(s, target)
+    elif (calls := tactics.exact_view(s.program, block.name, target)) is not None:
+        _by_calls(s, calls, target, weights)
     elif (pixels := _as_pixels(s.program, block, target)) is not None:
         _by_pixels(s, block.name, pixels, target)
     elif (view := _best_view(s.program, block, target)) is not None:
@@ -70,7 +72,10 @@ def _axis_extent(axis: Iter) -> int:
 
 @dataclass(frozen=True)
 class _RegisterTile:
-    """The loops of a contraction: around the tile, over phases and tiles, over the reduction, inside the tile."""
+    """The loops of a contraction: around the tile, over phases and tiles, over the reduction, inside the tile.
+
+    `call` are the loops inside a call of an intrinsic, of which `vector` are several; without any it is a vector.
+    """
 
     around: list[str]
     columns: str
@@ -79,6 +84,15 @@ class _RegisterTile:
     reduction: list[str]
     row: str
     vector: str
+    call: tuple[str, ...] = ()
+
+    def write_out(self, s: Schedule) -> None:
+        """Unrolls the rows of the tile, and runs its columns in lanes or as calls of their own."""
+        s.unroll(self.row)
+        if self.call:
+            s.unroll(self.vector)
+        else:
+            s.vectorize(self.vector)
 
 
 def _tile(s: Schedule, view: ProductView, target: Target, weights: Sequence[str]) -> None:
@@ -101,16 +115,16 @@ def _tile(s: Schedule, view: ProductView, target: Target, weights: Sequence[str]
     if contiguous:
         outer = _by_columns(s, view.block, loops, panels)
     else:
-        outer = _by_channels(s, view, loops, panels, width, target)
+        outer = _by_channels(s, view.block, loops, panels, (view.vector, width), target)
     _parallelize(s, outer, target)
     _finish_others(s, target)
 
 
 def _by_columns(s: Schedule, block: str, loops: _RegisterTile, panels: str) -> list[str]:
     """Packs each panel where its columns are computed and applies it to all rows; returns the loops for threads."""
-    s.reorder(*loops.around, loops.columns, loops.rows, *loops.phases, *loops.reduction, loops.row, loops.vector)
-    s.unroll(loops.row)
-    s.vectorize(loops.vector)
+    inner = (*loops.reduction, loops.row, loops.vector, *loops.call)
+    s.reorder(*loops.around, loops.columns, loops.rows, *loops.phases, *inner)
+    loops.write_out(s)
     if panels in s.program.blocks:
         s.compute_at(panels, loops.columns)
         s.vectorize(s.loops(panels)[-1])
@@ -119,19 +133,21 @@ def _by_columns(s: Schedule, block: str, loops: _RegisterTile, panels: str) -> l
 
 
 def _by_channels(
-    s: Schedule, view: ProductView, loops: _RegisterTile, panels: str, width: int, target: Target
+    s: Schedule, block: str, loops: _RegisterTile, panels: str, across: tuple[int, int], target: Target
 ) -> list[str]:
-    """Vectors along a strided output axis, such as channels: the stage that reads the tile restores the order."""
+    """Vectors along a strided output axis, such as channels: the stage that reads the tile restores the order.
+
+    `across` are that axis and the columns that are to lie side by side.
+    """
     outer = _order_by_channels(s, loops)
-    s.unroll(loops.row)
-    s.vectorize(loops.vector)
+    loops.write_out(s)
     if panels in s.program.blocks:
         *packing, lanes = s.loops(panels)
         s.vectorize(lanes)
         _parallelize(s, packing, target)
-    results = tactics.intermediate_results(s, view.block)
-    tactics.join_epilogues(s, view.block, loops.columns, unroll=False)
-    attempt(tactics.lay_in_panels, s, results, view.vector, width)
+    results = tactics.intermediate_results(s, block)
+    tactics.join_epilogues(s, block, loops.columns, unroll=False)
+    attempt(tactics.lay_in_panels, s, results, *across)
     return outer
 
 
@@ -148,8 +164,30 @@ def _order_by_channels(s: Schedule, loops: _RegisterTile) -> list[str]:
         outer_group, inner_group = s.split(rest[0], [None, _GROUP], tail=True)
         group, rest = [outer_group], [inner_group, *rest[1:]]
     outer = [*around, *band, loops.columns]
-    s.reorder(*outer, *loops.phases, *group, *inner, loops.rows, *rest, loops.row, loops.vector)
+    s.reorder(*outer, *loops.phases, *group, *inner, loops.rows, *rest, loops.row, loops.vector, *loops.call)
     return outer
+
+
+def _by_calls(s: Schedule, view: IntrinsicView, target: Target, weights: Sequence[str]) -> None:
+    """Tiles of calls of an intrinsic, with the operands laid out for it."""
+    space, _ = tactics.axis_loops(s, view.block)
+    height, vectors = tactics.call_tile(target, view, _extent(s, space[view.row]), _extent(s, space[view.column]))
+    laid = tactics.lay_for_calls(s, view, ahead=view.weight.buffer in weights)
+    made = tactics.split_for_calls(s, view, height, vectors)
+    loops = _RegisterTile(
+        list(made.around), made.columns, [], made.rows, list(made.sums), made.row, made.vector, made.call
+    )
+    if view.column == len(space) - 1:
+        outer = _by_columns(s, view.block, loops, laid.weight)
+    else:
+        outer = _by_channels(s, view.block, loops, laid.weight, (view.column, view.shape.columns), target)
+    _parallelize(s, outer, target)
+    tactics.insert_calls(s, view, made)
+    if laid.data in laid.copies and laid.in_order:
+        *rows, group, rest = s.loops(laid.data)
+        columns = tactics.vectorize_outputs(s, s.fuse(group, rest), [], target.lanes("int8"))
+        _parallelize(s, [*rows, columns], target)
+    _finish_others(s, target)
 
 
 @dataclass(frozen=True)

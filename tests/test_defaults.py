@@ -1,6 +1,8 @@
 """The default schedule of every operator compiles to code that is right, on one thread and on two."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from searchlab.backend import compile
 from searchlab.defaults import default_schedule
@@ -102,6 +104,37 @@ def test_default_schedule_is_right(spec: str, threads: int) -> None:
     kernel = compile(default_schedule(w.program, target), target)
     inputs = w.inputs(seed=7)
     assert w.check(kernel(*inputs.values()), inputs) is None
+
+
+INTEGERS = [
+    "matmul:m={},n={},k={},dtype=uint8",
+    "qmatmul:m={},n={},k={},dtype=int8,zero=3,weight_zero=-2",
+    "qdense:m={},n={},k={},zero=128,out_zero=128",
+    "qconv2d:w={},co={},ci={},h=5,k=3,padding=1,zero=9",
+    "qconv2d:n=2,h={},co={},ci={},w=4,k=1,weight_zero=2,out=int32",
+    "conv2d:w={},co={},ci={},h=6,k=3,stride=2,padding=1,dtype=int8",
+]
+
+
+@settings(max_examples=20)
+@given(st.integers(3, 23), st.integers(1, 41), st.integers(1, 19), st.sampled_from(INTEGERS), st.integers(1, 2))
+def test_products_of_bytes_of_any_size(rows: int, columns: int, depth: int, spec: str, threads: int) -> None:
+    w = parse_workload(spec.format(rows, columns, depth))
+    inputs = w.inputs(seed=columns)
+    machines = [detect()] + ([parse("x86-64-v3:threads=2")] if "avx2" in detect().enabled_features() else [])
+    for machine in machines:
+        target = machine.with_threads(min(threads, machine.cores))
+        for weights in ((), w.weights):
+            kernel = compile(default_schedule(w.program, target, weights), target)
+            assert w.check(kernel(*inputs.values()), inputs) is None
+
+
+@pytest.mark.parametrize("spec", ["matmul:m=40,n=64,k=64,dtype=uint8", "qconv2d:ci=8,co=16,h=9,w=9", "qdense:m=9,n=32"])
+def test_products_of_bytes_are_calls_of_an_instruction(spec: str) -> None:
+    w = parse_workload(spec)
+    text = str(default_schedule(w.program, parse("x86-64-v3"), w.weights))
+    assert "tensorized avx2_u8s8_8x4" in text
+    assert "tensorized" not in str(default_schedule(w.program, parse("x86-64-v2"), w.weights))
 
 
 def test_every_operator_has_two_shapes() -> None:

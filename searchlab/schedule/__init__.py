@@ -1,6 +1,7 @@
 """Schedule primitives: pure functions Program -> Program, their trace, and a fluent Schedule on top."""
 
 from searchlab.schedule.block_layout import transform_block_layout
+from searchlab.schedule.domains import round_up
 from searchlab.schedule.fill import decompose_padding
 from searchlab.schedule.fluent import Schedule
 from searchlab.schedule.hierarchy import blockize
@@ -25,6 +26,6 @@ __all__ = [
     "PRIMITIVES", "Schedule", "Step", "annotate", "bind", "blockize", "cache_read", "cache_write", "choose_kind",
     "commute", "compute_at", "compute_inline", "decompose_padding", "decompose_reduction", "fuse", "loops_around",
     "pad", "parallel", "prefetch", "reindex", "reorder", "replay", "reverse_compute_at", "reverse_compute_inline",
-    "rfactor", "split", "tensorize", "trace_json", "transform_block_layout", "transform_layout", "unpad", "unroll",
-    "vectorize",
+    "rfactor", "round_up", "split", "tensorize", "trace_json", "transform_block_layout", "transform_layout", "unpad",
+    "unroll", "vectorize",
 ]  # fmt: skip

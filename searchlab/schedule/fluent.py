@@ -124,6 +124,10 @@ class Schedule:
         """Round a block's iteration domain up to multiples."""
         self._do("pad", block, multiples)
 
+    def round_up(self, block: str, multiples: dict[str, Like]) -> None:
+        """Round a block's iteration domain up to multiples where its operands have room."""
+        self._do("round_up", block, multiples)
+
     def unpad(self, block: str) -> None:
         """Take back the padding of a block."""
         self._do("unpad", block)

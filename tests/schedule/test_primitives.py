@@ -68,6 +68,14 @@ def row_max() -> Program:
     return b.program(b.compute("Y", (4,), lambda i: largest(X[i, r], r)))
 
 
+def half_product() -> Program:
+    """A product of only a part of its operands."""
+    b = Builder("half_product")
+    A, B = b.input("A", (6, 8)), b.input("B", (8, 8))
+    r = b.axis("k", 4)
+    return b.program(b.compute("C", (6, 8), lambda i, j: total(A[i, r] * B[r, j], r)))
+
+
 def padded_sum() -> Program:
     """A sum over windows that is zero outside its input, without a stage for the padding."""
     b = Builder("padded_sum")
@@ -164,6 +172,13 @@ def _tensorize(s: Schedule) -> None:
     s.tensorize(j1, "avx2_u8s8_8x4")
 
 
+def _round_up(s: Schedule) -> None:
+    s.transform_layout("B", lambda k, j: (j // 12, k // 3, j % 12, k % 3))
+    s.transform_layout(s.cache_read("C", "A"), lambda i, k: (i, k // 3, k % 3))
+    s.cache_write("C")
+    s.round_up("C", {"vj": 12, "vk": 3})
+
+
 def _product(s: Schedule) -> None:
     """A convolution as a matrix product."""
     for operand in ("P", "W", "Y"):
@@ -254,6 +269,7 @@ REWRITES: dict[str, tuple[Callable[[], Program], Steps]] = {
     "pad_space": (chain, lambda s: s.pad("Q", {"vj": 5})),
     "pad_fits": (matmul, lambda s: s.pad("C", {"vi": 3})),
     "blockize": (matmul, _blockize),
+    "round_up": (byte_matmul, _round_up),
     "tensorize": (byte_matmul, _tensorize),
     "commute": (matmul, lambda s: s.commute("C")),
     "reindex": (blur, lambda s: s.reindex("Y", "P")),
@@ -780,6 +796,21 @@ REFUSED: dict[str, list[tuple[Callable[[], Program], Steps, list[str]]]] = {
         (row_max, lambda s: s.pad("Y", {"vr": 4}), ["'Y' is not a sum of products"]),
         (blur, lambda s: s.pad("Y", {"vi": 5}), ["P[vi + vr]", "padded"]),
         (matmul, _after(_blockize, lambda s: s.pad("tile", {"vio": 4})), ["block 'tile' holds other blocks"]),
+    ],
+    "round_up": [
+        (matmul, lambda s: s.round_up("D", {"vi": 4}), ["no block 'D'"]),
+        (matmul, lambda s: s.round_up("C", {"i": 4}), ["no iteration variable of 'C' 'i'", "vi, vj, vk"]),
+        (matmul, _after(lambda s: s.split("i", [None, 2]), lambda s: s.round_up("C", {"vi": 4})), ["changed already"]),
+        (matmul, lambda s: s.round_up("C", {"vi": 4}), ["'A[vi, vk]' has no room in 'A' (6, 4)", "rounds the size up"]),
+        (
+            matmul,
+            _after(
+                lambda s: s.transform_layout("A", lambda i, k: (i // 4, k, i % 4)), lambda s: s.round_up("C", {"vi": 4})
+            ),
+            ["'C' is an output", "cache_write"],
+        ),
+        (half_product, lambda s: s.round_up("C", {"vk": 8}), ["not a sum of products", "zero for vk >= 4"]),
+        (matmul, _after(_blockize, lambda s: s.round_up("tile", {"vio": 4})), ["block 'tile' holds other blocks"]),
     ],
     "blockize": [
         (matmul, lambda s: s.blockize("z"), ["no loop 'z'"]),

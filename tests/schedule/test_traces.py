@@ -89,6 +89,12 @@ def instructions(s: Schedule) -> None:
     s.tensorize("j", "avx2_u7s8_8x4", ranges={"A": (0, 100)})
 
 
+def rounding(s: Schedule) -> None:
+    s.transform_layout("B", lambda k, j: (k // 4, j, k % 4))
+    s.transform_layout(s.cache_read("C", "A"), lambda i, k: (i, k // 4, k % 4))
+    s.round_up("C", {"vk": 4})
+
+
 CASES: dict[str, tuple[str, Callable[[Schedule], None]]] = {
     "loops": ("matmul:m=8,n=16,k=6", loops_of_all_kinds),
     "packing": ("matmul:m=8,n=16,k=6", packing),
@@ -98,6 +104,7 @@ CASES: dict[str, tuple[str, Callable[[Schedule], None]]] = {
     "matrix product": ("conv2d:ci=2,co=3,h=3,w=4,padding=1", matrix_product),
     "inlining": ("elementwise:rows=4,cols=6,ops=add,relu,neg", inlining),
     "instructions": ("matmul:m=8,n=8,k=4,dtype=uint8", instructions),
+    "rounding": ("matmul:m=8,n=8,k=3,dtype=uint8", rounding),
 }
 
 

@@ -1,0 +1,184 @@
+"""Products seen as calls of an intrinsic: which axes its loops run along, and which intrinsic a target has for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Literal
+
+from searchlab.intrinsics import Intrinsic, intrinsics
+from searchlab.ir.expr import ZERO, Binary, Cast, Expr, Load, Var, value_of
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import Block
+from searchlab.ir.sums import as_sum
+from searchlab.ir.walk import variables
+from searchlab.tactics.axes import operands, reduce_axes, space_axes, stores_plainly
+from searchlab.tactics.products import product_views
+from searchlab.targets import Target
+
+Part = Literal["row", "column", "depth"]
+# Families of exact intrinsics, those that need the fewest instructions for a product first.
+FAMILIES = ("vnniint8", "vnni", "sdot", "udot", "usdot", "avx512bw", "avx2")
+_NARROW = 4  # columns, the fewest of any intrinsic
+
+
+@dataclass(frozen=True)
+class CallShape:
+    """The loops of an intrinsic that multiplies a matrix by another: what each runs along, and its iterations."""
+
+    parts: tuple[tuple[Part, int], ...]
+    data: str
+    weight: str
+
+    def along(self, part: Part) -> tuple[int, ...]:
+        """The iterations of the loops along rows, columns or depth."""
+        return tuple(n for p, n in self.parts if p == part)
+
+    @cached_property
+    def rows(self) -> int:
+        """Rows of a call."""
+        return prod(self.along("row"))
+
+    @cached_property
+    def columns(self) -> int:
+        """Columns of a call."""
+        return prod(self.along("column"))
+
+    @cached_property
+    def depth(self) -> int:
+        """Terms of the sum that a call adds to each element."""
+        return prod(self.along("depth"))
+
+
+def call_shape(intrinsic: Intrinsic) -> CallShape | None:
+    """The shape of an intrinsic that multiplies two matrices; None for any other."""
+    accesses, output = intrinsic.accesses, intrinsic.output
+    others = [n for n in accesses if n != output]
+    moving = {n: {v for v, step in accesses[n].items() if step != ZERO} for n in accesses}
+    if len(others) != 2:
+        return None
+    by_vectors = [n for n in others if any(value_of(accesses[output][v]) == 1 for v in moving[n] & moving[output])]
+    if len(by_vectors) != 1:
+        return None
+    (weight,) = by_vectors
+    (data,) = (n for n in others if n != weight)
+    which: dict[frozenset[str], Part] = {
+        frozenset((output, data)): "row", frozenset((output, weight)): "column", frozenset((data, weight)): "depth"
+    }  # fmt: skip
+    parts: list[tuple[Part, int]] = []
+    for v, lp in zip(intrinsic.nest.variables, intrinsic.nest.loops, strict=True):
+        part = which.get(frozenset(n for n in accesses if v in moving[n]))
+        if part is None:
+            return None
+        parts.append((part, value_of(lp.extent) or 0))
+    shape = CallShape(tuple(parts), data, weight)
+    return shape if len(shape.along("row")) <= 1 and len(shape.along("column")) == 1 else None
+
+
+@dataclass(frozen=True)
+class IntrinsicView:
+    """A stage as calls of an intrinsic: axes of its space for rows and columns, an axis of its sum for the depth.
+
+    `data` is the operand that rows read, `weight` the one that columns read; both are indexed by the depth alone in one
+    of their dimensions.
+    """
+
+    block: str
+    intrinsic: Intrinsic
+    shape: CallShape
+    row: int
+    column: int
+    depth: int
+    data: Load
+    weight: Load
+
+    def axes(self, program: Program) -> tuple[Var, Var, Var]:
+        """The variables of rows, columns and depth."""
+        b = program.blocks[self.block]
+        space = space_axes(b)
+        return space[self.row].var, space[self.column].var, reduce_axes(b)[self.depth].var
+
+
+def intrinsic_view(program: Program, name: str, intrinsic: Intrinsic) -> IntrinsicView | None:
+    """The best view of a stage as calls of an intrinsic: columns along the last axis, else the longest one."""
+    block, shape = program.blocks[name], call_shape(intrinsic)
+    found = as_sum(block.store)
+    if shape is None or found is None or found.op != intrinsic.sum.op or not stores_plainly(block):
+        return None
+    out = intrinsic.description.buffers[intrinsic.output].dtype
+    if program.buffers[block.store.buffer].dtype != out or len(operands(block)) != 2:
+        return None
+    views = []
+    for pair in _pairings(intrinsic.sum.term, found.term):
+        views += list(_views(block, intrinsic, shape, pair[shape.data], pair[shape.weight]))
+    extents = [value_of(it.extent) or 0 for it in space_axes(block)]
+    return max(views, key=lambda v: (v.column == len(extents) - 1, extents[v.column]), default=None)
+
+
+def _views(block: Block, intrinsic: Intrinsic, shape: CallShape, data: Load, weight: Load) -> Iterator[IntrinsicView]:
+    sums = reduce_axes(block)
+    plain = [n for n, it in enumerate(sums) if _alone(it.var, data) and _alone(it.var, weight)]
+    if not plain or data.buffer == weight.buffer:
+        return
+    depth = max(plain, key=lambda n: value_of(sums[n].extent) or 0)
+    for v in product_views(block):
+        if v.operand == weight and _alone(space_axes(block)[v.vector].var, weight):
+            yield IntrinsicView(block.name, intrinsic, shape, v.row, v.vector, depth, data, weight)
+
+
+def _alone(axis: Var, load: Load) -> bool:
+    """Whether an axis is one index of a load by itself, and no part of any other."""
+    return [i for i in load.indices if axis in variables(i)] == [axis]
+
+
+def _pairings(described: Expr, term: Expr) -> Iterator[dict[str, Load]]:
+    """The loads of a term for the operands of a description that is the same but for indices; products commute."""
+    if isinstance(described, Load) and isinstance(term, Load):
+        if described.type == term.type:
+            yield {described.buffer: term}
+        return
+    if type(described) is not type(term) or described.dtype != term.dtype:
+        return
+    if isinstance(described, Cast) and isinstance(term, Cast):
+        yield from _pairings(described.a, term.a)
+    elif isinstance(described, Binary) and isinstance(term, Binary) and described.op == term.op == "mul":
+        for a, b in ((term.a, term.b), (term.b, term.a)):
+            yield from ({**x, **y} for x in _pairings(described.a, a) for y in _pairings(described.b, b))
+
+
+# --- the choice -------------------------------------------------------------------------------------------------------
+
+
+def exact_view(program: Program, name: str, target: Target) -> IntrinsicView | None:
+    """A stage as calls of the best intrinsic of a target that gives the same bits; None if there is none for it.
+
+    Among those of a family, the one with the largest calls that are not larger than the problem.
+    """
+    for intrinsic in _by_preference(target, FAMILIES):
+        view = intrinsic_view(program, name, intrinsic)
+        if view is not None and _fits(program, view):
+            return view
+    return None
+
+
+def _by_preference(target: Target, families: Sequence[str]) -> list[Intrinsic]:
+    found = []
+    for x in intrinsics().values():
+        family, exact = x.name.partition("_")[0], not x.promise.ranges and x.promise.tolerance == 0.0
+        shape = call_shape(x)
+        if family in families and exact and shape is not None and not x.needs.missing(target):
+            found.append((families.index(family), -shape.columns * shape.depth, x))
+    return [x for *_, x in sorted(found, key=lambda entry: entry[:2])]
+
+
+def _fits(program: Program, view: IntrinsicView) -> bool:
+    """Whether a call is not larger than the problem, the extents of which must be known; the smallest always fits."""
+    b = program.blocks[view.block]
+    columns, depth = space_axes(b)[view.column].extent, reduce_axes(b)[view.depth].extent
+    have, long = value_of(columns), value_of(depth)
+    if have is None or long is None:
+        return False
+    wide = view.shape.columns <= max(have, _NARROW)
+    return wide and (view.shape.depth <= long or len(view.shape.along("depth")) == 1)
