@@ -13,7 +13,7 @@ from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import And as AllOf
 from searchlab.ir.expr import Binary, Call, Cast, Compare, Expr, Load, Select, value_of
 from searchlab.ir.program import Program
-from searchlab.ir.stmt import Block, Loop, Seq, Stmt, Store
+from searchlab.ir.stmt import Block, Loop, Seq, Stmt, Store, Tensorized
 from searchlab.ir.walk import loads, substitute, variables, walk
 from searchlab.targets import Target
 
@@ -68,6 +68,8 @@ class Reference:
         if isinstance(s, Seq):
             for p in s.body:
                 yield from self.visit(p, around, env)
+        elif isinstance(s, Tensorized):  # as the loops inside it
+            yield from self.visit(s.body, around, env)
         elif isinstance(s, Loop):
             yield from self.visit(s.body, [*around, s], env)
         elif isinstance(s, Block):
@@ -472,7 +474,7 @@ def count(value: Expr) -> Counter[str]:
             named = {"mul": "mul", "div": "div", "min": "compare", "max": "compare"}
             found[f"{sort}_{named.get(e.op) or ('mad' if _product(e) is not None else 'addsub')}"] += 1
         if isinstance(e, Call):
-            found[f"{sort}_{'other' if e.function in ('abs', 'floor') else 'math'}"] += 1
+            found[f"{sort}_{'other' if e.function in ('abs', 'floor', 'round') else 'math'}"] += 1
         if isinstance(e, Cast):
             found[f"{sort}_other"] += 1
         if isinstance(e, Select):

@@ -13,7 +13,7 @@ from searchlab.targets import Target, detect, parse
 from searchlab.workloads import Workload, operators
 from searchlab.workloads import parse as workload
 
-SEEDS = 16
+SEEDS = 12
 SLOW_SEEDS = 150
 
 
