@@ -11,7 +11,7 @@ import numpy as np
 from made_up_intrinsics import fitting
 
 from searchlab.errors import ScheduleError
-from searchlab.ir.expr import Expr, Var, value_of
+from searchlab.ir.expr import Expr, Select, Var, value_of
 from searchlab.ir.loopkind import LOOP_KINDS
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block, Loop, Stmt, read, written
@@ -300,6 +300,49 @@ def _tensorize(program: Program, rng: np.random.Generator) -> Proposal:
     return ((loop, made.name), {}) if made else None
 
 
+def _reindex(program: Program, rng: np.random.Generator) -> Proposal:
+    b = _leaf(program, rng)
+    return ((b.name, _pick(rng, dict.fromkeys((*read(b), *written(b))))), {}) if b else None
+
+
+def _transform_block_layout(program: Program, rng: np.random.Generator) -> Proposal:
+    b = _leaf(program, rng)
+    if b is None or any(value_of(it.extent) is None for it in b.iters):
+        return None
+    olds = tuple(Var(f"x{n}") for n in range(len(b.iters)))
+    news: list[Expr] = []
+    fused: dict[str, tuple[Expr, int]] = {}  # what is being fused, of each kind
+    for v, it in zip(olds, b.iters):
+        extent = value_of(it.extent)
+        way = rng.random()
+        if way < 0.4:
+            e, size = fused.get(it.kind, (v * 0, 1))
+            fused[it.kind] = (e * extent + v, size * extent)
+        elif way < 0.7:
+            tile = int(_pick(rng, [d for d in range(1, extent + 1) if extent % d == 0 or rng.random() < 0.1]))
+            news += [v // tile, v % tile]
+        else:
+            news.append(v)
+    for e, size in fused.values():
+        tile = int(_pick(rng, [d for d in range(1, size + 1) if size % d == 0]))
+        news += [e // tile, e % tile] if rng.random() < 0.3 else [e]
+    order = rng.permutation(len(news))
+    return (b.name, (olds, tuple(news[n] for n in order))), {}
+
+
+def _unpad(program: Program, rng: np.random.Generator) -> Proposal:
+    padded = [dict(s.arguments).get("block") for s in program.trace if s.name == "pad"]
+    b = _pick(rng, [n for n in padded if n in program.blocks])
+    return ((b,), {}) if b else None
+
+
+def _decompose_padding(program: Program, rng: np.random.Generator) -> Proposal:
+    pads = [b.name for b in program.blocks.values() if is_leaf(b) and isinstance(b.store.value, Select)]
+    b = _pick(rng, pads)
+    nest = loops_around(program, b) if b else []
+    return ((b, _pick(rng, nest).name), {}) if nest else None
+
+
 PROPOSALS: dict[str, tuple[float, Callable[[Program, np.random.Generator], Proposal]]] = {
     "split": (6, _split),
     "fuse": (2, _fuse),
@@ -318,6 +361,11 @@ PROPOSALS: dict[str, tuple[float, Callable[[Program, np.random.Generator], Propo
     "transform_layout": (2, _transform_layout),
     "pad": (1.5, _pad),
     "round_up": (2, _pad),
+    "unpad": (1.5, _unpad),
+    "commute": (0.5, _one_block),
+    "decompose_padding": (1.5, _decompose_padding),
+    "reindex": (2, _reindex),
+    "transform_block_layout": (2, _transform_block_layout),
     "blockize": (1, _one_loop),
     "annotate": (1, _annotate),
     "choose_kind": (1, _choose_kind),
@@ -338,7 +386,11 @@ AFTER: dict[str, tuple[str, ...]] = {
     "split": ("reorder", "compute_at", "reverse_compute_at", "blockize", "tensorize"),
     "reorder": ("vectorize", "tensorize", "compute_at", "reverse_compute_at"),
     "compute_inline": ("reorder", "compute_at"),
-    "pad": ("compute_at", "reverse_compute_at", "compute_inline"),
+    "pad": ("compute_at", "reverse_compute_at", "compute_inline", "split", "unpad", "decompose_padding"),
+    "unpad": ("split", "compute_at", "reorder"),
+    "decompose_padding": ("split", "vectorize", "compute_at", "fuse"),
+    "reindex": ("transform_block_layout", "transform_layout", "reindex", "compute_inline", "compute_at", "pad"),
+    "transform_block_layout": ("transform_layout", "pad", "split", "reindex", "rfactor"),
     "blockize": ("reverse_compute_at", "compute_at", "decompose_reduction"),
     "tensorize": ("split", "reorder", "unroll", "parallel", "vectorize", "compute_at", "cache_read", "fuse"),
 }

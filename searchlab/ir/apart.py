@@ -1,13 +1,17 @@
-"""Injectivity of index maps: whether no two iterations of a loop nest access the same element."""
+"""Injectivity of index maps: whether no two iterations of a loop nest access the same element, and the inverse map."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from searchlab.ir.algebra import floordiv, from_poly, poly, without
 from searchlab.ir.bounds import Facts, Ranges
-from searchlab.ir.expr import ONE, ZERO, Binary, Compare, Expr, conditions
+from searchlab.ir.expr import ONE, ZERO, Binary, Compare, Const, Expr, Var, conditions
 from searchlab.ir.walk import variables
+
+Value = Callable[[], Expr]  # computed only where it is wanted: most callers need no inverse
+Known = dict[Expr, Value]
 
 
 def told_apart(places: Iterable[Expr], loops: Ranges, where: Expr, facts: Facts) -> bool:
@@ -17,13 +21,33 @@ def told_apart(places: Iterable[Expr], loops: Ranges, where: Expr, facts: Facts)
     determines f.  False means 'not proved'.
     """
     loops = {v: extent for v, extent in loops.items() if extent != ONE}
-    known: set[Expr] = set()
-    new = {_moving_part(e, loops) for e in places}
-    while new - known:
-        known |= new
-        new = {part for e in known for part in _digits(e, loops, where, facts)}
-        new |= {joined for e in known for joined in _joined(e, known, loops, facts)}
+    known = _determined(((e, lambda: ZERO) for e in places), loops, where, facts)
     return all(v in known for v in loops)
+
+
+def recovered(places: Iterable[tuple[Expr, Expr]], loops: Ranges, where: Expr, facts: Facts) -> dict[Var, Expr]:
+    """The variables of `loops` that the values of places determine, as expressions of these values.
+
+    `places` pairs each place with its value: (i*8 + j, x) gives i = x // 8 and j = x % 8.
+    """
+    known = _determined(((e, _constantly(value)) for e, value in places), loops, where, facts)
+    return {v: known[v]() for v in loops if v in known}
+
+
+def _constantly(value: Expr) -> Value:
+    return lambda: value
+
+
+def _determined(places: Iterable[tuple[Expr, Value]], loops: Ranges, where: Expr, facts: Facts) -> Known:
+    """All expressions that the places determine, with their values."""
+    known: Known = {}
+    new: Known = dict(_moving(e, value, loops) for e, value in places)
+    while new:
+        known.update(new)
+        found = [part for e, value in known.items() for part in _digits(e, value, loops, where, facts)]
+        found += [joined for e in known for joined in _joined(e, known, loops, facts)]
+        new = {e: value for e, value in found if e not in known}
+    return known
 
 
 def _moving_part(e: Expr, loops: Ranges) -> Expr:
@@ -31,23 +55,42 @@ def _moving_part(e: Expr, loops: Ranges) -> Expr:
     return from_poly({m: c for m, c in poly(e).items() if any(variables(a) & loops.keys() for a in m)})
 
 
-def _digits(e: Expr, loops: Ranges, where: Expr, facts: Facts) -> list[Expr]:
+def _moving(e: Expr, value: Value, loops: Ranges) -> tuple[Expr, Value]:
+    part = _moving_part(e, loops)
+    return part, lambda: value() - (e - part)
+
+
+def _digits(e: Expr, value: Value, loops: Ranges, where: Expr, facts: Facts) -> Iterator[tuple[Expr, Value]]:
     """The atoms that a sum determines: all of them, if each scale exceeds the range of all smaller terms together."""
-    terms: list[tuple[Expr, Expr]] = []
+    terms: list[tuple[Expr, Expr, Expr]] = []  # scale, term, atom; smallest scale first
     for monomial, c in poly(e).items():
         mine = tuple(a for a in monomial if variables(a) & loops.keys())
         if len(mine) != 1:
-            return []
+            return
         scale = from_poly({without(monomial, mine) or (): abs(c)})
-        at = next((n for n, (s, _) in enumerate(terms) if facts.proves(scale <= s)), len(terms))
-        terms.insert(at, (scale, from_poly({monomial: c})))
+        at = next((n for n, (s, _, _) in enumerate(terms) if facts.proves(scale <= s)), len(terms))
+        terms.insert(at, (scale, from_poly({monomial: c}), mine[0]))
     inner: Expr = ZERO
-    for scale, term in terms:
-        room = scale + facts.lower(inner, loops)
+    lows: list[Expr] = []
+    for scale, term, _ in terms:
+        lows.append(facts.lower(inner, loops))
+        room = scale + lows[-1]
         if not any(facts.proves(most < room) for most in _bounds(inner, loops, where, facts)):
-            return []
+            return
         inner = inner + term
-    return [a for m in poly(e) for a in m if variables(a) & loops.keys()]
+    stack = [(scale, low, term) for (scale, term, _), low in zip(terms, lows, strict=True)]
+    for n, (_, _, atom) in enumerate(terms):
+        yield atom, partial(_digit, stack[n:], value)
+
+
+def _digit(terms: list[tuple[Expr, Expr, Expr]], value: Value) -> Expr:
+    """The atom of the first of these terms (scale, least sum of those below it, term), from the value of the sum."""
+    total = value()
+    for scale, low, _ in reversed(terms[1:]):
+        total = low + (total - low) % scale
+    scale, low, term = terms[0]
+    digit = (total - low) // scale
+    return digit if all(c > 0 for c in poly(term).values()) else -digit
 
 
 def _bounds(e: Expr, loops: Ranges, where: Expr, facts: Facts) -> Iterator[Expr]:
@@ -60,9 +103,24 @@ def _bounds(e: Expr, loops: Ranges, where: Expr, facts: Facts) -> Iterator[Expr]
                 yield limit - 1
 
 
-def _joined(e: Expr, known: set[Expr], loops: Ranges, facts: Facts) -> Iterator[Expr]:
+def _joined(e: Expr, known: Known, loops: Ranges, facts: Facts) -> Iterator[tuple[Expr, Value]]:
     """The dividend, if `e` is a remainder whose quotient is known too."""
     if isinstance(e, Binary) and e.op == "mod":
-        quotient = _moving_part(facts.simplify(floordiv(e.a, e.b)), loops)
-        if quotient in known or all(a in known for m in poly(quotient) for a in m if variables(a) & loops.keys()):
-            yield _moving_part(e.a, loops)
+        quotient = facts.simplify(floordiv(e.a, e.b))
+        part = _moving_part(quotient, loops)
+        if part in known or all(a in known for m in poly(part) for a in m if variables(a) & loops.keys()):
+            rest, divisor = known[e], e.b
+            yield _moving(e.a, lambda: _evaluated(quotient, part, known) * divisor + rest(), loops)
+
+
+def _evaluated(e: Expr, part: Expr, known: Known) -> Expr:
+    """The value of an expression whose moving part, or all atoms of it, are known."""
+    if part in known:
+        return known[part]() + (e - part)
+    total: Expr = ZERO
+    for monomial, c in poly(e).items():
+        product: Expr = Const(c)
+        for atom in monomial:
+            product = product * (known[atom]() if atom in known else atom)
+        total = total + product
+    return total

@@ -17,6 +17,7 @@ from typing import Any
 
 from searchlab.dtype import BOOL, INDEX
 from searchlab.errors import IRError
+from searchlab.ir.affine import parallel_reduction
 from searchlab.ir.expr import Expr, Load, Var
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block, Loop, Seq, Stmt, Store, read, written
@@ -242,10 +243,10 @@ class _Verifier(Visitor[[frozenset[Var], dict[Var, Loop]], None]):
         if b.init is not None:
             self.check_store(b.init)
         self.check_ahead(b, loops)
-        apart = {v for v, lp in loops.items() if any(kind.is_apart for kind in lp.kinds)}
-        bound = [(it.var, e) for it, e in zip(b.iters, b.bindings, strict=True) if it.kind == "reduce"]
-        for var, v in ((var, v) for var, e in bound for v in variables(e) & apart):
-            self.fail(f"block '{b.name}': reduction '{var}' is bound to parallel loop '{v}'; use rfactor first")
+        shared = {v for v, lp in loops.items() if any(kind.is_apart for kind in lp.kinds)}
+        words = parallel_reduction(b.iters, b.bindings, shared)
+        if words is not None:
+            self.fail(f"block '{b.name}': {words}")
 
     def check_ahead(self, b: Block, loops: dict[Var, Loop]) -> None:
         for note in b.ahead:

@@ -112,17 +112,37 @@ class Schedule:
         """Separate the init of a reduction; returns the name of the block that initialises the output."""
         return self._do("decompose_reduction", block, loop)[0]
 
+    def commute(self, block: str) -> None:
+        """Exchange the factors of the product that a block adds up."""
+        self._do("commute", block)
+
     def transform_layout(self, buffer: str, mapping: Map) -> None:
         """Change the layout of a buffer."""
         self._do("transform_layout", buffer, mapping)
 
-    def pad(self, block: str, multiples: dict[str, Like]) -> None:
+    def pad(self, block: str, multiples: Mapping[str, Like]) -> None:
         """Round a block's iteration domain up to multiples."""
         self._do("pad", block, multiples)
 
     def round_up(self, block: str, multiples: dict[str, Like]) -> None:
         """Round a block's iteration domain up to multiples where its operands have room."""
         self._do("round_up", block, multiples)
+
+    def unpad(self, block: str) -> None:
+        """Take back the padding of a block."""
+        self._do("unpad", block)
+
+    def decompose_padding(self, block: str, loop: str) -> str:
+        """Separate a padding stage; returns the name of the block that fills with the pad value."""
+        return self._do("decompose_padding", block, loop)[0]
+
+    def reindex(self, block: str, buffer: str, name: str | None = None) -> str:
+        """Let a block index an operand by its iteration variables; returns the name of the copying block."""
+        return self._do("reindex", block, buffer, name)[0]
+
+    def transform_block_layout(self, block: str, mapping: Map, names: Sequence[str] | None = None) -> list[str]:
+        """Replace the iteration variables of a block; returns the names of its new loops."""
+        return list(self._do("transform_block_layout", block, mapping, names))
 
     def blockize(self, loop: str, name: str | None = None) -> str:
         """Wrap a loop into a block; returns its name."""

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from searchlab.errors import ScheduleError
+from searchlab.ir.affine import resolved
 from searchlab.ir.algebra import ceildiv, poly
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import ONE, TRUE, ZERO, Binary, Compare, Expr, Like, Var, all_of, compare, index, value_of
 from searchlab.ir.loopkind import LOOP_KINDS, THREAD_AXES, KindChoice, LoopKind
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block, Loop, Stmt, kept, path_to
-from searchlab.ir.walk import Substitution, variables, walk
+from searchlab.ir.walk import variables, walk
 from searchlab.schedule.primitive import (
     MadeNames,
     check,
@@ -271,25 +271,12 @@ def _check_no_reduction(program: Program, loop: str, what: str) -> None:
 
 def resolved_bindings(program: Program, block: Block) -> tuple[Expr, ...]:
     """A block's bindings in terms of loop variables, resolved through enclosing blocks."""
-    return _resolved(program, block)[0]
+    return resolved(program.body, block)[0]
 
 
 def resolved_predicate(program: Program, block: Block) -> Expr:
     """The predicate of a block in terms of loop variables, including those of enclosing blocks."""
-    return _resolved(program, block)[1]
-
-
-def _resolved(program: Program, block: Block) -> tuple[tuple[Expr, ...], Expr]:
-    mapping: dict[Expr, Expr] = {}
-    where: Expr = TRUE
-    for s in path_to(program.body, block):
-        if isinstance(s, Block):
-            put = Substitution(mapping)
-            found, where = tuple(put(e) for e in s.bindings), all_of((where, put(s.predicate)))
-            if s is block:
-                return found, where
-            mapping.update({it.var: e for it, e in zip(s.iters, found, strict=True)})
-    raise ScheduleError(f"block '{block.name}' is not in the program")
+    return resolved(program.body, block)[1]
 
 
 @primitive

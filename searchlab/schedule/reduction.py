@@ -227,9 +227,29 @@ def init_nest(program: Program, b: Block, inner: list[Loop], name: str) -> Stmt:
         if not variables(c) & reduce_only:
             left.append(put(c))
     space = [(it, put(e)) for it, e in _bound_by(b, "space")]
+    if len(left) < len(conditions(b.predicate)):  # what is dropped may have kept a number that is taken apart in bounds
+        left += [put(c) for it, e in _bound_by(b, "space") if not program.facts.proves(c := e < it.extent)]
     body: Stmt = Block(name, tuple(it for it, _ in space), tuple(e for _, e in space), b.init, None, all_of(left))
     for x in reversed(around):
         var = renamed[x.var]
         assert isinstance(var, Var)
         body = replace(x, var=var, body=body)
     return body
+
+
+@primitive
+def commute(program: Program, block: str) -> MadeNames:
+    """Exchange the factors of the product that a block adds up, so that it reads as an instruction is described.
+
+    C[i, j] += A[i, k] * B[k, j]   =>   C[i, j] += B[k, j] * A[i, k]
+    """
+    b = find_block(program, block)
+    check(is_leaf(b), f"block '{block}' holds other blocks")
+    found = sum_of(b)
+    term = found.term
+    product = isinstance(term, Binary) and term.op == "mul"
+    check(product, f"block '{block}' adds up '{term}', which is not a product of two factors")
+    assert isinstance(term, Binary)
+    own = Load(b.store.buffer, b.store.indices, b.store.value.dtype)
+    value = _combine(found.op, own, Binary("mul", term.b, term.a))
+    return MadeNames(program.with_body(replaced(program, b, replace(b, body=replace(b.store, value=value)))))

@@ -12,8 +12,6 @@ from searchlab.ir.stmt import (
     SCOPES,
     Ahead,
     Block,
-    Buffer,
-    Iter,
     Loop,
     Seq,
     Stmt,
@@ -30,6 +28,7 @@ from searchlab.ir.stmt import (
 )
 from searchlab.ir.walk import Substitution, transform, variables
 from searchlab.schedule.loops import check_begins, resolved_bindings
+from searchlab.schedule.nests import inserted, stage_nest, top_holding
 from searchlab.schedule.primitive import (
     MadeNames,
     check,
@@ -65,17 +64,17 @@ def cache_read(program: Program, block: str, buffer: str, scope: str = "local", 
     """
     b = _leaf(program, block)
     _check_scope(scope)
-    check(buffer in _inputs_of(b), lambda: nearest(f"buffer read by '{block}'", buffer, _inputs_of(b)))
+    check(buffer in inputs_of(b), lambda: nearest(f"buffer read by '{block}'", buffer, inputs_of(b)))
     made = fresh(program, f"{buffer}_{scope}") if name is None else name
-    _check_free(program, made)
+    check_free(program, made)
     copy = _copy_nest(program, buffer, made, made)
     top = top_statement(program, b)
     late = [p for p in producers(program, buffer) if path_to(top, p)]
     check(not late, f"'{buffer}' is made by {names_of(late)} in the same nest as '{block}'; cache it before compute_at")
     body = replaced(program, b, rename_buffer(b, buffer, made))
-    new_top = _top_holding(body, block)
+    new_top = top_holding(body, block)
     buffers = {**program.buffers, made: replace(program.buffers[buffer], name=made, scope=scope)}
-    return MadeNames(program.with_body(_insert(body, new_top, copy, before=True), buffers=buffers), (made,))
+    return MadeNames(program.with_body(inserted(body, new_top, copy, before=True), buffers=buffers), (made,))
 
 
 @primitive
@@ -93,15 +92,15 @@ def cache_write(
     target = b.store.buffer if buffer is None else buffer
     check(target in written(b), lambda: nearest(f"buffer written by '{block}'", target, written(b)))
     made = fresh(program, f"{target}_{scope}") if name is None else name
-    _check_free(program, made)
+    check_free(program, made)
     others = [p for p in producers(program, target) if p.name != block]
     check(not others, f"'{target}' is written by {names_of(others)} too")
     copy_name = fresh(program, f"{target}_store", [made])
-    copy = _copy_nest(program, made, target, copy_name, program.buffers[target])
+    copy = _copy_nest(program, made, target, copy_name)
     body = replaced(program, b, rename_buffer(b, target, made))
     buffers = {**program.buffers, made: replace(program.buffers[target], name=made, scope=scope)}
     return MadeNames(
-        program.with_body(_insert(body, _top_holding(body, block), copy, before=False), buffers=buffers),
+        program.with_body(inserted(body, top_holding(body, block), copy, before=False), buffers=buffers),
         (copy_name, made),
     )
 
@@ -118,7 +117,7 @@ def prefetch(program: Program, block: str, buffer: str, loop: str, distance: Lik
     b = _leaf(program, block)
     lp = find_loop(program, loop)
     check(bool(path_to(lp, b)), f"loop '{loop}' is not around block '{block}'")
-    check(buffer in _inputs_of(b), lambda: nearest(f"buffer read by '{block}'", buffer, _inputs_of(b)))
+    check(buffer in inputs_of(b), lambda: nearest(f"buffer read by '{block}'", buffer, inputs_of(b)))
     known = [a for a in b.ahead if (a.buffer, a.loop) == (buffer, loop)]
     check(not known, f"block '{block}' already prefetches '{buffer}' along '{loop}'")
     far = index(distance)
@@ -135,7 +134,7 @@ def _leaf(program: Program, name: str) -> Block:
     return block
 
 
-def _inputs_of(b: Block) -> list[str]:
+def inputs_of(b: Block) -> list[str]:
     return [n for n in read(b) if n not in written(b)]
 
 
@@ -143,31 +142,14 @@ def _check_scope(scope: str) -> None:
     check(scope in SCOPES, nearest("scope", scope, SCOPES))
 
 
-def _check_free(program: Program, name: str) -> None:
+def check_free(program: Program, name: str) -> None:
     taken = name in program.buffers or name in program.blocks
     check(name.isidentifier() and not taken, f"'{name}' is not a free name for a buffer and its block")
 
 
-def _copy_nest(program: Program, source: str, target: str, block: str, shape_of: Buffer | None = None) -> Stmt:
-    buffer = shape_of or program.buffers[source]
-    iters = tuple(Iter(Var(f"v{d}"), e) for d, e in enumerate(buffer.shape))
-    loops = [(Var(fresh(program, f"{block}_{d}")), e) for d, e in enumerate(buffer.shape)]
-    at = tuple(it.var for it in iters)
-    body: Stmt = Block(block, iters, tuple(v for v, _ in loops), Store(target, at, Load(source, at, buffer.dtype)))
-    for var, extent in reversed(loops):
-        body = Loop(var, extent, body)
-    return body
-
-
-def _top_holding(body: Stmt, block: str) -> Stmt:
-    parts = body.body if isinstance(body, Seq) else (body,)
-    return next(p for p in parts if any(b.name == block for b in leaves_in(p)))
-
-
-def _insert(body: Stmt, anchor: Stmt, new: Stmt, *, before: bool) -> Stmt:
-    result = swap(body, anchor, seq(new, anchor) if before else seq(anchor, new))
-    assert result is not None
-    return result
+def _copy_nest(program: Program, source: str, target: str, block: str) -> Stmt:
+    buffer = program.buffers[source if source in program.buffers else target]
+    return stage_nest(program, block, buffer.shape, lambda at: Store(target, at, Load(source, at, buffer.dtype)))
 
 
 # --- moving stages ----------------------------------------------------------------------------------------------------
@@ -211,14 +193,14 @@ def reverse_compute_at(program: Program, block: str, loop: str) -> MadeNames:
     b = _leaf(program, block)
     at = find_loop(program, loop)
     check(not path_to(at, b), f"block '{block}' is already inside loop '{loop}'")
-    makers = [p for p in leaves_in(at) if set(written(p)) & set(_inputs_of(b))]
-    check(bool(makers), f"nothing inside loop '{loop}' makes an input of '{block}' ({', '.join(_inputs_of(b))})")
+    makers = [p for p in leaves_in(at) if set(written(p)) & set(inputs_of(b))]
+    check(bool(makers), f"nothing inside loop '{loop}' makes an input of '{block}' ({', '.join(inputs_of(b))})")
     buffers = {written(p)[0] for p in makers}
     check(len(buffers) == 1, f"several inputs of '{block}' are made inside '{loop}'; move it below one of them first")
     buffer = buffers.pop()
     _check_complete(program, at, producers(program, buffer))
     _check_movable(program, b)
-    _check_ready(program, b, [n for n in _inputs_of(b) if n != buffer], at)
+    _check_ready(program, b, [n for n in inputs_of(b) if n != buffer], at)
     indices = {ld.indices for ld in _loads(b, buffer)}
     check(len(indices) == 1, f"'{block}' reads '{buffer}' at several places")
     at_indices = indices.pop()
@@ -228,7 +210,8 @@ def reverse_compute_at(program: Program, block: str, loop: str) -> MadeNames:
     assert dimensions is not None
     shape = program.buffers[buffer].shape
     extents: dict[Expr, Expr] = {it.var: it.extent for it in b.iters}
-    longer = [v for v, d in dimensions.items() if not _is_within(extents[v], d, shape, program.facts)]
+    filled = _filled_part(makers[-1], shape, program.facts)
+    longer = [v for v, d in dimensions.items() if not _is_within(extents[v], d, filled, program.facts)]
     check(not longer, f"'{block}' runs over more than '{buffer}' has (along {names_of(longer)})")
     root, inside = _resolve(program, at, makers)
     region = touched(root, inside, buffer, shape, program.facts, writes=True)
@@ -242,6 +225,13 @@ def reverse_compute_at(program: Program, block: str, loop: str) -> MadeNames:
     if b.init is not None:
         check_begins(moved, block)
     return MadeNames(moved)
+
+
+def _filled_part(maker: Block, shape: tuple[Expr, ...], facts: Facts) -> tuple[Expr, ...]:
+    """The shape of a buffer without the ends that its stage never stores to, such as those a layout rounds up to."""
+    known = facts.having({it.var: it.extent for it in maker.iters})
+    stored = [known.simplify(known.upper(i) + 1) for i in maker.store.indices]
+    return tuple(e if known.proves(e < whole) else whole for e, whole in zip(stored, shape, strict=True))
 
 
 def _is_within(extent: Expr, read: ReadDimensions, shape: tuple[Expr, ...], facts: Facts) -> bool:
@@ -283,14 +273,14 @@ def _check_movable(program: Program, b: Block) -> None:
     """Refuses a stage that cannot leave its nest as a whole, or would leave its own producers behind in that nest."""
     path = path_to(program.body, b)
     check(not any(isinstance(s, Block) for s in path[:-1]), f"block '{b.name}' is inside another block")
-    _check_only_writer(program, b)
+    check_only_writer(program, b)
     nest = [s for s in path if isinstance(s, Loop)]
-    feeding = [x for x in leaves_in(nest[0]) if x is not b and set(written(x)) & set(_inputs_of(b))] if nest else []
+    feeding = [x for x in leaves_in(nest[0]) if x is not b and set(written(x)) & set(inputs_of(b))] if nest else []
     message = f"{names_of(feeding)} in the nest of '{b.name}' makes what it reads there; move '{b.name}' before that"
     check(not feeding, message)
 
 
-def _check_only_writer(program: Program, b: Block) -> None:
+def check_only_writer(program: Program, b: Block) -> None:
     others = [p for p in producers(program, b.store.buffer) if p.name != b.name]
     message = f"'{b.store.buffer}' is written by {names_of(others)} too; move stages before decompose_reduction"
     check(not others, message)
@@ -348,10 +338,10 @@ def _place(body: Stmt, loop: str, nest: Stmt, b: Block, *, before: bool) -> Stmt
     if before:
         touching = [n for n, p in enumerate(parts) if b.store.buffer in read(p)]
         where = touching[0]
-        late = [p for p in parts[where:] if set(written(p)) & set(_inputs_of(b))]
+        late = [p for p in parts[where:] if set(written(p)) & set(inputs_of(b))]
         check(not late, f"the loop makes an input of '{b.name}' only after the place where it would go")
     else:
-        where = max(n for n, p in enumerate(parts) if set(written(p)) & set(_inputs_of(b))) + 1
+        where = max(n for n, p in enumerate(parts) if set(written(p)) & set(inputs_of(b))) + 1
         early = [p for p in parts[:where] if b.store.buffer in read(p)]
         check(not early, f"'{b.store.buffer}' is read in the loop before '{b.name}' would write it")
     parts.insert(where, nest)
@@ -399,7 +389,7 @@ def reverse_compute_inline(program: Program, block: str) -> MadeNames:
     check(not b.reduces and b.init is None, f"block '{block}' is a reduction")
     _check_plain_store(b)
     _check_movable(program, b)
-    made_inside = [n for n in _inputs_of(b) if n not in program.inputs]
+    made_inside = [n for n in inputs_of(b) if n not in program.inputs]
     maker = _only_maker(program, b, made_inside)
     store, buffer = b.store, maker.store.buffer
     mapping = dict(zip(_read_whole(program, b, buffer), maker.store.indices, strict=True))
@@ -409,7 +399,7 @@ def reverse_compute_inline(program: Program, block: str) -> MadeNames:
 
     value = transform(Substitution(mapping)(store.value), fill)
     new = replace(maker, body=Store(store.buffer, tuple(Substitution(mapping)(i) for i in store.indices), value))
-    early = [n for n in _inputs_of(b) if n != buffer and n in made_inside]
+    early = [n for n in inputs_of(b) if n != buffer and n in made_inside]
     _check_ready(program, b, early, maker)
     for p in (p for n in early for p in producers(program, n)):
         check(_before(program, p, maker), f"'{p.store.buffer}', which '{block}' reads too, is made after '{buffer}'")

@@ -76,6 +76,24 @@ def half_product() -> Program:
     return b.program(b.compute("C", (6, 8), lambda i, j: total(A[i, r] * B[r, j], r)))
 
 
+def padded_sum() -> Program:
+    """A sum over windows that is zero outside its input, without a stage for the padding."""
+    b = Builder("padded_sum")
+    X, W = b.input("X", (12,)), b.input("W", (3,))
+    r = b.axis("r", 3)
+    return b.program(
+        b.compute("Y", (12,), lambda i: total(select((i + r >= 1) & (i + r < 13), X[i + r - 1], 0.0) * W[r], r))
+    )
+
+
+def masked_product() -> Program:
+    """A product whose both factors may only be read under one condition."""
+    b = Builder("masked_product")
+    X, W = b.input("X", (6, 4)), b.input("W", (5,))
+    r = b.axis("r", 4)
+    return b.program(b.compute("Y", (6,), lambda i: total(select(r * 2 + i < 5, X[i, r] * W[r * 2 + i], 0.0), r)))
+
+
 def values(program: Program, seed: int = 1) -> dict[str, np.ndarray]:
     """The outputs on random inputs, which are packed if the program wants them so."""
     rng = np.random.default_rng(seed)
@@ -161,6 +179,50 @@ def _round_up(s: Schedule) -> None:
     s.round_up("C", {"vj": 12, "vk": 3})
 
 
+def _product(s: Schedule) -> None:
+    """A convolution as a matrix product."""
+    for operand in ("P", "W", "Y"):
+        s.reindex("Y", operand)
+    s.transform_block_layout("Y", lambda n, c, w, ci, kw: (n * 5 + w, c, ci * 3 + kw), names=["x", "y", "k"])
+    s.transform_layout("P_reindex", lambda n, w, ci, kw: (n * 5 + w, ci * 3 + kw))
+    s.transform_layout("W_reindex", lambda c, ci, kw: (c, ci * 3 + kw))
+    s.transform_layout("Y_reindex", lambda n, c, w: (n * 5 + w, c))
+
+
+def _both_factors(s: Schedule) -> None:
+    s.reindex("Y", "X")
+    s.reindex("Y", "W")
+
+
+def _pad_and_back(s: Schedule) -> None:
+    s.pad("C", {"vi": 4, "vj": 5, "vk": 3})
+    s.unpad("C")
+
+
+def _pad_split_and_back(s: Schedule) -> None:
+    s.pad("C", {"vi": 4, "vk": 3})
+    i0, i1 = s.split("i", [None, 4])
+    k0, k1 = s.split("k", [None, 3])
+    s.reorder(i0, k0, i1, "j", k1)
+    s.unpad("C")
+
+
+def _pad_layout_and_back(s: Schedule) -> None:
+    """The packed operand keeps its padding."""
+    s.pad("C", {"vi": 4, "vj": 3})
+    s.transform_layout("B_pad", lambda k, j: (j // 3, k, j % 3))
+    s.unpad("C")
+
+
+def _fill_tile(s: Schedule) -> None:
+    _compute_at(s)
+    s.decompose_padding("P", "P_i")
+
+
+def conv() -> Program:
+    return parse("conv1d:n=2,ci=2,co=3,w=9,k=3,stride=2,padding=1").program
+
+
 REWRITES: dict[str, tuple[Callable[[], Program], Steps]] = {
     "split_perfect": (matmul, lambda s: s.split("j", [None, 4])),
     "split_tail": (matmul, lambda s: s.split("j", [None, 3], tail=True)),
@@ -209,6 +271,23 @@ REWRITES: dict[str, tuple[Callable[[], Program], Steps]] = {
     "blockize": (matmul, _blockize),
     "round_up": (byte_matmul, _round_up),
     "tensorize": (byte_matmul, _tensorize),
+    "commute": (matmul, lambda s: s.commute("C")),
+    "reindex": (blur, lambda s: s.reindex("Y", "P")),
+    "reindex_guarded": (padded_sum, lambda s: s.reindex("Y", "X")),
+    "reindex_guarded_product": (masked_product, _both_factors),
+    "reindex_output": (matmul, lambda s: s.reindex("C", "C", name="Z")),
+    "transform_block_layout_fuse": (matmul, lambda s: s.transform_block_layout("C", lambda i, j, k: (j * 6 + i, k))),
+    "transform_block_layout_split": (
+        matmul,
+        lambda s: s.transform_block_layout("C", lambda i, j, k: (j // 4, i, k, j % 4)),
+    ),
+    "transform_block_layout_product": (conv, _product),
+    "unpad": (matmul, _pad_and_back),
+    "unpad_split": (matmul, _pad_split_and_back),
+    "unpad_layout": (matmul, _pad_layout_and_back),
+    "decompose_padding": (blur, lambda s: s.decompose_padding("P", "i")),
+    "decompose_padding_inner": (conv, lambda s: s.decompose_padding("P", "w")),
+    "decompose_padding_tile": (blur, _fill_tile),
 }
 
 
@@ -349,6 +428,12 @@ def _half() -> Program:
     X = b.input("X", (6,))
     P = b.compute("P", (6,), lambda i: X[i] + 1.0)
     return b.program(b.compute("Y", (3,), lambda i: P[i]))
+
+
+def _guarded_by_values() -> Program:
+    b = Builder("guarded_by_values")
+    X, M = b.input("X", (6,)), b.input("M", (6,))
+    return b.program(b.compute("Y", (6,), lambda i: select(M[i] > 0.0, X[i] * 2.0, 1.0)))
 
 
 def _softmax() -> Program:
@@ -623,6 +708,72 @@ REFUSED: dict[str, list[tuple[Callable[[], Program], Steps, list[str]]]] = {
             ["input 'A'", "another layout already"],
         ),
     ],
+    "commute": [
+        (matmul, lambda s: s.commute("D"), ["no block 'D'"]),
+        (chain, lambda s: s.commute("P"), ["'P' does not reduce"]),
+        (row_max, lambda s: s.commute("Y"), ["'Y' adds up 'X[vi, vr]'", "not a product"]),
+        (matmul, _after(_blockize, lambda s: s.commute("tile")), ["block 'tile' holds other blocks"]),
+    ],
+    "reindex": [
+        (matmul, lambda s: s.reindex("D", "A"), ["no block 'D'"]),
+        (matmul, lambda s: s.reindex("C", "D"), ["no buffer of 'C' 'D'", "known: A, B, C"]),
+        (matmul, lambda s: s.reindex("C", "A", name="B"), ["'B' is not a free name"]),
+        (matmul, _after(_blockize, lambda s: s.reindex("tile", "A")), ["block 'tile' holds other blocks"]),
+        (_two_places, lambda s: s.reindex("Y", "P"), ["'Y' reads 'P' at several places"]),
+        (blur, _after(_compute_at, lambda s: s.reindex("Y", "P")), ["'P' is made by 'P'", "'Y'"]),
+        (matmul, _after(_decomposed, lambda s: s.reindex("C", "C")), ["'C' is written by 'C_init' too"]),
+        (_guarded_by_values, lambda s: s.reindex("Y", "X"), ["under a condition on 'M[vi]'"]),
+    ],
+    "transform_block_layout": [
+        (matmul, lambda s: s.transform_block_layout("D", lambda i: (i,)), ["no block 'D'"]),
+        (matmul, lambda s: s.transform_block_layout("C", lambda i, j: (i, j)), ["'C' has 3 iteration variables"]),
+        (matmul, lambda s: s.transform_block_layout("C", lambda i, j, k: (i, j)), ["once", "'x2' is in no binding"]),
+        (matmul, lambda s: s.transform_block_layout("C", lambda i, j, k: (i, j, k, k)), ["once", "every value"]),
+        (matmul, lambda s: s.transform_block_layout("C", lambda i, j, k: (2 * i, j, k)), ["'x0*2'", "every value"]),
+        (matmul, lambda s: s.transform_block_layout("C", lambda i, j, k: (i // 4, i % 4, j, k)), ["once", "below 6"]),
+        (matmul, lambda s: s.transform_block_layout("C", lambda i, j, k: (i, j * 4 + k)), ["mixes space and red"]),
+        (
+            matmul,
+            lambda s: s.transform_block_layout("C", lambda i, j, k: (j, i, k), names=["a", "a", "b"]),
+            ["twice"],
+        ),
+        (matmul, lambda s: s.transform_block_layout("C", lambda i, j, k: (j, i, k), names=["a"]), ["1 names"]),
+        (matmul, lambda s: s.transform_block_layout("C", lambda i, j, k: (j, i, k), names=["a", "b", "C"]), ["'C'"]),
+        (
+            matmul,
+            _after(_tiles, lambda s: s.transform_block_layout("C", lambda i, j, k: (j, i, k))),
+            ["have been changed already"],
+        ),
+        (
+            blur,
+            _after(_compute_at, lambda s: s.transform_block_layout("P", lambda i: (i // 2, i % 2))),
+            ["have been changed already"],
+        ),
+        (matmul, _after(_blockize, lambda s: s.transform_block_layout("tile", lambda i: (i,))), ["other blocks"]),
+    ],
+    "unpad": [
+        (matmul, lambda s: s.unpad("D"), ["no block 'D'"]),
+        (matmul, lambda s: s.unpad("C"), ["'C' has no padding to take back"]),
+        (matmul, _after(_blockize, lambda s: s.unpad("tile")), ["block 'tile' holds other blocks"]),
+        (
+            matmul,
+            _after(lambda s: s.pad("C", {"vi": 4}), _after(_decomposed, lambda s: s.unpad("C"))),
+            ["'C_pad' is set by 'C_init' too"],
+        ),
+    ],
+    "decompose_padding": [
+        (blur, lambda s: s.decompose_padding("D", "i"), ["no block 'D'"]),
+        (blur, lambda s: s.decompose_padding("P", "z"), ["no loop 'z'"]),
+        (blur, lambda s: s.decompose_padding("P", "Y_i"), ["loop 'Y_i' is not around block 'P'"]),
+        (blur, lambda s: s.decompose_padding("Y", "Y_i"), ["'Y' is not a stage that pads"]),
+        (chain, lambda s: s.decompose_padding("P", "i"), ["'P' does not store a constant", "P"]),
+        (blur, _after(_compute_at, lambda s: s.decompose_padding("P", "Y_i_0")), ["'P' shares loop 'Y_i_0'"]),
+        (
+            blur,
+            _after(lambda s: s.decompose_padding("P", "i"), lambda s: s.decompose_padding("P_fill", "P_fill_i")),
+            ["'P' is written by 'P' too"],
+        ),
+    ],
     "pad": [
         (matmul, lambda s: s.pad("D", {"vi": 4}), ["no block 'D'"]),
         (matmul, lambda s: s.pad("C", {"i": 4}), ["no iteration variable of 'C' 'i'", "vi, vj, vk"]),
@@ -633,6 +784,14 @@ REFUSED: dict[str, list[tuple[Callable[[], Program], Steps, list[str]]]] = {
             matmul,
             _after(lambda s: s.decompose_reduction("C", "i"), lambda s: s.pad("C", {"vi": 4})),
             ["'C' adds to 'C'", "decompose_reduction"],
+        ),
+        (
+            matmul,
+            _after(
+                lambda s: s.transform_block_layout("C", lambda i, j, k: (i, j, j * 0, k)),
+                lambda s: s.pad("C", {"vunit": 2}),
+            ),
+            ["'C' does not store one element per iteration"],
         ),
         (row_max, lambda s: s.pad("Y", {"vr": 4}), ["'Y' is not a sum of products"]),
         (blur, lambda s: s.pad("Y", {"vi": 5}), ["P[vi + vr]", "padded"]),

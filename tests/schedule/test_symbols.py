@@ -102,6 +102,29 @@ def matmul_with_prefetch(s: Schedule, mi: Any, near: Any, far: Any) -> None:
     s.prefetch("C", "A", i0, far)
 
 
+def padded_product(s: Schedule, x: Any, k: Any) -> None:
+    """A convolution as a matrix product, padded to multiples, tiled, and its sums without their padding again."""
+    for operand in ("P", "W", "Y"):
+        s.reindex("Y", operand)
+    s.transform_block_layout("Y", lambda n, c, w, ci, kw: (n * 5 + w, c, ci * 3 + kw), names=["x", "y", "k"])
+    s.transform_layout("P_reindex", lambda n, w, ci, kw: (n * 5 + w, ci * 3 + kw))
+    s.transform_layout("W_reindex", lambda c, ci, kw: (c, ci * 3 + kw))
+    s.transform_layout("Y_reindex", lambda n, c, w: (n * 5 + w, c))
+    s.pad("Y", {"vx": x, "vk": k})
+    x0, x1 = s.split("x", [None, x])
+    k0, k1 = s.split("k", [None, k])
+    s.reorder(x0, "y", k0, x1, k1)
+
+
+def digits_of_a_block(s: Schedule, t: Any) -> None:
+    s.transform_block_layout("C", lambda i, j, k: (j // t, i, k, j % t), names=["jo", "io", "ko", "ji"])
+
+
+def padding_apart(s: Schedule, t: Any) -> None:
+    s.decompose_padding("P", "h")
+    w0, w1 = s.split("w", [None, t], tail=True)
+
+
 KINDS = ["serial", "unrolled", "vectorized"]
 
 
@@ -144,6 +167,13 @@ CASES: dict[str, tuple[str, Callable[..., None], list[Numbers]]] = {
         matmul_of_any_kinds,
         [{"outer": o, "inner": i, "sum": k} for o, i, k in ((1, 2, 1), (0, 0, 0), (2, 1, 2), (0, 2, 2), (1, 1, 0))],
     ),
+    "matrix product": (
+        "conv1d:n=2,ci=2,co=3,w=9,k=3,stride=2,padding=1",
+        padded_product,
+        [{"x": 4, "k": 4}, {"x": 3, "k": 5}],
+    ),
+    "digits of a block": ("matmul:m=3,n=12,k=4", digits_of_a_block, [{"t": 4}, {"t": 2}, {"t": 6}]),
+    "padding apart": ("conv2d:ci=2,co=3,h=5,w=6,padding=1", padding_apart, [{"t": 4}, {"t": 3}]),
     "reduction in digits": ("softmax:rows=4,cols=6", digits, [{"t": 2}, {"t": 3}, {"t": 4}]),
 }
 EACH = [pytest.param(name, n, id=f"{name}-{n}") for name, case in CASES.items() for n in case[2]]

@@ -63,6 +63,22 @@ def symbols(s: Schedule) -> None:
     s.transform_layout("B_local", lambda k, j: (j // knob("b"), k, j % knob("b")))
 
 
+def matrix_product(s: Schedule) -> None:
+    s.decompose_padding("P", "h")
+    for operand in ("P", "W", "Y"):
+        s.reindex("Y", operand)
+    s.transform_block_layout(
+        "Y", lambda n, c, h, w, ci, kh, kw: (n * 12 + h * 4 + w, c, ci * 9 + kh * 3 + kw), names=["x", "y", "k"]
+    )
+    s.transform_layout("P_reindex", lambda n, h, w, ci, kh, kw: (n * 12 + h * 4 + w, ci * 9 + kh * 3 + kw))
+    s.transform_layout("W_reindex", lambda c, ci, kh, kw: (c, ci * 9 + kh * 3 + kw))
+    s.transform_layout("Y_reindex", lambda n, c, h, w: (n * 12 + h * 4 + w, c))
+    s.pad("Y", {"vy": 4, "vk": 4})
+    s.split("y", [None, 4])
+    s.unpad("Y")
+    s.commute("Y")
+
+
 def inlining(s: Schedule) -> None:
     s.compute_inline("T1")
     s.reverse_compute_inline("Y")
@@ -85,6 +101,7 @@ CASES: dict[str, tuple[str, Callable[[Schedule], None]]] = {
     "padding": ("matmul:m=7,n=16,k=6", padding),
     "partial sums": ("matmul:m=8,n=16,k=6", partial_sums),
     "symbols": ("matmul:m=8,n=16,k=6", symbols),
+    "matrix product": ("conv2d:ci=2,co=3,h=3,w=4,padding=1", matrix_product),
     "inlining": ("elementwise:rows=4,cols=6,ops=add,relu,neg", inlining),
     "instructions": ("matmul:m=8,n=8,k=4,dtype=uint8", instructions),
     "rounding": ("matmul:m=8,n=8,k=3,dtype=uint8", rounding),

@@ -56,7 +56,7 @@ def test_what_takes_longer() -> None:
     assert experiment(workloads=["conv2d:ci=8,co=8,h=14,w=14,k=3,padding=1"]) > plain + 64 * 0.1  # edges are built
     assert experiment(model="gbt") > plain  # features are compiled
     one, two = experiment(seeds=[0]), experiment(seeds=[0, 1])
-    assert two > 2 * one - 5 and two > one + 4  # a run-off is held, processes start once
+    assert two > 2 * one - 12 and two > one + 4  # a run-off is held, processes start once
     assert experiment(workloads=["matmul:m=2048,n=2048,k=2048"]) > 5 * plain
-    assert experiment(budget={"seconds": 1000}) == pytest.approx(1000, abs=10)
+    assert experiment(budget={"seconds": 1000}) == pytest.approx(1000, abs=15)
     assert experiment(budget={"seconds": 2, "trials": 64}) < plain

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # Fitted to the ledgers of searches with 64 trials on sixteen workloads; how forecasts compare with what runs take is
 # shown by `python -m benchmarks.durations --only forecast`.
 _LOOKED_UP_S = 0.004  # a trial on a recorded table, including model training
-_PROCESS_S = 3.0  # starting workers, importing libraries
+_PROCESS_S = 10.0  # starting workers and importing libraries, for the cells and for the run-offs
 _SPACE_S, _FEATURES_S = 0.5, 1.0  # making a space, and compiling its features if there is a model; once for all cells
 _CELL_S = 0.15
 _TRIAL_S = 0.015  # proposing, queueing, recording; re-measurements of incumbents

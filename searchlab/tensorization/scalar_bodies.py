@@ -1,0 +1,129 @@
+"""Matching of scalar bodies without their indices: which operand of a block takes the part of which of a description.
+
+A description is a small program with constant extents and one reduction block, such as C[i, j] += A[i, k] * B[k, j].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from searchlab.errors import ScheduleError
+from searchlab.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Var, value_of
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import Block
+from searchlab.ir.sums import Sum, as_sum
+from searchlab.ir.walk import loads, variables
+
+COMMUTATIVE = ("add", "mul", "min", "max")
+
+
+class _OtherBody(Exception):
+    """Raised with the reason where two bodies differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class BodyOperand:
+    """An operand of a block: its buffer, and the variables that its value depends on, those of conditions included."""
+
+    buffer: str
+    used: frozenset[Var]
+
+
+@dataclass(frozen=True, slots=True)
+class BodyMatch:
+    """The operands of a block in the order of a description's: first the output, then those of the sum."""
+
+    operands: tuple[BodyOperand, ...]
+
+
+def description_block(description: Program) -> Block:
+    """The one block of a description; refuses programs that are not one sum with constant extents."""
+    blocks = list(description.blocks.values())
+    if len(blocks) != 1 or as_sum(blocks[0].store) is None:
+        raise ScheduleError(f"the description '{description.name}' is not one reduction block")
+    b = blocks[0]
+    direct = all(isinstance(i, Var) for ld in (*loads(b.store.value), *loads(_place(b))) for i in ld.indices)
+    if not direct or any(value_of(it.extent) is None for it in b.iters):
+        wanted = "constant extents and operands indexed by iteration variables"
+        raise ScheduleError(f"the description '{description.name}' needs {wanted}")
+    return b
+
+
+def description_operands(b: Block) -> tuple[Load, ...]:
+    """The output of a description and the operands of its sum, in the order in which they are written."""
+    found = as_sum(b.store)
+    assert found is not None
+    return (_place(b), *dict.fromkeys(loads(found.term)))
+
+
+def _place(b: Block) -> Load:
+    return Load(b.store.buffer, b.store.indices, b.store.value.dtype)
+
+
+def body_matches(block: Block, described: Block) -> tuple[BodyMatch, ...] | str:
+    """All ways in which a block computes what a description does, indices apart, or why there is none."""
+    try:
+        ours, theirs = as_sum(block.store), as_sum(described.store)
+        assert theirs is not None
+        if ours is None:
+            raise _OtherBody(f"'{block.store.value}' does not add up into its own element")
+        _check_same(ours, theirs, block, described)
+        ways = list(_ways(theirs.term, *_unguarded(ours.term), {}))
+        if not ways:
+            raise _OtherBody(_difference(theirs.term, ours.term))
+    except _OtherBody as e:
+        return str(e)
+    order = description_operands(described)
+    output = BodyOperand(block.store.buffer, frozenset(v for i in block.store.indices for v in variables(i)))
+    found = [BodyMatch((output, *(way[ld] for ld in order[1:]))) for way in ways]
+    apart = [m for m in found if len({o.buffer for o in m.operands}) == len(m.operands)]
+    return tuple(dict.fromkeys(apart)) or "two operands are one buffer, which cannot have two layouts"
+
+
+def _check_same(ours: Sum, theirs: Sum, block: Block, described: Block) -> None:
+    if ours.op != theirs.op:
+        raise _OtherBody(f"it combines with '{ours.op}', the description with '{theirs.op}'")
+    if block.store.value.dtype != described.store.value.dtype:
+        said = f"it adds up in {block.store.value.dtype}, the description in {described.store.value.dtype}"
+        raise _OtherBody(said)
+    if described.init is not None and (block.init is None or block.init.value != described.init.value):
+        raise _OtherBody("it does not begin with the value that the description begins with")
+
+
+def _unguarded(e: Expr) -> tuple[Expr, frozenset[Var]]:
+    """A term without the condition outside which it is zero, and the variables of the condition."""
+    if isinstance(e, Select) and isinstance(e.b, Const) and e.b.value == 0 and not loads(e.condition):
+        return e.a, variables(e.condition)
+    return e, frozenset()
+
+
+Way = dict[Load, BodyOperand]
+
+
+def _ways(d: Expr, e: Expr, guard: frozenset[Var], known: Way) -> Iterator[Way]:
+    """The assignments of operands under which `e` is `d`; `guard` are variables that every operand depends on."""
+    if isinstance(d, Load):
+        inner, used = _unguarded(e)
+        if isinstance(inner, Load) and inner.dtype == d.dtype:
+            operand = BodyOperand(inner.buffer, variables(inner) | used | guard)
+            if known.get(d, operand) == operand:
+                yield {**known, d: operand}
+        return
+    if type(d) is not type(e):
+        return
+    if isinstance(d, Binary) and isinstance(e, Binary) and d.op == e.op:
+        for a, b in [(e.a, e.b), (e.b, e.a)] if d.op in COMMUTATIVE else [(e.a, e.b)]:
+            for way in _ways(d.a, a, guard, known):
+                yield from _ways(d.b, b, guard, way)
+    elif isinstance(d, Cast) and isinstance(e, Cast) and d.type == e.type:
+        yield from _ways(d.a, e.a, guard, known)
+    elif isinstance(d, Call) and isinstance(e, Call) and d.function == e.function:
+        yield from _ways(d.args[0], e.args[0], guard, known)
+    elif isinstance(d, Const) and d == e:
+        yield known
+
+
+def _difference(d: Expr, e: Expr) -> str:
+    ours, theirs = ([f"{ld.buffer}: {ld.dtype}" for ld in loads(x)] for x in (e, d))
+    return f"it adds '{e}' ({', '.join(ours)}), the description '{d}' ({', '.join(theirs)})"
