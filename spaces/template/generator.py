@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal, get_args
 
 from searchlab.errors import ScheduleError, SpaceError
 from searchlab.schedule import Schedule
 from searchlab.search import Points, Sketch, Space, SpaceGenerator, Task
 from searchlab.search.wishes import nearest
 from spaces.template.config import Config, Decisions, Unsuitable
-from spaces.template.registry import Template, find, templates
+from spaces.template.registry import CALLS, Template, find, templates
 from spaces.template.wishes import wishes
 
+Intrinsics = Literal["auto", "never"]
 MOST_STRUCTURES = 256
 MOST_SEEDS = 8
 
@@ -20,15 +22,21 @@ class TemplateSpace(SpaceGenerator):
     """Hand-written templates whose knobs span the space, as in AutoTVM.
 
     `template` is the name of one of the operator's templates or "module:function"; None takes all of them.
-    `structures` limits how many structures a template may have.
+    `structures` limits how many structures a template may have.  `intrinsics` says whether templates that call tensor
+    intrinsics are among all: "auto" where the target has one for the products of the operator, or "never".
     """
 
     name = "template"
     version = "1"
 
-    def __init__(self, template: str | None = None, structures: int = MOST_STRUCTURES) -> None:
+    def __init__(
+        self, template: str | None = None, structures: int = MOST_STRUCTURES, intrinsics: Intrinsics = "auto"
+    ) -> None:
+        if intrinsics not in get_args(Intrinsics):
+            raise SpaceError(f"intrinsics = {intrinsics!r}: accepted are {', '.join(get_args(Intrinsics))}")
         self.template = template
         self.structures = structures
+        self.intrinsics: Intrinsics = intrinsics
 
     def sketches(self, task: Task) -> Iterator[Sketch]:
         """One sketch for every structure of every template of the operator."""
@@ -50,7 +58,7 @@ class TemplateSpace(SpaceGenerator):
         operator = task.workload.name
         if self.template is not None:
             return [find(operator, self.template)]
-        known = templates(operator)
+        known = {n: x for n, x in templates(operator).items() if n != CALLS or self.intrinsics == "auto"}
         if not known:
             raise SpaceError(f"operator '{operator}' has no template; write one with @template(name, '{operator}')")
         return list(known.values())

@@ -15,7 +15,8 @@ from spaces.template.config import Config
 
 Function = Callable[[Config, Schedule, Task], None]
 
-_BUILT_IN = ("linear", "convolution", "stencil", "rows", "elementwise")
+CALLS = "calls"  # the template that calls intrinsics, which an option switches off
+_BUILT_IN = ("linear", "convolution", "stencil", "rows", "elementwise", "called")
 _TEMPLATES: dict[tuple[str, str], Template] = {}
 
 

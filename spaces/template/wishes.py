@@ -22,6 +22,10 @@ def wishes(task: Task) -> Iterator[Wish]:
     """Points to start with, most promising first; those of templates that a task does not have are left out."""
     program = task.program
     lanes = task.target.lanes(program.buffers[program.outputs[0]].dtype)
+    for pack in ("ahead", "whole"):
+        for rows, vectors, tiles in ((10, 2, 64), (6, 2, 64), (4, 4, 8)):
+            yield Wish(f"calls/pack={pack}/first=columns", {"rows": rows, "vectors": vectors, "i1": tiles, "j1": 1})
+    yield Wish("calls/first=columns", {"rows": 6, "vectors": 2, "i1": 64, "j1": 1})
     yield from _products(task, lanes, "tiles", -1)
     yield from _products(task, lanes, "pixels", -2)
     yield from _convolutions(task, lanes)
