@@ -94,7 +94,10 @@ def _fills(program: Program, buffer: str) -> bool:
 
 
 def _check_zeros(program: Program, b: Block, grown: Mapping[Var, Expr], facts: Facts) -> None:
-    """Refuses a longer sum unless a factor is zero in all that it adds."""
+    """Refuses a longer sum unless a factor is zero in all that it adds, and iterations that repeat a sum."""
+    for v in (x.var for x in b.iters if x.kind == "space" and x.var in grown):
+        indexed = any(v in variables(i) for i in b.store.indices)
+        check(indexed, f"'{b.name}' stores nothing new for {v}: what it stores would be computed again")
     for it in (x for x in b.iters if x.kind == "reduce" and x.var in grown):
         found, inside = sum_of(b), it.var < it.extent
         factors = [f for f in _factors(found.term) if variables(f) & {it.var}]

@@ -810,6 +810,14 @@ REFUSED: dict[str, list[tuple[Callable[[], Program], Steps, list[str]]]] = {
             ["'C' is an output", "cache_write"],
         ),
         (half_product, lambda s: s.round_up("C", {"vk": 8}), ["not a sum of products", "zero for vk >= 4"]),
+        (
+            matmul,
+            _after(
+                lambda s: s.transform_block_layout("C", lambda i, j, k: (i, i * 0, j, k)),
+                lambda s: s.round_up("C", {"vunit": 3}),
+            ),
+            ["'C' stores nothing new for vunit"],
+        ),
         (matmul, _after(_blockize, lambda s: s.round_up("tile", {"vio": 4})), ["block 'tile' holds other blocks"]),
     ],
     "blockize": [
