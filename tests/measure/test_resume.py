@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+import pytest
 
 from searchlab.lab.records import RecordStore
 
 DRIVER = Path(__file__).with_name("resuming_driver.py")
 ROOT = Path(__file__).parents[2]
-KILLS = 20
 
 
 def start(store: Path) -> subprocess.Popen[bytes]:
@@ -29,11 +29,12 @@ def family(pid: int) -> list[psutil.Process]:
         return []
 
 
-def test_killed_at_twenty_random_moments(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [8, pytest.param(20, marks=pytest.mark.slow)])
+def test_killed_at_random_moments(tmp_path: Path, kills: int) -> None:
     rng = np.random.default_rng(5)
     store = tmp_path / "records.jsonl"
     kept: list[bytes] = []
-    for _ in range(KILLS):
+    for _ in range(kills):
         driver = start(store)
         try:
             driver.wait(timeout=float(rng.uniform(0.1, 2.0)))
