@@ -16,8 +16,9 @@ import numpy as np
 
 from searchlab.errors import ExportError
 from searchlab.lab.cells import cells
-from searchlab.lab.code import model_as_it_was
+from searchlab.lab.code import as_it_was
 from searchlab.lab.config import load_resolved
+from searchlab.lab.config.search_settings import SearchSettings
 from searchlab.lab.export.finding import chosen
 from searchlab.lab.folder.folder import Folder
 from searchlab.lab.manifest import Cell
@@ -59,9 +60,8 @@ def replay_cell(cell: Cell, folder: Folder) -> ReplayedCell:
     """Replays one cell with its recorded times."""
     records = list(folder.records(cell.id).records())
     result = folder.result(cell)
-    subject, nothing = subject_of(cell.subject, cell.settings, cell.seed), _Nothing()
-    model = model_as_it_was(cell.model, cell.code)
-    then = replace(cell, settings=replace(cell.settings, model=model))
+    then, nothing = replace(cell, settings=_earlier_settings(cell)), _Nothing()
+    subject = subject_of(cell.subject, then.settings, cell.seed)
     search = search_of(then, subject, lambda _: nothing, folder.records(cell.id), result)
     way = _Way(search, records)
 
@@ -80,6 +80,13 @@ def replay_cell(cell: Cell, folder: Folder) -> ReplayedCell:
     except _NotKept:  # the run was stopped within this batch, or within a re-measurement after it
         pass
     return ReplayedCell(cell, len(records), way.same, departure or _other_times(search, result))
+
+
+def _earlier_settings(cell: Cell) -> SearchSettings:
+    """The settings of a cell with its space and its model as they were in the version that it ran."""
+    now = cell.settings
+    space = None if now.space is None else as_it_was("space", now.space, cell.code)
+    return replace(now, space=space, model=as_it_was("model", now.model, cell.code))
 
 
 class _Way:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from searchlab.errors import SpaceError
 from searchlab.registry import Component, Registry
@@ -28,11 +28,13 @@ class SpaceGenerator(ABC):
     """Creates the space of a task; a plug-in implements `sketches`, everything else is inherited.
 
     `version` changes when points with the same values no longer give the same programs, so that old records are not
-    mistaken for new ones.  Options are the parameters of the constructor.
+    mistaken for new ones, and `earlier` has, for versions of the past, options with which a search still goes the same
+    way.  Options are the parameters of the constructor.
     """
 
     name: ClassVar[str]
     version: ClassVar[str]
+    earlier: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     @abstractmethod
     def sketches(self, task: Task) -> Iterable[Sketch]:

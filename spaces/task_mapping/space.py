@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from searchlab.errors import SpaceError
 from searchlab.ir.expr import knob
@@ -31,18 +31,20 @@ class TaskMappingSpace(SpaceGenerator):
     """Hardware-centric: tiles follow from vectors, registers and caches; whatever does not divide is cut off.
 
     `parallel_k` says when the sum of a matrix product is shared by cores: by the rule, in all ways, or never.
-    `pack_ahead` lets weights be packed before the kernel runs.
+    `pack_ahead` lets weights be packed before the kernel runs, `unroll_taps` the taps of a convolution be written out.
     """
 
     name: ClassVar[str] = "task-mapping"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
+    earlier: ClassVar[Mapping[str, Mapping[str, Any]]] = {"1": {"unroll_taps": False}}
 
-    def __init__(self, parallel_k: ParallelK = "rule", pack_ahead: bool = True) -> None:
+    def __init__(self, parallel_k: ParallelK = "rule", pack_ahead: bool = True, unroll_taps: bool = True) -> None:
         if parallel_k not in get_args(ParallelK):
             known = ", ".join(get_args(ParallelK))
             raise SpaceError(f"space '{self.name}': parallel_k = {parallel_k!r}; accepted: {known}")
         self.parallel_k = parallel_k
         self.pack_ahead = pack_ahead
+        self.unroll_taps = unroll_taps
 
     def sketches(self, task: Task) -> Iterable[Sketch]:
         """Those of a matrix product, of windows, or of rows, whichever the task's program is."""
@@ -73,7 +75,7 @@ class TaskMappingSpace(SpaceGenerator):
             yield from _columns(product(view))
         apart = [v for v in found if not v.contiguous and v.plain]
         if apart and not (found[0].contiguous and found[0].plain):
-            yield from channel_sketches(product(apart[0]))
+            yield from channel_sketches(product(apart[0]), self.unroll_taps)
 
     def _parallel_k(self, p: MappedProduct) -> Iterator[Sketch]:
         batch, m, n, k = sizes(p.start, p.view)

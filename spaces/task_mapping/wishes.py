@@ -14,7 +14,8 @@ def wishes(task: Task) -> Iterator[Wish]:
     tiles = ((6, 4), (8, 3), (14, 2)) if wide else ((6, 2), (4, 3), (12, 1))
     for rows, vectors in ((14, 2), (6, 4)) if wide else ((6, 2), (12, 1)):
         for depth, band in ((16, 7), (64, 4)):
-            yield Wish("channels", {"rows": rows, "vectors": vectors, "depth": depth, "band": band})
+            for name in ("channels", "channels-unrolled"):
+                yield Wish(name, {"rows": rows, "vectors": vectors, "depth": depth, "band": band})
     for rows, vectors in tiles:
         tile = {"rows": rows, "vectors": vectors}
         for name in ("ahead", "before"):

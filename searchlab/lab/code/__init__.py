@@ -2,6 +2,6 @@
 
 from searchlab.lab.code.outdated import Outdated, changed, outdated
 from searchlab.lab.code.source_files import digest, files
-from searchlab.lab.code.versions import Code, codes, model_as_it_was
+from searchlab.lab.code.versions import Code, as_it_was, codes
 
-__all__ = ["Code", "Outdated", "changed", "codes", "digest", "files", "model_as_it_was", "outdated"]
+__all__ = ["Code", "Outdated", "as_it_was", "changed", "codes", "digest", "files", "outdated"]

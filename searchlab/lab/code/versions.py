@@ -11,7 +11,7 @@ from searchlab.errors import SearchLabError
 from searchlab.lab.code.source_files import digest
 from searchlab.named import is_shipped
 from searchlab.registry import Component, Registry
-from searchlab.search import MODELS, REGISTRIES
+from searchlab.search import REGISTRIES
 from searchlab.workloads.catalogue import find
 
 Code = Mapping[str, str]  # "strategy mine:Nearby": digest of its source; "strategy random": its version
@@ -34,13 +34,14 @@ def codes(configs: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     return found
 
 
-def model_as_it_was(model: Component, code: Code) -> Component:
-    """A cost model with the options that make it the version that `code` has, where it still can be that version."""
-    name, options = MODELS.parse(model)
-    ran = code.get(f"model {name}", "").removeprefix("version ")
-    earlier = getattr(MODELS.find(name), "earlier", {}).get(ran, {})
+def as_it_was(kind: str, component: Component, code: Code) -> Component:
+    """A component with the options that make it the version that `code` has, where it still can be that version."""
+    registry = REGISTRIES[kind]
+    name, options = registry.parse(component)
+    ran = code.get(f"{kind} {name}", "").removeprefix("version ")
+    earlier = getattr(registry.find(name), "earlier", {}).get(ran, {})
     if isinstance(base := options.get("base"), str | Mapping):
-        options["base"] = model_as_it_was(base, code)
+        options["base"] = as_it_was(kind, base, code)
     return {name: {**earlier, **options}} if earlier or options else name
 
 
