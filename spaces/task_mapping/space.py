@@ -14,7 +14,7 @@ from searchlab.schedule import Schedule
 from searchlab.search import Points, Sketch, Space, SpaceGenerator, Task, menu
 from searchlab.search.wishes import nearest
 from searchlab.tactics import inline_cheap
-from spaces.common.calling import Intrinsics, checked_intrinsics, offered_calls, widens
+from spaces.common import Intrinsics, check_intrinsics, loops_compete, searched_views
 from spaces.task_mapping.anchor import anchor, extent_of, views
 from spaces.task_mapping.calls import MappedCalls, call_sketches
 from spaces.task_mapping.channels import channel_sketches
@@ -34,7 +34,8 @@ class TaskMappingSpace(SpaceGenerator):
 
     `parallel_k` says when the sum of a matrix product is shared by cores: by the rule, in all ways, or never.
     `pack_ahead` lets weights be packed before the kernel runs.  `intrinsics` says for which products the innermost atom
-    is a call of a tensor intrinsic: "auto" where operands are narrower than sums, "always" also elsewhere, or "never".
+    is a call of an instruction of the target: "auto" those of bytes and bfloat16, which then have no loops without
+    calls, "always" also those of float32, or "never" any.
     """
 
     name: ClassVar[str] = "task-mapping"
@@ -48,7 +49,8 @@ class TaskMappingSpace(SpaceGenerator):
             raise SpaceError(f"space '{self.name}': parallel_k = {parallel_k!r}; accepted: {known}")
         self.parallel_k = parallel_k
         self.pack_ahead = pack_ahead
-        self.intrinsics = checked_intrinsics(self.name, intrinsics)
+        check_intrinsics(intrinsics)
+        self.intrinsics: Intrinsics = intrinsics
 
     def sketches(self, task: Task) -> Iterable[Sketch]:
         """Those of a matrix product, of windows, or of rows, whichever the task's program is."""
@@ -69,11 +71,11 @@ class TaskMappingSpace(SpaceGenerator):
 
     def _products(self, task: Task, s: Schedule, b: Block) -> Iterator[Sketch]:
         weights = task.weights if self.pack_ahead else ()
-        calls = offered_calls(s.program, b.name, task.target, self.intrinsics)
+        calls = searched_views(s.program, b.name, task.target, self.intrinsics)
         for call in calls:
             yield from call_sketches(MappedCalls(task, weights, s, call))
-        if any(widens(s.program, v) for v in calls):
-            return  # loops that widen bytes one by one are no match for calls
+        if not loops_compete(calls):
+            return
         machine = Machine.of(task.target, s.program.buffers[b.store.buffer].dtype)
         product = partial(MappedProduct, task, weights, s, machine=machine)
         found = [v for v in views(b, machine.lanes) if extent_of(b, v.vector) > 1]  # one element needs no lanes
