@@ -9,6 +9,7 @@ from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import producers
 from searchlab.tactics.axes import axis_loops, reduce_axes, space_axes
 from searchlab.tactics.intrinsic_views import IntrinsicView
+from searchlab.tactics.vectors import vectorize_outputs
 from searchlab.targets import Target
 
 _MOST_ROWS = 10
@@ -124,6 +125,15 @@ def _round_up(s: Schedule, view: IntrinsicView) -> None:
     if (wide is None or wide % view.shape.columns) and b.store.buffer in s.program.outputs:
         s.cache_write(view.block)
     s.round_up(view.block, {column.name: view.shape.columns, depth.name: view.shape.depth})
+
+
+def copy_in_vectors(s: Schedule, laid: LaidOperands, target: Target) -> list[str]:
+    """Vectorises the stage that gives data in order room for whole calls; its outer loops, none if there is no such."""
+    if laid.data not in laid.copies or not laid.in_order:
+        return []
+    *rows, group, rest = s.loops(laid.data)
+    dtype = s.program.buffers[laid.data].dtype
+    return [*rows, vectorize_outputs(s, s.fuse(group, rest), [], target.lanes(dtype))]
 
 
 # --- loops ------------------------------------------------------------------------------------------------------------
