@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from searchlab.analysis.columns import Schema
 from searchlab.analysis.graph import Node
-from searchlab.analysis.nest import Called, LoopColumns, Nest, Statement
+from searchlab.analysis.nest import CalledLoops, LoopColumns, Nest, Statement
 from searchlab.ir.expr import Compare, Expr, Select, Var
 from searchlab.ir.walk import Substitution, variables, walk
 from searchlab.targets import Target, cpu_of
@@ -37,7 +37,7 @@ def _instructions(nest: Nest, s: Statement, target: Target | None) -> Node:
     return copies * vectors * _parts(nest, s) * (computing + sum(len(a.indices) for a in s.accesses))
 
 
-def _of_call(called: Called) -> float:
+def _of_call(called: CalledLoops) -> float:
     """Instructions of a call: two for every cycle that it takes; one if it does not say."""
     pace = called.intrinsic.pace
     return 1.0 if pace is None else max(2 * pace.cycles, 1.0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from searchlab.analysis.calls import calls
 from searchlab.analysis.graph import Node
-from searchlab.analysis.nest import Called, Nest, Statement
+from searchlab.analysis.nest import CalledLoops, Nest, Statement
 from searchlab.analysis.position import annotated
 from searchlab.analysis.ranges import Ranges
 from searchlab.intrinsics import Pace
@@ -88,7 +88,7 @@ def _of_loops(nest: Nest, s: Statement, machine: VectorCore) -> Node:
     return computed.most(loaded) + spilled
 
 
-def _of_calls(nest: Nest, s: Statement, called: Called, machine: VectorCore) -> Node:
+def _of_calls(nest: Nest, s: Statement, called: CalledLoops, machine: VectorCore) -> Node:
     """A call takes what its pace says, and waits for the last one that added to the same results; a tile of calls loads
     each operand once, in vectors or in what one call takes of it; results beyond the registers are kept in memory.
     """
@@ -108,7 +108,7 @@ def _of_calls(nest: Nest, s: Statement, called: Called, machine: VectorCore) -> 
     return computed.most(loaded) + spilled
 
 
-def _guessed(s: Statement, called: Called, machine: VectorCore) -> Pace:
+def _guessed(s: Statement, called: CalledLoops, machine: VectorCore) -> Pace:
     """The pace of an intrinsic that states none: an instruction for every vector of products, at least one."""
     products = called.intrinsic.terms * min(a.bytes for a in s.accesses)
     return Pace(max(products / machine.vector, 1.0) / _PORTS, _LATENCY)

@@ -62,7 +62,7 @@ class Access:
 
 
 @dataclass(frozen=True)
-class Called:
+class CalledLoops:
     """An intrinsic that computes the loops of a statement from a depth inwards."""
 
     intrinsic: Intrinsic
@@ -81,7 +81,7 @@ class Statement:
     bindings: tuple[Expr, ...]
     accesses: tuple[Access, ...]
     counts: Counter[str]
-    called: Called | None = None
+    called: CalledLoops | None = None
 
     @property
     def flops(self) -> int:
@@ -119,7 +119,7 @@ class _Statements(Visitor[[Outer, Substitution, bool], Iterator[Statement]]):
             yield from self.visit(s.body, around, inner, cut)
 
     def visit_tensorized(self, s: Tensorized, around: Outer, put: Substitution, cut: bool) -> Iterator[Statement]:
-        called = Called(find_intrinsic(s.intrinsic), len(around))
+        called = CalledLoops(find_intrinsic(s.intrinsic), len(around))
         yield from (replace(inside, called=called) for inside in self.visit(s.body, around, put, cut))
 
     def other(self, s: Stmt, around: Outer, put: Substitution, cut: bool) -> Iterator[Statement]:

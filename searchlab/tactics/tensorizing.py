@@ -161,14 +161,14 @@ def insert_calls(s: Schedule, view: IntrinsicView, loops: CallLoops) -> str:
     return s.tensorize(loops.call[0], view.intrinsic.name)
 
 
-def call_tile(target: Target, view: IntrinsicView, rows: int, columns: int) -> tuple[int, int]:
+def call_tile(target: Target, view: IntrinsicView, rows: int, columns: int, vectors: int = 2) -> tuple[int, int]:
     """Rows and vectors of calls whose accumulators fill the registers of a target, within the size of the problem.
 
-    An intrinsic with rows of its own fills them by itself.
+    There are at most so many `vectors`.  An intrinsic with rows of its own fills the registers by itself.
     """
     if view.shape.rows > 1:
         return 1, 1
-    across = max(1, min(2, -(-columns // view.shape.columns)))
+    across = max(1, min(vectors, -(-columns // view.shape.columns)))
     spare = view.intrinsic.needs.registers - 2  # per vector of columns, and once for the row
     most = max(1, min(_MOST_ROWS, (target.vector_registers - across * spare - spare) // across))
     tiles = -(-rows // most)

@@ -7,7 +7,8 @@ from typing import Literal, get_args
 from searchlab.dtype import DTYPES
 from searchlab.errors import SpaceError
 from searchlab.ir.program import Program
-from searchlab.tactics import IntrinsicView, call_views
+from searchlab.schedule.primitive import consumers
+from searchlab.tactics import IntrinsicView, call_around, call_views
 from searchlab.targets import Target
 from spaces.common.predicates import needs_tiling
 
@@ -32,3 +33,9 @@ def searched_views(program: Program, block: str, target: Target, intrinsics: Int
 def loops_compete(views: tuple[IntrinsicView, ...]) -> bool:
     """Whether structures without calls are worth trying beside these: loops over bytes widen every one of them."""
     return all(DTYPES[v.data.type].bytes >= _WIDE for v in views)
+
+
+def feeds_calls(program: Program, block: str) -> bool:
+    """Whether a call of an intrinsic reads the results of a stage, as they lie in memory."""
+    readers = consumers(program, program.blocks[block].store.buffer)
+    return any(call_around(program, r.name) is not None for r in readers)
