@@ -44,4 +44,4 @@ def test_every_case_is_compared_in_every_space(
     assert sum('"metric": "best", "value": 2.0' in line for line in lines) == len(lines) / 2
     assert sum('"metric": "trials", "value": 8.0' in line for line in lines) == len(lines) / 2
     tensorised.main(["--only", "qdense", "--space", "template"])
-    assert capsys.readouterr().out.count(" ok ") == 4
+    assert capsys.readouterr().out.count(" ok") == 4

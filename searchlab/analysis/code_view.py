@@ -56,7 +56,8 @@ def _parts(nest: Nest, s: Statement) -> Node:
     for cut in dict.fromkeys(_conditions(s)):
         loops = (lp for lp in s.loops if lp.var in cut)
         levels = nest.graph.total(lp.alive * (lp.kinds["serial"] + lp.kinds["parallel"]) for lp in loops)
-        found = found * (1 + 2 * levels)
+        # tiles of calls stand in the program once, and what does not fill one is a loop of single calls
+        found = found * (1 + (2 * levels if s.called is None else levels.least(1)))
     return found
 
 

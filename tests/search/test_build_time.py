@@ -18,7 +18,7 @@ TARGET = target("x86-64-v3")
 CONV = "conv2d:ci=8,co=16,h=14,w=14,k=3,padding=1"
 
 
-BYTES = "matmul:m=64,n=64,k=64,dtype=uint8"  # some templates call intrinsics, which are short
+BYTES = "qconv2d:ci=16,co=32,h=14,w=14,k=3,padding=1,zero=3"  # calls of intrinsics, which are short
 
 
 @pytest.mark.parametrize(
