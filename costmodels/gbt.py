@@ -128,7 +128,7 @@ class GBTModel(CostModel):
         """Weighs the trees that it starts from by the last task, and trains new ones on what they miss."""
         parts = [t for t in history if len(t)]
         places = np.split(np.arange(len(data)), np.cumsum([len(t) for t in parts])[:-1])
-        guess = np.concatenate([start.scores(data.rows[at], t.space.target) for at, t in zip(places, parts)])
+        guess = np.concatenate([self._guess(data.rows[at], t.space) for at, t in zip(places, parts)])
         logs, worked = _log(data.scores), data.scores > 0
         last = places[-1][worked[places[-1]]]
         self._weight = trees.trust(guess[last], logs[last])
@@ -193,7 +193,9 @@ class GBTModel(CostModel):
     def _guess(self, rows: Floats, space: Space) -> Floats:
         """The scores before anything was measured."""
         start = self._start
-        return -estimate(rows, _threads(space)) if start is None else start.scores(rows, space.target)
+        if start is None or not start.knows(space):
+            return -estimate(rows, _threads(space))
+        return start.scores(rows, space.target)
 
     def save(self, path: Path) -> None:
         """Writes the trees, and the features on which they were trained."""

@@ -2,7 +2,8 @@
 
 They predict the logarithm of a program's time relative to the others of its task.  What they look at is the view
 `summary`, the analytical estimate, the machine, and all sums relative to the number of operations, since inefficiency
-means the same in tasks of any size.
+means the same in tasks of any size.  Their card names the columns that they were trained on, and they pick these by
+name: a view that has gained columns since is no reason to train again.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import hashlib
 import json
 import warnings
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import numpy as np
 from costmodels.roofline import estimate
 from searchlab.analysis import schema
 from searchlab.errors import ComponentError
+from searchlab.search import Space
 from searchlab.search.knob import Floats
 from searchlab.targets import Target, cpu_of
 
@@ -43,8 +45,17 @@ class PretrainedTrees:
 
     def scores(self, rows: Floats, target: Target | None) -> Floats:
         """The score of every program from its features: the logarithm of its speed, up to a constant of the task."""
-        found = self.booster.inplace_predict(inputs(rows, target), predict_type="margin")
+        found = self.booster.inplace_predict(inputs(rows, target, self.columns), predict_type="margin")
         return -np.clip(np.asarray(found, np.float64), -_MOST, _MOST)
+
+    def knows(self, space: Space) -> bool:
+        """Whether they can say something about the programs of a space: not about calls, if they have seen none."""
+        return not space.tensorized or self.card.get("called", 0) > 0
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the view that they were trained on, in their order."""
+        return tuple(self.card["columns"])
 
     @property
     def summary(self) -> str:
@@ -68,16 +79,27 @@ def trust(scores: Floats, measured: Floats) -> float:
     return float(np.clip((prior + spread * slope) / (prior + spread), 0.0, _MOST_TRUST))
 
 
-def inputs(rows: Floats, target: Target | None) -> Floats:
-    """What the trees look at, from features of the view `summary`."""
-    at = {name: n for n, name in enumerate(schema(VIEW).columns)}
+def inputs(rows: Floats, target: Target | None, columns: tuple[str, ...]) -> Floats:
+    """What trees look at that were trained on some columns of the view `summary`, from features of the whole view."""
+    own, flops_at, sums = _places(columns)
     threads, bits, registers = _machine(target)
     guess = estimate(rows, threads)[:, None]
-    flops = rows[:, at["all_flops"]][:, None]
-    sums = [n for name, n in at.items() if name.startswith("all_") and name != "all_flops"]
+    seen = rows[:, own]
+    flops = seen[:, flops_at][:, None]
     machine = np.tile(np.array([[threads, bits, registers]], np.float32), (len(rows), 1))
-    relative = [guess - np.log(2.0) * flops, rows[:, sums] - flops]
-    return np.concatenate([rows, guess, machine, *relative], axis=1).astype(np.float32)
+    relative = [guess - np.log(2.0) * flops, seen[:, sums] - flops]
+    return np.concatenate([seen, guess, machine, *relative], axis=1).astype(np.float32)
+
+
+@cache
+def _places(columns: tuple[str, ...]) -> tuple[slice | list[int], int, list[int]]:
+    """Where columns are in the view of today, and among them the number of operations and the other sums."""
+    now = schema(VIEW).columns
+    at = {name: n for n, name in enumerate(columns)}
+    sums = [n for name, n in at.items() if name.startswith("all_") and name != "all_flops"]
+    # those of an earlier day are the first ones as a rule, which need no copy
+    own = slice(len(columns)) if now[: len(columns)] == columns else [now.index(name) for name in columns]
+    return own, at["all_flops"], sums
 
 
 def _machine(target: Target | None) -> tuple[int, int, int]:
@@ -95,19 +117,25 @@ def write(folder: Path, booster: Any, card: dict[str, Any]) -> None:
 
 
 def read(folder: Path) -> PretrainedTrees:
-    """The trees in a folder; refused if they were trained on features that mean something else today."""
+    """The trees in a folder; refused if they were trained on features that mean something else today, or are gone."""
     import xgboost as xgb
 
     try:
         card = read_card(folder)
         raw = (folder / _TREES).read_bytes()
-        trained, now = (card["view"], card["version"], card["width"]), schema(VIEW)
+        trained, now = (card["view"], card["version"]), schema(VIEW)
+        missing = [name for name in card["columns"] if name not in now.columns]
     except (OSError, ValueError, KeyError, TypeError) as e:
         raise ComponentError(f"{folder} has no pretrained trees that can be read: {type(e).__name__}: {e}") from None
-    if trained != (VIEW, now.version, now.width):
+    if trained != (VIEW, now.version):
         raise ComponentError(
-            f"{folder}: trees trained on version {trained[1]} of the view '{trained[0]}' ({trained[2]} columns), but"
-            f" this searchlab has version {now.version} of '{VIEW}' ({now.width} columns)"
+            f"{folder}: trees trained on version {trained[1]} of the view '{trained[0]}', but this searchlab has"
+            f" version {now.version} of '{VIEW}'"
+        )
+    if missing:
+        raise ComponentError(
+            f"{folder}: trees trained on columns of the view '{VIEW}' that this searchlab does not have:"
+            f" {', '.join(missing)}"
         )
     booster = xgb.Booster({"nthread": 1})
     try:

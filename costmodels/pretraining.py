@@ -48,6 +48,7 @@ class _Lesson:
     labels: Floats
     seconds: Floats
     guess: Floats
+    called: int  # programs that call intrinsics
 
     @property
     def operator(self) -> str:
@@ -88,7 +89,10 @@ def _lesson(trials: Trials) -> Iterator[_Lesson]:
     logs = np.log(seconds)
     labels = np.clip(logs - np.median(logs), -_CLIP, _CLIP)
     guess = estimate(rows, 1 if target is None else target.threads)
-    yield _Lesson(trials.task.partition(" on ")[0], pretrained.inputs(rows, target), labels, seconds, guess)
+    columns = schema(pretrained.VIEW).columns
+    called = int((rows[:, columns.index("all_calls")] > 0).sum())
+    seen = pretrained.inputs(rows, target, columns)
+    yield _Lesson(trials.task.partition(" on ")[0], seen, labels, seconds, guess, called)
 
 
 def _boosted(lessons: Sequence[_Lesson], settings: Mapping[str, Any], seed: int) -> Any:
@@ -175,9 +179,10 @@ def _about(tasks: Sequence[Trials], lessons: Sequence[_Lesson], seed: int) -> di
         "model": "gbt",
         "view": now.name,
         "version": now.version,
-        "width": now.width,
+        "columns": list(now.columns),
         "tasks": len(lessons),
         "programs": sum(len(one.labels) for one in lessons),
+        "called": sum(one.called for one in lessons),
         "machines": sorted({_machine(trials.space.target) for trials in tasks}),
         "versions": _versions(),
         "data": content.hexdigest(),

@@ -183,10 +183,7 @@ def _by_calls(s: Schedule, view: IntrinsicView, target: Target, weights: Sequenc
         outer = _by_channels(s, view.block, loops, laid.weight, (view.column, view.shape.columns), target)
     _parallelize(s, outer, target)
     tactics.insert_calls(s, view, made)
-    if laid.data in laid.copies and laid.in_order:
-        *rows, group, rest = s.loops(laid.data)
-        columns = tactics.vectorize_outputs(s, s.fuse(group, rest), [], target.lanes("int8"))
-        _parallelize(s, [*rows, columns], target)
+    _parallelize(s, tactics.copy_in_vectors(s, laid, target), target)
     _finish_others(s, target)
 
 

@@ -190,7 +190,7 @@ IDS = {  # of all cells, in their order, with the effort that the file says
     "papers/metaschedule.yaml": "50184f0d1ad4",
     "papers/relax.yaml": "5a73cf426aee",
     "papers/rrm.yaml": "c08b54193c68",
-    "papers/tensorir.yaml": "5c3704c27b1f",
+    "papers/tensorir.yaml": "c5cc46f93c96",
     "quickstart.yaml": "27d0ce583df4",
     "replay-gpu.yaml": "0863c19dd2f1",
     "replay.yaml": "f462c86b3e94",

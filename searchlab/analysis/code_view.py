@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from searchlab.analysis.columns import Schema
 from searchlab.analysis.graph import Node
-from searchlab.analysis.nest import LoopColumns, Nest, Statement
+from searchlab.analysis.nest import CalledLoops, LoopColumns, Nest, Statement
 from searchlab.ir.expr import Compare, Expr, Select, Var
 from searchlab.ir.walk import Substitution, variables, walk
 from searchlab.targets import Target, cpu_of
@@ -27,12 +27,20 @@ def columns(nest: Nest, target: Target | None) -> list[Node]:
 def _instructions(nest: Nest, s: Statement, target: Target | None) -> Node:
     g = nest.graph
     lanes = max(1, (_VECTOR if target is None else cpu_of(target).vector_bits // 8) // s.accesses[0].bytes)
+    around = s.loops if s.called is None else s.loops[: s.called.depth]
     copies = g.one
-    for lp in reversed(s.loops):
+    for lp in reversed(around):
         more = copies * (1 + (lp.extent - 1) * lp.kinds["unrolled"])
         copies = g.choose(more.at_most(_MOST_COPIES), more, copies)
-    vectors = g.product(_registers(lp, lanes) for lp in s.loops)
-    return copies * vectors * _parts(nest, s) * (s.flops + sum(len(a.indices) for a in s.accesses))
+    vectors = g.product(_registers(lp, lanes) for lp in around)
+    computing = s.flops if s.called is None else _of_call(s.called)
+    return copies * vectors * _parts(nest, s) * (computing + sum(len(a.indices) for a in s.accesses))
+
+
+def _of_call(called: CalledLoops) -> float:
+    """Instructions of a call: two for every cycle that it takes; one if it does not say."""
+    pace = called.intrinsic.pace
+    return 1.0 if pace is None else max(2 * pace.cycles, 1.0)
 
 
 def _registers(lp: LoopColumns, lanes: int) -> Node:
@@ -48,7 +56,8 @@ def _parts(nest: Nest, s: Statement) -> Node:
     for cut in dict.fromkeys(_conditions(s)):
         loops = (lp for lp in s.loops if lp.var in cut)
         levels = nest.graph.total(lp.alive * (lp.kinds["serial"] + lp.kinds["parallel"]) for lp in loops)
-        found = found * (1 + 2 * levels)
+        # tiles of calls stand in the program once, and what does not fill one is a loop of single calls
+        found = found * (1 + (2 * levels if s.called is None else levels.least(1)))
     return found
 
 

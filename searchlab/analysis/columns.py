@@ -16,11 +16,16 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a view; `version` changes with what any of them means."""
+    """The columns of a view; `version` changes with what any of them means.
+
+    Columns that are gained later do not change the version: they come last, and `gained` says how many.  Features that
+    were stored before have zeros in their place, which tell models nothing.
+    """
 
     name: str
     version: int
     columns: tuple[str, ...]
+    gained: int = 0
 
     @property
     def width(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from searchlab.analysis import summary_view
 from searchlab.analysis.columns import Schema
+from searchlab.analysis.computing import cycles
 from searchlab.analysis.graph import Node
 from searchlab.analysis.nest import Nest
 from searchlab.analysis.position import annotated
@@ -17,7 +18,7 @@ BYTES_PER_CYCLE = (96.0, 48.0, 16.0)
 def columns(nest: Nest, target: Target | None) -> list[Node]:
     """Cycles to compute, and to move data through each cache; the latter are shared by the main statement's threads."""
     g = nest.graph
-    computing = g.total(summary_view.cycles(nest, s, target) for s in nest.statements)
+    computing = g.total(cycles(nest, s, target) for s in nest.statements)
     moved = g.total(summary_view.held(nest, s, target).moved for s in nest.statements)
     threads = 1 if target is None else target.threads
     shared = annotated(nest, summary_view.main(nest), "parallel").product.most(1).least(threads)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ from searchlab.analysis.operations import count, flops
 from searchlab.analysis.ranges import NONE, Range, Ranges, Vars
 from searchlab.dtype import DTYPES
 from searchlab.errors import IRError
+from searchlab.intrinsics import Intrinsic, find_intrinsic
 from searchlab.ir.algebra import poly
 from searchlab.ir.expr import TRUE, Expr, Select, Var
 from searchlab.ir.loopkind import LOOP_KINDS
@@ -60,15 +61,27 @@ class Access:
         return DTYPES[self.buffer.dtype].bytes
 
 
+@dataclass(frozen=True)
+class CalledLoops:
+    """An intrinsic that computes the loops of a statement from a depth inwards."""
+
+    intrinsic: Intrinsic
+    depth: int
+
+
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """A leaf block in its loops, outermost first; its init is not a statement of its own and is not counted."""
+    """A leaf block in its loops, outermost first; its init is not a statement of its own and is not counted.
+
+    Where an intrinsic is `called`, the loops that it replaces are among the others.
+    """
 
     block: Block
     loops: tuple[LoopColumns, ...]
     bindings: tuple[Expr, ...]
     accesses: tuple[Access, ...]
     counts: Counter[str]
+    called: CalledLoops | None = None
 
     @property
     def flops(self) -> int:
@@ -106,7 +119,8 @@ class _Statements(Visitor[[Outer, Substitution, bool], Iterator[Statement]]):
             yield from self.visit(s.body, around, inner, cut)
 
     def visit_tensorized(self, s: Tensorized, around: Outer, put: Substitution, cut: bool) -> Iterator[Statement]:
-        yield from self.visit(s.body, around, put, cut)
+        called = CalledLoops(find_intrinsic(s.intrinsic), len(around))
+        yield from (replace(inside, called=called) for inside in self.visit(s.body, around, put, cut))
 
     def other(self, s: Stmt, around: Outer, put: Substitution, cut: bool) -> Iterator[Statement]:
         raise IRError(f"{self.nest.program.name}: analysis takes blocks in loops, not {type(s).__name__.lower()}")
@@ -200,6 +214,10 @@ class Nest:
         # in the order in which neighbouring depths share their products
         chosen = reversed(s.loops[first:]) if last is None else s.loops[first:last]
         return self.graph.product(lp.extent for lp in chosen)
+
+    def domain(self, s: Statement) -> Node:
+        """How often a statement runs: iterations of the rounded loops around it that are beyond its domain do not."""
+        return self.graph.product(self.ranges.value(it.extent) for it in s.block.iters)
 
     def region(self, access: Access, running: Vars, ranges: Ranges | None = None) -> tuple[Node, ...]:
         """The sides of the smallest box of a buffer that holds what is touched while some loops run.

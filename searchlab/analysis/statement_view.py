@@ -1,10 +1,11 @@
-"""The view `statements`: for every statement the groups of features that Ansor describes."""
+"""The view `statements`: for every statement the groups of features that Ansor describes, and calls of intrinsics."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from searchlab.analysis.access import AccessColumns, access_columns
+from searchlab.analysis.calls import CALLS, calls
 from searchlab.analysis.columns import Schema
 from searchlab.analysis.graph import Node
 from searchlab.analysis.nest import Access, Nest, Statement
@@ -37,7 +38,9 @@ SCHEMA = Schema(
         "iterations",
         "loops",
         "unroll_up_to",
+        *CALLS,
     ),
+    gained=len(CALLS),
 )
 
 
@@ -56,7 +59,7 @@ def statement_columns(nest: Nest, s: Statement) -> list[Node]:
     found.append(intensity(nest, s))
     found.extend(_allocation(nest, s))
     limit = dict(s.block.annotations).get("unroll_up_to", 0)
-    found.extend([all_iterations, g.total(lp.alive for lp in s.loops), nest.number(limit)])
+    found.extend([all_iterations, g.total(lp.alive for lp in s.loops), nest.number(limit), *calls(nest, s)])
     return found
 
 

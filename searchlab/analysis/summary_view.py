@@ -6,22 +6,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from searchlab.analysis.access import AccessColumns, access_columns, innermost
+from searchlab.analysis.calls import CALLS, calls, running
 from searchlab.analysis.columns import Schema
+from searchlab.analysis.computing import VectorCore, cycles, tile
 from searchlab.analysis.graph import Node
 from searchlab.analysis.nest import Nest, Statement
 from searchlab.analysis.position import annotated, carries
-from searchlab.analysis.ranges import Ranges
 from searchlab.analysis.statement_view import chosen
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import index
 from searchlab.ir.walk import variables
 from searchlab.targets import Target, cpu_of
 
-# An ordinary machine: bytes of the caches of a core, vector registers and their bytes, threads.
+# Bytes of the caches of a core of an ordinary machine.
 _CACHES = (32 << 10, 512 << 10, 2 << 20)
-_REGISTERS, _VECTOR = 16, 32
-# What a core of today does in a cycle: two vector operations, two loads; the next term of a sum waits for four cycles.
-_PORTS, _LOADS, _LATENCY = 2, 2, 4
 _SUMS = (
     "flops", "iterations", "surplus_iterations", "bytes", "unique_bytes", "lines", "unique_lines",
     *(f"traffic_l{n}" for n in (1, 2, 3)), "cycles",
@@ -33,14 +31,16 @@ _MAIN = (
     *(f"{what}_l{n}" for what in ("iterations_in", "bytes_in", "traffic", "flops_per_byte") for n in (1, 2, 3)),
     *(f"buffer{n}_{what}" for n in range(4) for what in ("stride", "reuse_bytes", "reuse_times", "unique_lines")),
 )  # fmt: skip
+_CALLS = ("all_calls", "called_share", *(f"main_{c}" for c in CALLS), "main_calls_together")
 
 SCHEMA = Schema(
     "summary",
     2,
     (
         *(f"all_{c}" for c in _SUMS), "statements", "parallel_least", "vector_least", "allocated",
-        *(f"main_{c}" for c in _MAIN),
+        *(f"main_{c}" for c in _MAIN), *_CALLS,
     ),
+    gained=len(_CALLS),
 )  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def columns(nest: Nest, target: Target | None) -> list[Node]:
             least = least.least(p)
         found.append(least)
     found.append(g.total(nest.allocation(b)[1] for b in sorted(nest.intermediate) if nest.touching(b)))
-    return [*found, *_main(nest, main(nest), target)]
+    return [*found, *_main(nest, main(nest), target), *_called(nest)]
 
 
 def main(nest: Nest) -> Statement:
@@ -79,50 +79,11 @@ def main(nest: Nest) -> Statement:
 def _sums(nest: Nest, s: Statement, target: Target | None) -> Iterator[Node]:
     g = nest.graph
     done = nest.iterations(s)
-    domain = g.product(nest.ranges.value(it.extent) for it in s.block.iters)
     accesses = [access_columns(nest, s, a) for a in s.accesses]
-    yield from (done * s.flops, done, (done - domain).most(0))
+    yield from (done * s.flops, done, (done - nest.domain(s)).most(0))
     yield from (g.total(a.bytes for a in accesses), g.total(a.unique_bytes for a in accesses))
     yield from (g.total(a.lines for a in accesses), g.total(a.unique_lines for a in accesses))
     yield from (held(nest, s, target).moved, cycles(nest, s, target))
-
-
-def cycles(nest: Nest, s: Statement, target: Target | None) -> Node:
-    """An estimate of the cycles that a statement takes if all its data were in the nearest cache, shared by threads.
-
-    Short vectors waste lanes, a sum waits for itself unless several are side by side, operands are loaded, and results
-    beyond the registers are kept in memory.
-    """
-    lanes, registers, threads = _machine(s, target)
-    tile, flops = _tile(nest, s), max(s.flops, 1)
-    length = annotated(nest, s, "vectorized").length.most(1)
-    used = length / ((length + (lanes - 1)) // lanes)  # lanes of a vector, on average
-    vectors = nest.iterations(s) / used
-    sums = (tile.accumulators / used).most(1)
-    waits = any(it.kind == "reduce" for it in s.block.iters)
-    side_by_side = sums.least(_PORTS * _LATENCY) if waits else nest.graph.const(_PORTS * _LATENCY)
-    computed = vectors * (max(flops / 2, 1) * _LATENCY) / side_by_side
-    loaded = vectors * tile.operands * (1 / _LOADS) / tile.steps
-    spilled = (1 - sums.at_most(registers)) * vectors
-    shared = annotated(nest, s, "parallel").product.most(1).least(threads)
-    return (computed.most(loaded) + spilled) / shared
-
-
-def _machine(s: Statement, target: Target | None) -> tuple[int, int, int]:
-    """Numbers of a vector, vector registers, and threads."""
-    size = s.accesses[0].bytes
-    if target is None:
-        return _VECTOR // size, _REGISTERS, 1
-    return cpu_of(target).vector_bits // 8 // size, target.vector_registers, target.threads
-
-
-@dataclass(frozen=True, eq=False)
-class _Tile:
-    """What unrolled and vectorised loops hold: how often they run in all, elements of the result, and of operands."""
-
-    steps: Node
-    accumulators: Node
-    operands: Node
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +122,8 @@ def _make_held(nest: Nest, s: Statement, caches: Node) -> Held:
         iterations = iterations * (fits * (s.loops[depth].extent - 1) + 1)
         size = size.most(fits * here)
         moved = g.choose(fits, here * nest.iterations(s, 0, depth), moved)
+    # code generation cuts surplus iterations off, and calls are made for whole tiles
+    moved = moved * running(nest, s) / nest.iterations(s) if s.called is not None else moved
     return Held(iterations, size, moved)
 
 
@@ -168,15 +131,16 @@ def _main(nest: Nest, s: Statement, target: Target | None) -> Iterator[Node]:
     g = nest.graph
     done = nest.iterations(s)
     parallel, vector, unrolled = (annotated(nest, s, kind) for kind in ("parallel", "vectorized", "unrolled"))
-    lanes, registers, threads = _machine(s, target)
+    machine = VectorCore.of(target)
+    lanes, registers, threads = machine.lanes(s), machine.registers, machine.threads
     yield from (done * s.flops, done, g.total(lp.alive for lp in s.loops))
     yield from (parallel.product, (parallel.product + (threads - 1)) // threads)
     yield from (vector.length, vector.product, vector.length % lanes)
     limit = nest.number(dict(s.block.annotations).get("unroll_up_to", 0))
     yield from (unrolled.product, unrolled.product * vector.product, limit)
-    tile = _tile(nest, s)
-    yield from (tile.accumulators, tile.accumulators / (lanes * registers), tile.operands)
-    yield tile.steps * max(s.flops, 1) / tile.operands if tile.operands is not g.zero else g.zero
+    own = tile(nest, s)
+    yield from (own.accumulators, own.accumulators / (lanes * registers), own.operands)
+    yield own.steps * max(s.flops, 1) / own.operands if own.operands is not g.zero else g.zero
     accesses = [access_columns(nest, s, a) for a in chosen(s)]
     yield from _vector_strides(nest, s, accesses)
     reduced = (lp.kinds["unrolled"] * carries(nest, s, lp, "reduce") * (lp.extent - 1) + 1 for lp in s.loops)
@@ -192,17 +156,19 @@ def _buffer(a: AccessColumns) -> tuple[Node, ...]:
     return a.innermost_stride, a.reuse.bytes, a.reuse.times, a.unique_lines
 
 
-def _tile(nest: Nest, s: Statement) -> _Tile:
-    return nest.made(("tile", id(s)), lambda: _make_tile(nest, s))
+def _called(nest: Nest) -> Iterator[Node]:
+    """Calls of intrinsics: in all, the share of the arithmetic that they do, and those of the main statement.
 
-
-def _make_tile(nest: Nest, s: Statement) -> _Tile:
-    g = nest.graph
-    written = [lp.kinds["unrolled"] + lp.kinds["vectorized"] for lp in s.loops]
-    extents = {lp.var: mask * (lp.extent - 1) + 1 for lp, mask in zip(s.loops, written, strict=True)}
-    inside = Ranges(g, extents)
-    boxes = [nest.touched(a, s.running(0), inside) / a.bytes for a in s.accesses]
-    return _Tile(g.product(extents.values()), boxes[0], g.total(boxes[1:]))
+    `together` are the calls of a tile that add to accumulators of their own.
+    """
+    g, s = nest.graph, main(nest)
+    made = [calls(nest, x).calls for x in nest.statements]
+    work = [nest.iterations(x) * x.flops for x in nest.statements]
+    inside = [w for x, w in zip(nest.statements, work, strict=True) if x.called is not None]
+    yield from (g.total(made), g.total(inside) / g.total(work).most(1) if inside else g.zero)
+    own = calls(nest, s)
+    yield from own
+    yield tile(nest, s).accumulators / own.accumulators if s.called is not None else g.zero
 
 
 def _vector_strides(nest: Nest, s: Statement, accesses: list[AccessColumns]) -> tuple[Node, Node, Node]:

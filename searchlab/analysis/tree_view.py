@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from searchlab.analysis.access import access_columns
+from searchlab.analysis.calls import CALLS, calls
 from searchlab.analysis.columns import Ints, Schema
 from searchlab.analysis.graph import Node
 from searchlab.analysis.loop_view import loop_columns
@@ -20,7 +21,7 @@ _ACCESS = (
     "stride", "bytes", "unique_bytes", "lines", "unique_lines", "reuse_iterations", "reuse_bytes", "reuse_times",
 )  # fmt: skip
 
-SCHEMA = Schema("tree", 1, (*_LOOP, *COUNTS, *_ACCESS))
+SCHEMA = Schema("tree", 1, (*_LOOP, *COUNTS, *_ACCESS, *CALLS), gained=len(CALLS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,15 +59,15 @@ def columns(nest: Nest) -> list[Node]:
     """The columns of all nodes, side by side; what a node does not have is zero."""
     result: list[Node] = []
     for x in nodes(nest):
-        parts: tuple[Sequence[Node], ...] = ((), (), ())
+        parts: tuple[Sequence[Node], ...] = ((), (), (), ())
         if isinstance(x.what, LoopColumns):
-            parts = (loop_columns(nest, x.what), (), ())
+            parts = (loop_columns(nest, x.what), (), (), ())
         elif isinstance(x.what, Statement):
             done = nest.iterations(x.what)
-            parts = ((), [done * x.what.counts[kind] for kind in COUNTS], ())
+            parts = ((), [done * x.what.counts[kind] for kind in COUNTS], (), calls(nest, x.what))
         elif x.what is not None:
-            parts = ((), (), _access(nest, *x.what))
-        for part, names in zip(parts, (_LOOP, COUNTS, _ACCESS), strict=True):
+            parts = ((), (), _access(nest, *x.what), ())
+        for part, names in zip(parts, (_LOOP, COUNTS, _ACCESS, CALLS), strict=True):
             result.extend(part or [nest.graph.zero] * len(names))
     return result
 

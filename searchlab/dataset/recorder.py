@@ -196,6 +196,7 @@ class TaskRecorder:
             "workload": self.task.workload.spec,
             "target": self.task.target.to_dict(),
             "views": {view: [schema(view).version, schema(view).width] for view in STORED_VIEWS},
+            "columns": {view: schema(view).columns for view in STORED_VIEWS},
             "protocol": asdict(PROTOCOL),
             "versions": {name: version(name) for name in names} | {"python": platform.python_version()},
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

@@ -84,12 +84,14 @@ class StoredSpace(RecordedSpace):
         super().__init__([sketch], stored.name, coverage="pool")
         self.target = stored.target
         self._stored = stored
+        self._tables: dict[str, Arrays] = {}
 
     def features(self, points: Points, view: str) -> Any:
         """The stored features of a view; `knobs`, whose columns are those of other spaces, are not stored."""
         rows = points.options[:, 0].astype(np.int64)
-        self._check(view)
-        found = self._stored.features
+        if view not in self._tables:
+            self._tables[view] = self._table(view)
+        found = self._tables[view]
         if view in FLAT:
             return found[view][rows]
         starts = np.cumsum([0, *found[f"{view}_count"]])
@@ -98,17 +100,35 @@ class StoredSpace(RecordedSpace):
         counts = found[f"{view}_count"][rows].astype(np.int64)
         return Ragged(found[view][_ranges(starts[rows], counts)], np.repeat(np.arange(len(rows)), counts), len(rows))
 
-    def _check(self, view: str) -> None:
-        known: Mapping[str, Any] = self._stored.about["views"]
-        if view not in known or view not in self._stored.features:
+    def _table(self, view: str) -> Arrays:
+        """What is stored, with the features of a view in the columns of today."""
+        about, found = self._stored.about, self._stored.features
+        known: Mapping[str, Any] = about["views"]
+        if view not in known or view not in found:
             raise SpaceError(f"{self.name}: the view '{view}' is not stored; stored: {', '.join(known)}")
         now = schema(view)
-        if [now.version, now.width] != list(known[view]):
-            version, width = known[view]
+        version, width = known[view]
+        # what was stored before names were kept has the columns of its version without those gained since
+        names = tuple(about.get("columns", {}).get(view, now.columns[:width]))
+        needed = now.columns[: now.width - now.gained]
+        missing = [name for name in needed if name not in names]
+        if version != now.version or len(names) != width or missing:
+            lacking = f", without {', '.join(missing)}" if missing else ""
             raise SpaceError(
-                f"{self.name}: features of the view '{view}' were stored as version {version} ({width} columns), but"
-                f" this searchlab has version {now.version} ({now.width} columns); record the data set again"
+                f"{self.name}: features of the view '{view}' were stored as version {version} ({width} columns"
+                f"{lacking}), but this searchlab has version {now.version} ({now.width} columns); record the data set"
+                " again"
             )
+        return found if names == now.columns else {**found, view: _by_name(found[view], names, now.columns)}
+
+
+def _by_name(rows: Floats, names: tuple[str, ...], wanted: tuple[str, ...]) -> Floats:
+    """Columns in another order, with zeros where there are none."""
+    at = {name: n for n, name in enumerate(names)}
+    have = [n for n, name in enumerate(wanted) if name in at]
+    found = np.zeros((len(rows), len(wanted)), rows.dtype)
+    found[:, have] = rows[:, [at[wanted[n]] for n in have]]
+    return found
 
 
 def _ranges(starts: Ints, counts: Ints) -> Ints:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from searchlab.intrinsics.intrinsic import EXACT, Intrinsic, Needs, Promise
+from searchlab.intrinsics.intrinsic import EXACT, Intrinsic, Needs, Pace, Promise
 from searchlab.intrinsics.site import CallSite
 from searchlab.ir.compute import Builder, total
 from searchlab.ir.expr import cast
@@ -20,6 +20,8 @@ SIDE = 16  # rows, columns and groups
 ROW = 64  # bytes
 TILE = "x86_amx"
 ROUNDED = Promise("pairs of products added with one or two roundings, denormal numbers taken as zero", tolerance=2**-20)
+
+PACE = Pace(16.0, latency=52.0, held=4)  # of eight tiles, some hold operands
 
 
 def tile_product(a: str, b: str, out: str, depth: int) -> Program:
@@ -66,7 +68,7 @@ def _made(types: str, a: str, b: str, out: str, features: str, function: str, pr
     emit = _tile(function, "float" if out == "float32" else "i32")
     name = f"amx_{types}_{SIDE}x{SIDE}x{SIDE * depth}"
     needs = Needs("x86_64", f"amx-tile {features}", registers=3)
-    return Intrinsic(name, tile_product(a, b, out, depth), emit, needs, promise, free=("A.i", "B.g", "C.i"))
+    return Intrinsic(name, tile_product(a, b, out, depth), emit, needs, promise, free=("A.i", "B.g", "C.i"), pace=PACE)
 
 
 INTRINSICS = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from searchlab.intrinsics.byte_dots import DEPTH, byte_dot
-from searchlab.intrinsics.intrinsic import Intrinsic, Needs
+from searchlab.intrinsics.intrinsic import Intrinsic, Needs, Pace
 from searchlab.intrinsics.site import CallSite
 
 LANES = 4
@@ -27,7 +27,8 @@ def _dot(function: str) -> Callable[[CallSite], None]:
 
 def _made(function: str, types: str, a: str, b: str, features: str) -> Intrinsic:
     name = f"{function}_{types}_{LANES}x{DEPTH}"
-    return Intrinsic(name, byte_dot(a, b, LANES), _dot(function), Needs("aarch64", features, registers=3))
+    needs = Needs("aarch64", features, registers=3)
+    return Intrinsic(name, byte_dot(a, b, LANES), _dot(function), needs, pace=Pace(0.5))
 
 
 INTRINSICS = (

@@ -8,7 +8,7 @@ instruction adds the two products in an order and with a rounding of its own and
 
 from __future__ import annotations
 
-from searchlab.intrinsics.intrinsic import Intrinsic, Needs, Promise
+from searchlab.intrinsics.intrinsic import Intrinsic, Needs, Pace, Promise
 from searchlab.intrinsics.site import CallSite
 from searchlab.ir.compute import Builder, total
 from searchlab.ir.expr import cast
@@ -37,7 +37,8 @@ def _made(lanes: int, features: str) -> Intrinsic:
         site.store("C", wide, site.call(wide, function, (wide, site.load("C", wide)), (narrow, a), (narrow, b)))
 
     name = f"avx512bf16_{lanes}x{DEPTH}"
-    return Intrinsic(name, bfloat_dot(lanes), emit, Needs("x86_64", features, registers=3), ROUNDED)
+    needs = Needs("x86_64", features, registers=3)
+    return Intrinsic(name, bfloat_dot(lanes), emit, needs, ROUNDED, pace=Pace(1.0, latency=6.0))
 
 
 INTRINSICS = (_made(16, "avx512f avx512bf16"), _made(8, "avx512vl avx512bf16"), _made(4, "avx512vl avx512bf16"))

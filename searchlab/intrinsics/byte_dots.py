@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from searchlab.intrinsics.intrinsic import EXACT, Intrinsic, Needs, Promise
+from searchlab.intrinsics.intrinsic import EXACT, Intrinsic, Needs, Pace, Promise
 from searchlab.intrinsics.site import CallSite
 from searchlab.ir.compute import Builder, total
 from searchlab.ir.expr import cast
@@ -20,6 +20,9 @@ DEPTH = 4
 GROUPS = 4
 TYPES = {"u8": "uint8", "s8": "int8", "u7": "uint8", "s7": "int8"}
 RANGES = {"u7": (0, 127), "s7": (-64, 64)}
+# What a call takes in a tile of several rows and vectors, which share the widening of A and of B.
+ONE_DOT, SIGNED_DOT, SIGNED_GROUPS = Pace(0.5), Pace(1.25), Pace(3.5)
+WIDENED, SATURATING = Pace(3.0), Pace(1.5)
 
 
 def byte_dot(a: str, b: str, lanes: int) -> Program:
@@ -137,14 +140,16 @@ def _saturating(product: str, pairs_function: str, lanes: int) -> Callable[[Call
 # --- all of them ------------------------------------------------------------------------------------------------------
 
 
-def _made(family: str, types: str, lanes: int, features: str, emit: Callable[[CallSite], None]) -> Intrinsic:
+def _made(
+    family: str, types: str, lanes: int, features: str, emit: Callable[[CallSite], None], pace: Pace
+) -> Intrinsic:
     a, b = types[:2], types[2:]
     small = {name: RANGES[t] for name, t in (("A", a), ("B", b)) if t in RANGES}
     limits = ", ".join(f"{name} is in {low}..{high}" for name, (low, high) in small.items())
     promise = Promise(f"exact where {limits}", small) if small else EXACT
     name = f"{family}_{types}_{lanes}x{DEPTH}"
     needs = Needs("x86_64", features, registers=3)
-    return Intrinsic(name, byte_dot(TYPES[a], TYPES[b], lanes), emit, needs, promise)
+    return Intrinsic(name, byte_dot(TYPES[a], TYPES[b], lanes), emit, needs, promise, pace=pace)
 
 
 def _vnni(lanes: int) -> tuple[Intrinsic, ...]:
@@ -157,10 +162,11 @@ def _vnni(lanes: int) -> tuple[Intrinsic, ...]:
         _dot_of_signed(function, lanes, GROUPS),
         Needs("x86_64", features, registers=3),
         free=("B.g",),
+        pace=SIGNED_GROUPS,
     )
     return (
-        _made("vnni", "u8s8", lanes, features, _dot(function, lanes)),
-        _made("vnni", "s8s8", lanes, features, _dot_of_signed(function, lanes)),
+        _made("vnni", "u8s8", lanes, features, _dot(function, lanes), ONE_DOT),
+        _made("vnni", "s8s8", lanes, features, _dot_of_signed(function, lanes), SIGNED_DOT),
         grouped,
     )
 
@@ -168,11 +174,11 @@ def _vnni(lanes: int) -> tuple[Intrinsic, ...]:
 INTRINSICS = (
     *(x for lanes in (16, 8, 4) for x in _vnni(lanes)),
     *(
-        _made("vnniint8", "s8s8", lanes, "avxvnniint8", _dot(f"llvm.x86.avx2.vpdpbssd.{32 * lanes}", lanes))
+        _made("vnniint8", "s8s8", lanes, "avxvnniint8", _dot(f"llvm.x86.avx2.vpdpbssd.{32 * lanes}", lanes), ONE_DOT)
         for lanes in (8, 4)
     ),
     *(
-        _made(family, types, lanes, family, _widened(function, lanes, types == "s8s8"))
+        _made(family, types, lanes, family, _widened(function, lanes, types == "s8s8"), WIDENED)
         for family, lanes, function in (
             ("avx512bw", 16, "llvm.x86.avx512.pmaddw.d.512"),
             ("avx2", 8, "llvm.x86.avx2.pmadd.wd"),
@@ -180,7 +186,7 @@ INTRINSICS = (
         for types in ("u8s8", "s8s8")
     ),
     *(
-        _made(family, types, lanes, family, _saturating(product, function, lanes))
+        _made(family, types, lanes, family, _saturating(product, function, lanes), SATURATING)
         for family, lanes, product, function in (
             ("avx512bw", 16, "llvm.x86.avx512.pmaddubs.w.512", "llvm.x86.avx512.pmaddw.d.512"),
             ("avx2", 8, "llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 
 from searchlab.errors import IRError
 from searchlab.intrinsics.plain import PlainNest, plain_nest, strides
@@ -53,13 +54,27 @@ class Promise:
 EXACT = Promise()
 
 
+@dataclass(frozen=True)
+class Pace:
+    """How fast calls run, for the estimate of a program's time, on a core that starts two vector instructions a cycle.
+
+    `cycles` from one call to the next where none waits, `latency` until another may add to the same results, and
+    `held`, how many calls' results there is room for; 0 if they are in vector registers.
+    """
+
+    cycles: float
+    latency: float = 4.0
+    held: int = 0
+
+
 @dataclass(frozen=True, eq=False)
 class Intrinsic:
     """A hardware instruction, or a short sequence of them, that computes what `description` says.
 
     The description is a program with one reduction in loops of constant extents.  Its buffers are dense; the strides
     named in `free` ("A.i": from one iteration of loop i to the next in buffer A) may be any others in a program.  The
-    implementation adds to the output; its init is placed by lowering, as that of every reduction.
+    implementation adds to the output; its init is placed by lowering, as that of every reduction.  Without a `pace`, a
+    call is taken for as many instructions as its products fill vectors.
     """
 
     name: str
@@ -68,6 +83,7 @@ class Intrinsic:
     needs: Needs
     promise: Promise = EXACT
     free: tuple[str, ...] = ()
+    pace: Pace | None = None
 
     def __post_init__(self) -> None:
         if self.description.symbols or any(value_of(lp.extent) is None for lp in self.nest.loops):
@@ -93,6 +109,11 @@ class Intrinsic:
         if found is None:
             raise IRError(f"intrinsic '{self.name}': its description does not add to its output")
         return found
+
+    @cached_property
+    def terms(self) -> int:
+        """How many terms a call adds, over all elements of its output."""
+        return prod(value_of(lp.extent) or 1 for lp in self.nest.loops)
 
     @property
     def output(self) -> str:

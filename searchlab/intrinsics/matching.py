@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from searchlab.errors import IRError
 from searchlab.intrinsics.intrinsic import Intrinsic
@@ -14,11 +15,13 @@ from searchlab.ir.apart import told_apart
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import TRUE, Binary, Call, Cast, Const, Expr, Load, Select, Var
 from searchlab.ir.program import Program
-from searchlab.ir.stmt import Buffer, Stmt, Tensorized, statements
+from searchlab.ir.stmt import Block, Buffer, Stmt, Tensorized, path_to, statements, stores
 from searchlab.ir.sums import as_sum
 from searchlab.ir.walk import Substitution, loads
 
 COMMUTATIVE = ("add", "mul", "min", "max")
+_KEPT = 256  # matches that are not looked for again: most primitives change neither a call nor its operands
+_matched: set[tuple[Any, ...]] = set()
 
 
 @dataclass(frozen=True)
@@ -55,9 +58,17 @@ def check_tensorized(program: Program) -> None:
         if type(s) is not Tensorized:
             continue
         intrinsic = find_intrinsic(s.intrinsic)
+        around = tuple(x for x in path_to(program.body, s)[:-1] if isinstance(x, Block))
+        used = {x.buffer for x in stores(s)} | {ld.buffer for x in stores(s) for ld in loads(x.value)}
+        key = (intrinsic, s, around, tuple(program.buffers[n] for n in sorted(used)))
+        if key in _matched:
+            continue
         found = match_in(program, s.body, intrinsic)
         if isinstance(found, Difference):
             raise IRError(f"a nest that is tensorised with '{s.intrinsic}' would change: {found.words}")
+        if len(_matched) >= _KEPT:
+            _matched.clear()
+        _matched.add(key)
 
 
 @dataclass

@@ -8,7 +8,7 @@ element of A that is spread over a vector.  The rows of A and C may be any dista
 
 from __future__ import annotations
 
-from searchlab.intrinsics.intrinsic import Intrinsic, Needs, Promise
+from searchlab.intrinsics.intrinsic import Intrinsic, Needs, Pace, Promise
 from searchlab.intrinsics.site import CallSite
 from searchlab.ir.compute import Builder, total
 from searchlab.ir.program import Program
@@ -45,7 +45,8 @@ def _made(family: str, arch: str, features: str, lanes: int, rows: int, vectors:
 
     needs = Needs(arch, features, registers=rows * vectors + vectors + 1)
     name = f"{family}_f32_{rows}x{lanes * vectors}"
-    return Intrinsic(name, outer_product(rows, lanes * vectors), emit, needs, FUSED, free=("A.i", "C.i"))
+    pace = Pace(rows * vectors / 2)
+    return Intrinsic(name, outer_product(rows, lanes * vectors), emit, needs, FUSED, free=("A.i", "C.i"), pace=pace)
 
 
 INTRINSICS = tuple(

@@ -241,8 +241,15 @@ class Deferred(Sketch):
     `assumed` holds the conditions among knobs that can exclude points; `make` returns the sketch with its program.
     """
 
-    def __init__(self, name: str, knobs: tuple[Knob, ...], assumed: Sequence[Expr], make: Callable[[], Sketch]) -> None:
-        super().__init__(name, knobs)
+    def __init__(
+        self,
+        name: str,
+        knobs: tuple[Knob, ...],
+        assumed: Sequence[Expr],
+        make: Callable[[], Sketch],
+        constraints: tuple[Expr, ...] = (),
+    ) -> None:
+        super().__init__(name, knobs, constraints)
         del self.__dict__["program"]
         self.__dict__.update(_assumed=tuple(assumed), _make=make)
 
@@ -269,7 +276,8 @@ class Deferred(Sketch):
         """The independent parts, derived from the planned conditions."""
         known = set(self.symbols)
         assumed = self.__dict__["_assumed"]
-        return parts_of(self.knobs, [a for a in assumed if {v.name for v in variables(a)} <= known])
+        mine = [a for a in assumed if {v.name for v in variables(a)} <= known]
+        return parts_of(self.knobs, [*self.constraints, *mine])
 
 
 def _columns(options: Options, part: Part) -> Options:

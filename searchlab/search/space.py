@@ -16,6 +16,7 @@ import numpy as np
 
 from searchlab.errors import SpaceError
 from searchlab.ir.program import Program
+from searchlab.ir.stmt import Tensorized, statements
 from searchlab.search import choices, moves, population
 from searchlab.search.flat import Flat
 from searchlab.search.knob import Floats, Ints, Keys
@@ -66,6 +67,12 @@ class Space:
         self.width = max(len(s.knobs) for s in self.sketches)
         self._open: Ints | None = None  # the sketches from which populations are drawn; None for all
         self._find_seeds: Callable[[], Points] | None = None
+
+    @cached_property
+    def tensorized(self) -> bool:
+        """Whether some of its programs call tensor intrinsics."""
+        programs = (s.program for s in self.sketches if s.program is not None)
+        return any(isinstance(x, Tensorized) for program in programs for x in statements(program.body))
 
     def within(self, sketches: Sequence[int]) -> Self:
         """The same space, but `sample` draws only from these sketches, and `mutate` does not move to others.

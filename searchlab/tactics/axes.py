@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from searchlab.errors import SpaceError
 from searchlab.ir.expr import Expr, Load, Var, value_of
 from searchlab.ir.program import Program
-from searchlab.ir.stmt import Block, Iter, Loop
+from searchlab.ir.stmt import Block, Iter, Loop, Tensorized, path_to
 from searchlab.ir.walk import loads, variables
 from searchlab.schedule import Schedule
 from searchlab.schedule.loops import resolved_bindings
@@ -64,6 +65,13 @@ def phases(program: Program, block: Block) -> list[int]:
     if len(readers) != 1 or len(reads) != 1 or not stores_plainly(block):
         return []
     return sorted(d.low for d in (read_dimensions(reads[0]) or {}).values() if d.low is not None)
+
+
+def call_around(program: Program, name: str) -> str | None:
+    """The block around the call of an intrinsic that a stage is inside; None if it runs as loops."""
+    path = path_to(program.body, program.blocks[name])
+    calls = [b.name for b, inner in pairwise(path) if isinstance(b, Block) and isinstance(inner, Tensorized)]
+    return calls[-1] if calls else None
 
 
 # --- loops ------------------------------------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ from searchlab.targets import Target
 Part = Literal["row", "column", "depth"]
 # Families of exact intrinsics, those that need the fewest instructions for a product first.
 FAMILIES = ("vnniint8", "vnni", "sdot", "udot", "usdot", "avx512bw", "avx2")
+# Families that round in an order of their own, those with the longest vectors first.
+ROUNDED_FAMILIES = ("avx512bf16", "avx512", "avx2", "neon")
 _NARROW = 4  # columns, the fewest of any intrinsic
 
 
@@ -156,19 +158,43 @@ def exact_view(program: Program, name: str, target: Target) -> IntrinsicView | N
 
     Among those of a family, the one with the largest calls that are not larger than the problem.
     """
-    for intrinsic in _by_preference(target, FAMILIES):
+    return next(_in_families(program, name, target, FAMILIES, exact=True), None)
+
+
+def call_views(program: Program, name: str, target: Target) -> tuple[IntrinsicView, ...]:
+    """A stage as calls of those intrinsics that are worth searching on a target; none if it has none for the stage.
+
+    That is the best exact one, else the micro-kernels of its best family that rounds: of float32 one for each shape of
+    its tile, since no shape is the best for all sizes, of bfloat16 the one with the longest vectors.
+    """
+    exact = exact_view(program, name, target)
+    if exact is not None:
+        return (exact,)
+    found = list(_in_families(program, name, target, ROUNDED_FAMILIES, exact=False))
+    best = [v for v in found if _family(v.intrinsic) == _family(found[0].intrinsic)]
+    return tuple(best) if best and best[0].shape.rows > 1 else tuple(best[:1])
+
+
+def _in_families(
+    program: Program, name: str, target: Target, families: Sequence[str], exact: bool
+) -> Iterator[IntrinsicView]:
+    """The views of a stage whose calls are not larger than the problem, best first."""
+    for intrinsic in _by_preference(target, families, exact):
         view = intrinsic_view(program, name, intrinsic)
         if view is not None and _fits(program, view):
-            return view
-    return None
+            yield view
 
 
-def _by_preference(target: Target, families: Sequence[str]) -> list[Intrinsic]:
+def _family(intrinsic: Intrinsic) -> str:
+    return intrinsic.name.partition("_")[0]
+
+
+def _by_preference(target: Target, families: Sequence[str], exact: bool) -> list[Intrinsic]:
     found = []
     for x in intrinsics().values():
-        family, exact = x.name.partition("_")[0], not x.promise.ranges and x.promise.tolerance == 0.0
-        shape = call_shape(x)
-        if family in families and exact and shape is not None and not x.needs.missing(target):
+        family, shape = _family(x), call_shape(x)
+        promised = not x.promise.ranges and (x.promise.tolerance == 0.0) == exact
+        if family in families and promised and shape is not None and not x.needs.missing(target):
             found.append((families.index(family), -shape.columns * shape.depth, x))
     return [x for *_, x in sorted(found, key=lambda entry: entry[:2])]
 
@@ -176,9 +202,9 @@ def _by_preference(target: Target, families: Sequence[str]) -> list[Intrinsic]:
 def _fits(program: Program, view: IntrinsicView) -> bool:
     """Whether a call is not larger than the problem, the extents of which must be known; the smallest always fits."""
     b = program.blocks[view.block]
-    columns, depth = space_axes(b)[view.column].extent, reduce_axes(b)[view.depth].extent
-    have, long = value_of(columns), value_of(depth)
-    if have is None or long is None:
+    space = space_axes(b)
+    high, have, long = (value_of(it.extent) for it in (space[view.row], space[view.column], reduce_axes(b)[view.depth]))
+    if high is None or have is None or long is None:
         return False
-    wide = view.shape.columns <= max(have, _NARROW)
-    return wide and (view.shape.depth <= long or len(view.shape.along("depth")) == 1)
+    fits = view.shape.rows <= high and view.shape.columns <= max(have, _NARROW)
+    return fits and (view.shape.depth <= long or len(view.shape.along("depth")) == 1)

@@ -9,6 +9,7 @@ from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import producers
 from searchlab.tactics.axes import axis_loops, reduce_axes, space_axes
 from searchlab.tactics.intrinsic_views import IntrinsicView
+from searchlab.tactics.vectors import vectorize_outputs
 from searchlab.targets import Target
 
 _MOST_ROWS = 10
@@ -126,6 +127,15 @@ def _round_up(s: Schedule, view: IntrinsicView) -> None:
     s.round_up(view.block, {column.name: view.shape.columns, depth.name: view.shape.depth})
 
 
+def copy_in_vectors(s: Schedule, laid: LaidOperands, target: Target) -> list[str]:
+    """Vectorises the stage that gives data in order room for whole calls; its outer loops, none if there is no such."""
+    if laid.data not in laid.copies or not laid.in_order:
+        return []
+    *rows, group, rest = s.loops(laid.data)
+    dtype = s.program.buffers[laid.data].dtype
+    return [*rows, vectorize_outputs(s, s.fuse(group, rest), [], target.lanes(dtype))]
+
+
 # --- loops ------------------------------------------------------------------------------------------------------------
 
 
@@ -151,14 +161,14 @@ def insert_calls(s: Schedule, view: IntrinsicView, loops: CallLoops) -> str:
     return s.tensorize(loops.call[0], view.intrinsic.name)
 
 
-def call_tile(target: Target, view: IntrinsicView, rows: int, columns: int) -> tuple[int, int]:
+def call_tile(target: Target, view: IntrinsicView, rows: int, columns: int, vectors: int = 2) -> tuple[int, int]:
     """Rows and vectors of calls whose accumulators fill the registers of a target, within the size of the problem.
 
-    An intrinsic with rows of its own fills them by itself.
+    There are at most so many `vectors`.  An intrinsic with rows of its own fills the registers by itself.
     """
     if view.shape.rows > 1:
         return 1, 1
-    across = max(1, min(2, -(-columns // view.shape.columns)))
+    across = max(1, min(vectors, -(-columns // view.shape.columns)))
     spare = view.intrinsic.needs.registers - 2  # per vector of columns, and once for the row
     most = max(1, min(_MOST_ROWS, (target.vector_registers - across * spare - spare) // across))
     tiles = -(-rows // most)

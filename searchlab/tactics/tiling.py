@@ -8,7 +8,7 @@ from typing import Literal
 
 from searchlab.ir.expr import ONE, Expr, Like, value_of
 from searchlab.schedule import Schedule
-from searchlab.tactics.axes import constant, loops_by_kind
+from searchlab.tactics.axes import call_around, constant, loops_by_kind
 from searchlab.tactics.panels import lay_in_panels
 from searchlab.tactics.sharing import fuse_parallel
 
@@ -27,13 +27,18 @@ def split_by(s: Schedule, loop: str, factors: Sequence[Like | None]) -> list[str
 
 @dataclass(frozen=True)
 class Tiles:
-    """The loops of a tiled stage, level by level, outermost first; `vector` is the innermost spatial loop."""
+    """The loops of a tiled stage, level by level, outermost first; `vector` is the innermost spatial loop.
+
+    Where tiles consist of calls of an intrinsic, `vector` is the loop over the columns of one, and `call` the block
+    around its loops.
+    """
 
     block: str
     structure: str
     levels: tuple[tuple[str, ...], ...]
     vector: str | None
     vector_axis: int
+    call: str | None = None
 
     def end(self, level: int) -> str:
         """The innermost loop of a level, or of the nearest non-empty level outside it."""
@@ -44,15 +49,22 @@ class Tiles:
         return [n for n, kind in enumerate(self.structure) if kind == "S"][number - 1]
 
 
-def tile(s: Schedule, block: str, structure: str, factors: Factors, vector_axis: int | None = None) -> Tiles:
+def tile(
+    s: Schedule,
+    block: str,
+    structure: str,
+    factors: Factors,
+    vector_axis: int | None = None,
+    inside: Sequence[str] = (),
+) -> Tiles:
     """Splits every axis into one loop per level of its kind, and orders the loops level by level.
 
     matmul with "SSRSRS":   i0 j0  i1 j1  k0  i2 j2  k1  i3 j3
 
     The axis to vectorise (the last one, or `vector_axis`) is innermost in its levels.  An axis of one iteration is not
-    split; it belongs to the first level of its kind.
+    split; it belongs to the first level of its kind.  The loops `inside` tiles are innermost, in their order.
     """
-    space, reduction = loops_by_kind(s, block, s.loops(block))
+    space, reduction = loops_by_kind(s, block, [lp for lp in s.loops(block) if lp not in inside])
     last = vector_axis if vector_axis is not None else _last_axis(s, space)
     vectors = space[last : last + 1]
     ordered = [*(lp for lp in space if lp not in vectors), *vectors]
@@ -62,7 +74,7 @@ def tile(s: Schedule, block: str, structure: str, factors: Factors, vector_axis:
         for loop in loops:
             for level, made in zip(at, _split(s, loop, factors, len(at)), strict=False):
                 levels[level].append(made)
-    flat = [lp for level in levels for lp in level]
+    flat = [*(lp for level in levels for lp in level), *inside]
     if flat != s.loops(block):
         s.reorder(*flat)
     innermost = levels[structure.rindex("S")]
@@ -92,8 +104,8 @@ def parallel_outer(s: Schedule, tiles: Tiles) -> Tiles:
 
 
 def vectorize_tile(s: Schedule, tiles: Tiles) -> None:
-    """Vectorises the innermost spatial loop."""
-    if tiles.vector is not None:
+    """Vectorises the innermost spatial loop, unless it is inside a call, which has vectors of its own."""
+    if tiles.vector is not None and tiles.call is None:
         s.vectorize(tiles.vector)
 
 
@@ -110,7 +122,10 @@ def transpose_results(s: Schedule, tiles: Tiles) -> None:
 
 
 def unroll_up_to(s: Schedule, block: str, steps: Like) -> None:
-    """Lets code generation unroll inner loops to at most `steps` copies of the stage; a vector counts as one."""
+    """Lets code generation unroll inner loops to at most `steps` copies of the stage; a vector or a call is one."""
+    if (call := call_around(s.program, block)) is not None:
+        s.annotate(call, "unroll_up_to", steps)
+        return
     lanes: Expr = ONE
     for lp in s.loops(block):
         if s.program.loops[lp].kind == "vectorized":

@@ -6,9 +6,10 @@ The structures of the sketch and the probabilistic space are called after the sa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
-from itertools import islice, zip_longest
+from itertools import islice, product, zip_longest
 
 from searchlab.ir.stmt import Block
 from searchlab.search import Points, Sketch, Space, Task
@@ -34,6 +35,7 @@ _TILED: dict[Kind, tuple[tuple[str, ...], ...]] = {
 }
 _PLAIN = (("plain/*",), ("plain",))
 _FACTORED = (("rfactor_outer*",), ("rfactor_inner*",))
+_CALLS = re.compile(r"calls\([^)]*\)-")
 _TRIED = (4, 2, 1, 1)  # points of the most and the least promising of these
 
 
@@ -46,10 +48,12 @@ def seeds_of(task: Task, space: Space) -> Points:
 
 def _by_structure(task: Task, space: Space) -> Iterator[Iterator[Wish]]:
     tiled = {sketch.name: found for sketch in space.sketches if (found := tilings(task, sketch))}
-    for kind, groups in _TILED.items():
-        own = [s for s in space.sketches if s.name in tiled and tiled[s.name][-1].kind == kind]
+    callers = dict.fromkeys(["", *(m.group() for name in tiled if (m := _CALLS.match(name)))])
+    for prefix, (kind, groups) in product(callers, _TILED.items()):
+        mine = [s for s in space.sketches if s.name in tiled and bool(_CALLS.match(s.name)) == bool(prefix)]
+        own = [s for s in mine if s.name.startswith(prefix) and tiled[s.name][-1].kind == kind]
         for names in groups:
-            if (sketch := _first(own, names)) is not None:
+            if (sketch := _first(own, [prefix + name for name in names])) is not None:
                 yield _tiled(task, sketch)
     rest = [s for s in space.sketches if s.name not in tiled]
     groups = (*_FACTORED, *_PLAIN) if _few_outputs(task) else (*_PLAIN, *_FACTORED)
@@ -76,7 +80,13 @@ def _tiled(task: Task, sketch: Sketch) -> Iterator[Wish]:
         wished = _vectors(task, sketch, 4)
         for choices in stages:
             wished |= choices[number % len(choices)]
-        yield Wish(sketch.name, wished)
+        yield Wish(sketch.name, _by_levels(wished, sketch))
+
+
+def _by_levels(wished: Values, sketch: Sketch) -> Values:
+    """The wishes without the innermost factors of knobs that have fewer: of calls that are a tile by themselves."""
+    parts = {k.name: len(k.symbols) for k in sketch.knobs if k.kind == "split"}
+    return {n: v[: parts[n]] if isinstance(v, tuple) and n in parts else v for n, v in wished.items()}
 
 
 def _untiled(task: Task, sketch: Sketch) -> Iterator[Wish]:

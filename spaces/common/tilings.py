@@ -6,16 +6,18 @@ Axes that are split are knobs called after their loops, the one in vectors last 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from searchlab.dtype import DTYPES
+from searchlab.intrinsics import find_intrinsic
 from searchlab.ir.stmt import Block
 from searchlab.schedule import Schedule
 from searchlab.search import Knob, Sketch, Task
 from searchlab.search.wishes import Wished
-from searchlab.tactics import axis_loops, moves_with, operands, space_axes
+from searchlab.tactics import IntrinsicView, axis_loops, call_tile, intrinsic_view, moves_with, operands, space_axes
 from searchlab.targets import Target, cpu_of
 
 Kind = Literal["panels", "channels", "columns", "pixels", "window"]
@@ -47,6 +49,8 @@ class Tiling:
     columns   vectors of neighbouring outputs, read where the operand lies, which moves with the sum: a convolution
     pixels    the same, of axes that are collapsed into one so that the operand can be packed: a 1x1 convolution
     window    no operand is shared by several rows, as in depthwise convolutions
+
+    Where tiles consist of calls of an intrinsic, extents count these, and `calls` are the rows and vectors to try.
     """
 
     kind: Kind
@@ -56,20 +60,40 @@ class Tiling:
     sums: tuple[SplitAxis, ...]
     lanes: int
     bytes: int
+    calls: tuple[tuple[int, int], ...] = ()
 
 
 def tilings(task: Task, sketch: Sketch) -> list[Tiling]:
     """The tiled stages of a sketch."""
     s, knobs = Schedule(task.program), {k.name: k for k in sketch.knobs}
+    called = [find_intrinsic(name) for name in re.findall(r"calls\((.*?)\)", sketch.name)]
     found = []
     for name, block in task.program.blocks.items():
         space, sums = axis_loops(s, name)
         axes = _axes(space, knobs)
-        if axes and block.reduces:
+        if (axes or called) and block.reduces:
             dtype = task.program.buffers[block.store.buffer].dtype
             split = tuple(SplitAxis(k, extent(knobs[k])) for k in sums if k in knobs)
-            found.append(_tiling(block, axes, split, task.target.lanes(dtype), DTYPES[dtype].bytes))
+            view = next((v for x in called if (v := intrinsic_view(task.program, name, x)) is not None), None)
+            if view is not None:
+                found.append(_tiling_by_calls(task, view, space, split, knobs))
+            elif axes:
+                found.append(_tiling(block, axes, split, task.target.lanes(dtype), DTYPES[dtype].bytes))
     return found
+
+
+def _tiling_by_calls(
+    task: Task, view: IntrinsicView, space: Sequence[str], sums: tuple[SplitAxis, ...], knobs: Mapping[str, Knob]
+) -> Tiling:
+    """Tiles of calls; an axis along which there is one call has no knob, and its wishes go nowhere."""
+    axes = [SplitAxis(lp, extent(knobs[lp]) if lp in knobs else 1) for lp in space]
+    row, vector = axes[view.row], axes[view.column]
+    shape = view.shape
+    few = (call_tile(task.target, view, row.extent, vector.extent * shape.columns, most) for most in (2, 4, 1))
+    others = tuple(a for a in axes if a not in (row, vector))
+    kind: Kind = "panels" if view.column == len(space) - 1 else "channels"
+    size = DTYPES[view.weight.type].bytes * shape.columns * shape.depth
+    return Tiling(kind, vector, row, others, sums, 1, size, tuple(dict.fromkeys(few)))
 
 
 def extent(knob: Knob) -> int:
@@ -109,6 +133,8 @@ def _tiling(
 
 def register_tiles(target: Target, tiling: Tiling) -> list[tuple[int, int]]:
     """Rows and vectors of accumulators that fill the registers, those that reuse most of what they load first."""
+    if tiling.calls:
+        return list(tiling.calls)
     rows = tiling.row.extent if tiling.row is not None else 1
     reuse: dict[tuple[int, int], float] = {}
     for vectors in range(1, 5):
@@ -133,6 +159,8 @@ def values(target: Target, tiling: Tiling, packed_here: bool) -> Iterator[Values
 def _columns(target: Target, t: Tiling, packed_here: bool) -> Iterator[Values]:
     tiles = register_tiles(target, t)
     plan = [(0, 8, 64), (0, 64, 16), (1, 8, 64), (2, 8, 64), (1, 64, 16)]
+    if t.calls:
+        plan = [(0, 64, 16), (1, 64, 16), (0, 64, 64), (2, 64, 16)]
     for number, depth, unroll in plan:
         if number < len(tiles):
             rows, vectors = tiles[number]

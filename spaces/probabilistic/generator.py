@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from searchlab.errors import SpaceError
 from searchlab.named import Named
 from searchlab.search import Points, Sketch, Space, SpaceGenerator, Tails, Task, check_tails
+from spaces.common import Intrinsics, check_intrinsics
 from spaces.common.seeding import seeds_of
 from spaces.probabilistic.branching import branches
 from spaces.probabilistic.mutators import DEFAULT_MUTATORS, Mutator
 from spaces.probabilistic.postprocess import DEFAULT_POSTPROCESSORS, Postprocessor
-from spaces.probabilistic.rules import DEFAULT_RULES, ScheduleRule
+from spaces.probabilistic.rules import DEFAULT_RULES
 from spaces.probabilistic.schedule import ProbabilisticSchedule
+from spaces.probabilistic.schedule_rule import ScheduleRule
 from spaces.probabilistic.space import TraceSpace
 from spaces.probabilistic.structures import Structure, apply_rules, postprocessed, structures
 
@@ -27,11 +29,14 @@ class ProbabilisticSpace(SpaceGenerator):
     `rules`, `mutators` and `postprocessors` are objects or "module:Class" names; `program` is a function of a
     ProbabilisticSchedule, or its "module:function" name, that takes the place of the rules.  `most` is a limit on the
     number of structures, and `tails` says whether the tiles of rules may round extents up: "auto" where few sizes
-    divide them, "always" or "never".
+    divide them, "always" or "never".  `intrinsics` says which products rules tile around calls of the target's
+    instructions: "auto" those of bytes and bfloat16, which then have no structures of plain loops, "always" those of
+    float32 too, beside their other structures, or "never".
     """
 
     name: ClassVar[str] = "probabilistic"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
+    earlier: ClassVar[Mapping[str, Mapping[str, Any]]] = {"1": {"intrinsics": "never"}}
 
     def __init__(
         self,
@@ -41,14 +46,17 @@ class ProbabilisticSpace(SpaceGenerator):
         program: UserProgram | str | None = None,
         most: int = 256,
         tails: Tails = "auto",
+        intrinsics: Intrinsics = "auto",
     ) -> None:
         check_tails(tails)
+        check_intrinsics(intrinsics)
         self.rules = _made(rules, ScheduleRule, "schedule rule")  # type: ignore[type-abstract]
         self.mutators = _made(mutators, Mutator, "mutator")  # type: ignore[type-abstract]
         self.postprocessors = _made(postprocessors, Postprocessor, "post-processor")  # type: ignore[type-abstract]
         self.program: UserProgram | None = _program(program) if isinstance(program, str) else program
         self.most = most
         self.tails: Tails = tails
+        self.intrinsics: Intrinsics = intrinsics
 
     def space(self, task: Task) -> TraceSpace:
         """The space of all structures, whose points are traces too."""
@@ -72,7 +80,7 @@ class ProbabilisticSpace(SpaceGenerator):
 
     def schedules(self, task: Task) -> list[ProbabilisticSchedule]:
         """The schedules of the rules or the user's program, before post-processing."""
-        start = ProbabilisticSchedule(task.program, task=task, tails=self.tails)
+        start = ProbabilisticSchedule(task.program, task=task, tails=self.tails, intrinsics=self.intrinsics)
         if self.program is not None:
             return self._run(start, self.program)
         if task.workload.sizes:

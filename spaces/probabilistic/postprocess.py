@@ -21,8 +21,9 @@ from searchlab.tactics import (
     vector_width,
     vectorize_tile,
 )
-from spaces.probabilistic.rules import AHEAD, UNROLL, VECTORIZE, drawn_factors
+from spaces.probabilistic.rules import AHEAD, UNROLL, VECTORIZE
 from spaces.probabilistic.schedule import ProbabilisticSchedule
+from spaces.probabilistic.schedule_rule import drawn_factors
 
 
 class Postprocessor(ABC):
@@ -61,7 +62,8 @@ class RewriteParallelVectorizeUnroll(Postprocessor):
         for block, tiles in stages.fused:
             finish_fused(s, block, tiles)
         for copy, found in stages.packed:
-            read_rows_as_they_lie(s, copy, found)
+            if found is not None:
+                read_rows_as_they_lie(s, copy, found)
         placed = stages.kept | {t.block for t in stages.tiled} | {b for b, _ in stages.fused}
         for block in [b for b in s.program.blocks if b not in placed]:
             finish_untiled(s, block, drawn_factors(asked[VECTORIZE]), asked["jobs"])

@@ -1,17 +1,9 @@
-"""Schedule rules: each looks at one stage and gives the schedules that may follow; all of them are kept.
-
-class MyRule(ScheduleRule):
-    def apply(self, s, block):
-        with_cache = s.copy()
-        with_cache.cache_write(block)
-        return [s, with_cache]
-"""
+"""The schedule rules that schedule stages as loops, and all rules in their order."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
-from typing import ClassVar, Literal
+from collections.abc import Iterable, Iterator
+from typing import Literal
 
 from searchlab.errors import SpaceError
 from searchlab.named import Named
@@ -41,27 +33,12 @@ from spaces.common import (
     strictly_inlinable,
     wants_rfactor,
 )
+from spaces.probabilistic.calling import CallTiling
 from spaces.probabilistic.schedule import ProbabilisticSchedule
-from spaces.probabilistic.stages import Drawn
+from spaces.probabilistic.schedule_rule import INNERMOST, ScheduleRule, drawn_factors
 
 CUSTOM = "schedule_rule"  # the annotation of a block that wants a rule of its own
 VECTORIZE, UNROLL, AHEAD = "vectorize", "unroll", "ahead"  # notes for the post-processor that carries them out
-INNERMOST = 64
-
-
-class ScheduleRule(ABC):
-    """One way to deal with a stage; with `once` it is asked only for the last one, and deals with all."""
-
-    once: ClassVar[bool] = False
-
-    @abstractmethod
-    def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
-        """The schedules that may follow: `s` as it is, changed, or copies of it that go different ways."""
-
-
-def drawn_factors(most: int | None = INNERMOST) -> Callable[[str, int, int], Drawn]:
-    """Factors for the tactics, drawn for the loop that is split."""
-    return lambda axis, extent, parts: Drawn(axis, parts, most)
 
 
 class CustomRule(ScheduleRule):
@@ -175,7 +152,7 @@ class WeightPanelTiling(MultiLevelTiling):
         tiles, copy = tile_along_panels(s, block, self.structure, factors, found, self.ahead, fused)
         label = "layout" if self.ahead else "pack"
         s.steps.append(label if level is None else f"{label}-fuse{level}")
-        s.tiled(tiles, None if fused is None else fused[0], None if self.ahead else (copy, found))
+        s.tiled(tiles, None if fused is None else fused[0], () if self.ahead else ((copy, found),))
         return s
 
 
@@ -202,7 +179,7 @@ class CollapsedPanelTiling(MultiLevelTiling):
         """The stage tiled along panels of its trailing axes."""
         tiles, copy, panels = tile_collapsed(s, block, self.structure, drawn_factors(self.max_innermost), found)
         s.steps.append("collapse")
-        s.tiled(tiles, packed=(copy, panels))
+        s.tiled(tiles, packed=((copy, panels),))
         return s
 
 
@@ -298,6 +275,7 @@ DEFAULT_RULES: tuple[ScheduleRule, ...] = (
     InlineConstants(),
     AutoInline(),
     AddRFactor(),
+    CallTiling(),
     WeightPanelTiling(),
     OperandPanelTiling(),
     CollapsedPanelTiling(),

@@ -19,6 +19,7 @@ from searchlab.schedule import Schedule, loops_around
 from searchlab.schedule.primitive import find_block, find_loop, leaves_in
 from searchlab.search import Knob, Tails, Task, tile_knob
 from searchlab.tactics import Panel, Tiles
+from spaces.common import Intrinsics
 from spaces.probabilistic import knobs
 from spaces.probabilistic.instruction import (
     CATEGORICAL,
@@ -46,7 +47,8 @@ _NAMED = ("loop", "loops", "block", "buffer", "target")  # arguments of primitiv
 class ProbabilisticSchedule(Schedule):
     """A Schedule with draws; `trace` holds all that was done, `steps` and `choices` name the structure for people.
 
-    `tails` says where the tiles that tactics ask for may round extents up.
+    `tails` says where the tiles that tactics ask for may round extents up, `intrinsics` which products rules tile
+    around calls of instructions.
     """
 
     def __init__(
@@ -55,11 +57,13 @@ class ProbabilisticSchedule(Schedule):
         choose: Choose = lambda options: 0,
         task: Task | None = None,
         tails: Tails = "never",
+        intrinsics: Intrinsics = "never",
     ) -> None:
         super().__init__(program)
         self.choose = choose
         self._task = task
         self.tails: Tails = tails
+        self.intrinsics: Intrinsics = intrinsics
         self.instructions: list[Instruction] = []
         self.decisions: dict[str, Decision] = {}
         self.knobs: dict[str, Knob] = {}
@@ -74,7 +78,7 @@ class ProbabilisticSchedule(Schedule):
 
     def copy(self) -> ProbabilisticSchedule:
         """A schedule in the same state that goes its own way."""
-        new = type(self)(self.program, self.choose, self._task, self.tails)
+        new = type(self)(self.program, self.choose, self._task, self.tails, self.intrinsics)
         new.instructions, new.steps, new.choices = list(self.instructions), list(self.steps), list(self.choices)
         new.constraints = list(self.constraints)
         new.decisions, new.knobs, new.extents = dict(self.decisions), dict(self.knobs), dict(self.extents)
@@ -239,13 +243,14 @@ class ProbabilisticSchedule(Schedule):
         self._record(NOTE, inputs if plain else (*inputs, *where), (("key", key), *(where if plain else ())))
         self.notes.setdefault(block, {})[key] = value
 
-    def tiled(self, tiles: Tiles, reader: str | None = None, packed: tuple[str, Panel] | None = None) -> None:
-        """Records the tiles of a stage, which is finished with them, its reader on each tile, and its packed copy."""
+    def tiled(self, tiles: Tiles, reader: str | None = None, packed: Sequence[tuple[str, Panel | None]] = ()) -> None:
+        """Records the tiles of a stage, which is finished with them, its reader on each tile, and its packed copies."""
         done = self.stages
         fused = done.fused if reader is None else (*done.fused, (reader, tiles))
-        copies = done.packed if packed is None else (*done.packed, packed)
-        self.stages = replace(done, tiled=(*done.tiled, tiles), fused=fused, packed=copies)
+        self.stages = replace(done, tiled=(*done.tiled, tiles), fused=fused, packed=(*done.packed, *packed))
         self.finished(tiles.block, *([] if reader is None else [reader]))
+        if tiles.call is not None:
+            self.keep(tiles.call)
 
     def finished(self, *blocks: str) -> None:
         """No further rule looks at these stages; post-processors still give them threads and vectors."""

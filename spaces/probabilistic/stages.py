@@ -26,11 +26,12 @@ class Drawn(list[None]):
 class Stages:
     """The work of the rules so far, for those after them: stages that are finished, tiled, fused into tiles, packed.
 
-    Those in `kept` are finished for the post-processors too.
+    Those in `kept` are finished for the post-processors too.  A packed operand has a panel, unless it is laid out for
+    calls of an intrinsic.
     """
 
     done: frozenset[str] = frozenset()
     kept: frozenset[str] = frozenset()
     tiled: tuple[Tiles, ...] = ()
     fused: tuple[tuple[str, Tiles], ...] = ()
-    packed: tuple[tuple[str, Panel], ...] = ()
+    packed: tuple[tuple[str, Panel | None], ...] = ()

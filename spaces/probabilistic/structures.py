@@ -19,8 +19,8 @@ from spaces.probabilistic import sampling
 from spaces.probabilistic.branching import branches
 from spaces.probabilistic.instruction import Decision, Instruction
 from spaces.probabilistic.postprocess import Postprocessor
-from spaces.probabilistic.rules import ScheduleRule
 from spaces.probabilistic.schedule import ProbabilisticSchedule
+from spaces.probabilistic.schedule_rule import ScheduleRule
 from spaces.probabilistic.trace import Trace
 
 

@@ -55,7 +55,8 @@ def annotate(state: State, places: bool = True) -> Iterator[Sketch]:
     for placed in _variants(_placements(state)) if places else [Placed(state)]:
         knobs = plan(placed.state)
         if knobs is not None:
-            yield Deferred(placed.name, knobs, placed.state.program.assumptions, partial(_planned, placed))
+            assumed, conditions = placed.state.program.assumptions, placed.state.conditions
+            yield Deferred(placed.name, knobs, assumed, partial(_planned, placed), conditions)
         elif (sketch := _finish(placed)) is not None:
             yield sketch
 
@@ -78,8 +79,7 @@ def _variants(found: Iterable[Placed]) -> Iterator[Placed]:
 
 
 def _placements(state: State) -> Iterator[Placed]:
-    done = {t.block for t in state.tiled} | {f.block for f in state.fused}
-    outputs = state.program.outputs
+    done, outputs = state.done, state.program.outputs
     free = [n for n, b in state.program.blocks.items() if n not in done and b.store.buffer not in outputs]
     free.reverse()
     if len(free) <= MOST_FREE:
@@ -139,7 +139,8 @@ def _finish(placed: Placed) -> Sketch | None:
         for fused in state.fused:
             finish_fused(s, fused.block, fused.tiles)
         for copy, panel in state.packed:
-            read_rows_as_they_lie(s, copy, panel)
+            if panel is not None:
+                read_rows_as_they_lie(s, copy, panel)
         for block in untouched(state):
             finish_untiled(s, block, factors, JOBS * state.task.target.threads)
         if placed.ahead:
@@ -149,4 +150,4 @@ def _finish(placed: Placed) -> Sketch | None:
     unroll = factors.menu("unroll", unrolling(s.program))
     for block in written_out(s.program):
         unroll_up_to(s, block, unroll)
-    return Sketch(placed.name, tuple(factors.knobs), (), s.program)
+    return Sketch(placed.name, tuple(factors.knobs), state.conditions, s.program)

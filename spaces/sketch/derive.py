@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from searchlab.errors import ScheduleError, SpaceError
-from spaces.sketch.rules import Answer, Rule
+from spaces.sketch.rule import Answer, Rule
 from spaces.sketch.state import State
 
 MOST_STATES = 1000

@@ -12,6 +12,7 @@ from searchlab.ir.stmt import Loop, statements
 from searchlab.ir.walk import iterators, variables, walk
 from searchlab.schedule import Schedule
 from searchlab.schedule.loops import resolved_bindings
+from searchlab.schedule.primitive import leaves_in
 from searchlab.search import Knob
 from searchlab.tactics import fused_width, lane_factors, lane_loop, own_loops, rows_first
 from spaces.common import KnobFactors
@@ -23,13 +24,12 @@ UNROLL_BRANCHES = (1, 16)  # the same for a stage with a branch: each part of it
 
 def untouched(state: State) -> list[str]:
     """The stages that no rule has scheduled."""
-    done = {t.block for t in state.tiled} | {f.block for f in state.fused}
-    return [n for n in state.program.blocks if n not in done]
+    return [n for n in state.program.blocks if n not in state.done]
 
 
 def written_out(program: Program) -> list[str]:
     """The stages that may be unrolled: the reductions, or the last stage where there are none."""
-    return [n for n, b in program.blocks.items() if b.reduces] or list(program.blocks)[-1:]
+    return [b.name for b in leaves_in(program.body) if b.reduces] or list(program.blocks)[-1:]
 
 
 def unrolling(program: Program) -> tuple[int, ...]:
@@ -43,7 +43,7 @@ def plan(state: State) -> tuple[Knob, ...] | None:
     s, program = Schedule(state.program), state.program
     if any(iterators(lp.extent) for lp in program.loops.values()):  # not all loops can be fused or reordered
         return None
-    if not all(t.vector is None or _is_open(program, t.vector) for t in state.tiled):
+    if not all(t.vector is None or t.call is not None or _is_open(program, t.vector) for t in state.tiled):
         return None
     if not all(_fits(s, f) for f in state.fused):
         return None
@@ -58,7 +58,8 @@ def _lanes(s: Schedule, state: State, factors: KnobFactors) -> bool:
     """Requests the vector factors of every stage that no rule has scheduled; returns whether they are certain."""
     packed = dict(state.packed)
     for block in untouched(state):
-        own = rows_first(s, block, packed[block]) if block in packed else own_loops(s, block)
+        panel = packed.get(block)
+        own = own_loops(s, block) if panel is None else rows_first(s, block, panel)
         if not all(_is_open(s.program, lp) for lp in own) or not _is_apart(s.program, block):
             return False
         lane = lane_loop(s, block, own)

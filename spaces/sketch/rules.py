@@ -1,11 +1,9 @@
-"""Derivation rules: each considers one stage of a state and returns the possible successor states."""
+"""The derivation rules that schedule stages as loops, and all rules in their order."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from enum import Enum
 from typing import Literal
 
 from searchlab.schedule import Schedule
@@ -22,36 +20,26 @@ from searchlab.tactics import (
     tile_in_place,
     trailing,
 )
-from spaces.common import fusible_consumer, needs_tiling, reader_or_copy, strictly_inlinable, wants_rfactor
+from spaces.common import (
+    feeds_calls,
+    fusible_consumer,
+    needs_tiling,
+    reader_or_copy,
+    strictly_inlinable,
+    wants_rfactor,
+)
+from spaces.sketch.calling import TileCalls
+from spaces.sketch.rule import Answer, Rule
 from spaces.sketch.state import Fused, State
-
-
-class Answer(Enum):
-    """Whether a rule is applied to a stage, and whether later rules are still considered."""
-
-    SKIP = "skip"
-    APPLY = "apply"
-    APPLY_AND_SKIP_REST = "apply and skip the rest"
-
-
-class Rule(ABC):
-    """One way to schedule a stage."""
-
-    @abstractmethod
-    def applies(self, state: State, block: str) -> Answer:
-        """Whether the rule is applied to the stage `block`, the next one to be visited."""
-
-    @abstractmethod
-    def apply(self, state: State, block: str) -> Iterable[State]:
-        """The successor states; `state.advance` moves on to the next stage."""
 
 
 class Inline(Rule):
     """Inlines a cheap elementwise stage into its consumers."""
 
     def applies(self, state: State, block: str) -> Answer:
-        """For a cheap elementwise stage; no later rule is tried."""
-        return Answer.APPLY_AND_SKIP_REST if strictly_inlinable(state.program, block) else Answer.SKIP
+        """For a cheap elementwise stage that no call of an intrinsic reads; no later rule is tried."""
+        wanted = strictly_inlinable(state.program, block) and not feeds_calls(state.program, block)
+        return Answer.APPLY_AND_SKIP_REST if wanted else Answer.SKIP
 
     def apply(self, state: State, block: str) -> Iterator[State]:
         """The stage inlined."""
@@ -231,6 +219,7 @@ def _is_cached(state: State, block: str) -> bool:
 DEFAULT_RULES: tuple[Rule, ...] = (
     Inline(),
     Rfactor(),
+    TileCalls(),
     PackWeights(),
     PackOperand(),
     CollapseAndPack(),

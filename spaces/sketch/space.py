@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 from searchlab.errors import SpaceError
 from searchlab.named import Named
 from searchlab.search import Points, Sketch, Space, SpaceGenerator, Tails, Task, check_tails
-from spaces.common import check_structure
+from spaces.common import Intrinsics, check_intrinsics, check_structure
 from spaces.common.seeding import seeds_of
 from spaces.sketch.annotate import annotate
 from spaces.sketch.derive import derive
-from spaces.sketch.rules import DEFAULT_RULES, Rule
+from spaces.sketch.rule import Rule
+from spaces.sketch.rules import DEFAULT_RULES
 from spaces.sketch.state import DerivationSettings, State
 
 
@@ -22,10 +23,13 @@ class SketchSpace(SpaceGenerator):
     `rules` are objects or "module:Class" names, tried in order on every stage; `more_rules` precede the default ones.
     Without `places` the search does not place stages: those that no rule has placed are computed at the root.
     `tails` says whether tiles may round extents up: "auto" where few sizes divide them, "always" or "never".
+    `intrinsics` says which products call the instructions of the target: "auto" those of bytes and bfloat16, which then
+    have no structures of plain loops, "always" those of float32 too, beside their other structures, or "never".
     """
 
     name: ClassVar[str] = "sketch"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
+    earlier: ClassVar[Mapping[str, Mapping[str, Any]]] = {"1": {"intrinsics": "never"}}
 
     def __init__(
         self,
@@ -35,9 +39,11 @@ class SketchSpace(SpaceGenerator):
         more_rules: Sequence[Rule | str] = (),
         places: bool = True,
         tails: Tails = "auto",
+        intrinsics: Intrinsics = "auto",
     ) -> None:
         check_structure(structure)
         check_tails(tails)
+        check_intrinsics(intrinsics)
         if max_inner < 1:
             raise SpaceError(f"max_inner = {max_inner}: the largest innermost factor is at least 1")
         self.rules = tuple(_rule(r) for r in (*more_rules, *rules))
@@ -45,13 +51,15 @@ class SketchSpace(SpaceGenerator):
         self.max_inner = max_inner
         self.places = places
         self.tails: Tails = tails
+        self.intrinsics: Intrinsics = intrinsics
 
     def derived(self, task: Task) -> list[State]:
         """The states derived by the rules, before compute locations are chosen: a handful for every program."""
         if task.workload.sizes:
             sizes = ", ".join(task.workload.sizes)
             raise SpaceError(f"space 'sketch': {task.workload.label} has run-time sizes ({sizes}); fix them with at()")
-        return derive(State.start(DerivationSettings(task, self.structure, self.max_inner, self.tails)), self.rules)
+        settings = DerivationSettings(task, self.structure, self.max_inner, self.tails, self.intrinsics)
+        return derive(State.start(settings), self.rules)
 
     def sketches(self, task: Task) -> Iterator[Sketch]:
         """The derived sketches, each with all compute locations of the stages that no rule has placed."""

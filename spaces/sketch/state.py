@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from searchlab.ir.expr import Expr
 from searchlab.ir.program import Program
 from searchlab.schedule import Schedule
 from searchlab.search import Knob, Tails, Task
 from searchlab.tactics import Panel, Tiles
-from spaces.common import KnobFactors
+from spaces.common import Intrinsics, KnobFactors
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class DerivationSettings:
     structure: str
     max_inner: int
     tails: Tails = "never"
+    intrinsics: Intrinsics = "auto"
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ class State:
     """A program that is being turned into a sketch.
 
     Stages are visited from output to input; `todo` holds the remaining ones, the next one first.  `steps` names the
-    rules applied, `knobs` the open choices; `tiled`, `fused` and `packed` are the stages already placed.
+    rules applied, `knobs` the open choices and `conditions` what these must satisfy; `tiled`, `fused` and `packed` are
+    the stages already placed.  A packed operand has a panel, unless it is laid out for calls of an intrinsic.
     """
 
     settings: DerivationSettings
@@ -43,9 +46,10 @@ class State:
     todo: tuple[str, ...]
     steps: tuple[str, ...] = ()
     knobs: tuple[Knob, ...] = ()
+    conditions: tuple[Expr, ...] = ()
     tiled: tuple[Tiles, ...] = ()
     fused: tuple[Fused, ...] = ()
-    packed: tuple[tuple[str, Panel], ...] = ()
+    packed: tuple[tuple[str, Panel | None], ...] = ()
 
     @staticmethod
     def start(settings: DerivationSettings) -> State:
@@ -57,6 +61,11 @@ class State:
     def task(self) -> Task:
         """The task being scheduled."""
         return self.settings.task
+
+    @property
+    def done(self) -> set[str]:
+        """The blocks of stages that rules have scheduled."""
+        return {x for t in self.tiled for x in (t.block, t.call) if x is not None} | {f.block for f in self.fused}
 
     @property
     def name(self) -> str:

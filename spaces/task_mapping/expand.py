@@ -7,16 +7,17 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import ONE, ZERO, Expr, Var
-from spaces.task_mapping.mapping import Atom, Custom, Index, Projection, Repeat, Spatial, by_rank, product
+from searchlab.ir.expr import ONE, ZERO, Expr, Var, index
+from spaces.task_mapping.mapping import Atom, Called, Custom, Index, Projection, Repeat, Spatial, by_rank, product
 
 
 @dataclass(frozen=True)
 class Expansion:
-    """Where loops are opened: what is known there, and how a loop of some extent and kind is begun."""
+    """Where loops are opened: what is known there, how a loop is begun, and who is told that a loop begins a call."""
 
     facts: Callable[[], Facts]
     loop: Callable[[Expr, str], AbstractContextManager[Var]]
+    called: Callable[[Var, str], None]
 
     def tasks(self, atoms: Sequence[Atom], worker: Expr) -> Iterator[Index]:
         """The task of a worker, once per copy of the body; what happens until the next step is inside the loops."""
@@ -41,6 +42,19 @@ class Expansion:
                 yield tuple(ZERO if d in atom.dims else i for d, i in enumerate(task))
         elif isinstance(atom, Repeat):
             yield from self._repeat(atom, by_rank(atom.ranks), {})
+        elif isinstance(atom, Called):
+            yield from self._call(atom, ())
+
+    def _call(self, atom: Called, opened: tuple[Var, ...]) -> Iterator[Index]:
+        if len(opened) == len(atom.loops):
+            self.called(opened[0], atom.intrinsic)
+            found: list[Expr] = [ZERO] * len(atom.shape)
+            for (d, n), var in zip(atom.loops, opened, strict=True):
+                found[d] = found[d] * n + var
+            yield tuple(found)
+            return
+        with self.loop(index(atom.loops[len(opened)][1]), "serial") as var:
+            yield from self._call(atom, (*opened, var))
 
     def _repeat(self, atom: Repeat, order: list[int], place: dict[int, Expr]) -> Iterator[Index]:
         left = [d for d in order if d not in place]

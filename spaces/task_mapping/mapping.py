@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from searchlab.errors import SpaceError
+from searchlab.intrinsics import find_intrinsic
 from searchlab.ir.expr import ONE, ZERO, Expr, Like, Var, index, value_of
 
 Index = tuple[Expr, ...]
@@ -39,6 +40,10 @@ class Atom:
     def tasks(self, worker: int) -> Iterator[tuple[int, ...]]:
         """The tasks of a worker, in order."""
         raise NotImplementedError
+
+    def along(self, d: int) -> Index:
+        """The extents of the loops that it has in a dimension, outermost first."""
+        return () if self.shape[d] == ONE else (self.shape[d],)
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,29 @@ class Spatial(Atom):
             found[d] = digit if self.ranks[d] == 0 else digit % self.shape[d]
             stride = stride * self.shape[d]
         return tuple(found[d] for d in range(len(self.shape)))
+
+
+@dataclass(frozen=True)
+class Called(Atom):
+    """One worker runs all tasks at once, by a call of an intrinsic.
+
+    `loops` are those of its description, outermost first: the dimension that each runs along, and its extent.
+    """
+
+    intrinsic: str
+    loops: tuple[tuple[int, int], ...]
+
+    def tasks(self, worker: int) -> Iterator[tuple[int, ...]]:
+        """All tasks, in the order of the description."""
+        for places in itertools.product(*(range(n) for _, n in self.loops)):
+            found = [0] * len(self.shape)
+            for (d, n), i in zip(self.loops, places, strict=True):
+                found[d] = found[d] * n + i
+            yield tuple(found)
+
+    def along(self, d: int) -> Index:
+        """The loops of the description that run along a dimension."""
+        return tuple(index(n) for at, n in self.loops if at == d)
 
 
 @dataclass(frozen=True)
@@ -153,6 +181,8 @@ class TaskMapping:
             return NotImplemented
         if inner.rank != self.rank:
             raise SpaceError(f"mappings of rank {self.rank} and {inner.rank} cannot be composed: ranks must be equal")
+        if isinstance(self.atoms[-1], Called):
+            raise SpaceError(f"{self} ends with a call, which has nothing inside; compose it with what is around it")
         return TaskMapping(self.atoms + inner.atoms)
 
     def __call__(self, worker: int) -> list[tuple[int, ...]]:
@@ -251,6 +281,8 @@ def _text(atom: Atom) -> str:
         return f"projection({atom.inner}, {{{', '.join(f'{d}: 0' for d in atom.dims)}}})"
     if isinstance(atom, Custom):
         return f"custom(({shape}), {atom.count})"
+    if isinstance(atom, Called):
+        return f"call('{atom.intrinsic}', {tuple(d for d, _ in atom.loops)}, rank={len(atom.shape)})"
     assert isinstance(atom, (Repeat, Spatial))
     plain = atom.ranks == tuple(range(len(atom.ranks)))
     more = "" if plain else f", ranks={atom.ranks}"
@@ -273,6 +305,23 @@ def spatial(*shape: Like, ranks: Sequence[int] | None = None) -> TaskMapping:
     """Every task of the shape has a worker of its own, numbered in row-major order unless ranks are given."""
     extents = _shape("spatial", shape)
     return TaskMapping((Spatial(extents, _ranks("spatial", ranks, len(extents))),))
+
+
+def call(intrinsic: str, dims: Sequence[int], rank: int) -> TaskMapping:
+    """One worker runs the tasks of an intrinsic at once; `dims` says which dimension each of its loops runs along.
+
+    It is the last of a composition: call("avx2_u8s8_8x4", (1, 2), rank=3) has 1 x 8 x 4 tasks.
+    """
+    extents = [value_of(lp.extent) or 0 for lp in find_intrinsic(intrinsic).nest.loops]
+    if len(dims) != len(extents) or not all(0 <= d < rank for d in dims):
+        shape = " x ".join(map(str, extents))
+        raise SpaceError(
+            f"call: dimensions {tuple(dims)} of {rank} for '{intrinsic}', whose loops are {shape}; "
+            f"accepted: a dimension from 0 to {rank - 1} for each loop"
+        )
+    loops = tuple(zip(dims, extents, strict=True))
+    shape_ = tuple(index(math.prod(n for at, n in loops if at == d)) for d in range(rank))
+    return TaskMapping((Called(shape_, intrinsic, loops),))
 
 
 def custom(shape: Sequence[Like], workers: Like, function: Function) -> TaskMapping:

@@ -14,7 +14,9 @@ from searchlab.schedule import Schedule
 from searchlab.search import Points, Sketch, Space, SpaceGenerator, Task, menu
 from searchlab.search.wishes import nearest
 from searchlab.tactics import inline_cheap
+from spaces.common import Intrinsics, check_intrinsics, loops_compete, searched_views
 from spaces.task_mapping.anchor import anchor, extent_of, views
+from spaces.task_mapping.calls import MappedCalls, call_sketches
 from spaces.task_mapping.channels import channel_sketches
 from spaces.task_mapping.gemm import Machine, MappedProduct, panels_here, products
 from spaces.task_mapping.parallel_k import cut_sum, cut_view, parts_by_rule, parts_to_try, sizes
@@ -32,19 +34,29 @@ class TaskMappingSpace(SpaceGenerator):
 
     `parallel_k` says when the sum of a matrix product is shared by cores: by the rule, in all ways, or never.
     `pack_ahead` lets weights be packed before the kernel runs, `unroll_taps` the taps of a convolution be written out.
+    `intrinsics` says for which products the innermost atom is a call of an instruction of the target: "auto" those of
+    bytes and bfloat16, which then have no loops without calls, "always" also those of float32, or "never" any.
     """
 
     name: ClassVar[str] = "task-mapping"
     version: ClassVar[str] = "2"
-    earlier: ClassVar[Mapping[str, Mapping[str, Any]]] = {"1": {"unroll_taps": False}}
+    earlier: ClassVar[Mapping[str, Mapping[str, Any]]] = {"1": {"unroll_taps": False, "intrinsics": "never"}}
 
-    def __init__(self, parallel_k: ParallelK = "rule", pack_ahead: bool = True, unroll_taps: bool = True) -> None:
+    def __init__(
+        self,
+        parallel_k: ParallelK = "rule",
+        pack_ahead: bool = True,
+        unroll_taps: bool = True,
+        intrinsics: Intrinsics = "auto",
+    ) -> None:
         if parallel_k not in get_args(ParallelK):
             known = ", ".join(get_args(ParallelK))
             raise SpaceError(f"space '{self.name}': parallel_k = {parallel_k!r}; accepted: {known}")
         self.parallel_k = parallel_k
         self.pack_ahead = pack_ahead
         self.unroll_taps = unroll_taps
+        check_intrinsics(intrinsics)
+        self.intrinsics: Intrinsics = intrinsics
 
     def sketches(self, task: Task) -> Iterable[Sketch]:
         """Those of a matrix product, of windows, or of rows, whichever the task's program is."""
@@ -64,8 +76,14 @@ class TaskMappingSpace(SpaceGenerator):
         return nearest(space, wishes(task), MOST_SEEDS)
 
     def _products(self, task: Task, s: Schedule, b: Block) -> Iterator[Sketch]:
+        weights = task.weights if self.pack_ahead else ()
+        calls = searched_views(s.program, b.name, task.target, self.intrinsics)
+        for call in calls:
+            yield from call_sketches(MappedCalls(task, weights, s, call))
+        if not loops_compete(calls):
+            return
         machine = Machine.of(task.target, s.program.buffers[b.store.buffer].dtype)
-        product = partial(MappedProduct, task, task.weights if self.pack_ahead else (), s, machine=machine)
+        product = partial(MappedProduct, task, weights, s, machine=machine)
         found = [v for v in views(b, machine.lanes) if extent_of(b, v.vector) > 1]  # one element needs no lanes
         for view in found[:1]:
             if view.contiguous:

@@ -11,6 +11,7 @@ from searchlab.search.wishes import Wish
 def wishes(task: Task) -> Iterator[Wish]:
     """Points to start with, most promising first; those of sketches that a task does not have are left out."""
     wide = task.target.vector_registers >= 32
+    yield from _calls(wide)
     tiles = ((6, 4), (8, 3), (14, 2)) if wide else ((6, 2), (4, 3), (12, 1))
     for rows, vectors in ((14, 2), (6, 4)) if wide else ((6, 2), (12, 1)):
         for depth, band in ((16, 7), (64, 4)):
@@ -35,3 +36,17 @@ def wishes(task: Task) -> Iterator[Wish]:
     for name in ("rows-ahead", "rows", "stages"):
         for vectors, chunk, unroll in ((4, 4, 16), (4, 1, 1), (8, 4, 16)):
             yield Wish(name, {"vectors": vectors, "chunk": chunk, "unroll": unroll})
+
+
+def _calls(wide: bool) -> Iterator[Wish]:
+    """Tiles of calls, as in the default schedule first; then intrinsics that fill the registers alone, in turn."""
+    tiles = ((10, 2), (14, 2), (8, 3), (6, 4)) if wide else ((6, 2), (4, 3), (4, 2), (12, 1))
+    for rows, vectors in tiles:
+        tile = {"rows": rows, "vectors": vectors}
+        yield Wish("calls-columns/*", {**tile, "panels": 1})
+        yield Wish("calls-channels/*", {**tile, "groups": 16, "band": 7})
+        yield Wish("calls-blocks/*", {**tile, "panels": 1, "tiles": 16})
+        yield Wish("calls-channels/*", {**tile, "groups": 64, "band": 4})
+    for kernel in ("14x32", "6x64") if wide else ("6x16",):
+        yield Wish(f"calls-columns/*_f32_{kernel}", {"panels": 1})
+        yield Wish(f"calls-channels/*_f32_{kernel}", {"groups": 64, "band": 7})

@@ -7,8 +7,8 @@ with Writer("scale") as p:
             Y[i, j] = X[i, j] * 2.0
 program = p.program()
 
-A repeat becomes loops, a spatial becomes arithmetic on the worker.  Cores share a parallel loop; lanes run in lock
-step, so their vectorised loop stands around each statement by itself.
+A repeat becomes loops, a spatial becomes arithmetic on the worker, a call the loops that its intrinsic replaces.  Cores
+share a parallel loop; lanes run in lock step, so their vectorised loop stands around each statement by itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from searchlab.errors import IRError, SpaceError
+from searchlab.errors import IRError, ScheduleError, SpaceError
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import ZERO, Const, Expr, Like, Load, Var, all_of, const, index, select, value_of
 from searchlab.ir.loopkind import LoopKind
@@ -26,6 +26,7 @@ from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block, Buffer, Iter, Loop, Stmt, Store, seq
 from searchlab.ir.verify import verify
 from searchlab.ir.walk import Substitution, variables
+from searchlab.schedule import Schedule
 from spaces.task_mapping.expand import Expansion
 from spaces.task_mapping.mapping import Index, TaskMapping, origin, writers
 
@@ -119,6 +120,7 @@ class Writer:
         self._scopes = [_Scope()]
         self._names: set[str] = set()
         self._stored: set[str] = set()
+        self._calls: dict[str, str] = {}  # outermost loop -> intrinsic
 
     def __enter__(self) -> Writer:
         writers.append(self)
@@ -269,7 +271,11 @@ class Writer:
 
     def tasks(self, mapping: TaskMapping, worker: Expr, inside: Index, bound: Index) -> Iterator[tuple[Var, ...]]:
         """Opens the loops of a mapping around what happens until the next step of the iterator."""
-        inner = Expansion(lambda: self.facts, lambda extent, kind: self._loop(Var(self._fresh("r")), extent, kind))
+        inner = Expansion(
+            lambda: self.facts,
+            lambda extent, kind: self._loop(Var(self._fresh("r")), extent, kind),
+            lambda loop, intrinsic: self._calls.update({loop.name: intrinsic}),
+        )
         for found in inner.tasks(mapping.atoms, worker):
             scope = _Scope()
             names = tuple(Var(self._fresh(f"t{d}")) for d in range(mapping.rank))
@@ -292,9 +298,12 @@ class Writer:
         )
         try:
             verify(program)
-        except IRError as e:
+            s = Schedule(program)
+            for loop, intrinsic in self._calls.items():
+                s.tensorize(loop, intrinsic)
+        except (IRError, ScheduleError) as e:
             raise SpaceError(str(e)) from e
-        return program
+        return replace(s.program, trace=())  # calls are written, too: there is no program that a trace would begin with
 
 
 def _variables(expressions: Iterable[Expr]) -> set[Var]:

@@ -1,15 +1,18 @@
-"""Templates of products of bytes by calls of an intrinsic: matmul, dense, convolutions, and the quantised ones."""
+"""Templates of products by calls of an intrinsic: matmul, dense, convolutions, and the quantised ones."""
 
 from __future__ import annotations
 
-from searchlab.ir.expr import Expr, value_of
+from collections.abc import Sequence
+
+from searchlab.ir.expr import Like, value_of
 from searchlab.schedule import Schedule
 from searchlab.search.task import Task
 from searchlab.tactics import (
     CallLoops,
     IntrinsicView,
+    LaidOperands,
     axis_loops,
-    exact_view,
+    copy_in_vectors,
     extent,
     fits_registers,
     fresh_stages,
@@ -20,41 +23,57 @@ from searchlab.tactics import (
     space_axes,
     split_for_calls,
 )
+from spaces.common import loops_compete, searched_views
 from spaces.template.config import Config
 from spaces.template.nests import extents, fill, finish, reduction, share
 from spaces.template.policies import sizes
-from spaces.template.registry import CALLS, template
+from spaces.template.registry import CALLS, KERNELS, template
 
+PRODUCTS = ("matmul", "batch_matmul", "dense", "qmatmul", "qdense", "conv1d", "conv2d", "conv3d", "qconv2d")
 MOST_ROWS, MOST_VECTORS, MOST_TILES = 16, 4, 64
 
 
-@template(CALLS, operator=("matmul", "batch_matmul", "dense", "qmatmul", "qdense", "conv1d", "conv2d", "qconv2d"))
+@template(CALLS, operator=PRODUCTS)
 def calls(cfg: Config, s: Schedule, task: Task) -> None:
-    """Tiles of calls of the best exact intrinsic, blocks of tiles, the sum unrolled or not.
+    """Products of bytes and of bfloat16, which loops have to widen one by one."""
+    _tiled(cfg, s, task, searched_views(s.program, reduction(s, task).block, task.target, "auto"))
+
+
+@template(KERNELS, operator=PRODUCTS)
+def kernels(cfg: Config, s: Schedule, task: Task) -> None:
+    """Products of float32 by micro-kernels, each a register tile of its own."""
+    views = searched_views(s.program, reduction(s, task).block, task.target, "always")
+    _tiled(cfg, s, task, views if loops_compete(views) else ())
+
+
+def _tiled(cfg: Config, s: Schedule, task: Task, views: Sequence[IntrinsicView]) -> None:
+    """Tiles of calls of an intrinsic, blocks of tiles, the sum unrolled or not.
 
     The weights are packed `ahead` of time or `whole`, by a stage before the product, which also lays out the data.
     """
-    view = exact_view(s.program, reduction(s, task).block, task.target)
-    if view is None:
+    if not views:
         cfg.skip("the target has no instruction for its products")
-        return
+    view = cfg.choose("intrinsic", views, lambda v: v.intrinsic.name)
     packs = ["whole", "ahead"] if view.weight.buffer in task.weights else ["whole"]
-    lay_for_calls(s, view, cfg.choose("pack", packs) == "ahead")
-    rows, vectors = _tile(cfg, s, view)
-    cfg.require(fits_registers(rows, vectors, task.target.vector_registers))
-    _place(cfg, s, task, view, split_for_calls(s, view, rows, vectors))
+    laid = lay_for_calls(s, view, cfg.choose("pack", packs) == "ahead")
+    rows, vectors = _tile(cfg, s, task, view)
+    _place(cfg, s, task, view, split_for_calls(s, view, rows, vectors), laid)
 
 
-def _tile(cfg: Config, s: Schedule, view: IntrinsicView) -> tuple[Expr, Expr]:
-    """Knobs for the calls of a tile."""
+def _tile(cfg: Config, s: Schedule, task: Task, view: IntrinsicView) -> tuple[Like, Like]:
+    """Knobs for the calls of a tile; an intrinsic with rows of its own fills the registers alone."""
+    if view.shape.rows > 1:
+        return 1, 1
     space = space_axes(s.program.blocks[view.block])
     high, wide = (value_of(space[n].extent) for n in (view.row, view.column))
     calls_across = MOST_VECTORS if wide is None else min(MOST_VECTORS, -(-wide // view.shape.columns))
     rows = cfg.knob("rows", sizes(MOST_ROWS if high is None else min(MOST_ROWS, high)))
-    return rows, cfg.knob("vectors", range(1, calls_across + 1))
+    vectors = cfg.knob("vectors", range(1, calls_across + 1))
+    cfg.require(fits_registers(rows, vectors, task.target.vector_registers))
+    return rows, vectors
 
 
-def _place(cfg: Config, s: Schedule, task: Task, view: IntrinsicView, loops: CallLoops) -> None:
+def _place(cfg: Config, s: Schedule, task: Task, view: IntrinsicView, loops: CallLoops, laid: LaidOperands) -> None:
     """Orders the loops, and puts the stages before and after the product where they belong."""
     i0, i1 = cfg.split("i", loops.rows, 2, tail=True, max_factor=MOST_TILES)
     j0, j1 = cfg.split("j", loops.columns, 2, tail=True, max_factor=MOST_TILES)
@@ -72,6 +91,8 @@ def _place(cfg: Config, s: Schedule, task: Task, view: IntrinsicView, loops: Cal
         lay_in_panels(s, results, view.column, view.shape.columns)
     share(s, task, loops.around, outer[0])
     insert_calls(s, view, loops)
+    if around := copy_in_vectors(s, laid, task.target):
+        share(s, task, around)
     for stage in fresh_stages(s):
         if s.program.blocks[stage].reduces:
             share(s, task, axis_loops(s, stage)[0])

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, get_args
 
 from searchlab.errors import ScheduleError, SpaceError
 from searchlab.schedule import Schedule
 from searchlab.search import Points, Sketch, Space, SpaceGenerator, Task
 from searchlab.search.wishes import nearest
+from spaces.common import Intrinsics, check_intrinsics
 from spaces.template.config import Config, Decisions, Unsuitable
-from spaces.template.registry import CALLS, Template, find, templates
+from spaces.template.registry import CALLS, KERNELS, Template, find, templates
 from spaces.template.wishes import wishes
 
-Intrinsics = Literal["auto", "never"]
+TENSORIZED = {CALLS: ("auto", "always"), KERNELS: ("always",)}  # by the values of the option that they need
 MOST_STRUCTURES = 256
 MOST_SEEDS = 8
 
@@ -22,8 +22,9 @@ class TemplateSpace(SpaceGenerator):
     """Hand-written templates whose knobs span the space, as in AutoTVM.
 
     `template` is the name of one of the operator's templates or "module:function"; None takes all of them.
-    `structures` limits how many structures a template may have.  `intrinsics` says whether templates that call tensor
-    intrinsics are among all: "auto" where the target has one for the products of the operator, or "never".
+    `structures` limits how many structures a template may have.  `intrinsics` says which products call the instructions
+    of the target if all templates are taken: "auto" those of bytes and bfloat16, which then have no loops without
+    calls, "always" also those of float32, or "never" any.
     """
 
     name = "template"
@@ -32,8 +33,7 @@ class TemplateSpace(SpaceGenerator):
     def __init__(
         self, template: str | None = None, structures: int = MOST_STRUCTURES, intrinsics: Intrinsics = "auto"
     ) -> None:
-        if intrinsics not in get_args(Intrinsics):
-            raise SpaceError(f"intrinsics = {intrinsics!r}: accepted are {', '.join(get_args(Intrinsics))}")
+        check_intrinsics(intrinsics)
         self.template = template
         self.structures = structures
         self.intrinsics: Intrinsics = intrinsics
@@ -41,10 +41,12 @@ class TemplateSpace(SpaceGenerator):
     def sketches(self, task: Task) -> Iterator[Sketch]:
         """One sketch for every structure of every template of the operator."""
         reasons: list[str] = []
-        found = False
+        found, called = False, False
         for made in self._templates(task):
+            if called and made.ours:
+                continue  # loops are no match for calls
             for sketch in structures(made, task, self.structures, reasons):
-                found = True
+                found, called = True, called or made.name == CALLS
                 yield sketch
         if not found:
             raise SpaceError(f"no template suits {task.workload.label}: {'; '.join(reasons)}")
@@ -58,10 +60,11 @@ class TemplateSpace(SpaceGenerator):
         operator = task.workload.name
         if self.template is not None:
             return [find(operator, self.template)]
-        known = {n: x for n, x in templates(operator).items() if n != CALLS or self.intrinsics == "auto"}
+        wanted = templates(operator).items()
+        known = {n: x for n, x in wanted if self.intrinsics in TENSORIZED.get(n, (self.intrinsics,))}
         if not known:
             raise SpaceError(f"operator '{operator}' has no template; write one with @template(name, '{operator}')")
-        return list(known.values())
+        return sorted(known.values(), key=lambda x: x.name != CALLS)
 
 
 def structures(made: Template, task: Task, most: int, reasons: list[str]) -> Iterator[Sketch]:

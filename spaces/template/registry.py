@@ -15,7 +15,7 @@ from spaces.template.config import Config
 
 Function = Callable[[Config, Schedule, Task], None]
 
-CALLS = "calls"  # the template that calls intrinsics, which an option switches off
+CALLS, KERNELS = "calls", "kernels"  # templates that call intrinsics, which an option switches on and off
 _BUILT_IN = ("linear", "convolution", "stencil", "rows", "elementwise", "called")
 _TEMPLATES: dict[tuple[str, str], Template] = {}
 
@@ -26,6 +26,11 @@ class Template:
 
     name: str
     function: Function
+
+    @property
+    def ours(self) -> bool:
+        """Whether it comes with this package."""
+        return self.function.__module__.startswith(f"{__package__}.")
 
     def __call__(self, cfg: Config, s: Schedule, task: Task) -> None:
         self.function(cfg, s, task)

@@ -22,10 +22,7 @@ def wishes(task: Task) -> Iterator[Wish]:
     """Points to start with, most promising first; those of templates that a task does not have are left out."""
     program = task.program
     lanes = task.target.lanes(program.buffers[program.outputs[0]].dtype)
-    for pack in ("ahead", "whole"):
-        for rows, vectors, tiles in ((10, 2, 64), (6, 2, 64), (4, 4, 8)):
-            yield Wish(f"calls/pack={pack}/first=columns", {"rows": rows, "vectors": vectors, "i1": tiles, "j1": 1})
-    yield Wish("calls/first=columns", {"rows": 6, "vectors": 2, "i1": 64, "j1": 1})
+    yield from _calls(task.target)
     yield from _products(task, lanes, "tiles", -1)
     yield from _products(task, lanes, "pixels", -2)
     yield from _convolutions(task, lanes)
@@ -46,6 +43,17 @@ def wishes(task: Task) -> Iterator[Wish]:
     for shape in ("chain/shape=line", "chain/shape=rows"):
         for block, vectors, unroll in ((64, 4, 4), (16, 4, 1)):
             yield Wish(shape, {"x1": block, "x2": vectors * lanes, "unroll": unroll})
+
+
+def _calls(target: Target) -> Iterator[Wish]:
+    """Tiles of calls as in the default schedule, and micro-kernels that fill the registers, each on all of its rows."""
+    for structure in ("calls/pack=ahead/first=columns", "calls/pack=whole/first=columns", "calls/first=columns"):
+        for rows, vectors, tiles in ((10, 2, 64), (6, 2, 64), (4, 4, 8)):
+            yield Wish(structure, {"rows": rows, "vectors": vectors, "i1": tiles, "j1": 1})
+    for kernel in ("14x32", "6x64") if target.vector_registers >= 32 else ("6x16", "4x24"):
+        for pack in ("/pack=ahead", "/pack=whole", ""):
+            yield Wish(f"kernels/intrinsic=*_{kernel}{pack}/first=columns", {"i1": 64, "j1": 1})
+    yield Wish("kernels*/first=columns", {"i1": 64, "j1": 1})
 
 
 def _products(task: Task, lanes: int, template: str, depth: int) -> Iterator[Wish]:

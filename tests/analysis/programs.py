@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from made_up_intrinsics import fitting
+from tensorized_products import tiled
+
 from searchlab.ir import knob
 from searchlab.schedule import Schedule
 from searchlab.search import Sketch, category, menu, split_knob
@@ -98,10 +101,35 @@ def summed_rows() -> Sketch:
     return Sketch("summed_rows", (menu("lanes", [1, 2, 3, 4, 6, 8, 12, 24]),), program=s.program)
 
 
+def called_matmul() -> Sketch:
+    """Tiles of calls of an intrinsic that states its pace, and whose tails are not calls."""
+    s = tiled(parse("matmul:m=9,n=40,k=24,dtype=uint8"), "avx2_u8s8_8x4", 8, knob("rows"), knob("vectors"))
+    s.parallel(s.loops("C_outer")[0])
+    return Sketch("called_matmul", (menu("rows", [1, 2, 3, 4, 9]), menu("vectors", [1, 2, 3])), program=s.program)
+
+
+def unpaced_matmul() -> Sketch:
+    """Calls of an intrinsic of one's own, which states no pace, beside a stage without calls."""
+    s = Schedule(parse("dense:m=12,n=16,k=8,activation=relu").program)
+    name = next(b.name for b in s.program.blocks.values() if b.reduces)
+    i, j, k = s.loops(name)
+    i0, i1, i2 = s.split(i, [None, knob("rows"), 2])
+    j0, j1 = s.split(j, [None, 4])
+    k0, k1 = s.split(k, [None, 2])
+    s.reorder(i0, j0, k0, i1, i2, j1, k1)
+    s.unroll(i1)
+    made = fitting(s.program, i2)
+    assert made is not None and made.pace is None
+    s.tensorize(i2, made.name)
+    return Sketch("unpaced_matmul", (menu("rows", [1, 2, 3, 6]),), program=s.program)
+
+
 SKETCHES: dict[str, Callable[[], Sketch]] = {
-    f.__name__: f for f in (tiled_matmul, tailed_matmul, padded_conv, rows_softmax, summed_rows)
+    f.__name__: f
+    for f in (tiled_matmul, tailed_matmul, padded_conv, rows_softmax, summed_rows, called_matmul, unpaced_matmul)
 }
 # the statement with most to compute
 MAIN = {
     "tiled_matmul": "C", "tailed_matmul": "C", "padded_conv": "Y", "rows_softmax": "E", "summed_rows": "Y_rf",
+    "called_matmul": "C", "unpaced_matmul": "C",
 }  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from searchlab.intrinsics import find_intrinsic
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import And as AllOf
 from searchlab.ir.expr import Binary, Call, Cast, Compare, Expr, Load, Select, value_of
@@ -40,6 +41,7 @@ class Leaf:
     bindings: list[Expr]
     uses: list[Use]
     counts: Counter[str]
+    call: tuple[str, int] | None = None  # an intrinsic, and how many loops are around its call
 
     @property
     def flops(self) -> int:
@@ -69,7 +71,9 @@ class Reference:
             for p in s.body:
                 yield from self.visit(p, around, env)
         elif isinstance(s, Tensorized):  # as the loops inside it
-            yield from self.visit(s.body, around, env)
+            for leaf in self.visit(s.body, around, env):
+                leaf.call = (s.intrinsic, len(around))
+                yield leaf
         elif isinstance(s, Loop):
             yield from self.visit(s.body, [*around, s], env)
         elif isinstance(s, Block):
@@ -259,7 +263,28 @@ class Reference:
             row |= {"allocated_bytes": size, "allocated_all_bytes": size * outer}
             row |= {"allocated_outer_iterations": outer, "allocated_inner_iterations": done // outer}
         limit = int(str(dict(leaf.block.annotations).get("unroll_up_to", 0)))
-        return row | {"iterations": done, "loops": sum(extent(lp) > 1 for lp in leaf.loops), "unroll_up_to": limit}
+        row |= {"iterations": done, "loops": sum(extent(lp) > 1 for lp in leaf.loops), "unroll_up_to": limit}
+        return row | self.calls(leaf)
+
+    def calls(self, leaf: Leaf) -> dict[str, float]:
+        if leaf.call is None:
+            return {}
+        name, depth = leaf.call
+        inside, pace = leaf.loops[depth:], find_intrinsic(name).pace
+        terms, results = prod(map(extent, inside)), self.elements(leaf.uses[0], inside)
+        row = {"calls": self.running(leaf) / terms, "call_terms": terms, "call_depth": terms / results}
+        return row | {"call_accumulators": results, "call_cycles": pace.cycles if pace else 0}
+
+    def running(self, leaf: Leaf) -> int:
+        return min(prod(map(extent, leaf.loops)), prod(int(value_of(it.extent)) for it in leaf.block.iters))  # type: ignore[arg-type]
+
+    def elements(self, use: Use, running: list[Loop]) -> int:
+        """How many different elements are touched while some loops run."""
+        grid = [g.ravel() for g in np.meshgrid(*(np.arange(extent(lp)) for lp in running), indexing="ij")]
+        env = {lp.name: 0 for leaf in self.leaves for lp in leaf.loops}
+        env |= {lp.name: g for lp, g in zip(running, grid)}  # type: ignore[misc]
+        size = prod(map(extent, running))
+        return len({p for at in use.indices for p in zip(*(np.broadcast_to(evaluate(e, env), size) for e in at))})
 
     def kept(self, leaf: Leaf) -> list[Use]:
         rest = leaf.uses[1:]
@@ -354,7 +379,7 @@ class Reference:
                     found.append(("loop", parent, own))
                 parent = at[lp.name]
             done = prod(map(extent, leaf.loops))
-            found.append(("statement", parent, {k: done * n for k, n in leaf.counts.items()}))
+            found.append(("statement", parent, {k: done * n for k, n in leaf.counts.items()} | self.calls(leaf)))
             parent = len(found) - 1
             for use in leaf.uses:
                 row = self.use(leaf, use)
@@ -385,9 +410,38 @@ class Reference:
         used = {u.buffer for leaf in self.leaves for u in leaf.uses}
         row["allocated"] = sum(self.allocation(b)[1] for b in used if self.intermediate(b))
         main = next(leaf for leaf in self.leaves if leaf.block.name == self.main_name)
-        return {**row, **{f"main_{k}": v for k, v in self.main(main).items()}}
+        found = {leaf: self.calls(leaf) for leaf in self.leaves}
+        row["all_calls"] = sum(calls.get("calls", 0) for calls in found.values())
+        inside = sum(prod(map(extent, leaf.loops)) * leaf.flops for leaf in self.leaves if leaf.call)
+        row["called_share"] = inside / max(1, row["all_flops"])
+        own = self.main(main) | found[main]
+        if main.call:
+            own["calls_together"] = own["tile_accumulators"] / own["call_accumulators"]
+        return {**row, **{f"main_{k}": v for k, v in own.items()}}
 
     def cycles(self, leaf: Leaf) -> float:
+        shared = min(max(1, self.annotated(leaf, "parallel")[1]), self.target.threads if self.target else 1)
+        return (self.loop_cycles(leaf) if leaf.call is None else self.call_cycles(leaf)) / shared
+
+    def call_cycles(self, leaf: Leaf) -> float:
+        assert leaf.call is not None
+        t, (name, depth), made = self.target, leaf.call, self.calls(leaf)
+        vector, pace = t.vector_bits // 8 if t else 32, find_intrinsic(name).pace
+        tile = [lp for lp in leaf.loops if self.kind(lp) in ("unrolled", "vectorized")]
+        together = prod(self.box(leaf.uses[0], tile)) / made["call_accumulators"]
+        products = made["call_terms"] * min(map(self.item, leaf.uses)) / vector
+        cycles = pace.cycles if pace else max(1, products) / 2
+        computed = made["calls"] * max(cycles, (pace.latency if pace else 4) / together)
+        loads = 0.0
+        for use in leaf.uses[1:]:
+            one = min(self.elements(use, leaf.loops[depth:]), vector // self.item(use))
+            loads += prod(self.box(use, tile)) / one
+        loaded = made["calls"] * made["call_terms"] / prod(map(extent, tile)) * loads / 2
+        results = made["call_accumulators"] * self.item(leaf.uses[0]) / vector  # vectors of one call
+        room = together <= pace.held if pace and pace.held else together * results <= (t.vector_registers if t else 16)
+        return max(computed, loaded) + (0 if room else made["calls"] * max(1, results))
+
+    def loop_cycles(self, leaf: Leaf) -> float:
         t, flops = self.target, max(leaf.flops, 1)
         lanes = (t.vector_bits // 8 if t else 32) // self.item(leaf.uses[0])
         length = max(1, self.annotated(leaf, "vectorized")[2])
@@ -399,8 +453,7 @@ class Reference:
         waiting = 4 / min(8, sums) if any(it.kind == "reduce" for it in leaf.block.iters) else 4 / 8
         loads = sum(boxes[1:]) / prod(map(extent, tile)) / 2
         spilled = sums > (t.vector_registers if t else 16)
-        shared = min(max(1, self.annotated(leaf, "parallel")[1]), t.threads if t else 1)
-        return vectors * (max(max(flops / 2, 1) * waiting, loads) + spilled) / shared
+        return vectors * (max(max(flops / 2, 1) * waiting, loads) + spilled)
 
     def estimate(self) -> dict[str, float]:
         moved = sum(
@@ -411,7 +464,7 @@ class Reference:
         shared = min(max(1, self.annotated(main, "parallel")[1]), threads)
         return {"cycles": sum(map(self.cycles, self.leaves)) + moved / shared}
 
-    def held(self, leaf: Leaf) -> list[tuple[int, int, int]]:
+    def held(self, leaf: Leaf) -> list[tuple[int, int, float]]:
         t = self.target
         found = []
         for cache in (t.l1, t.l2, t.l3) if t else (32 << 10, 512 << 10, 2 << 20):
@@ -419,7 +472,10 @@ class Reference:
             fitting = [d for d in range(len(leaf.loops)) if sizes[d] <= cache]
             depth = min(fitting, default=len(leaf.loops))
             inner, outer = prod(map(extent, leaf.loops[depth:])), prod(map(extent, leaf.loops[:depth]))
-            found.append((inner, sizes[depth], sizes[depth] * outer))
+            moved = sizes[depth] * outer
+            if leaf.call:
+                moved = moved * self.running(leaf) / (inner * outer)
+            found.append((inner, sizes[depth], moved))
         return found
 
     def main(self, leaf: Leaf) -> dict[str, float]:

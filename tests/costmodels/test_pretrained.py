@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_programs import AVX2, recorded
 
-from costmodels import pretrained, pretraining
+from costmodels import pretrained, pretraining, roofline
 from costmodels.gbt import GBTModel
 from costmodels.mlp import MLPModel
 from costmodels.pretrained import SHIPPED, PretrainedTrees, read, read_card, shipped, trust
 from costmodels.pretraining import table, train
 from costmodels.roofline import RooflineModel
-from searchlab.analysis import schema
+from searchlab.analysis import Schema, schema
 from searchlab.dataset.stored import StoredTask
 from searchlab.errors import ComponentError
 from searchlab.search import History, Task, Trials
@@ -206,15 +206,51 @@ def test_trees_of_other_features_are_refused_with_a_fallback(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = read(trained)
-    pretrained.write(tmp_path / "old", found.booster, {**found.card, "version": 1, "width": 7})
+    pretrained.write(tmp_path / "old", found.booster, {**found.card, "version": 1})
     now = schema("summary")
-    with pytest.raises(ComponentError, match=rf"version 1 of the view 'summary' \(7 columns\).*version {now.version}"):
+    with pytest.raises(ComponentError, match=rf"version 1 of the view 'summary', but .* version {now.version}"):
         read(tmp_path / "old")
     with pytest.warns(UserWarning, match="starts from the analytical estimate instead"):
         assert shipped(tmp_path / "old") is None
     monkeypatch.setattr(pretrained, "shipped", lambda: None)
     model = GBTModel(np.random.default_rng(0))
     assert (model.predict(SPACE, TEST) == RooflineModel().predict(SPACE, TEST)).all() and model.seen == ""
+
+
+def test_a_view_may_gain_columns(start: PretrainedTrees, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trees find theirs by name, wherever they are."""
+    rows = SPACE.features(TEST, "summary")
+    wanted = start.scores(rows, None)
+    now = schema("summary")
+    wider = Schema(now.name, now.version, ("new", *now.columns[::-1], "newer"))
+    for module in (pretrained, roofline):
+        monkeypatch.setattr(module, "schema", lambda _: wider)
+    pretrained._places.cache_clear()
+    noise = np.full((len(rows), 1), 7, np.float32)
+    got = start.scores(np.concatenate([noise, rows[:, ::-1], noise], axis=1), None)
+    pretrained._places.cache_clear()
+    assert (got == wanted).all()
+
+
+def test_a_column_that_is_gone_is_named(trained: Path, tmp_path: Path) -> None:
+    found = read(trained)
+    pretrained.write(tmp_path, found.booster, {**found.card, "columns": [*found.columns, "all_hopes", "main_fears"]})
+    with pytest.raises(ComponentError, match="that this searchlab does not have: all_hopes, main_fears"):
+        read(tmp_path)
+
+
+def test_trees_that_have_seen_no_calls_say_nothing_about_them(start: PretrainedTrees) -> None:
+    space = space_of("template", Task(parse("matmul:m=32,n=32,k=32,dtype=uint8"), AVX2))
+    assert space.tensorized and not SPACE.tensorized
+    points = space.sample(50, np.random.default_rng(0))
+    seen = PretrainedTrees(start.booster, {**start.card, "called": 9}, "seen")
+    unseen = PretrainedTrees(start.booster, {**start.card, "called": 0}, "unseen")
+    assert seen.knows(space) and unseen.knows(SPACE) and not unseen.knows(space)
+    for trees, others in ((seen, False), (unseen, True)):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(pretrained, "shipped", lambda found=trees: found)
+            same = GBTModel().predict(space, points) == RooflineModel().predict(space, points)
+            assert same.all() == others
 
 
 @pytest.mark.parametrize("damage", ["no folder", "no card", "half a card", "half the trees"])

@@ -2,6 +2,7 @@
 
 import os
 import zipfile
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_programs import AVX2, MadeUpMeasurer, recorded
 
-from searchlab.analysis import extractor
+from searchlab.analysis import extractor, schema
 from searchlab.dataset.archive import Recording, decoded, encoded, load, part_name
 from searchlab.dataset.recorder import record_tasks
 from searchlab.dataset.stored import FLAT, StoredTask
@@ -129,6 +130,33 @@ def test_features_of_another_version_are_refused() -> None:
         other.trials.space.features(other.trials.points, "summary")
     with pytest.raises(SpaceError, match="the view 'knobs' is not stored; stored: summary"):
         stored.trials.space.features(stored.trials.points, "knobs")
+
+
+def _without(stored: StoredTask, names: Sequence[str], keep_names: bool) -> StoredTask:
+    """A task as it would have been stored before the view `summary` had some of its columns."""
+    now = schema("summary")
+    kept = [n for n, name in enumerate(now.columns) if name not in names]
+    about = {**stored.about, "views": {**stored.about["views"], "summary": [now.version, len(kept)]}}
+    columns = {**about.pop("columns"), "summary": [now.columns[n] for n in kept]}
+    features = {**stored.features, "summary": stored.features["summary"][:, kept]}
+    return replace(stored, about={**about, "columns": columns} if keep_names else about, features=features)
+
+
+@pytest.mark.parametrize("keep_names", [True, False])
+def test_columns_that_a_view_has_gained_since_are_zero(keep_names: bool) -> None:
+    stored, _ = small()
+    now, whole = schema("summary"), stored.features["summary"]
+    old = _without(stored, now.columns[-now.gained :], keep_names).trials
+    found = old.space.features(old.points, "summary")
+    first = now.width - now.gained
+    assert (found[:, :first] == whole[:, :first]).all() and (found[:, first:] == 0).all()
+
+
+def test_a_column_that_was_always_there_is_missed() -> None:
+    stored, _ = small()
+    lacking = _without(stored, ["all_cycles"], True).trials
+    with pytest.raises(SpaceError, match=r"columns, without all_cycles\).*record the data set again"):
+        lacking.space.features(lacking.points, "summary")
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

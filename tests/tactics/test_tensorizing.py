@@ -75,6 +75,27 @@ def test_the_best_intrinsic_of_a_target(spec: str, target: CpuTarget, name: str 
     assert (view and view.intrinsic.name) == name
 
 
+BFLOATS = replace(V4, features=V4.features + ",+avx512bf16")
+
+
+@pytest.mark.parametrize(
+    ("spec", "target", "names"),
+    [
+        ("matmul:m=8,n=64,k=64,dtype=uint8", vnni(), ["vnni_u8s8_16x4"]),
+        ("matmul:m=32,n=64,k=64", V3, ["avx2_f32_4x24", "avx2_f32_6x16", "avx2_f32_4x16", "avx2_f32_12x8"]),
+        ("matmul:m=5,n=16,k=1", V3, ["avx2_f32_4x16"]),  # calls are not larger than the problem
+        ("conv2d:ci=3,co=32,h=15,w=15", V4, ["avx512_f32_12x32"]),
+        ("matmul:m=8,n=64,k=64,dtype=bfloat16", BFLOATS, ["avx512bf16_16x2"]),
+        ("matmul:m=8,n=64,k=64,dtype=bfloat16", V4, []),
+        ("depthwise_conv2d:c=16,h=9,w=9", V3, []),
+    ],
+)
+def test_the_intrinsics_worth_searching(spec: str, target: CpuTarget, names: list[str]) -> None:
+    w = parse(spec)
+    block = max(tactics.products(w.program), key=tactics.work)
+    assert [v.intrinsic.name for v in tactics.call_views(w.program, block.name, target)] == names
+
+
 def test_shapes_of_the_shipped_intrinsics() -> None:
     shapes = {name: tactics.call_shape(x) for name, x in intrinsics().items() if name.count("_") <= 2}
     kept = {name: (x.rows, x.columns, x.depth) for name, x in shapes.items() if x is not None}

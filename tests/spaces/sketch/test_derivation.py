@@ -130,7 +130,7 @@ def test_another_structure() -> None:
         ({"rules": ["spaces.sketch.rules:Missing"]}, "has no 'Missing'"),
         (
             {"rules": ["spaces.sketch.state:State"]},
-            "not a Rule; accepted: a class that extends spaces.sketch.rules.Rule",
+            "not a Rule; accepted: a class that extends spaces.sketch.rule.Rule",
         ),
         ({"rules": ["collections:OrderedDict"]}, "is the class OrderedDict of collections, which is not a Rule"),
         ({"rules": [3]}, "rule 3 is a int; accepted: Rule objects"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from searchlab.errors import SpaceError
 from searchlab.ir.expr import knob, value_of
-from spaces.task_mapping import TaskMapping, auto_map, custom, projection, repeat, spatial
+from spaces.task_mapping import TaskMapping, auto_map, call, custom, projection, repeat, spatial
 
 few = settings(max_examples=60, deadline=None)
 
@@ -174,3 +174,27 @@ def test_symbols() -> None:
 def test_refusals(bad: object, message: str) -> None:
     with pytest.raises(SpaceError, match=message):
         bad()  # type: ignore[operator]
+
+
+# --- calls ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_has_the_tasks_of_its_intrinsic() -> None:
+    tile = repeat(2, 1, 3) * call("avx2_u8s8_8x4", (1, 2), rank=3)
+    assert shape(tile) == (2, 8, 12) and workers(tile) == 1
+    assert tile(0)[:5] == [(0, 0, 0), (0, 0, 1), (0, 0, 2), (0, 0, 3), (0, 1, 0)]
+    assert sorted(tile(0)) == sorted(product(*map(range, shape(tile))))
+    assert repr(tile) == "repeat(2, 1, 3) * call('avx2_u8s8_8x4', (1, 2), rank=3)"
+
+
+def test_several_loops_of_a_call_along_one_dimension() -> None:
+    groups = call("vnni_s8s8_16x16", (1, 0, 0), rank=2)  # columns, groups of the sum, four of each
+    assert shape(groups) == (16, 16) and [e.value for e in groups.atoms[0].along(0)] == [4, 4]  # type: ignore[attr-defined]
+    assert sorted(groups(0)) == sorted(product(range(16), range(16)))
+
+
+def test_calls_that_are_refused() -> None:
+    with pytest.raises(SpaceError, match="whose loops are 8 x 4; accepted: a dimension from 0 to 2 for each loop"):
+        call("avx2_u8s8_8x4", (1,), rank=3)
+    with pytest.raises(SpaceError, match="ends with a call, which has nothing inside"):
+        call("avx2_u8s8_8x4", (0, 1), rank=2) * repeat(2, 2)

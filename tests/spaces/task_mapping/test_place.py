@@ -52,7 +52,7 @@ def test_symbols() -> None:
 
 def test_refusals() -> None:
     s = Schedule(sl.workload("matmul", m=6, n=8, k=5).program)
-    with pytest.raises(SpaceError, match="repeat and spatial only"):
+    with pytest.raises(SpaceError, match="repeat, spatial and call only"):
         place(s, "C", projection(auto_map((6, 8, 5), 2), {0: 0}))
     with pytest.raises(SpaceError, match="rank 2 does not fit the loops i, j, k"):
         place(s, "C", repeat(6, 8))

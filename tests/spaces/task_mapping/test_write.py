@@ -9,10 +9,10 @@ import searchlab as sl
 from searchlab.errors import SpaceError
 from searchlab.ir import Program
 from searchlab.ir.algebra import ceildiv
-from searchlab.ir.expr import Like, knob, maximum
+from searchlab.ir.expr import Like, cast, knob, maximum
 from searchlab.ir.interpret import interpret
 from searchlab.ir.verify import verify
-from spaces.task_mapping import Writer, auto_map, custom, projection, repeat, spatial
+from spaces.task_mapping import Writer, auto_map, call, custom, projection, repeat, spatial
 
 M, N, K = 13, 37, 11
 
@@ -185,3 +185,42 @@ def _terms(x: np.ndarray) -> np.ndarray:
     for k in range(6):
         y = np.maximum(y + x[:, k], x[:, k])
     return y
+
+
+# --- calls ------------------------------------------------------------------------------------------------------------
+
+
+def products_of_bytes(rows: Like, m: int = 13, n: int = 32, k: int = 12) -> Program:
+    """Tiles of rows x 2 calls; what is left over of the rows is cut off."""
+    with Writer("matmul") as p:
+        A, B = p.input("A", (m, k), "uint8"), p.input("B", (n // 8, k // 4, 8, 4), "int8")
+        C = p.output("C", (m, n), "int32", init=0)
+        with p.cores(n // 16) as core:
+            blocks = spatial(1, n // 16, 1) * repeat(ceildiv(m, rows), 1, 1) * repeat(1, 1, k // 4)
+            tile = repeat(rows, 2, 1, kind="unrolled") * call("avx2_u8s8_8x4", (1, 2), rank=3)
+            for i, j, r in (blocks * tile).on(core, bound=(m, n, k)):
+                C[i, j] += cast(A[i, r], "int32") * cast(B[j // 8, r // 4, j % 8, r % 4], "int32")
+    return p.program()
+
+
+def test_a_program_with_calls() -> None:
+    symbolic = products_of_bytes(knob("rows"))
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 256, (13, 12), "uint8"), rng.integers(-128, 128, (12, 32), "int8")
+    inputs = {"A": a, "B": np.ascontiguousarray(b.reshape(3, 4, 4, 8).transpose(2, 0, 3, 1))}
+    want = a.astype("int32") @ b.astype("int32")
+    for program in (products_of_bytes(4), symbolic.substitute({"rows": 5})):
+        verify(program)
+        assert "tensorized avx2_u8s8_8x4" in str(program) and not program.trace
+        np.testing.assert_array_equal(interpret(program, inputs)["C"], want)
+        if "avx2" in sl.detect().enabled_features():
+            np.testing.assert_array_equal(sl.compile(program, sl.detect())(*inputs.values()), want)
+
+
+def test_a_call_that_does_not_match_is_refused() -> None:
+    with Writer("matmul") as p:
+        A, B, C = p.input("A", (4, 4), "uint8"), p.input("B", (4, 8), "int8"), p.output("C", (4, 8), "int32", init=0)
+        for i, j, r in (repeat(4, 1, 1) * call("avx2_u8s8_8x4", (1, 2), rank=3)).on():
+            C[i, j] += cast(A[i, r], "int32") * cast(B[r, j], "int32")
+    with pytest.raises(SpaceError, match="the description moves 4 elements of B with j, the loop 'r2' 1 of 'B'"):
+        p.program()
