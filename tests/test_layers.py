@@ -40,7 +40,7 @@ ALLOWED: dict[str, set[str]] = {
     "runtime": {"errors", "ir", "lower", "llvm", "targets", "backend"},
     "analysis": {"errors", "ir", "schedule", "llvm", "targets"},
     "workloads": {"errors", "ir", "named", "registry"},
-    "tactics": {"errors", "ir", "intrinsics", "schedule", "targets"},
+    "tactics": {"errors", "ir", "intrinsics", "schedule", "targets", "tensorization"},
     "defaults": {"ir", "schedule", "tactics", "targets"},
     "timing": {"errors"},
     "bench": {"errors", "interpreter", "ir", "backend", "runtime", "defaults", "targets", "timing", "workloads"},
