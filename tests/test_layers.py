@@ -31,7 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "targets": {"dtype", "errors", "registry"},
     "intrinsics": {"errors", "ir", "named", "registry", "targets"},
     "schedule": {"errors", "intrinsics", "ir"},
-    "tensorization": {"errors", "ir", "schedule"},
+    "tensorization": {"errors", "intrinsics", "ir", "schedule"},
     "jsonfile": {"errors"},
     "wholefile": set(),
     "lower": {"errors", "ir", "targets"},

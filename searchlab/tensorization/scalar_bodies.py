@@ -13,7 +13,7 @@ from searchlab.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Var
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block
 from searchlab.ir.sums import Sum, as_sum
-from searchlab.ir.walk import loads, variables
+from searchlab.ir.walk import loads, transform, variables
 
 COMMUTATIVE = ("add", "mul", "min", "max")
 
@@ -46,12 +46,17 @@ class BodyMatch:
     operands: tuple[BodyOperand, ...]
 
 
-def description_block(description: Program) -> Block:
-    """The one block of a description; refuses programs that are not one sum with constant extents."""
+def reduction_block(description: Program) -> Block:
+    """The one block of a description; refuses programs that are not one sum."""
     blocks = list(description.blocks.values())
     if len(blocks) != 1 or as_sum(blocks[0].store) is None:
         raise ScheduleError(f"the description '{description.name}' is not one reduction block")
-    b = blocks[0]
+    return blocks[0]
+
+
+def description_block(description: Program) -> Block:
+    """The one block of a description; refuses sums without constant extents or with operands in other layouts."""
+    b = reduction_block(description)
     direct = all(isinstance(i, Var) for ld in (*loads(b.store.value), *loads(_place(b))) for i in ld.indices)
     if not direct or any(value_of(it.extent) is None for it in b.iters):
         wanted = "constant extents and operands indexed by iteration variables"
@@ -76,7 +81,7 @@ def body_matches(block: Block, described: Block) -> tuple[BodyMatch, ...] | str:
         ours, theirs = as_sum(block.store), as_sum(described.store)
         assert theirs is not None
         if ours is None:
-            raise _OtherBody(f"'{block.store.value}' does not add up into its own element")
+            raise _OtherBody(f"'{_without_indices(block.store.value)}' does not add up into its own element")
         _check_same(ours, theirs, block, described)
         ways = list(operand_ways(theirs.term, ours.term))
         if not ways:
@@ -141,5 +146,11 @@ def _ways(d: Expr, e: Expr, guard: Guard, known: Way) -> Iterator[Way]:
 
 
 def _difference(d: Expr, e: Expr) -> str:
-    ours, theirs = ([f"{ld.buffer}: {ld.dtype}" for ld in loads(x)] for x in (e, d))
-    return f"it adds '{e}' ({', '.join(ours)}), the description '{d}' ({', '.join(theirs)})"
+    ours, theirs = ([ld.dtype for ld in loads(x)] for x in (e, d))
+    if len(ours) == len(theirs) and sorted(ours) != sorted(theirs):
+        return f"it reads {' and '.join(ours)}, the description {' and '.join(theirs)}"
+    return f"it adds up '{_without_indices(e)}', the description '{_without_indices(d)}'"
+
+
+def _without_indices(e: Expr) -> str:
+    return str(transform(e, lambda x: Load(x.buffer, (), x.type) if isinstance(x, Load) else None)).replace("[]", "")
