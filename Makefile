@@ -41,7 +41,7 @@ format: $(READY) ## format the code and sort its imports
 bench: $(READY) ## run the code generation benchmark against numpy, torch and onnxruntime
 	@$(BIN)/python -m benchmarks.codegen
 
-slow: $(READY) ## run the long tests that `make test` leaves out
+slow: $(READY) ## run the long tests that `make test` leaves out; code for ARM needs qemu-user and gcc-aarch64-linux-gnu
 	@$(BIN)/python -m pytest -m slow || test $$? -eq 5  # 5: there are none
 
 clean: ## remove .venv, caches and build products

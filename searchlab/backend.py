@@ -177,6 +177,14 @@ class Standalone(ABC):
         """Features of the machine that its loader checks, as /proc/cpuinfo names them."""
 
     @property
+    def permission(self) -> str:
+        """What a process must be permitted to use, which the code asks for when it is loaded; empty: nothing.
+
+        If it is not empty there is a C function `NAME_permitted`: 0, or the error that `NAME` returns as well.
+        """
+        return ""
+
+    @property
     @abstractmethod
     def linkable(self) -> str:
         """Empty if this machine can link the object file, else the reason why not."""

@@ -121,6 +121,43 @@ def test_show_code(run: Run) -> None:
     assert "ret" in run("show", "softmax:rows=8,cols=16", "--asm", "--target", "native:threads=1").stdout
 
 
+def test_show_intrinsics(run: Run) -> None:
+    found = run("show", "conv2d:ci=8,co=12,h=9,w=9,k=3", "--intrinsics", "--target", "x86-64-v3").stdout
+    text = " ".join(found.split())
+    assert "C[i, j] += A[i, k] * B[k, j] float32 x float32 -> float32 in 120 ways" in text
+    assert "1 Y X W h, w (49) c (12) ci, kh, kw (72) n" in text  # a batch of one stays outside
+    assert "avx2_f32_6x16 i 49 to 54, j 12 to 16 46.9 % rounded" in text
+    assert "x86-64-v3 lacks avx512f: avx512_f32_{14x32,12x32,8x48,6x64,28x16}" in text
+    assert "x86-64-v3 lacks the instructions of aarch64: neon_f32" in text
+    assert "it adds up in float32, the description in int32 vnni_{u8s8,s8s8}" in text
+    assert len(found.splitlines()) < 40
+    depthwise = " ".join(run("show", "depthwise_conv2d", "--intrinsics", "--target", "x86-64-v3").stdout.split())
+    assert "No intrinsic can compute it" in depthwise and "ways" not in depthwise
+    assert "no space iterator occurs in Y and W alone, as j of the description does" in depthwise
+    batch = run("show", "batch_matmul:dtype=int8", "--intrinsics", "--target", "x86-64-v3").stdout
+    assert "1  C  A  B  j (128)  k (64)  b, i" in batch and "C[i, j] += int32(A[i, k]) * int32(B[j, k])" in batch
+    stages = " ".join(run("show", "softmax", "--intrinsics", "--target", "x86-64-v3").stdout.split())
+    assert "no sum, so no intrinsic: E, Y" in stages
+    assert "M[i] max= X[i, r]" in stages and "it combines with 'max', the description with 'add'" in stages
+    sizes = " ".join(run("show", "matmul:m=?", "--intrinsics", "--target", "x86-64-v3").stdout.split())
+    assert "i (m)" in sizes and "not known yet" in sizes
+
+
+def test_show_intrinsics_for_programs(run: Run) -> None:
+    found = rows(run("show", "dense:m=5,n=20,k=7,dtype=uint8", "--intrinsics", "--target", "x86-64-v3", "--json"))
+    by_name = {row["intrinsic"]: row for row in found}
+    row = by_name["avx2_u8s8_8x4"]
+    assert (row["stage"], row["metric"], row["value"], row["missing"], row["reason"]) == ("C", "mappings", 1, [], "")
+    (mapping,) = row["mappings"]
+    assert mapping["operands"] == {"C": "C", "A": "X", "B": "W"} and mapping["axes"] == {"j": ["j"], "k": ["k"]}
+    assert mapping["outside"] == ["i"] and mapping["padded"] == {"j": [20, 24], "k": [7, 8]}
+    assert by_name["avx512bw_u8s8_16x4"]["missing"] == ["avx512bw"]
+    assert (
+        by_name["avx2_f32_6x16"]["reason"].startswith("it adds up in int32") and not by_name["avx2_f32_6x16"]["value"]
+    )
+    assert run("show", "matmul", "--intrinsics", "--csv").stdout.startswith("case,metric,value,target,stage,intrinsic")
+
+
 def test_show_a_network(run: Run) -> None:
     found = run("show", "resnet50").stdout
     assert "conv2d_bn_relu(n=1, ci=3, co=64, h=224, w=224, k=7, stride=2, padding=3)" in found
@@ -246,6 +283,9 @@ def test_without_libraries(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         (["show", "matmul:q=3"], "unknown parameter 'q'"),
         (["show", "matmul:m=0"], "too small"),
         (["show", "resnet50:size=3"], "batch=N"),
+        (["show", "resnet50", "--intrinsics"], "'resnet50' is a network; --intrinsics needs a single workload"),
+        (["show", "matmul", "--intrinsics", "--asm"], "--intrinsics and --asm exclude each other: give one"),
+        (["show", "elementwise", "--intrinsics"], "none of its stages (T1, Y) adds anything up"),
         (["show", "resnet50", "--asm"], "'resnet50' is a network; --asm needs a single workload"),
         (["show", "no.such.module:thing"], "cannot import"),
         (["show", "matmul", "--scheduled", "--target", "x87"], "unknown target 'x87'"),

@@ -85,6 +85,27 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in headings, link
 
 
+def test_the_output_that_the_page_of_intrinsics_shows() -> None:
+    """Line by line, in order; dots stand for lines that are left out."""
+    from typer.testing import CliRunner
+
+    from searchlab.cli import app
+
+    text = (ROOT / "docs" / "intrinsics.md").read_text()
+    command, block = re.search(r"^    \$ searchlab (.*)\n((?:    .*\n|\n)*)", text, re.MULTILINE).groups()  # type: ignore[union-attr]
+    done = CliRunner().invoke(app, command.split())
+    printed = iter([line.strip() for line in done.output.splitlines()])
+    wanted = [line.strip() for line in block.splitlines() if line.strip() not in ("", "...")]
+    assert len(wanted) > 10
+    for line in wanted:
+        assert line in printed, line  # which goes on behind the line that was found
+
+
+def test_an_intrinsic_of_ones_own_is_short() -> None:
+    (mine,) = (t for t in snippets(ROOT / "docs" / "intrinsics.md", "python") if t.startswith("# mine.py\n"))
+    assert "Intrinsic(" in mine and "def emit(" in mine and len(mine.splitlines()) < 40
+
+
 def test_tables_of_options_are_up_to_date() -> None:
     tool = [sys.executable, ROOT / "tools" / "option_tables.py", "--check"]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}

@@ -5,7 +5,7 @@
 
 A table is enclosed in `<!-- options: KIND NAME -->` and `<!-- end -->`.  The meanings of options in the last column are
 written by hand and preserved.  The figures of the shipped trees come from their card, between `<!-- card: gbt -->` and
-`<!-- end -->`.
+`<!-- end -->`, and which operators match which intrinsics from the matching, after `<!-- coverage -->`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,17 @@ OURS = ("searchlab", "spaces", "costmodels")
 GIVEN = ("space", "rng")  # passed by the study
 TABLE = re.compile(r"<!-- options: (\S+) (\S+) -->\n(.*?)<!-- end -->", re.DOTALL)
 CARD = re.compile(r"<!-- card: gbt -->\n.*?<!-- end -->", re.DOTALL)
+COVERAGE = re.compile(r"<!-- coverage -->\n.*?<!-- end -->", re.DOTALL)
+# The heading of a column, the dtype of the operators in it, and an intrinsic of those that it stands for
+COLUMNS = (
+    ("`*_f32`", "float32", "avx2_f32_6x16"),
+    ("`*_u8s8`", "uint8", "avx2_u8s8_8x4"),
+    ("`amx_u8s8`", "uint8", "amx_u8s8_16x16x64"),
+    ("`*_s8s8`", "int8", "avx2_s8s8_8x4"),
+    ("`amx_s8s8`", "int8", "amx_s8s8_16x16x64"),
+    ("`avx512bf16`", "bfloat16", "avx512bf16_16x2"),
+    ("`amx_bf16`", "bfloat16", "amx_bf16_16x16x32"),
+)
 ROW = re.compile(r"^\| `(\w+)` \| .*? \| (.*) \|$", re.MULTILINE)
 
 
@@ -72,6 +83,36 @@ def card() -> str:
     return f"{made}.\n\n{figures(found)}"
 
 
+def coverage() -> str:
+    """In how many ways intrinsics can compute the operators, for the default sizes of these."""
+    from searchlab.workloads import operators
+
+    heads = [head for head, _, _ in COLUMNS]
+    lines = [f"| operator | {' | '.join(heads)} |", f"|---|{'---|' * len(heads)}"]
+    for name in operators():
+        cells = [ways(name, dtype, intrinsic) for _, dtype, intrinsic in COLUMNS]
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def ways(operator: str, dtype: str, intrinsic: str) -> str:
+    """The number of mappings; "-" if there is none, and nothing if the operator does not take the type."""
+    from searchlab.errors import WorkloadError
+    from searchlab.intrinsics import find_intrinsic
+    from searchlab.tensorization import intrinsic_fits
+    from searchlab.workloads import workload
+
+    try:
+        program = workload(operator, dtype=dtype).program
+    except WorkloadError:
+        return ""
+    stages = [b.name for b in program.blocks.values() if b.reduces]
+    most = max(
+        (fit.count for b in stages for fit in intrinsic_fits(program, b, [find_intrinsic(intrinsic)])), default=0
+    )
+    return f"{most:,}" if most else "-"
+
+
 def filled(text: str, known: dict[tuple[str, str], type]) -> str:
     """A page with its tables regenerated."""
 
@@ -80,7 +121,8 @@ def filled(text: str, known: dict[tuple[str, str], type]) -> str:
         new = table(options(kind, known[kind, name]), dict(ROW.findall(old)))
         return f"<!-- options: {kind} {name} -->\n{new}<!-- end -->"
 
-    return CARD.sub(lambda _: f"<!-- card: gbt -->\n{card()}<!-- end -->", TABLE.sub(one, text))
+    text = CARD.sub(lambda _: f"<!-- card: gbt -->\n{card()}<!-- end -->", TABLE.sub(one, text))
+    return COVERAGE.sub(lambda _: f"<!-- coverage -->\n{coverage()}<!-- end -->", text)
 
 
 def problems(pages: dict[Path, str], known: dict[tuple[str, str], type]) -> list[str]:

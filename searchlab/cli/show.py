@@ -41,16 +41,29 @@ def show_command(
     point: Annotated[
         str | None, typer.Option(help="A point of the space, as text or index: print its program.")
     ] = None,
+    intrinsics: Annotated[
+        bool,
+        typer.Option("--intrinsics", help="Show which tensor intrinsics can compute its stages, and how."),
+    ] = False,
     target: Annotated[str, typer.Option(help="The machine to schedule for; see `searchlab list targets`.")] = "native",
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Show a workload's program and cost, its generated code, or its search space.
+    """Show a workload's program and cost, its generated code, its search space, or the intrinsics that match it.
 
     For a network or a suite: its tasks, with weights and costs.
     """
     as_form, group = form(as_json, as_csv), resolve(name)
     wanted = [view for view, on in (("scheduled", scheduled), ("llvm", llvm), ("asm", asm)) if on]
+    if intrinsics:
+        from searchlab.cli.show_intrinsics import show_intrinsics
+
+        if wanted or space is not None:
+            raise WorkloadError(f"--intrinsics and --{wanted[0] if wanted else 'space'} exclude each other: give one")
+        if group.kind != "workload":
+            raise WorkloadError(f"'{name}' is a {group.kind}; --intrinsics needs a single workload")
+        show_intrinsics(group.entries[0].workload, name, target, as_form)
+        return
     if point is not None and space is None:
         raise SpaceError("--point needs --space NAME")
     if space is not None:
@@ -128,10 +141,12 @@ def _print_workload(group: NamedGroup) -> None:
     print_table(facts)
     name = escape(shlex.quote(group.name))
     speed = f"searchlab bench {name}              [dim]its speed against the libraries[/]"
+    matching = f"searchlab show {name} --intrinsics     [dim]the tensor instructions that can compute it[/]"
     hint(
         f"searchlab show {name} --scheduled   [dim]the program after the default schedule[/]",
         f"searchlab show {name} --asm         [dim]its machine code[/]",
         f"searchlab show {name} --space sketch   [dim]its search space; `searchlab list spaces` names others[/]",
+        *([matching] if any(b.reduces for b in workload.program.blocks.values()) else []),
         *([] if workload.sizes else [speed]),
     )
 

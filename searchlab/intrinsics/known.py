@@ -45,6 +45,11 @@ def find_intrinsic(name: str) -> Intrinsic:
     return _named(name)
 
 
+def installed_modules() -> dict[str, str]:
+    """The modules of the intrinsics that packages bring, by the names of their entry points; nothing is imported."""
+    return {point.name: point.value.partition(":")[0] for point in _points()}
+
+
 @cache
 def _named(path: str) -> Intrinsic:
     several = tuple(_values(path, f"intrinsic '{path}'"))

@@ -9,7 +9,7 @@ from math import prod
 from typing import Literal
 
 from searchlab.intrinsics import Intrinsic, intrinsics
-from searchlab.ir.expr import ZERO, Binary, Cast, Expr, Load, Var, value_of
+from searchlab.ir.expr import ZERO, Load, Var, value_of
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block
 from searchlab.ir.sums import as_sum
@@ -17,6 +17,7 @@ from searchlab.ir.walk import variables
 from searchlab.tactics.axes import operands, reduce_axes, space_axes, stores_plainly
 from searchlab.tactics.products import product_views
 from searchlab.targets import Target
+from searchlab.tensorization.scalar_bodies import operand_ways
 
 Part = Literal["row", "column", "depth"]
 # Families of exact intrinsics, those that need the fewest instructions for a product first.
@@ -113,8 +114,10 @@ def intrinsic_view(program: Program, name: str, intrinsic: Intrinsic) -> Intrins
     if program.buffers[block.store.buffer].dtype != out or len(operands(block)) != 2:
         return None
     views = []
-    for pair in _pairings(intrinsic.sum.term, found.term):
-        views += list(_views(block, intrinsic, shape, pair[shape.data], pair[shape.weight]))
+    for way in operand_ways(intrinsic.sum.term, found.term):
+        if not any(operand.guarded for operand in way.values()):
+            read = {described.buffer: operand.load for described, operand in way.items()}
+            views += list(_views(block, intrinsic, shape, read[shape.data], read[shape.weight]))
     extents = [value_of(it.extent) or 0 for it in space_axes(block)]
     return max(views, key=lambda v: (v.column == len(extents) - 1, extents[v.column]), default=None)
 
@@ -133,21 +136,6 @@ def _views(block: Block, intrinsic: Intrinsic, shape: CallShape, data: Load, wei
 def _alone(axis: Var, load: Load) -> bool:
     """Whether an axis is one index of a load by itself, and no part of any other."""
     return [i for i in load.indices if axis in variables(i)] == [axis]
-
-
-def _pairings(described: Expr, term: Expr) -> Iterator[dict[str, Load]]:
-    """The loads of a term for the operands of a description that is the same but for indices; products commute."""
-    if isinstance(described, Load) and isinstance(term, Load):
-        if described.type == term.type:
-            yield {described.buffer: term}
-        return
-    if type(described) is not type(term) or described.dtype != term.dtype:
-        return
-    if isinstance(described, Cast) and isinstance(term, Cast):
-        yield from _pairings(described.a, term.a)
-    elif isinstance(described, Binary) and isinstance(term, Binary) and described.op == term.op == "mul":
-        for a, b in ((term.a, term.b), (term.b, term.a)):
-            yield from ({**x, **y} for x in _pairings(described.a, a) for y in _pairings(described.b, b))
 
 
 # --- the choice -------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from searchlab.errors import ScheduleError
@@ -12,7 +12,7 @@ from searchlab.ir.stmt import Block
 from searchlab.ir.sums import as_sum
 from searchlab.ir.walk import loads
 from searchlab.schedule import Schedule
-from searchlab.tensorization.iterator_mappings import IteratorMapping, loops_of, prepared
+from searchlab.tensorization.iterator_mappings import IteratorMapping, axis_name, free_names, loops_of, prepared
 from searchlab.tensorization.scalar_bodies import description_block, description_operands
 
 
@@ -89,21 +89,11 @@ def _fused(s: Schedule, mapping: IteratorMapping, described: Block) -> list[str]
         groups = [_number([(x[at[v]], sizes[at[v]]) for v in group]) for group in mapping.groups]
         return [*(x[at[v]] for v in mapping.outside), *groups]
 
-    taken = {*s.program.loops, *s.program.blocks, *s.program.buffers} - set(loops.values())
-    inner = _free([it.var.name.removeprefix("v") for it in described.iters], taken, [loops[v] for v in mapping.outside])
-    s.transform_block_layout(mapping.block, fuse, names=[*(loops[v] for v in mapping.outside), *inner])
+    outside = [loops[v] for v in mapping.outside]
+    wanted = [axis_name(it.var.name) for it in described.iters]
+    inner = free_names(wanted, s.program, without=set(loops.values()) - set(outside))
+    s.transform_block_layout(mapping.block, fuse, names=[*outside, *inner])
     return inner
-
-
-def _free(wanted: Iterable[str], taken: set[str], others: Iterable[str]) -> list[str]:
-    used = {*taken, *others}
-    names = []
-    for name in wanted:
-        while name in used:
-            name = f"{name}_"
-        used.add(name)
-        names.append(name)
-    return names
 
 
 def _ordered(

@@ -9,7 +9,7 @@ order; the rest stay outside, as does what occurs in all operands (a batch, a gr
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, permutations
 from math import prod
@@ -60,7 +60,14 @@ class Mappings:
 class NoMapping:
     """Why an instruction cannot compute a block, in words; it is falsy."""
 
-    words: str
+    block: str
+    description: str
+    reason: str
+
+    @property
+    def words(self) -> str:
+        """The reason as a sentence for itself."""
+        return f"'{self.block}' is not computed by '{self.description}': {self.reason}"
 
     def __bool__(self) -> bool:
         return False
@@ -73,7 +80,7 @@ def mappings(program: Program, block: str, description: Program, limit: int = LI
     b = find_block(program, block)
     matched = body_matches(b, described)
     if isinstance(matched, str):
-        return NoMapping(f"'{block}' computes something else than '{description.name}': {matched}")
+        return NoMapping(block, description.name, matched)
     found: list[IteratorMapping] = []
     count, words = 0, ""
     for match in matched:
@@ -83,7 +90,7 @@ def mappings(program: Program, block: str, description: Program, limit: int = LI
             continue
         count += prod(map(len, choices))
         found += [_mapping(program, b, described, match, groups) for groups in islice(_combined(choices), limit)]
-    return Mappings(count, tuple(found[:limit])) if count else NoMapping(words)
+    return Mappings(count, tuple(found[:limit])) if count else NoMapping(block, description.name, words)
 
 
 def prepared(program: Program, block: str) -> Program:
@@ -96,7 +103,9 @@ def prepared(program: Program, block: str) -> Program:
             olds = tuple(Var(f"x{n}") for n in range(len(b.iters)))
             at = b.iters.index(it)
             news = (*olds[:at], olds[at] // tile, olds[at] % tile, *olds[at + 1 :])
-            return prepared(transform_block_layout(program, block, (olds, news)), block)
+            loops = list(loops_of(program, block).values())
+            names = [*loops[:at], *free_names([f"{loops[at]}_0", f"{loops[at]}_1"], program), *loops[at + 1 :]]
+            return prepared(transform_block_layout(program, block, (olds, news), names), block)
     return program
 
 
@@ -131,11 +140,13 @@ def _no_partner(it: Iter, wanted: Vector, vectors: dict[Iter, Vector], match: Bo
     def said(vector: Vector) -> str:
         return " and ".join(name for name, bit in zip(names, vector, strict=True) if bit) or "no operand"
 
-    others = ", ".join(f"'{x.var}' in {said(vector)}" for x, vector in vectors.items() if x.kind == it.kind)
-    kind = "space" if it.kind == "space" else "reduction"
-    return (
-        f"no {kind} iterator occurs in {said(wanted)} alone, as '{it.var}' of the description does: {others or 'none'}"
+    of_kind = [(x, vector) for x, vector in vectors.items() if x.kind == it.kind]
+    others = (
+        ", ".join(f"{axis_name(x.var.name, names[0])} in {said(vector)}" for x, vector in of_kind) or "there is none"
     )
+    kind = "space" if it.kind == "space" else "reduction"
+    described = f"as {axis_name(it.var.name)} of the description does"
+    return f"no {kind} iterator occurs in {said(wanted)} alone, {described}: {others}"
 
 
 def _groups(fitting: list[Iter]) -> list[tuple[Iter, ...]]:
@@ -175,10 +186,7 @@ def _mapping(
     taken = {it for group in groups for it in group}
     padded = []
     for it, group in zip(described.iters, groups, strict=True):
-        whole: Expr = ONE
-        for x in group:
-            whole = whole * x.extent
-        if program.facts.simplify(mod(whole, it.extent)) != ZERO:
+        if program.facts.simplify(mod(_product(x.extent for x in group), it.extent)) != ZERO:
             padded.append(it.var.name)
     return IteratorMapping(
         b.name,
@@ -193,3 +201,33 @@ def loops_of(program: Program, block: str) -> dict[str, str]:
     """The loop that each iterator of an unscheduled block is bound to."""
     b = find_block(program, block)
     return {it.var.name: lp.name for it, lp in zip(b.iters, loops_around(program, block), strict=True)}
+
+
+def free_names(wanted: Iterable[str], program: Program, without: Collection[str] = ()) -> list[str]:
+    """Names for new loops, as near to those wanted as a program lets them be; names in `without` are about to go."""
+    used = {*program.loops, *program.blocks, *program.buffers} - set(without)
+    names = []
+    for name in wanted:
+        while name in used:
+            name = f"{name}_"
+        used.add(name)
+        names.append(name)
+    return names
+
+
+def axis_name(iterator: str, block: str = "") -> str:
+    """An iterator as people call it: `vh` of any block and `vY_h` of block Y are h."""
+    return iterator.removeprefix("v").removeprefix(f"{block}_")
+
+
+def fused_extents(program: Program, mapping: IteratorMapping) -> tuple[Expr, ...]:
+    """How many iterations the groups of a mapping have, one for each iterator of the description."""
+    sizes = {it.var.name: it.extent for it in find_block(prepared(program, mapping.block), mapping.block).iters}
+    return tuple(_product(sizes[v] for v in group) for group in mapping.groups)
+
+
+def _product(extents: Iterable[Expr]) -> Expr:
+    whole: Expr = ONE
+    for extent in extents:
+        whole = whole * extent
+    return whole

@@ -13,7 +13,7 @@ from searchlab.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Var
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block
 from searchlab.ir.sums import Sum, as_sum
-from searchlab.ir.walk import loads, variables
+from searchlab.ir.walk import loads, transform, variables
 
 COMMUTATIVE = ("add", "mul", "min", "max")
 
@@ -24,10 +24,19 @@ class _OtherBody(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BodyOperand:
-    """An operand of a block: its buffer, and the variables that its value depends on, those of conditions included."""
+    """An operand of a block: how it is read, and the variables that its value depends on, those of conditions included.
 
-    buffer: str
+    `guarded` says whether there are such conditions, outside which it counts as zero.
+    """
+
+    load: Load
     used: frozenset[Var]
+    guarded: bool = False
+
+    @property
+    def buffer(self) -> str:
+        """The name of its buffer."""
+        return self.load.buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +46,17 @@ class BodyMatch:
     operands: tuple[BodyOperand, ...]
 
 
-def description_block(description: Program) -> Block:
-    """The one block of a description; refuses programs that are not one sum with constant extents."""
+def reduction_block(description: Program) -> Block:
+    """The one block of a description; refuses programs that are not one sum."""
     blocks = list(description.blocks.values())
     if len(blocks) != 1 or as_sum(blocks[0].store) is None:
         raise ScheduleError(f"the description '{description.name}' is not one reduction block")
-    b = blocks[0]
+    return blocks[0]
+
+
+def description_block(description: Program) -> Block:
+    """The one block of a description; refuses sums without constant extents or with operands in other layouts."""
+    b = reduction_block(description)
     direct = all(isinstance(i, Var) for ld in (*loads(b.store.value), *loads(_place(b))) for i in ld.indices)
     if not direct or any(value_of(it.extent) is None for it in b.iters):
         wanted = "constant extents and operands indexed by iteration variables"
@@ -67,15 +81,15 @@ def body_matches(block: Block, described: Block) -> tuple[BodyMatch, ...] | str:
         ours, theirs = as_sum(block.store), as_sum(described.store)
         assert theirs is not None
         if ours is None:
-            raise _OtherBody(f"'{block.store.value}' does not add up into its own element")
+            raise _OtherBody(f"'{_without_indices(block.store.value)}' does not add up into its own element")
         _check_same(ours, theirs, block, described)
-        ways = list(_ways(theirs.term, *_unguarded(ours.term), {}))
+        ways = list(operand_ways(theirs.term, ours.term))
         if not ways:
             raise _OtherBody(_difference(theirs.term, ours.term))
     except _OtherBody as e:
         return str(e)
     order = description_operands(described)
-    output = BodyOperand(block.store.buffer, frozenset(v for i in block.store.indices for v in variables(i)))
+    output = BodyOperand(_place(block), variables(_place(block)))
     found = [BodyMatch((output, *(way[ld] for ld in order[1:]))) for way in ways]
     apart = [m for m in found if len({o.buffer for o in m.operands}) == len(m.operands)]
     return tuple(dict.fromkeys(apart)) or "two operands are one buffer, which cannot have two layouts"
@@ -91,22 +105,29 @@ def _check_same(ours: Sum, theirs: Sum, block: Block, described: Block) -> None:
         raise _OtherBody("it does not begin with the value that the description begins with")
 
 
-def _unguarded(e: Expr) -> tuple[Expr, frozenset[Var]]:
+def _unguarded(e: Expr) -> tuple[Expr, Guard]:
     """A term without the condition outside which it is zero, and the variables of the condition."""
     if isinstance(e, Select) and isinstance(e.b, Const) and e.b.value == 0 and not loads(e.condition):
         return e.a, variables(e.condition)
-    return e, frozenset()
+    return e, None
 
 
+Guard = frozenset[Var] | None
 Way = dict[Load, BodyOperand]
 
 
-def _ways(d: Expr, e: Expr, guard: frozenset[Var], known: Way) -> Iterator[Way]:
-    """The assignments of operands under which `e` is `d`; `guard` are variables that every operand depends on."""
+def operand_ways(described: Expr, term: Expr) -> Iterator[Way]:
+    """The assignments of operands under which a term is the described one, indices apart; products commute."""
+    return _ways(described, *_unguarded(term), {})
+
+
+def _ways(d: Expr, e: Expr, guard: Guard, known: Way) -> Iterator[Way]:
+    """The same for a part of a term; `guard` are variables that every operand depends on, if there is a condition."""
     if isinstance(d, Load):
-        inner, used = _unguarded(e)
+        inner, own = _unguarded(e)
         if isinstance(inner, Load) and inner.dtype == d.dtype:
-            operand = BodyOperand(inner.buffer, variables(inner) | used | guard)
+            used = variables(inner) | (own or frozenset()) | (guard or frozenset())
+            operand = BodyOperand(inner, used, guarded=own is not None or guard is not None)
             if known.get(d, operand) == operand:
                 yield {**known, d: operand}
         return
@@ -125,5 +146,11 @@ def _ways(d: Expr, e: Expr, guard: frozenset[Var], known: Way) -> Iterator[Way]:
 
 
 def _difference(d: Expr, e: Expr) -> str:
-    ours, theirs = ([f"{ld.buffer}: {ld.dtype}" for ld in loads(x)] for x in (e, d))
-    return f"it adds '{e}' ({', '.join(ours)}), the description '{d}' ({', '.join(theirs)})"
+    ours, theirs = ([ld.dtype for ld in loads(x)] for x in (e, d))
+    if len(ours) == len(theirs) and sorted(ours) != sorted(theirs):
+        return f"it reads {' and '.join(ours)}, the description {' and '.join(theirs)}"
+    return f"it adds up '{_without_indices(e)}', the description '{_without_indices(d)}'"
+
+
+def _without_indices(e: Expr) -> str:
+    return str(transform(e, lambda x: Load(x.buffer, (), x.type) if isinstance(x, Load) else None)).replace("[]", "")

@@ -54,20 +54,20 @@ COVERAGE: dict[str, tuple[int, str, str]] = {
     "conv2d:ci=3,co=5,h=7,w=9,k=3,padding=1": (120, "h w | c | ci kh kw | n", "i j k"),
     "conv2d:ci=8,co=8,h=4,w=4,k=1": (8, "h w | c | ci | n kh kw", ""),
     "conv2d:ci=3,co=4,h=9,w=9,k=3,padding=1,dilation=2": (120, "h w | c | ci kh kw | n", "i k"),
-    "conv2d:ci=4,co=8,h=7,w=6,k=3,padding=1,groups=2": (120, "Y_h Y_w | Y_c2 | ci kh kw | Y_n Y_c", "i k"),
+    "conv2d:ci=4,co=8,h=7,w=6,k=3,padding=1,groups=2": (120, "Y_h Y_w | Y_c_1 | ci kh kw | Y_n Y_c_0", "i k"),
     "conv3d:ci=2,co=4,d=4,h=5,w=6,k=3x1x2,padding=1x0x1": (450, "d h w | c | ci kd kw | n kh", ""),
     "conv2d_transpose:ci=3,co=4,h=4,w=5": (120, "h w | c | ci kh kw | n ph pw", ""),
     "conv2d_transpose:ci=3,co=4,h=4,w=5,k=3": (120, "h w | c | ci kh kw | n ph pw", ""),
 }
 NONE: dict[str, str] = {
     "depthwise_conv2d:c=5,h=7,w=9,padding=1": (
-        "no space iterator occurs in Y and W alone, as 'vj' of the description does: 'vn' in Y and P, "
-        "'vc' in Y and P and W, 'vh' in Y and P, 'vw' in Y and P"
+        "no space iterator occurs in Y and W alone, as j of the description does: n in Y and P, c in Y and P and W, "
+        "h in Y and P, w in Y and P"
     ),
     "matmul:m=4,n=4,k=4,dtype=int8": "it adds up in int32, the description in float32",
     "reduce:shape=5x6,axis=1,op=max": "it combines with 'max', the description with 'add'",
     "l2_norm:batch=3,rows=5,cols=11": "two operands are one buffer",
-    "reduce:shape=5x6,axis=1,op=sum": "it adds 'X[vi0, vr]' (X: float32), the description 'A[vi, vk] * B[vk, vj]'",
+    "reduce:shape=5x6,axis=1,op=sum": "it adds up 'X', the description 'A * B'",
 }
 
 

@@ -1,4 +1,8 @@
-"""The code of a cell's components, keyed by name: a source digest for the user's, a version for searchlab's."""
+"""The code of a cell's components, keyed by name: a source digest for the user's, a version for searchlab's.
+
+Intrinsics that packages bring count for all cells that build programs: default schedules and spaces choose among those
+of the target without being told their names.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from searchlab.errors import SearchLabError
+from searchlab.intrinsics.known import installed_modules
 from searchlab.lab.code.source_files import digest
 from searchlab.named import is_shipped
 from searchlab.registry import Component, Registry
@@ -22,10 +27,12 @@ _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 def codes(configs: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     """The code of cells with the given settings; components that cannot be found are left out."""
     known: dict[str, dict[str, str]] = {}
+    installed = _intrinsics()
     found = []
     for config in configs:
-        code: dict[str, str] = {}
-        for kind, value in _parts(config):
+        parts = list(_parts(config))
+        code = dict(installed) if any(kind == "workload" for kind, _ in parts) else {}
+        for kind, value in parts:
             key = json.dumps([kind, value])
             if key not in known:
                 known[key] = _workload(value) if kind == "workload" else dict(_component(kind, value))
@@ -97,3 +104,10 @@ def _workload(text: str) -> dict[str, str]:
     module = path.partition(":")[0]
     found = None if is_shipped(module) else digest(module)
     return {} if found is None else {f"workload {name}": found}
+
+
+def _intrinsics() -> dict[str, str]:
+    """The sources of the intrinsics that packages bring."""
+    theirs = {name: module for name, module in installed_modules().items() if not is_shipped(module)}
+    found = {f"intrinsics {name}": digest(module) for name, module in theirs.items() if _MODULE.fullmatch(module)}
+    return {name: version for name, version in found.items() if version is not None}

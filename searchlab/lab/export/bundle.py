@@ -109,6 +109,7 @@ def _description(code: Standalone, title: str, about: Mapping[str, Any]) -> dict
         "scratch": {"shared": shared, "per_thread": stride},
         "target": code.target.to_dict(),
         "needs": code.needs,
+        "permission": code.permission,
         "program": code.program.hash,
         "versions": toolchain(code.target),
         **about,

@@ -23,6 +23,7 @@ def header(code: Standalone, title: str) -> str:
         " * Concurrent calls need separate scratch memory. */".replace("NAME", code.name),
         f"void {code.name}_with({arrays}, void *scratch, int64_t threads);",
         f"int64_t {code.name}_scratch(int64_t threads);",
+        *([_permission(code)] if code.permission else []),
         *(_packing(code.name, a) for a in code.inputs if a.packed is not None),
         "#ifdef __cplusplus\n}\n#endif",
         f"#endif /* {guard} */",
@@ -71,6 +72,16 @@ def _threads(code: Standalone) -> str:
     return (
         f"Uses {code.threads} threads: the caller and workers that sleep between calls. Calls from several threads\n"
         "   at once are safe; one of them has the workers, the others run alone."
+    )
+
+
+def _permission(code: Standalone) -> str:
+    name = code.name
+    return (
+        f"/* The kernel uses {code.permission}, which the system must permit. The code asks when it is loaded; this\n"
+        f" * asks again: 0, or EOPNOTSUPP, which {name} then returns without running. {name}_with\n"
+        " * does not check. */\n"
+        f"int {name}_permitted(void);"
     )
 
 

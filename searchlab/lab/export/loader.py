@@ -150,7 +150,13 @@ def description(folder: Path) -> dict[str, Any]:
 def _well_formed(about: dict[str, Any]) -> bool:
     """Whether all fields that the loader reads have the types and ranges that it relies on."""
     arrays = [*about["inputs"], *about["outputs"]]
-    texts = [about["function"], *about["needs"], *about.get("sha256", {}).values(), *(a["name"] for a in arrays)]
+    texts = [
+        about["function"],
+        about.get("permission", ""),
+        *about["needs"],
+        *about.get("sha256", {}).values(),
+        *(a["name"] for a in arrays),
+    ]
     numbers = [about["threads"], *(n for a in arrays for n in (*a["shape"], *(a["packed"] or [])))]
     return (
         all(type(t) is str for t in texts)
@@ -185,4 +191,8 @@ def load(folder: str | Path | None = None) -> ExportedKernel:
         except AttributeError:
             raise ValueError(f"{here / LIBRARY} is damaged: it has no {symbol}; export the kernel again") from None
 
+    if wanted := about.get("permission"):
+        permitted = ctypes.CFUNCTYPE(ctypes.c_int)(address(f"{about['function']}_permitted"))
+        if permitted():
+            raise OSError(f"{here}: the system does not let this process use {wanted}, which the kernel needs")
     return ExportedKernel(about, address, library)

@@ -11,10 +11,13 @@ from searchlab.llvm import abi, jit
 from searchlab.llvm.module import KernelCode, generate
 from searchlab.lower.passes import lower
 from searchlab.runtime import threadpool
-from searchlab.runtime.standalone.entries import KERNEL, PACK, POOL, entry_points, packing_entry, pool_setup
+from searchlab.runtime.standalone.entries import KERNEL, PACK, POOL, at_loading, entry_points, packing_entry, pool_setup
 from searchlab.runtime.standalone.modules import joined, owned
 from searchlab.runtime.standalone.packing import packing
+from searchlab.runtime.standalone.tile_permission import ENTRY, SETUP, TILES, TYPE, asking
 from searchlab.targets import CpuTarget, detect
+
+_TILES = ("amx-tile", "amx-int8", "amx-bf16")
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,13 @@ class CpuStandalone(Standalone):
         if self.target.arch != "x86_64":
             return []
         features = self.target.enabled_features()
-        return sorted(f for f in features if f in ("fma", "f16c") or re.match(r"avx(?!10|.*-)", f))
+        tiles = [f.replace("-", "") for f in _TILES if f in features and self.permission]  # used only by name
+        return sorted([*tiles, *(f for f in features if f in ("fma", "f16c") or re.match(r"avx(?!10|.*-)", f))])
+
+    @property
+    def permission(self) -> str:
+        """AMX tiles, if it uses them."""
+        return TILES if TYPE in self._kernel.ir else ""
 
     @property
     def linkable(self) -> str:
@@ -75,9 +84,11 @@ class CpuStandalone(Standalone):
         """The module before optimisation by LLVM."""
         shared, stride = self.scratch
         count = len(self.inputs) + len(self.outputs)
+        asks = self.permission and "linux" in self.target.triple
+        entry = ENTRY if asks else ""
         parts = [
             owned(self._kernel.ir, KERNEL),
-            entry_points(self.name, count, shared, stride, self.threads, self.parallel),
+            entry_points(self.name, count, shared, stride, self.threads, self.parallel, entry),
         ]
         alone = self.target.with_threads(1)
         for layout in self.program.layouts:
@@ -86,7 +97,10 @@ class CpuStandalone(Standalone):
         if self.parallel:
             parts.append(owned(threadpool.pool_ir(self.target), POOL))
             parts.append(pool_setup(self.name, threadpool.SPIN_SECONDS, "linux" in self.target.triple))
-        return joined(parts)
+        if asks:
+            parts.append(asking(self.name, count))
+        first = [*([SETUP] if asks else []), *([f"{self.name}_setup"] if self.parallel else [])]
+        return joined([*parts, *([at_loading(first)] if first else [])])
 
     @cached_property
     def object(self) -> bytes:

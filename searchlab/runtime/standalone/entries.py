@@ -8,14 +8,21 @@ void     NAME_pack_X(const T *X, T *packed)                    packs the input X
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from searchlab.llvm import abi
 
 KERNEL, POOL, PACK = "kernel", "pool", "pack"  # the prefixes of the renamed symbols of each module
 _KERNEL = f"@{KERNEL}.{abi.ENTRY}"
 
 
-def entry_points(name: str, buffers: int, shared: int, stride: int, threads: int, parallel: bool) -> str:
-    """The entry points of a kernel with this number of buffers; `shared` and `stride` are bytes of scratch memory."""
+def entry_points(
+    name: str, buffers: int, shared: int, stride: int, threads: int, parallel: bool, entry: str = ""
+) -> str:
+    """The entry points of a kernel with this number of buffers; `shared` and `stride` are bytes of scratch memory.
+
+    With `entry` the first of them has this name instead, for another function to call.
+    """
     passed = ", ".join(f"ptr %x{n}" for n in range(buffers))
     total = shared + stride * threads
     return "\n".join(
@@ -26,7 +33,7 @@ def entry_points(name: str, buffers: int, shared: int, stride: int, threads: int
             f"  %all = add i64 %private, {shared}",
             "  ret i64 %all",
             "}",
-            _allocating(name, passed, total, threads) if total else _plain(name, passed, threads),
+            _allocating(name, passed, total, threads, entry) if total else _plain(name, passed, threads, entry),
         ]
     )
 
@@ -47,10 +54,14 @@ def _with(name: str, buffers: int, passed: str, shared: int, stride: int, parall
     return "\n".join(lines)
 
 
-def _plain(name: str, passed: str, threads: int) -> str:
+def _named(name: str, entry: str) -> str:
+    return f"internal i32 @{entry}" if entry else f"i32 @{name}"
+
+
+def _plain(name: str, passed: str, threads: int, entry: str) -> str:
     return "\n".join(
         [
-            f"define i32 @{name}({passed}) nounwind {{",
+            f"define {_named(name, entry)}({passed}) nounwind {{",
             f"  call void @{name}_with({passed}, ptr null, i64 {threads})",
             "  ret i32 0",
             "}",
@@ -58,12 +69,12 @@ def _plain(name: str, passed: str, threads: int) -> str:
     )
 
 
-def _allocating(name: str, passed: str, total: int, threads: int) -> str:
+def _allocating(name: str, passed: str, total: int, threads: int, entry: str) -> str:
     return "\n".join(
         [
             "declare i32 @posix_memalign(ptr, i64, i64)",
             "declare void @free(ptr)",
-            f"define i32 @{name}({passed}) nounwind {{",
+            f"define {_named(name, entry)}({passed}) nounwind {{",
             "entry:",
             "  %place = alloca ptr, align 8",
             f"  %failed = call i32 @posix_memalign(ptr %place, i64 {abi.LINE}, i64 {total})",
@@ -146,8 +157,6 @@ known:
 FORK
   ret void
 }
-%ctor = type { i32, ptr, ptr }
-@llvm.global_ctors = appending global [1 x %ctor] [%ctor { i32 65535, ptr @NAME_setup, ptr null }]
 """
 _FORK = """  %can = icmp ne ptr @__register_atfork, null
   br i1 %can, label %tell, label %done
@@ -158,7 +167,15 @@ done:"""
 
 
 def pool_setup(name: str, spin_seconds: float, linux: bool) -> str:
-    """The code that runs once when a parallel kernel is loaded."""
+    """The function NAME_setup, which runs once when a parallel kernel is loaded."""
     text = _SETUP.replace("FORK", _FORK if linux else "").replace("NAME", name)
     weak = "declare extern_weak i32 @__register_atfork(ptr, ptr, ptr, ptr)\n" if linux else ""
     return weak + text.replace("SPIN_NS", str(round(spin_seconds * 1e9)))
+
+
+def at_loading(functions: Sequence[str]) -> str:
+    """The list of functions that run when the code is loaded."""
+    rows = ", ".join(f"%ctor {{ i32 65535, ptr @{f}, ptr null }}" for f in functions)
+    return (
+        f"%ctor = type {{ i32, ptr, ptr }}\n@llvm.global_ctors = appending global [{len(functions)} x %ctor] [{rows}]"
+    )

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from searchlab.lab.export import Exported, export, load
 from searchlab.lab.export.bundle import identifier, loader
 from searchlab.runtime.standalone.code import CpuStandalone
 from searchlab.search import space
+from searchlab.targets import CpuTarget, cpu_of
+from searchlab.targets.target import parse
 from searchlab.workloads import Workload
 
 MATMUL = sl.workload("matmul", m=50, n=50, k=37)
@@ -134,6 +137,7 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
 
 ALONE = """
 import sys
+from dataclasses import replace
 import numpy as np
 from kernel import load
 kernel = load()
@@ -373,3 +377,73 @@ def test_programs_of_all_kinds(name: str, threads: int, tmp_path: Path) -> None:
         for n, program in enumerate(programs(workload, threads, name, 3)):
             done = exported(program, tmp_path / f"{operator}-{n}", workload, threads)
             right(load(done.folder), workload)
+
+
+# --- permission to use tiles ------------------------------------------------------------------------------------------
+
+
+def with_tiles(threads: int = 1) -> tuple[Workload, Program, CpuTarget]:
+    """A product by calls of AMX, for a CPU that has little else."""
+    plain = cpu_of(parse("x86-64-v2"))
+    target = replace(plain, features=plain.features + ",+amx-tile,+amx-int8", cores=threads, threads=threads)
+    w = sl.workload("matmul", m=48, n=32, k=128, dtype="uint8")
+    s = sl.Schedule(w.program)
+    s.transform_layout("B", lambda k, j: (j // 16, k // 4, j % 16, k % 4))
+    i, j, k = s.loops("C")
+    i0, i1 = s.split(i, [None, 16])
+    j0, j1 = s.split(j, [None, 16])
+    k0, k1, k2 = s.split(k, [None, 16, 4])
+    s.reorder(i0, j0, k0, i1, j1, k1, k2)
+    if threads > 1:
+        s.parallel(i0)
+    s.tensorize(i1, "amx_u8s8_16x16x64")
+    return w, s.program, target
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_code_with_tiles_asks_for_them_when_it_is_loaded(threads: int) -> None:
+    w, program, target = with_tiles(threads)
+    code = CpuStandalone("product", program, target)
+    assert code.permission == "AMX tiles" and {"amxtile", "amxint8"} <= set(code.needs)
+    first = re.search(r"@llvm.global_ctors = .*", code.ir)
+    assert first is not None and "@tiles.setup" in first[0]
+    assert ("@product_setup" in first[0]) == (threads > 1)
+    text = code.assembly
+    asking = text.partition("product_permitted:")[2].partition(".size")[0]
+    assert "$158" in asking and "$4131" in asking and "$18" in asking and "syscall" in asking  # numbers of Linux
+    assert re.search(r"\.section\s+\.(ctors|init_array)", text) and "tdpbusd" in text
+
+
+def test_code_without_tiles_asks_for_nothing() -> None:
+    _, _, target = with_tiles()
+    code = CpuStandalone("product", MATMUL.program, target)
+    assert code.permission == "" and "syscall" not in code.ir and "amxtile" not in code.needs
+    assert "global_ctors" not in code.ir
+
+
+@needs_cc
+@pytest.mark.skipif(sl.detect().arch != "x86_64", reason="AMX is of x86")
+def test_a_refusal_is_told_and_nothing_runs(tmp_path: Path) -> None:
+    """On a CPU with tiles the kernel runs, on any other it returns an error instead of a fault."""
+    w, program, target = with_tiles()
+    done = export(program, target, tmp_path / "k", "product")
+    text = (done.folder / "kernel.h").read_text()
+    assert "int product_permitted(void);" in text and "AMX tiles" in text and "EOPNOTSUPP" in text
+    assert json.loads((done.folder / "kernel.json").read_text())["permission"] == "AMX tiles"
+    program_text = (
+        '#include "kernel.h"\nstatic uint8_t A[48 * 128]; static int8_t B[32 * 128]; static int32_t C[48 * 32];\n'
+        "int main(void) { C[0] = 7; A[0] = 1; int r = product(A, B, C);\n"
+        "  return r != product_permitted() ? 1 : r == 0 ? (C[0] == 0 ? 0 : 2) : C[0] == 7 ? r : 3; }\n"
+    )
+    (done.folder / "main.c").write_text(program_text)
+    command = [CC or "cc", "main.c", "kernel.o", "-o", "main", "-pthread"]
+    subprocess.run(command, cwd=done.folder, check=True)
+    has = "amx_tile" in Path("/proc/cpuinfo").read_text()
+    assert subprocess.run([done.folder / "main"]).returncode in ((0, 95) if has else (95,))
+    if not has:
+        with pytest.raises(OSError, match="this CPU lacks amxint8, amxtile"):
+            loader.load(done.folder)
+        about = json.loads((done.folder / "kernel.json").read_text())
+        (done.folder / "kernel.json").write_text(json.dumps({**about, "needs": []}))
+        with pytest.raises(OSError, match="does not let this process use AMX tiles, which the kernel needs"):
+            loader.load(done.folder)

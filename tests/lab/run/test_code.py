@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 
 from searchlab.cli import app
 from searchlab.errors import ConfigError
+from searchlab.intrinsics import known
 from searchlab.lab.cells import cells
-from searchlab.lab.code import codes, digest, files
+from searchlab.lab.code import changed, codes, digest, files
 from searchlab.lab.config import from_data
 from searchlab.lab.folder.atomic import replace_json
 from searchlab.lab.results import CellResult
@@ -155,6 +156,45 @@ def test_components_of_all_kinds_count(mine: Module) -> None:
     }  # fmt: skip
     assert found["model gbt"] == "version 2" and found[f"strategy {mine.component}"] == digest(f"{mine.prefix}_mine")
     assert of_network == {f"workload {work}": found[f"workload {work}"]}
+
+
+INTRINSIC = """
+from searchlab.intrinsics import find_intrinsic
+from dataclasses import replace
+import {prefix}_helper
+
+MINE = replace(find_intrinsic("avx2_u8s8_8x4"), name="mine_8x4")
+"""
+
+
+def test_intrinsics_of_packages_count_where_programs_are_built(mine: Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    from importlib.metadata import EntryPoint
+
+    module = f"{mine.prefix}_intrinsic"
+    mine.write("intrinsic", INTRINSIC.format(prefix=mine.prefix))
+    values = {"mine": f"{module}:MINE", "ours": "searchlab.intrinsics.arm_dots:INTRINSICS", "gone": "no_such_module:X"}
+    points = tuple(EntryPoint(name, value, known.GROUP) for name, value in values.items())
+    monkeypatch.setattr(known, "_points", lambda: points)
+    network = {"network": "n", "parts": [{"task": "a", "workload": "matmul:m=8"}]}
+    configs = [{"workload": "matmul:m=8", "strategy": "random"}, network, {"table": "t", "strategy": "random"}]
+    before = codes(configs)
+    for code in before[:2]:
+        assert {name for name in code if name.startswith("intrinsics")} == {"intrinsics mine"}
+    assert before[0]["intrinsics mine"] == digest(module) and before[2] == {
+        "strategy random": before[0]["strategy random"]
+    }
+    mine.edit("other")
+    assert codes(configs) == before
+    mine.edit("helper")  # which the intrinsic imports
+    assert [changed(a, b) for a, b in zip(before, codes(configs))] == [("intrinsics mine",), ("intrinsics mine",), ()]
+    assert module not in sys.modules  # sources are read, not run
+
+
+def test_an_intrinsic_that_options_name_counts(mine: Module) -> None:
+    mine.write("intrinsic", INTRINSIC.format(prefix=mine.prefix))
+    path = f"{mine.prefix}_intrinsic:MINE"
+    (found,) = codes([{"workload": "matmul:m=8", "space": {"template": {"intrinsics": path}}}])
+    assert found[f"space {path}"] == digest(f"{mine.prefix}_intrinsic")
 
 
 def test_a_component_that_was_added_here_counts_by_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
