@@ -121,7 +121,9 @@ def test_show_code(run: Run) -> None:
     assert "ret" in run("show", "softmax:rows=8,cols=16", "--asm", "--target", "native:threads=1").stdout
 
 
-def test_show_intrinsics(run: Run) -> None:
+def test_show_intrinsics(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("searchlab.intrinsics.known._added", {})  # other tests may have added some
+    monkeypatch.setattr("searchlab.cli.output.out._width", 1000)  # rows are not folded
     found = run("show", "conv2d:ci=8,co=12,h=9,w=9,k=3", "--intrinsics", "--target", "x86-64-v3").stdout
     text = " ".join(found.split())
     assert "C[i, j] += A[i, k] * B[k, j] float32 x float32 -> float32 in 120 ways" in text
@@ -129,11 +131,13 @@ def test_show_intrinsics(run: Run) -> None:
     assert "avx2_f32_6x16 i 49 to 54, j 12 to 16 46.9 % rounded" in text
     assert "x86-64-v3 lacks avx512f: avx512_f32_{14x32,12x32,8x48,6x64,28x16}" in text
     assert "x86-64-v3 lacks the instructions of aarch64: neon_f32" in text
-    assert "it adds up in float32, the description in int32 vnni_{u8s8,s8s8}" in text
+    assert "vnni_{u8s8,s8s8}, vnniint8_s8s8_{8x4,4x4}, avx512bw_{u8s8,s8s8,u7s8,u8s7}" in text
+    assert "udot_u8u8_4x4, usdot_u8s8_4x4 it adds up in float32, the description in int32" in text
     assert len(found.splitlines()) < 40
     depthwise = " ".join(run("show", "depthwise_conv2d", "--intrinsics", "--target", "x86-64-v3").stdout.split())
     assert "No intrinsic can compute it" in depthwise and "ways" not in depthwise
     assert "no space iterator occurs in Y and W alone, as j of the description does" in depthwise
+    assert depthwise.index("no space iterator") < depthwise.index("it adds up in float32")
     batch = run("show", "batch_matmul:dtype=int8", "--intrinsics", "--target", "x86-64-v3").stdout
     assert "1  C  A  B  j (128)  k (64)  b, i" in batch and "C[i, j] += int32(A[i, k]) * int32(B[j, k])" in batch
     stages = " ".join(run("show", "softmax", "--intrinsics", "--target", "x86-64-v3").stdout.split())

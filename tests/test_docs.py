@@ -85,8 +85,9 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in headings, link
 
 
-def test_the_output_that_the_page_of_intrinsics_shows() -> None:
+def test_the_output_that_the_page_of_intrinsics_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Line by line, in order; dots stand for lines that are left out."""
+    monkeypatch.setattr("searchlab.intrinsics.known._added", {})  # other tests may have added some
     from typer.testing import CliRunner
 
     from searchlab.cli import app

@@ -118,13 +118,13 @@ def _print_stage(program: Program, block: Block, fits: Sequence[IntrinsicFit], t
     matching = [fit for fit in fits if fit.count]
     for form in dict.fromkeys((fit.form, fit.types) for fit in matching):
         _print_form(program, [fit for fit in matching if (fit.form, fit.types) == form], target, here)
-    others = [fit for fit in fits if not fit.count]
+    others = sorted((fit for fit in fits if not fit.count), key=lambda fit: not fit.near)  # the most telling first
     if others:
         title = "Intrinsics that cannot compute it" if matching else "No intrinsic can compute it"
-        made = table("why not", "intrinsics", title=title)
+        made = table("intrinsics", "why not", title=title)
         for reason in dict.fromkeys(fit.reason for fit in others):
             named = _families(fit for fit in others if fit.reason == reason)
-            made.add_row(escape(reason), escape(named))
+            made.add_row(escape(named), escape(reason))
         print_table(made)
 
 

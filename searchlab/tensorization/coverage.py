@@ -50,6 +50,11 @@ class IntrinsicFit:
         return self.found.reason if isinstance(self.found, NoMapping) else ""
 
     @property
+    def near(self) -> bool:
+        """Whether the intrinsic adds up the same terms as the stage, for other iterators if it does not match."""
+        return isinstance(self.found, Mappings) or self.found.same_body
+
+    @property
     def family(self) -> str:
         """The name without the extents at its end: those of a family differ in these only."""
         return self.intrinsic.name.rpartition("_")[0] or self.intrinsic.name

@@ -58,11 +58,15 @@ class Mappings:
 
 @dataclass(frozen=True, slots=True)
 class NoMapping:
-    """Why an instruction cannot compute a block, in words; it is falsy."""
+    """Why an instruction cannot compute a block, in words; it is falsy.
+
+    `same_body` says that both add up the same terms, so that it is for the iterators alone.
+    """
 
     block: str
     description: str
     reason: str
+    same_body: bool = False
 
     @property
     def words(self) -> str:
@@ -90,7 +94,7 @@ def mappings(program: Program, block: str, description: Program, limit: int = LI
             continue
         count += prod(map(len, choices))
         found += [_mapping(program, b, described, match, groups) for groups in islice(_combined(choices), limit)]
-    return Mappings(count, tuple(found[:limit])) if count else NoMapping(block, description.name, words)
+    return Mappings(count, tuple(found[:limit])) if count else NoMapping(block, description.name, words, True)
 
 
 def prepared(program: Program, block: str) -> Program:
