@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from tensorized_products import byte_product, tiled
 
 from searchlab.analysis import NODE_KINDS, Ragged, extractor, schema
 from searchlab.analysis.column_machine import BLOCK
@@ -142,6 +143,37 @@ def test_products_beyond_64_bits_do_not_wrap() -> None:
         s.split(loop, [None, knob(f"t_{loop}")], tail=True)
     found = extractor(s.program, "summary")(dict.fromkeys(s.program.knobs, np.array([2**40])))
     assert found[0, schema("summary").columns.index("all_iterations")] == pytest.approx(120)
+
+
+def _cycles(program: Program) -> float:
+    return float(np.exp2(extractor(program, "estimate", parse_target("x86-64-v3"))({}, dtype=np.float64)[0, 0]) - 1)
+
+
+def test_the_estimate_counts_a_call_as_what_it_states() -> None:
+    w = byte_product(96, 96, 96)
+    called = tiled(w, "avx2_u8s8_8x4", 8)
+    loops = Schedule(w.program)
+    i, j, k = loops.loops("C")
+    i0, i1 = loops.split(i, [None, 4])
+    j0, j1, j2 = loops.split(j, [None, 2, 8])
+    loops.reorder(j0, i0, k, i1, j1, j2)
+    loops.unroll(i1, j1)
+    loops.vectorize(j2)
+    count = 96**3 / 32
+    assert 3.0 * count <= _cycles(called.program) < 3.3 * count  # three cycles each, and some for memory
+    assert _cycles(called.program) < _cycles(loops.program)
+    assert _cycles(tiled(w, "vnni_u8s8_8x4", 8).program) < 0.3 * _cycles(loops.program)
+
+
+def test_calls_beyond_the_domain_do_not_count() -> None:
+    w = byte_product(96, 96, 96)
+    exact, rounded = tiled(w, "avx2_u8s8_8x4", 8), tiled(w, "avx2_u8s8_8x4", 8)
+    exact.split("i_0", [None, 24])
+    rounded.split("i_0", [None, 128], tail=True)  # one tile of rows that is five times too large
+    calls = schema("summary").columns.index("all_calls")
+    found = [extractor(s.program, "summary")({}, dtype=np.float64)[0, calls] for s in (exact, rounded)]
+    assert found == [pytest.approx(np.log2(1 + 96**3 / 32))] * 2
+    assert _cycles(rounded.program) == pytest.approx(_cycles(exact.program), rel=0.1)
 
 
 @cache
