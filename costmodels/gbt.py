@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from costmodels import pretrained as trees
-from costmodels.features import RAGGED, TrainingData, check_card, features, training_data, write_card
+from costmodels.features import RAGGED, TrainingData, check_card, features, telling, training_data, write_card
 from costmodels.roofline import RooflineModel, estimate
 from searchlab.errors import ComponentError
 from searchlab.search import CostModel, History, Points, Space, Trials
@@ -143,7 +143,7 @@ class GBTModel(CostModel):
         """Scales the prior to the trees on the last task, weighted by its correlation with the measurements."""
         last = [t for t in history if len(t)][-1]
         rows, scores = data.rows[-len(last) :], _log(last.scores)
-        trees = float(self._booster.inplace_predict(rows, predict_type="margin").std())
+        trees = float(self._found(rows).std())
         guess = -estimate(rows, _threads(last.space))
         discount = max(_agreement(guess, scores), 0.0) * 2.0 ** (-len(history) / self.half)
         self._weight = discount * max(trees, _LEAST) / max(float(guess.std()), _LEAST)
@@ -154,7 +154,7 @@ class GBTModel(CostModel):
 
         parameters = {k: v for k, v in self.settings.items() if k not in ("rounds", "patience")}
         parameters |= {"nthread": self.threads, "tree_method": "hist", "seed": int(self.rng.integers(1 << 31))}
-        matrix = xgb.DMatrix(data.rows, nthread=self.threads)
+        matrix = xgb.DMatrix(telling(data.rows, self.view), nthread=self.threads)
         custom: dict[str, Any] = {}
         if self.objective == "pack-sum":
             loss = PackSum(data, self.weighted)
@@ -185,10 +185,15 @@ class GBTModel(CostModel):
         guess = self._weight * self._guess(rows, space) if self.prior else 0.0
         if self._booster is None:
             return np.asarray(guess)
-        found = np.asarray(self._booster.inplace_predict(rows, predict_type="margin"), np.float64)
+        found = self._found(rows)
         if self.objective == "pack-sum":
             return np.asarray(np.bincount(owner, found, len(points)), np.float64)
         return np.asarray(found + guess)
+
+    def _found(self, rows: Floats) -> Floats:
+        """What the trees say of rows, by the columns on which they were trained."""
+        known = np.ascontiguousarray(rows[:, : self._booster.num_features()])
+        return np.asarray(self._booster.inplace_predict(known, predict_type="margin"), np.float64)
 
     def _guess(self, rows: Floats, space: Space) -> Floats:
         """The scores before anything was measured."""

@@ -18,7 +18,6 @@ from searchlab.errors import ExportError
 from searchlab.lab.cells import cells
 from searchlab.lab.code import as_it_was
 from searchlab.lab.config import load_resolved
-from searchlab.lab.config.search_settings import SearchSettings
 from searchlab.lab.export.finding import chosen
 from searchlab.lab.folder.folder import Folder
 from searchlab.lab.manifest import Cell
@@ -60,7 +59,7 @@ def replay_cell(cell: Cell, folder: Folder) -> ReplayedCell:
     """Replays one cell with its recorded times."""
     records = list(folder.records(cell.id).records())
     result = folder.result(cell)
-    then, nothing = replace(cell, settings=_earlier_settings(cell)), _Nothing()
+    then, nothing = _as_it_was(cell), _Nothing()
     subject = subject_of(cell.subject, then.settings, cell.seed)
     search = search_of(then, subject, lambda _: nothing, folder.records(cell.id), result)
     way = _Way(search, records)
@@ -82,11 +81,11 @@ def replay_cell(cell: Cell, folder: Folder) -> ReplayedCell:
     return ReplayedCell(cell, len(records), way.same, departure or _other_times(search, result))
 
 
-def _earlier_settings(cell: Cell) -> SearchSettings:
-    """The settings of a cell with its space and its model as they were in the version that it ran."""
+def _as_it_was(cell: Cell) -> Cell:
+    """The cell with its space and its model as they were in the version that it ran."""
     now = cell.settings
     space = None if now.space is None else as_it_was("space", now.space, cell.code)
-    return replace(now, space=space, model=as_it_was("model", now.model, cell.code))
+    return replace(cell, settings=replace(now, space=space, model=as_it_was("model", now.model, cell.code)))
 
 
 class _Way:
