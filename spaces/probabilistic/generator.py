@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from searchlab.errors import SpaceError
@@ -35,8 +35,7 @@ class ProbabilisticSpace(SpaceGenerator):
     """
 
     name: ClassVar[str] = "probabilistic"
-    version: ClassVar[str] = "2"
-    earlier: ClassVar[Mapping[str, Mapping[str, Any]]] = {"1": {"intrinsics": "never"}}
+    version: ClassVar[str] = "1"
 
     def __init__(
         self,
