@@ -92,6 +92,15 @@ def test_float32_is_as_it_was() -> None:
         ]
 
 
+@pytest.mark.parametrize("spec", ["qconv2d:ci=6,co=24,h=7,w=7,k=3,padding=1", "matmul:m=24,n=48,k=8"])
+def test_the_same_seed_gives_the_same_programs(spec: str) -> None:
+    def drawn() -> list[str]:
+        space = space_of(spec, "always")
+        return [space.program(p).hash for p in space.sample(8, np.random.default_rng(3))]
+
+    assert drawn() == drawn()
+
+
 def test_sizes_do_not_matter() -> None:
     spaces = [space_of(f"qmatmul:m={n},n={n},k={n}", "auto") for n in (31, 32, 48)]
     knobs = [[[k.to_json() for k in s.knobs] for s in space.sketches] for space in spaces]
