@@ -65,6 +65,17 @@ def test_points_are_right(spec: str, machine: str) -> None:
             check_point(space, mine[at], task)
 
 
+@pytest.mark.skipif("avx512bf16" not in detect().enabled_features(), reason="this CPU has no products of bfloat16")
+@pytest.mark.parametrize("name", ["task-mapping", "template"])
+@pytest.mark.parametrize("spec", ["matmul:m=19,n=43,k=21", "conv2d:ci=5,co=19,h=6,w=7,k=3,padding=1"])
+def test_products_of_bfloat16(spec: str, name: str) -> None:
+    task = Task(workload(f"{spec},dtype=bfloat16"), detect(threads=2))
+    space = SPACES.make(name).space(task)
+    assert all(calls(sketch) for sketch in space.sketches)
+    for point in space.sample_new(2, np.random.default_rng(0)).points:
+        check_point(space, point, task)
+
+
 @pytest.mark.parametrize(
     ("spec", "auto", "always"),
     [
