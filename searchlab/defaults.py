@@ -183,7 +183,7 @@ def _by_calls(s: Schedule, view: IntrinsicView, target: Target, weights: Sequenc
         outer = _by_channels(s, view.block, loops, laid.weight, (view.column, view.shape.columns), target)
     _parallelize(s, outer, target)
     tactics.insert_calls(s, view, made)
-    _parallelize(s, tactics.copy_in_vectors(s, laid, target), target)
+    tactics.run_copies(s, laid, target)
     _finish_others(s, target)
 
 

@@ -79,6 +79,7 @@ SPECS = [
     "qconv2d:ci=3,co=4,h=6,w=5,k=3,padding=1,zero=77,weight_zero=-2,out_zero=120",
     "qconv2d:n=2,ci=32,co=40,h=16,w=15,k=3,stride=2,padding=1,zero=77,out_zero=120",
     "qconv2d:ci=3,co=4,h=6,w=5,k=3,padding=1,zero=77,out=int32",
+    "qconv2d:ci=8,co=12,h=6,w=5,k=3,padding=1,groups=4,zero=77,out_zero=120",
     "qdepthwise_conv2d:c=9,h=16,w=15,padding=1,zero=77,stride=2",
 ]
 

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from searchlab.dtype import FLOATS
-from searchlab.ir.algebra import ceildiv
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import TRUE, Binary, Cast, Const, Expr, Like, Load, Select, Var, conditions, index
+from searchlab.ir.expr import TRUE, Binary, Cast, Const, Expr, Load, Select, Var, conditions
 from searchlab.ir.program import Program
-from searchlab.ir.stmt import Block, Buffer, Iter, Stmt
+from searchlab.ir.stmt import Block, Buffer
 from searchlab.ir.walk import Substitution, loads, variables
+from searchlab.schedule.enlarging import Multiples, larger_domain
 from searchlab.schedule.primitive import (
     MadeNames,
     check,
-    find_block,
-    is_leaf,
     loops_around,
-    nearest,
     primitive,
     producers,
     replaced,
 )
-from searchlab.schedule.reduction import check_perfect, sum_of
+from searchlab.schedule.reduction import sum_of
 
 
 @primitive
-def round_up(program: Program, block: str, multiples: Mapping[str, Like] | Sequence[tuple[str, Like]]) -> MadeNames:
+def round_up(program: Program, block: str, multiples: Multiples) -> MadeNames:
     """Round a block's iteration domain up to multiples where its operands have room; nothing is copied.
 
         C[10, 7] += A[10, 5] * B[5, 7]                       B laid out as [k // 4, j, k % 4], A as [i, k // 4, k % 4]
@@ -37,35 +34,18 @@ def round_up(program: Program, block: str, multiples: Mapping[str, Like] | Seque
     it with zeros: where a sum of products gets longer, a factor must be zero (of floats, every factor).  An output that
     grows is an intermediate; what reads it reads what it read before.
     """
-    b = find_block(program, block)
-    check(is_leaf(b), f"block '{block}' holds other blocks")
-    wanted = {k: index(v) for k, v in (multiples.items() if isinstance(multiples, Mapping) else multiples)}
-    known = [it.var.name for it in b.iters]
-    for n in wanted:
-        check(n in known, nearest(f"iteration variable of '{block}'", n, known))
-    nest = loops_around(program, block)
-    untouched = b.bindings == tuple(lp.var for lp in nest) and b.predicate == TRUE
-    check(untouched, f"the loops of '{block}' have been changed already; round up first")
-    check_perfect(program, b, nest, "round up")
-    sizes = {it.var: it.extent for it in b.iters}
-    rounded = {it.var: _rounded(it.extent, wanted[n]) for it in b.iters if (n := it.var.name) in wanted}
-    grown = {v: e for v, e in rounded.items() if e != sizes[v]}
-    recorded = (("multiples", tuple(wanted.items())),)
+    domain = larger_domain(program, block, multiples, "round_up")
+    b, grown = domain.block, domain.grown
     if not grown:
-        return MadeNames(program, recorded=recorded)
-    facts = program.facts.having({**sizes, **grown})
+        return MadeNames(program, recorded=domain.recorded)
+    facts = program.facts.having(domain.sizes)
     _check_room(program, b, grown, facts)
     _check_zeros(program, b, grown, facts)
-    body: Stmt = replace(b, iters=tuple(Iter(it.var, grown.get(it.var, it.extent), it.kind) for it in b.iters))
-    for lp, it in zip(reversed(nest), reversed(b.iters), strict=True):
-        body = replace(lp, extent=grown.get(it.var, it.extent), body=body)
     output = _grown_output(program, b, grown)
-    buffers = {**program.buffers, output.name: output}
-    return MadeNames(program.with_body(replaced(program, nest[0], body), buffers=buffers), recorded=recorded)
-
-
-def _rounded(extent: Expr, multiple: Expr) -> Expr:
-    return ceildiv(extent, multiple) * multiple
+    body = replaced(program, domain.nest[0], domain.around(b))
+    return MadeNames(
+        program.with_body(body, buffers={**program.buffers, output.name: output}), recorded=domain.recorded
+    )
 
 
 def _check_room(program: Program, b: Block, grown: Mapping[Var, Expr], facts: Facts) -> None:

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from searchlab.ir.algebra import ceildiv
 from searchlab.ir.expr import (
     TRUE,
     Binary,
     Compare,
     Const,
     Expr,
-    Like,
     Load,
     Select,
     Var,
     all_of,
     conditions,
     const,
-    index,
     select,
 )
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block, Buffer, Iter, Loop, Stmt, Store, kept, path_to, read, rename_buffer, seq, swap
 from searchlab.ir.walk import loads, variables, walk
-from searchlab.schedule.nests import stage_nest, untouched_nest
+from searchlab.schedule.enlarging import LargerDomain, Multiples, larger_domain
+from searchlab.schedule.nests import stage_nest
 from searchlab.schedule.primitive import (
     MadeNames,
     check,
@@ -34,7 +32,6 @@ from searchlab.schedule.primitive import (
     fresh,
     is_leaf,
     names_of,
-    nearest,
     primitive,
     producers,
     replaced,
@@ -44,7 +41,7 @@ from searchlab.schedule.reduction import sum_of
 
 
 @primitive
-def pad(program: Program, block: str, multiples: Mapping[str, Like] | Sequence[tuple[str, Like]]) -> MadeNames:
+def pad(program: Program, block: str, multiples: Multiples) -> MadeNames:
     """Round a block's iteration domain up to multiples; inputs are zero-padded, the output is cropped.
 
         C[i, j] += A[i, k] * B[k, j]   =>   A_pad = A with zeros;  C_pad += A_pad * B_pad;  C = C_pad cropped
@@ -52,29 +49,18 @@ def pad(program: Program, block: str, multiples: Mapping[str, Like] | Sequence[t
     `multiples` maps iteration variables of the block to multiples.  A padded reduction must be a sum of products in
     which some factor is padded with zeros.
     """
-    b = find_block(program, block)
-    check(is_leaf(b), f"block '{block}' holds other blocks")
-    wanted = {k: index(v) for k, v in (multiples.items() if isinstance(multiples, Mapping) else multiples)}
-    known = [it.var.name for it in b.iters]
-    for n in wanted:
-        check(n in known, nearest(f"iteration variable of '{block}'", n, known))
-    nest = untouched_nest(program, b, "pad")
+    domain = larger_domain(program, block, multiples, "pad")
+    b, grown = domain.block, set(domain.grown)
     adds = b.store.buffer in read(b) and b.init is None
     check(
         not adds,
         f"block '{block}' adds to '{b.store.buffer}', which another block has set; pad before decompose_reduction",
     )
-    sizes = {
-        it.var: ceildiv(it.extent, wanted[it.var.name]) * wanted[it.var.name] if it.var.name in wanted else it.extent
-        for it in b.iters
-    }
-    grown = {it.var for it in b.iters if sizes[it.var] != it.extent}
-    recorded = (("multiples", tuple(wanted.items())),)
     if not grown:
-        return MadeNames(program, recorded=recorded)
+        return MadeNames(program, recorded=domain.recorded)
     _check_padded_sum(b, grown)
     _check_guards(b, grown)
-    return replace(_padded(program, b, nest, sizes, grown), recorded=recorded)
+    return replace(_padded(program, domain), recorded=domain.recorded)
 
 
 def _check_padded_sum(b: Block, grown: set[Var]) -> None:
@@ -147,17 +133,16 @@ class _Padding:
         return name
 
 
-def _padded(program: Program, b: Block, nest: list[Loop], sizes: dict[Var, Expr], grown: set[Var]) -> MadeNames:
-    made = _Padding(program, b, sizes, grown)
+def _padded(program: Program, domain: LargerDomain) -> MadeNames:
+    b, nest, grown = domain.block, domain.nest, set(domain.grown)
+    made = _Padding(program, b, domain.sizes, grown)
     for ld in dict.fromkeys(x for x in loads(b.store.value) if x.buffer != b.store.buffer):
         if any(variables(i) & grown for i in ld.indices):
             made.input(ld)
     if any(it.var in grown for it in b.iters if it.kind == "space"):
         made.output()
-    body: Stmt = _with_buffers(b, made.renamed, sizes)
-    for lp, it in zip(reversed(nest), reversed(b.iters), strict=True):
-        body = replace(lp, extent=sizes[it.var], body=body)
     check(top_statement(program, nest[0]) is nest[0], f"'{b.name}' has been moved into another nest; pad first")
+    body = domain.around(_with_buffers(b, made.renamed, domain.sizes))
     whole = replaced(program, nest[0], seq(*made.before, body, *made.after))
     buffers = {**program.buffers, **made.buffers}
     return MadeNames(program.with_body(whole, buffers=buffers), tuple(made.renamed.values()))

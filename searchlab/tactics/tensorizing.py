@@ -9,10 +9,13 @@ from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import producers
 from searchlab.tactics.axes import axis_loops, reduce_axes, space_axes
 from searchlab.tactics.intrinsic_views import IntrinsicView
+from searchlab.tactics.placing import fresh_stages
+from searchlab.tactics.sharing import fuse_parallel, outermost
 from searchlab.tactics.vectors import vectorize_outputs
 from searchlab.targets import Target
 
 _MOST_ROWS = 10
+_JOBS = 4  # the fewest iterations of a parallel loop for each thread
 
 
 @dataclass(frozen=True)
@@ -127,13 +130,21 @@ def _round_up(s: Schedule, view: IntrinsicView) -> None:
     s.round_up(view.block, {column.name: view.shape.columns, depth.name: view.shape.depth})
 
 
-def copy_in_vectors(s: Schedule, laid: LaidOperands, target: Target) -> list[str]:
-    """Vectorises the stage that gives data in order room for whole calls; its outer loops, none if there is no such."""
-    if laid.data not in laid.copies or not laid.in_order:
-        return []
-    *rows, group, rest = s.loops(laid.data)
-    dtype = s.program.buffers[laid.data].dtype
-    return [*rows, vectorize_outputs(s, s.fuse(group, rest), [], target.lanes(dtype))]
+def run_copies(s: Schedule, laid: LaidOperands, target: Target) -> None:
+    """Schedules the stages that lay out operands in nests of their own, in vectors of a call's terms or longer ones.
+
+    Threads share the outermost loops only: an index that is taken apart for every few bytes would cost more than they.
+    """
+    for stage in (x for x in fresh_stages(s) if x in laid.copies):
+        *outer, last = s.loops(stage)
+        if stage == laid.data and laid.in_order:
+            *outer, group = outer
+            lanes = target.lanes(s.program.buffers[stage].dtype)
+            outer = [*outer, vectorize_outputs(s, s.fuse(group, last), [], lanes)]
+        else:
+            s.vectorize(last)
+        if target.threads > 1 and outer:
+            fuse_parallel(s, outermost(s, outer, _JOBS * target.threads, unknown=_JOBS * target.threads))
 
 
 # --- loops ------------------------------------------------------------------------------------------------------------

@@ -179,3 +179,46 @@ def window_count(axis: str, extent: Extent, kernel: int, stride: int, padding: i
     fits = not isinstance(room, int) or room >= span
     require(fits, f"the kernel spans {span} along {axis}, the input with its padding only {room}")
     return (room - span) // stride + 1
+
+
+@dataclass(frozen=True)
+class SlidingWindow:
+    """The window of a convolution: numbers for each spatial axis, and how many places it has along each."""
+
+    axes: tuple[str, ...]
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    places: tuple[Extent, ...]
+
+    @staticmethod
+    def over(space: Sequence[Extent], **given: int | tuple[int, ...]) -> SlidingWindow:
+        """The window over axes of these extents; `given` are k, stride, padding and dilation, for all axes or each."""
+        axes = SPACE[len(space)]
+        k, stride, padding, dilation = (
+            per_axis(name, given[name], len(space)) for name in ("k", "stride", "padding", "dilation")
+        )
+        every = zip(axes, space, k, stride, padding, dilation, strict=True)
+        return SlidingWindow(axes, k, stride, padding, dilation, tuple(window_count(*a) for a in every))
+
+    def padded(self, b: Builder, x: Tensor, names: Sequence[str], fill: float = 0) -> Tensor:
+        """Stage P: images (n, c, ...) with room for the window at their ends."""
+        return pad(b, x, names, [(0, 0), (0, 0), *((p, p) for p in self.padding)], fill)
+
+    def taps(self, b: Builder) -> tuple[Var, ...]:
+        """Axes to sum up the elements of the window along."""
+        return tuple(b.axis(f"k{a}", e) for a, e in zip(self.axes, self.kernel, strict=True))
+
+    def at(self, place: Sequence[Expr], taps: Sequence[Expr]) -> list[Expr]:
+        """Where the padded image is read for a place and a tap."""
+        return [o * s + r * g for o, s, r, g in zip(place, self.stride, taps, self.dilation, strict=True)]
+
+
+def per_group(name: str, extent: Extent, groups: int) -> Extent:
+    """Channels per group."""
+    if groups == 1:
+        return extent
+    require(isinstance(extent, int), f"{name} must be a number if groups = {groups}")
+    require(not isinstance(extent, int) or extent % groups == 0, f"groups = {groups} does not divide {name} = {extent}")
+    return extent // groups

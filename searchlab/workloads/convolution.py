@@ -9,12 +9,12 @@ from searchlab.ir.compute import Builder, Reduction, total
 from searchlab.ir.expr import Var
 from searchlab.workloads import references
 from searchlab.workloads.building_blocks import (
-    SPACE,
     Epilogue,
+    SlidingWindow,
     named,
     pad,
     per_axis,
-    require,
+    per_group,
     sum_stage,
     weight_type,
     wide,
@@ -25,15 +25,6 @@ from searchlab.workloads.definition import Array, Definition
 from searchlab.workloads.parameters import Count, Extent, Float, Number, Padding, Window
 
 PerAxis = int | tuple[int, ...]
-
-
-def _split(name: str, extent: Extent, groups: int) -> Extent:
-    """Channels per group."""
-    if groups == 1:
-        return extent
-    require(isinstance(extent, int), f"{name} must be a number if groups = {groups}")
-    require(not isinstance(extent, int) or extent % groups == 0, f"groups = {groups} does not divide {name} = {extent}")
-    return extent // groups
 
 
 def _convolution(
@@ -50,33 +41,30 @@ def _convolution(
 ) -> Definition:
     """All convolutions over `data` = (n, ci, *space)."""
     n, ci, *space = data
-    dims = len(space)
-    axes = SPACE[dims]
-    names = ("n", "c", *axes)
-    kernel, step = per_axis("k", k, dims), per_axis("stride", stride, dims)
-    around, gap = per_axis("padding", padding, dims), per_axis("dilation", dilation, dims)
-    inner, outer = _split("ci", ci, groups), _split("co", co, groups)
-    out = [window_count(*a) for a in zip(axes, space, kernel, step, around, gap, strict=True)]
+    window = SlidingWindow.over(space, k=k, stride=stride, padding=padding, dilation=dilation)
+    names = ("n", "c", *window.axes)
+    inner, outer = per_group("ci", ci, groups), per_group("co", co, groups)
     epilogue = Epilogue.of(then, dtype)
 
     b = Builder(name)
-    X, W = b.input("X", data, dtype), b.input("W", (co, inner, *kernel), weight_type(dtype))
-    P = pad(b, X, names, [(0, 0), (0, 0), *((p, p) for p in around)])
+    X, W = b.input("X", data, dtype), b.input("W", (co, inner, *window.kernel), weight_type(dtype))
+    P = window.padded(b, X, names)
     rc = b.axis("ci", inner) if inner != 1 else None  # depthwise: no loop of one iteration
-    rk = [b.axis(f"k{a}", e) for a, e in zip(axes, kernel, strict=True)]
+    rk = window.taps(b)
 
     def body(i: Var, c: Var, *at: Var) -> Reduction:
         first = c // outer * inner if groups > 1 else 0
-        place = [o * s + r * g for o, s, r, g in zip(at, step, rk, gap, strict=True)]
+        place = window.at(at, rk)
         if rc is None:
             return total(wide(P[(i, first, *place)]) * wide(W[(c, 0, *rk)]), *rk)
         return total(wide(P[(i, rc + first, *place)]) * wide(W[(c, rc, *rk)]), rc, *rk)
 
-    C = b.compute(epilogue.stage, (n, co, *out), named(names, body))
+    C = b.compute(epilogue.stage, (n, co, *window.places), named(names, body))
     Y = epilogue.apply(b, C, names)
 
     def reference(X: Array, W: Array, *rest: Array) -> Array:
-        return epilogue.array(references.convolution(X, W, step, around, gap, groups), *rest)
+        y = references.convolution(X, W, window.stride, window.padding, window.dilation, groups)
+        return epilogue.array(y, *rest)
 
     return Definition(b.program(Y), reference, ("W", *epilogue.weights))
 

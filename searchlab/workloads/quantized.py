@@ -25,7 +25,7 @@ from searchlab.dtype import DTYPES
 from searchlab.ir.compute import Builder, Reduction, Tensor, total
 from searchlab.ir.expr import Expr, Like, Var, call, cast, maximum, minimum
 from searchlab.workloads import references
-from searchlab.workloads.building_blocks import named, pad, per_axis, require, wide, window_count
+from searchlab.workloads.building_blocks import SlidingWindow, named, per_group, require, wide
 from searchlab.workloads.catalogue import operator
 from searchlab.workloads.definition import Array, Definition
 from searchlab.workloads.parameters import Count, Extent, Padding, Window
@@ -78,7 +78,7 @@ class Quantization:
         def products(*at: Var) -> Reduction:
             return total(wide(x(*at)) * wide(w(*at)), *axes)
 
-        R = self._sums(b, product) if self.weight_zero else None
+        R = product.sums(b) if self.weight_zero else None
         C = b.compute("C" if needed else "Y", product.shape, named(product.names, products))
         if not needed:
             return C
@@ -90,7 +90,7 @@ class Quantization:
             if "offset" in given:
                 value = value + given["offset"][channel]
             if R is not None:
-                value = value - R[tuple(at[n] for n in product.moving)] * self.weight_zero
+                value = value - R[product.group(at)] * self.weight_zero
             if self.out == "int32":
                 return value
             low, high = DTYPES[self.out].limits
@@ -98,17 +98,6 @@ class Quantization:
             return cast(minimum(maximum(scaled, low), high), self.out)
 
         return b.compute("Y", product.shape, named(product.names, result))
-
-    def _sums(self, b: Builder, product: Product) -> Tensor:
-        """Stage R: the sums of the data alone, which are the same for all channels that read the same data."""
-        places, count = product.moving, len(product.shape)
-
-        def sums(*at: Var) -> Reduction:
-            known = dict(zip(places, at, strict=True))
-            return total(wide(product.data(*(known.get(n, at[0]) for n in range(count)))), *product.axes)
-
-        names = [product.names[n] for n in places]
-        return b.compute("R", [product.shape[n] for n in places], named(names, sums))
 
     def array(self, products: Array, sums: Array, given: Sequence[Array], channel: int) -> Array:
         """The result for exact sums of products and of data, which broadcasts to their shape."""
@@ -145,7 +134,7 @@ class Quantization:
 class Product:
     """The shape of a sum of products: the operands at an output and at the axes of the sum.
 
-    `moving` are the axes of the output on which the data depend.
+    `moving` are the axes of the output on which the data depend; `shared` channels in a row read the same ones.
     """
 
     shape: tuple[Like, ...]
@@ -155,6 +144,22 @@ class Product:
     axes: tuple[Var, ...]
     moving: tuple[int, ...]
     channel: int = 1
+    shared: Extent = 1
+
+    def group(self, at: Sequence[Var]) -> tuple[Expr, ...]:
+        """Where the sum of the data of an output is found in stage R."""
+        return tuple(at[n] // self.shared if n == self.channel else at[n] for n in self.moving)
+
+    def sums(self, b: Builder) -> Tensor:
+        """Stage R: the sums of the data alone, once for all channels that read the same data."""
+        places, count = self.moving, len(self.shape)
+
+        def body(*at: Var) -> Reduction:
+            known = {n: i * self.shared if n == self.channel else i for n, i in zip(places, at, strict=True)}
+            return total(wide(self.data(*(known.get(n, at[0]) for n in range(count)))), *self.axes)
+
+        shape = [self.shape[n] // self.shared if n == self.channel else self.shape[n] for n in places]
+        return b.compute("R", shape, named([self.names[n] for n in places], body))
 
 
 def _matrices(name: str, data: str, weight: str, m: Extent, n: Extent, k: Extent, q: Quantization) -> Definition:
@@ -173,40 +178,41 @@ def _matrices(name: str, data: str, weight: str, m: Extent, n: Extent, k: Extent
 def _images(
     name: str,
     data: tuple[Extent, Extent, Extent, Extent],
-    co: Extent | None,
+    co: Extent,
     k: Window,
     stride: Window,
     padding: Padding,
     dilation: Window,
+    groups: int,
     q: Quantization,
 ) -> Definition:
-    """Convolutions of `data` (n, ci, h, w); without `co` every channel has a kernel of its own."""
+    """Convolutions of `data` (n, ci, h, w), in groups of channels that do not meet."""
     n, ci, *space = data
-    kernel, step = per_axis("k", k, 2), per_axis("stride", stride, 2)
-    around, gap = per_axis("padding", padding, 2), per_axis("dilation", dilation, 2)
-    out = [window_count(*a) for a in zip("hw", space, kernel, step, around, gap, strict=True)]
-    names = ("n", "c", "h", "w")
+    window = SlidingWindow.over(space, k=k, stride=stride, padding=padding, dilation=dilation)
+    inner, outer = per_group("ci", ci, groups), per_group("co", co, groups)
+    names = ("n", "c", *window.axes)
     b = Builder(name)
-    X = b.input("X", data, q.dtype)
-    W = b.input("W", (ci if co is None else co, 1 if co is None else ci, *kernel), WEIGHT)
-    P = pad(b, X, names, [(0, 0), (0, 0), *((p, p) for p in around)], q.zero)
-    rc = () if co is None else (b.axis("ci", ci),)
-    rk = tuple(b.axis(f"k{a}", e) for a, e in zip("hw", kernel, strict=True))
+    X, W = b.input("X", data, q.dtype), b.input("W", (co, inner, *window.kernel), WEIGHT)
+    P = window.padded(b, X, names, q.zero)
+    rc = (b.axis("ci", inner),) if groups == 1 or inner != 1 else ()  # depthwise: no loop of one iteration
+    rk = window.taps(b)
 
-    def window(i: Var, c: Var, *at: Var) -> Expr:
-        place = (o * s + r * g for o, s, r, g in zip(at, step, rk, gap, strict=True))
-        return P[(i, *(rc or (c,)), *place)]
+    def operand(i: Var, c: Expr, *at: Var) -> Expr:
+        first = c // outer * inner if groups > 1 else 0
+        return P[(i, first + rc[0] if rc else first, *window.at(at, rk))]
 
-    moving = (0, 1, 2, 3) if co is None else (0, 2, 3)
-    shape = (n, ci if co is None else co, *out)
-    product = Product(shape, names, window, lambda i, c, *at: W[(c, *(rc or (0,)), *rk)], (*rc, *rk), moving)
+    product = Product(
+        (n, co, *window.places), names, operand, lambda i, c, *at: W[(c, *(rc or (0,)), *rk)], (*rc, *rk),
+        moving=(0, 2, 3) if groups == 1 else (0, 1, 2, 3), shared=outer,
+    )  # fmt: skip
     Y = q.program(b, product)
 
     def reference(X: Array, W: Array, *rest: Array) -> Array:
-        padded, groups = references.pad(X, around, fill=q.zero), X.shape[1] if co is None else 1
-        ones = np.ones((groups, *W.shape[1:]))
-        products, sums = (references.convolution(padded, w, step, (0, 0), gap, groups) for w in (W, ones))
-        return q.array(products, sums, rest, 1)
+        padded, ones = references.pad(X, window.padding, fill=q.zero), np.ones((groups, *W.shape[1:]))
+        products, sums = (
+            references.convolution(padded, w, window.stride, (0, 0), window.dilation, groups) for w in (W, ones)
+        )
+        return q.array(products, np.repeat(sums, len(W) // groups, axis=1), rest, 1)
 
     return Definition(b.program(Y), reference, ("W", *q.further), q.arrange("W", (1, 2, 3)))
 
@@ -254,6 +260,7 @@ def qconv2d(
     stride: Window = 1,
     padding: Padding = 0,
     dilation: Window = 1,
+    groups: Count = 1,
     bias: bool = True,
     dtype: Byte = "uint8",
     zero: int = 0,
@@ -263,7 +270,7 @@ def qconv2d(
 ) -> Definition:
     """2D convolution of bytes X (n, ci, h, w), padded with `zero`; scales for every output channel."""
     q = Quantization(dtype, zero, weight_zero, out, out_zero, bias)
-    return _images("qconv2d", (n, ci, h, w), co, k, stride, padding, dilation, q)
+    return _images("qconv2d", (n, ci, h, w), co, k, stride, padding, dilation, groups, q)
 
 
 @operator
@@ -285,4 +292,4 @@ def qdepthwise_conv2d(
 ) -> Definition:
     """2D convolution of bytes in which every channel has a kernel of its own; weights (c, 1, k, k)."""
     q = Quantization(dtype, zero, weight_zero, out, out_zero, bias)
-    return _images("qdepthwise_conv2d", (n, c, h, w), None, k, stride, padding, dilation, q)
+    return _images("qdepthwise_conv2d", (n, c, h, w), c, k, stride, padding, dilation, c, q)

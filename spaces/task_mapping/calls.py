@@ -18,13 +18,13 @@ from searchlab.search import Knob, Sketch, Task, menu
 from searchlab.tactics import (
     IntrinsicView,
     LaidOperands,
-    copy_in_vectors,
     fits_registers,
     intermediate_results,
     join_epilogues,
     lay_for_calls,
     lay_in_panels,
     loops_inside,
+    run_copies,
     space_axes,
 )
 from searchlab.targets import cpu_of
@@ -132,12 +132,11 @@ class LaidProduct:
 
     def finish(self, mapping: TaskMapping, loops: list[list[str]]) -> None:
         """Shares the blocks among cores, makes the calls, and schedules the stages that lay out operands."""
-        threads = self.calls.task.target.threads
-        share(self.s, loops[0], threads)
+        target = self.calls.task.target
+        share(self.s, loops[0], target.threads)
         insert(self.s, mapping, loops)
-        if around := copy_in_vectors(self.s, self.operands, self.calls.task.target):
-            share(self.s, around, threads)
-        finish_rest(self.s, self.calls.task.target)
+        run_copies(self.s, self.operands, target)
+        finish_rest(self.s, target)
 
 
 def call_sketches(c: MappedCalls) -> Iterator[Sketch]:

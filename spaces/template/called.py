@@ -10,22 +10,20 @@ from searchlab.search.task import Task
 from searchlab.tactics import (
     CallLoops,
     IntrinsicView,
-    LaidOperands,
     axis_loops,
-    copy_in_vectors,
-    extent,
     fits_registers,
     fresh_stages,
     insert_calls,
     intermediate_results,
     lay_for_calls,
     lay_in_panels,
+    run_copies,
     space_axes,
     split_for_calls,
 )
 from spaces.common import loops_compete, searched_views
 from spaces.template.config import Config
-from spaces.template.nests import extents, fill, finish, reduction, share
+from spaces.template.nests import fill, finish, longer, reduction, share
 from spaces.template.policies import sizes
 from spaces.template.registry import CALLS, KERNELS, template
 
@@ -47,7 +45,7 @@ def kernels(cfg: Config, s: Schedule, task: Task) -> None:
 
 
 def _tiled(cfg: Config, s: Schedule, task: Task, views: Sequence[IntrinsicView]) -> None:
-    """Tiles of calls of an intrinsic, blocks of tiles, the sum unrolled or not.
+    """Tiles of calls of an intrinsic, in blocks.
 
     The weights are packed `ahead` of time or `whole`, by a stage before the product, which also lays out the data.
     """
@@ -56,8 +54,16 @@ def _tiled(cfg: Config, s: Schedule, task: Task, views: Sequence[IntrinsicView])
     view = cfg.choose("intrinsic", views, lambda v: v.intrinsic.name)
     packs = ["whole", "ahead"] if view.weight.buffer in task.weights else ["whole"]
     laid = lay_for_calls(s, view, cfg.choose("pack", packs) == "ahead")
-    rows, vectors = _tile(cfg, s, task, view)
-    _place(cfg, s, task, view, split_for_calls(s, view, rows, vectors), laid)
+    loops = split_for_calls(s, view, *_tile(cfg, s, task, view))
+    across = view.column != len(space_axes(s.program.blocks[view.block])) - 1
+    (_by_channels if across else _by_columns)(cfg, s, task, view, loops)
+    insert_calls(s, view, loops)
+    run_copies(s, laid, task.target)
+    for stage in fresh_stages(s):
+        if s.program.blocks[stage].reduces:
+            share(s, task, axis_loops(s, stage)[0])
+        else:
+            fill(s, task, stage)
 
 
 def _tile(cfg: Config, s: Schedule, task: Task, view: IntrinsicView) -> tuple[Like, Like]:
@@ -73,28 +79,30 @@ def _tile(cfg: Config, s: Schedule, task: Task, view: IntrinsicView) -> tuple[Li
     return rows, vectors
 
 
-def _place(cfg: Config, s: Schedule, task: Task, view: IntrinsicView, loops: CallLoops, laid: LaidOperands) -> None:
-    """Orders the loops, and puts the stages before and after the product where they belong."""
+def _by_columns(cfg: Config, s: Schedule, task: Task, view: IntrinsicView, loops: CallLoops) -> None:
+    """Blocks of rows and of columns, of tiles that are finished one by one."""
     i0, i1 = cfg.split("i", loops.rows, 2, tail=True, max_factor=MOST_TILES)
     j0, j1 = cfg.split("j", loops.columns, 2, tail=True, max_factor=MOST_TILES)
-    first = cfg.choose("first", ["columns", "rows"])
-    outer = [j0, i0] if first == "columns" else [i0, j0]
+    outer = [j0, i0] if cfg.choose("first", ["columns", "rows"]) == "columns" else [i0, j0]
     s.reorder(*loops.around, *outer, j1, i1, *loops.sums, loops.row, loops.vector, *loops.call)
     s.unroll(loops.row, loops.vector)
-    taps = [x for x in loops.sums[1:] if extent(s, x) is not None]
-    if extents(s, taps) > 1:
-        cfg.unrolled("unroll", taps, most=16)
-    across = view.column != len(space_axes(s.program.blocks[view.block])) - 1
-    results = intermediate_results(s, view.block) if across else None
-    finish(s, task, view.block, outer[-1] if across else i1, unroll=not across)
-    if results is not None:
-        lay_in_panels(s, results, view.column, view.shape.columns)
+    finish(s, task, view.block, i1, unroll=True)
     share(s, task, loops.around, outer[0])
-    insert_calls(s, view, loops)
-    if around := copy_in_vectors(s, laid, task.target):
-        share(s, task, around)
-    for stage in fresh_stages(s):
-        if s.program.blocks[stage].reduces:
-            share(s, task, axis_loops(s, stage)[0])
-        else:
-            fill(s, task, stage)
+
+
+def _by_channels(cfg: Config, s: Schedule, task: Task, view: IntrinsicView, loops: CallLoops) -> None:
+    """Bands of output rows, blocks of output channels, groups of input channels whose weights stay in cache."""
+    around, band = (loops.around[:-1], loops.around[-1:]) if len(loops.around) > 1 else (loops.around, ())
+    depth = loops.sums[view.depth]
+    taps = [x for x in loops.sums if x != depth]
+    y0, y1 = ([y] for y in cfg.split("y", band[0], 2, tail=True, max_inner=16)) if band else ([], [])
+    z0, z1 = cfg.split("z", depth, 2)
+    tile = (loops.row, loops.vector, *loops.call)
+    s.reorder(*around, *y0, loops.columns, z0, *y1, loops.rows, z1, *taps, *tile)
+    if longer(s, taps):
+        cfg.unrolled("unroll", longer(s, taps), most=16)
+    s.unroll(loops.row, loops.vector)
+    results = intermediate_results(s, view.block)
+    finish(s, task, view.block, loops.columns)
+    lay_in_panels(s, results, view.column, view.shape.columns)
+    share(s, task, around, y0[0] if y0 else loops.columns)

@@ -47,13 +47,19 @@ def wishes(task: Task) -> Iterator[Wish]:
 
 def _calls(target: Target) -> Iterator[Wish]:
     """Tiles of calls as in the default schedule, and micro-kernels that fill the registers, each on all of its rows."""
-    for structure in ("calls/pack=ahead/first=columns", "calls/pack=whole/first=columns", "calls/first=columns"):
-        for rows, vectors, tiles in ((10, 2, 64), (6, 2, 64), (4, 4, 8)):
-            yield Wish(structure, {"rows": rows, "vectors": vectors, "i1": tiles, "j1": 1})
-    for kernel in ("14x32", "6x64") if target.vector_registers >= 32 else ("6x16", "4x24"):
-        for pack in ("/pack=ahead", "/pack=whole", ""):
+    packs = ("/pack=ahead", "/pack=whole", "")
+    wide = target.vector_registers >= 32
+    for rows, vectors in ((10, 2), (14, 1), (4, 4)) if wide else ((6, 2), (12, 1), (4, 3)):
+        tile = {"rows": rows, "vectors": vectors, "j1": 1}
+        for pack in packs:
+            yield Wish(f"calls{pack}/first=columns", {**tile, "i1": 64})
+        for pack in packs[:2]:
+            yield Wish(f"calls{pack}", {**tile, "y1": 7, "z": 16})
+    for kernel in ("14x32", "6x64") if wide else ("6x16", "4x24"):
+        for pack in packs:
             yield Wish(f"kernels/intrinsic=*_{kernel}{pack}/first=columns", {"i1": 64, "j1": 1})
-    yield Wish("kernels*/first=columns", {"i1": 64, "j1": 1})
+            yield Wish(f"kernels/intrinsic=*_{kernel}{pack}", {"y1": 7, "z": 16})
+    yield Wish("kernels*", {"i1": 64, "j1": 1, "y1": 7, "z": 16})
 
 
 def _products(task: Task, lanes: int, template: str, depth: int) -> Iterator[Wish]:

@@ -71,6 +71,7 @@ qdense:m=3,n=5,k=7,zero=9
 qdense:m=2,n=4,k=6,bias=false,weight_zero=-2,out=int32
 qconv2d:ci=3,co=4,h=5,w=6,k=3,padding=1,zero=128,out_zero=128
 qconv2d:n=2,ci=2,co=3,h=7,w=5,k=2x3,stride=2x1,dilation=1x2,padding=1,zero=4,weight_zero=3,out=int8
+qconv2d:ci=4,co=6,h=5,w=6,k=3,padding=1,groups=2,zero=7,weight_zero=3
 qdepthwise_conv2d:c=3,h=5,w=6,padding=1,zero=77,out_zero=3
 qdepthwise_conv2d:n=2,c=2,h=6,w=7,stride=2,dtype=int8,zero=-5,weight_zero=-9,out=int8
 """.strip().splitlines()

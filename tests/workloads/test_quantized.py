@@ -45,11 +45,13 @@ def test_the_formula_with_zero_points(zeros: str, bias: bool) -> None:
     np.testing.assert_array_equal(everywhere(w, x), np.clip(scaled, 0, 255).astype(np.uint8))
 
 
-def test_padding_stands_for_nothing() -> None:
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_padding_stands_for_nothing(groups: int) -> None:
     """Padded with the zero point: the same as exact numbers padded with zeros."""
-    w = parse("qconv2d:ci=3,co=4,h=5,w=6,k=3,padding=1,bias=false,zero=128,weight_zero=2,out=int32")
+    shape = {"ci": 4, "co": 8, "h": 5, "w": 6, "k": 3, "padding": 1, "groups": groups}
+    w = workload("qconv2d", **shape, bias=False, zero=128, weight_zero=2, out="int32")
     x = w.inputs(seed=1)
-    plain = workload("conv2d", ci=3, co=4, h=5, w=6, k=3, padding=1, dtype="float64")
+    plain = workload("conv2d", **shape, dtype="float64")
     given = {"X": x["X"] - 128.0, "W": x["W"] - 2.0}
     np.testing.assert_array_equal(everywhere(w, x), plain.reference(given)["Y"])
 
@@ -116,6 +118,8 @@ def test_stages_inputs_and_operations() -> None:
     assert (
         whole.flops == outputs * 2 * taps + 16 * taps + outputs * 8
     )  # + offset - R * zero, * scale, round, + and clamp
+    grouped = parse("qconv2d:ci=4,co=6,h=4,w=4,groups=2,weight_zero=1").program
+    assert [str(e) for e in grouped.buffers["R"].shape] == ["1", "2", "2", "2"]  # once for all channels of a group
     value = str(plain.program.blocks["Y"].store.value)
     assert "int32(A[vi, vk]) * int32(B[vk, vj])" in value  # nothing but the product of bytes
 
@@ -130,6 +134,7 @@ def test_stages_inputs_and_operations() -> None:
         ("qdense:out=int32,out_zero=1", "out_zero = 1: sums (out = int32) have none"),
         ("qmatmul:dtype=int32", "dtype = 'int32' is unknown"),
         ("qconv2d:h=2,w=2,k=3", "the kernel spans 3 along h"),
+        ("qconv2d:ci=6,co=4,groups=3", "groups = 3 does not divide co = 4"),
     ],
 )
 def test_impossible_parameters_are_refused(spec: str, complaint: str) -> None:

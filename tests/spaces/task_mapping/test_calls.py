@@ -65,6 +65,17 @@ def test_points_are_right(spec: str, machine: str) -> None:
             check_point(space, mine[at], task)
 
 
+@pytest.mark.skipif("avx512bf16" not in detect().enabled_features(), reason="this CPU has no products of bfloat16")
+@pytest.mark.parametrize("name", ["task-mapping", "template"])
+@pytest.mark.parametrize("spec", ["matmul:m=19,n=43,k=21", "conv2d:ci=5,co=19,h=6,w=7,k=3,padding=1"])
+def test_products_of_bfloat16(spec: str, name: str) -> None:
+    task = Task(workload(f"{spec},dtype=bfloat16"), detect(threads=2))
+    space = SPACES.make(name).space(task)
+    assert all(calls(sketch) for sketch in space.sketches)
+    for point in space.sample_new(2, np.random.default_rng(0)).points:
+        check_point(space, point, task)
+
+
 @pytest.mark.parametrize(
     ("spec", "auto", "always"),
     [
@@ -90,6 +101,15 @@ def test_float32_is_as_it_was() -> None:
         assert [(s.name, s.program and s.program.hash) for s in auto] == [
             (s.name, s.program and s.program.hash) for s in never
         ]
+
+
+@pytest.mark.parametrize("spec", ["qconv2d:ci=6,co=24,h=7,w=7,k=3,padding=1", "matmul:m=24,n=48,k=8"])
+def test_the_same_seed_gives_the_same_programs(spec: str) -> None:
+    def drawn() -> list[str]:
+        space = space_of(spec, "always")
+        return [space.program(p).hash for p in space.sample(8, np.random.default_rng(3))]
+
+    assert drawn() == drawn()
 
 
 def test_sizes_do_not_matter() -> None:
