@@ -31,13 +31,14 @@ from searchlab.graph.legalising import legalise, operator_program
 from searchlab.graph.library import library, library_function, library_functions
 from searchlab.graph.operator import GraphOperator, graph_operator, graph_operators, operator_named
 from searchlab.graph.symbols import SizeFacts, SizeRange
+from searchlab.graph.torch_import import from_torch
 from searchlab.graph.wellformed import verify_graph
 
 __all__ = [
     "Annotation", "Binding", "Constant", "Extents", "FunctionCall", "GraphBuilder", "GraphCall", "GraphFunction",
     "GraphModule", "GraphOperator", "GraphParameter", "GraphValue", "ItemCall", "LibraryCall", "MatchCast",
     "ObjectType", "Operand", "OperatorCall", "ProgramCall", "Scalar", "ShapeType", "SizeFacts", "SizeRange",
-    "TensorType", "TupleCall", "TupleType", "TypeScope", "deduced", "evaluate_graph", "graph_operator",
+    "TensorType", "TupleCall", "TupleType", "TypeScope", "deduced", "evaluate_graph", "from_torch", "graph_operator",
     "graph_operators", "legalise", "library", "library_function", "library_functions", "operator_named",
     "operator_program", "ops", "scope_of", "tensor", "verify_graph",
 ]  # fmt: skip

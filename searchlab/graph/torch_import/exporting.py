@@ -63,7 +63,8 @@ def _check(torch: Any, module: Any, args: Any) -> None:
 
 
 def _first_lines(e: Exception) -> str:
-    lines = [line.strip() for line in str(e).splitlines() if line.strip()]
+    said = str(e).partition("The error above occurred when calling torch.export")[0]  # advice on other functions
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
     return "\n  ".join(lines[:6]) or type(e).__name__
 
 
