@@ -19,18 +19,6 @@ from experiments.models.weights import seeded
 Cache = tuple[Tensor, ...]
 
 
-class RootMeanSquareNorm(nn.Module):
-    """x divided by the root of the mean of its squares, with a weight for each channel."""
-
-    def __init__(self, width: int, epsilon: float = 1e-5) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(width).uniform_(0.5, 1.0))
-        self.epsilon = epsilon
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon) * self.weight
-
-
 def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Channel i and channel i + half of every head as a point in the plane, turned by the angle of its position."""
     a, b = x.chunk(2, dim=-1)
@@ -63,7 +51,7 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, width: int, heads: int, hidden: int) -> None:
         super().__init__()
-        self.norm1, self.norm2 = RootMeanSquareNorm(width), RootMeanSquareNorm(width)
+        self.norm1, self.norm2 = nn.RMSNorm(width, eps=1e-5), nn.RMSNorm(width, eps=1e-5)
         self.attention = CachedAttention(width, heads)
         self.gate, self.up = (nn.Linear(width, hidden, bias=False) for _ in range(2))
         self.down = nn.Linear(hidden, width, bias=False)
@@ -84,7 +72,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, width)
         self.layers = nn.ModuleList(DecoderLayer(width, heads, hidden) for _ in range(layers))
-        self.norm = RootMeanSquareNorm(width)
+        self.norm = nn.RMSNorm(width, eps=1e-5)
         self.head = nn.Linear(width, vocabulary, bias=False)
         half = width // heads // 2
         self.register_buffer("frequencies", 10000.0 ** (-torch.arange(half) / half))

@@ -36,6 +36,7 @@ def _fill(part: nn.Module) -> None:
     elif isinstance(part, nn.BatchNorm2d):
         part.running_mean.normal_(std=0.1)
         part.running_var.uniform_(0.3, 0.5)  # about what relu and the weights leave
-    if isinstance(part, nn.BatchNorm2d | nn.LayerNorm):
+    if isinstance(part, nn.BatchNorm2d | nn.LayerNorm | nn.RMSNorm):
         part.weight.uniform_(0.5, 1.0)
+    if isinstance(part, nn.BatchNorm2d | nn.LayerNorm):
         part.bias.normal_(std=0.1)

@@ -192,8 +192,114 @@ LAYERS: dict[str, Case] = {
         A.addmm.default(t.x[:, 1, :5], t.x[:, 0], t.m, beta=0.5, alpha=2),
     ),
     "aten.baddbmm.default": lambda t: A.baddbmm.default(t.x[:, :, :4], t.x, t.y.transpose(1, 2)),
+    "aten.batch_norm.default": lambda t: (
+        A.batch_norm.default(t.image, t.stats, t.stats - 1, t.stats, t.stats, False, 0.1, 1e-3, False),
+        A.batch_norm.default(t.x, None, None, t.stats, t.stats, False, 0.1, 1e-5, False),
+    ),
+    "aten._native_batch_norm_legit_no_training.default": lambda t: A._native_batch_norm_legit_no_training.default(
+        t.image, t.stats, t.stats - 1, t.stats, t.stats, 0.1, 1e-3
+    )[0],
+    "aten.layer_norm.default": lambda t: (
+        A.layer_norm.default(t.x, [6], t.bias, t.bias - 1, 1e-3),
+        A.layer_norm.default(t.x, [6], t.bias),
+        A.layer_norm.default(t.x, [4, 6]),
+    ),
+    "aten.native_layer_norm.default": lambda t: A.native_layer_norm.default(t.x, [6], t.bias, t.bias, 1e-5)[0],
+    "aten.rms_norm.default": lambda t: (A.rms_norm.default(t.x, [6], t.bias, 1e-3), A.rms_norm.default(t.x, [6])),
+    "aten.group_norm.default": lambda t: (
+        A.group_norm.default(t.image, 2, t.stats, t.stats - 1),
+        A.group_norm.default(t.x, 4),
+    ),
+    "aten.softmax.int": lambda t: (A.softmax.int(t.x, -1), A.softmax.int(t.i, 1, torch.float32)),
+    "aten._softmax.default": lambda t: A._softmax.default(t.x, 1, False),
+    "aten.log_softmax.int": lambda t: A.log_softmax.int(t.x * 50, -1),
+    "aten._log_softmax.default": lambda t: A._log_softmax.default(t.x, 1, False),
+    "aten.scaled_dot_product_attention.default": lambda t: (
+        A.scaled_dot_product_attention.default(t.x, t.y, t.p),
+        A.scaled_dot_product_attention.default(t.image, t.image * 2, t.image + 1, is_causal=True, scale=0.3),
+        A.scaled_dot_product_attention.default(t.x, t.y, t.p, t.x[:, :, :4]),
+        A.scaled_dot_product_attention.default(t.x, t.y, t.p, t.x[0, :, :4] < 0.9),
+        A.scaled_dot_product_attention.default(t.image, t.image[:, :2], t.image[:, 2:], enable_gqa=True),
+    ),
+    "aten.embedding.default": lambda t: A.embedding.default(t.m, t.k),
 }
-GROUPS = {"pointwise": POINTWISE, "shapes": SHAPES, "reductions": REDUCTIONS, "layers": LAYERS}
+WINDOWS: dict[str, Case] = {
+    "aten.convolution.default": lambda t: (
+        A.convolution.default(t.image, t.w, t.bias, [2, 1], [1, 0], [1, 2], False, [0, 0], 2),
+        A.convolution.default(t.image, t.u, None, [2, 3], [1, 0], [1, 1], True, [0, 0], 1),
+        A.convolution.default(t.x, t.w[:, :, 0], t.bias, [2], [1], [1], False, [0], 2),
+    ),
+    "aten.conv2d.default": lambda t: (
+        A.conv2d.default(t.image, t.w, t.bias, [1, 1], [1, 1], [1, 1], 2),
+        A.conv2d.default(t.image[:, :2], t.w),
+    ),
+    "aten.conv1d.default": lambda t: A.conv1d.default(t.x, t.w[:, :, 0], t.bias, [1], [2], [2], 2),
+    "aten.conv_transpose2d.input": lambda t: (
+        A.conv_transpose2d.input(t.image, t.u, t.v[:3], [2, 2]),
+        A.conv_transpose2d.input(t.image, t.u),
+    ),
+    "aten.max_pool2d.default": lambda t: (
+        A.max_pool2d.default(t.image, [3, 2], [2, 2], [1, 0]),
+        A.max_pool2d.default(t.image, [2]),
+    ),
+    "aten.max_pool2d_with_indices.default": lambda t: A.max_pool2d_with_indices.default(t.image, [2, 2], [1, 2])[0],
+    "aten.avg_pool2d.default": lambda t: (
+        A.avg_pool2d.default(t.image, [3, 3], [2, 2], [1, 1]),
+        A.avg_pool2d.default(t.image, [2]),
+    ),
+    "aten.adaptive_avg_pool2d.default": lambda t: (
+        A.adaptive_avg_pool2d.default(t.image, [1, 1]),
+        A.adaptive_avg_pool2d.default(t.image, [3, 7]),
+    ),
+    "aten._adaptive_avg_pool2d.default": lambda t: A._adaptive_avg_pool2d.default(t.image, [1, 1]),
+    "aten.upsample_nearest2d.vec": lambda t: (
+        A.upsample_nearest2d.vec(t.image, None, [2.0, 3.0]),
+        A.upsample_nearest2d.vec(t.image, [13, 11], None),
+    ),
+    "aten.upsample_nearest2d.default": lambda t: A.upsample_nearest2d.default(t.image, [18, 14]),
+}
+INDEXING: dict[str, Case] = {
+    "aten.full.default": lambda t: (A.full.default([t.x.shape[0], 2], 1.5), A.full.default([2], True)),
+    "aten.full_like.default": lambda t: (A.full_like.default(t.x, -2), A.full_like.default(t.c, 1)),
+    "aten.fill.Scalar": lambda t: A.fill.Scalar(t.x, 3),
+    "aten.zeros.default": lambda t: A.zeros.default([3, t.x.shape[0]], dtype=torch.int32),
+    "aten.zeros_like.default": lambda t: A.zeros_like.default(t.i),
+    "aten.new_zeros.default": lambda t: A.new_zeros.default(t.i, [2, 3]),
+    "aten.ones.default": lambda t: A.ones.default([t.x.shape[0]]),
+    "aten.ones_like.default": lambda t: A.ones_like.default(t.x),
+    "aten.new_ones.default": lambda t: A.new_ones.default(t.i, [4]),
+    "aten.scalar_tensor.default": lambda t: A.scalar_tensor.default(2.5) + t.x,
+    "aten.arange.default": lambda t: (A.arange.default(t.x.shape[0] + 1), A.arange.default(5, dtype=torch.float32)),
+    "aten.arange.start": lambda t: A.arange.start(t.x.shape[0], 2 * t.x.shape[0]),
+    "aten.arange.start_step": lambda t: A.arange.start_step(1, 12, 3),
+    "aten.triu.default": lambda t: (A.triu.default(t.x), A.triu.default(t.x, 2), A.triu.default(t.i, -1)),
+    "aten.tril.default": lambda t: (A.tril.default(t.x), A.tril.default(t.x, 1)),
+    "aten.index_select.default": lambda t: A.index_select.default(t.x, 1, t.k[:, 0]),
+    "aten.index.Tensor": lambda t: (A.index.Tensor(t.x, [None, t.k]), A.index.Tensor(t.m, [t.k])),
+    "aten.index_put.default": lambda t: (
+        A.index_put.default(t.x, [None, None, torch.arange(2, 5)], t.y[:, :, :3]),
+        A.index_put.default(t.m, [torch.arange(2)], t.v),
+    ),
+    "aten.copy.default": lambda t: (A.copy.default(t.x, t.i), A.copy.default(t.m, t.v)),
+    "aten.slice_scatter.default": lambda t: (
+        A.slice_scatter.default(t.x, t.y[:, :, :2], 2, 3, 5),
+        A.slice_scatter.default(t.x, t.y[:, 1:3], 1, -2),
+        A.slice_scatter.default(t.x, t.y),
+    ),
+    "aten.select_scatter.default": lambda t: (
+        A.select_scatter.default(t.x, t.y[:, 0], 1, 2),
+        A.select_scatter.default(t.x, t.y[..., 0], -1, 5),
+    ),
+    "aten.repeat.default": lambda t: (A.repeat.default(t.x, [1, 2, 1]), A.repeat.default(t.m, [t.x.shape[0], 1, 3])),
+}
+GROUPS = {
+    "pointwise": POINTWISE,
+    "shapes": SHAPES,
+    "reductions": REDUCTIONS,
+    "layers": LAYERS,
+    "windows": WINDOWS,
+    "indexing": INDEXING,
+}
 
 
 class Calls(nn.Module):

@@ -5,8 +5,18 @@ covered, `conversion` has the table of converters, which the modules `aten_*` fi
 imported when a module is.
 """
 
-from searchlab.graph.torch_import import aten_layers, aten_pointwise, aten_reductions, aten_shapes
+from searchlab.graph.torch_import import (
+    aten_indexing,
+    aten_layers,
+    aten_pointwise,
+    aten_reductions,
+    aten_shapes,
+    aten_windows,
+)
 from searchlab.graph.torch_import.conversion import CONVERTERS
 from searchlab.graph.torch_import.importing import from_torch
 
-__all__ = ["CONVERTERS", "aten_layers", "aten_pointwise", "aten_reductions", "aten_shapes", "from_torch"]
+__all__ = [
+    "CONVERTERS", "aten_indexing", "aten_layers", "aten_pointwise", "aten_reductions", "aten_shapes", "aten_windows",
+    "from_torch",
+]  # fmt: skip

@@ -72,11 +72,12 @@ def slice_axis(
     extent, count = x.shape[axis], step.shape[axis]
     if extent == count:
         return x
-    first = _position(start, extent)
+    first = position(start, extent)
     return step.b.slice(x, axis=axis, start=first, stop=first + (count - 1) * stride + 1, step=stride)
 
 
-def _position(start: Any, extent: Expr) -> Expr:
+def position(start: Any, extent: Expr) -> Expr:
+    """Where a slice begins: None is the front, negative numbers count from the end."""
     first = index(0 if start is None else start)
     known, most = value_of(first), value_of(extent)
     if known is None or known >= 0:
