@@ -43,7 +43,7 @@ Array = npt.NDArray[Any]
 
 def evaluate_graph(module: GraphModule, *args: Any, function: str = "main") -> Any:
     """The result of a function on arrays (tuples for tuples, tuples of integers for shapes)."""
-    return _plain(_Run(module, module[function], args).result())
+    return _plain(_Frame(module, module[function], args).result())
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class _Held:
 
 
 @dataclass
-class _Run:
+class _Frame:
     """One call of a function: its values, and the values of its symbols."""
 
     module: GraphModule
@@ -154,7 +154,7 @@ class _Run:
         return [_Held(np.full(s, 99, DTYPES[d].storage), d) for s, d in zip(shapes, kinds, strict=True)]
 
 
-def _operator(run: _Run, call: OperatorCall) -> Any:
+def _operator(run: _Frame, call: OperatorCall) -> Any:
     operator = call.operator.map_dims(run.put)
     return evaluate_operator(operator, [run.operand(o) for o in call.args])
 
@@ -182,7 +182,7 @@ def _converted(value: Any, annotation: Annotation) -> _Held:
     return _Held(np.ascontiguousarray(stored(array, dtype)).reshape(array.shape), dtype)
 
 
-def _program(run: _Run, call: ProgramCall) -> Any:
+def _program(run: _Frame, call: ProgramCall) -> Any:
     program = run.module.program(call.program)
     inputs, _ = interface(program)
     if program.layouts:
@@ -193,7 +193,7 @@ def _program(run: _Run, call: ProgramCall) -> Any:
     return held[0] if len(held) == 1 else held
 
 
-def _library(run: _Run, call: LibraryCall) -> Any:
+def _library(run: _Frame, call: LibraryCall) -> Any:
     outputs = run.outputs(call)
     attributes = {name: _attribute(map_attribute(value, run.put)) for name, value in call.attributes}
     arrays = [o.array if isinstance(o, _Held) else o for o in map(run.operand, call.args)]
@@ -208,12 +208,12 @@ def _attribute(value: Any) -> Any:
     return value.value if isinstance(value, Const) else value
 
 
-def _function(run: _Run, call: FunctionCall) -> Any:
+def _function(run: _Frame, call: FunctionCall) -> Any:
     held = [run.operand(o) for o in call.args]
-    return _Run(run.module, run.module[call.function], held).result()
+    return _Frame(run.module, run.module[call.function], held).result()
 
 
-def _match_cast(run: _Run, call: MatchCast) -> Any:
+def _match_cast(run: _Frame, call: MatchCast) -> Any:
     value = run.operand(call.value)
     run.solve("the value", call.annotation, value)
     run.function.facts.check(run.symbols, "match_cast")
@@ -221,7 +221,7 @@ def _match_cast(run: _Run, call: MatchCast) -> Any:
     return value
 
 
-_RULES: dict[type[GraphCall], Callable[[_Run, Any], Any]] = {
+_RULES: dict[type[GraphCall], Callable[[_Frame, Any], Any]] = {
     OperatorCall: _operator,
     ProgramCall: _program,
     LibraryCall: _library,

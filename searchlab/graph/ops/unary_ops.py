@@ -156,7 +156,7 @@ class PowOp(PointwiseOp):
         whole = _power(x, int(size))
         if size == int(size):
             assert whole is not None
-            return cast(1.0, x.dtype) / whole if negative else whole
+            return 1.0 / whole if negative else whole
         root = call("rsqrt" if negative else "sqrt", x)
         return root if whole is None else root / whole if negative else root * whole
 

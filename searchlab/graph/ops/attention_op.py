@@ -1,0 +1,114 @@
+"""Attention as one operator, kept whole so that what runs it can choose how."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from searchlab.dtype import BOOL, DTYPES
+from searchlab.graph.annotations import Shape, TensorType
+from searchlab.graph.operator import Array, GraphOperator, graph_operator
+from searchlab.graph.ops.operand_rules import broadcast, broadcast_indices, float_of, need, rounded, same, shape_of
+from searchlab.graph.symbols import SizeFacts
+from searchlab.ir.compute import Builder, Tensor, total
+from searchlab.ir.expr import Expr, Var, call, cast, const, select, value_of
+from searchlab.ir.program import Program
+from searchlab.workloads.building_blocks import named, wide
+from searchlab.workloads.normalize import softmax_stages
+
+
+@graph_operator("attention")
+@dataclass(frozen=True)
+class AttentionOp(GraphOperator):
+    """softmax(q k^T * scale + mask) v over the last two axes; all axes before them are the same for q, k and v.
+
+    A mask is broadcast to (..., queries, keys): numbers are added, truth values say which keys take part.  With
+    `causal`, query i sees keys up to i.  `scale` is 1 / sqrt(d) by default, d being the last extent of q.
+    """
+
+    scale: float | None = None
+    causal: bool = False
+
+    def deduce(
+        self, facts: SizeFacts, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None = None
+    ) -> TensorType:
+        """The queries with the width of the values."""
+        dtype = float_of(q, k, v)
+        a, b, c = shape_of(q), shape_of(k), shape_of(v)
+        need(2 <= len(a) == len(b) == len(c), f"operands {q}, {k} and {v} must have one rank, at least 2")
+        for axis in range(len(a) - 2):
+            same(facts, a[axis], b[axis], f"axis {axis} of queries and keys")
+            same(facts, a[axis], c[axis], f"axis {axis} of queries and values")
+        same(facts, a[-1], b[-1], "the widths of queries and keys")
+        same(facts, b[-2], c[-2], "the numbers of keys and values")
+        if mask is not None:
+            need(mask.dtype in (dtype, BOOL), f"a mask of {mask.dtype}; it takes {dtype} or bool")
+            scores = (*a[:-1], b[-2])
+            found = broadcast(facts, [scores, shape_of(mask)])
+            need(len(found) == len(scores), f"the mask {mask} has more axes than the scores")
+            for e, f in zip(found, scores, strict=True):
+                same(facts, e, f, f"the mask {mask} is larger than the scores")
+        return TensorType((*a[:-1], c[-1]), dtype)
+
+    def coarse(self, *args: TensorType) -> TensorType:
+        """The rank and dtype of the queries."""
+        return TensorType(dtype=args[0].dtype, rank=args[0].rank)
+
+    def program(self, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None = None) -> Program:
+        """Scores, the stages of softmax, and sums over the keys; everything between is kept in float32."""
+        dtype = float_of(q, k, v)
+        a, b, c = shape_of(q), shape_of(k), shape_of(v)
+        made = Builder(self.name)
+        Q, K, V = (made.input(name, s, dtype) for name, s in zip("QKV", (a, b, c), strict=True))
+        mask_input = None if mask is None else made.input("mask", shape_of(mask), str(mask.dtype))
+        lead = [f"b{n}" for n in range(len(a) - 2)]
+        d, t = made.axis("d", a[-1]), made.axis("t", b[-2])
+        scores = (*a[:-1], b[-2])
+        T = made.compute(
+            "T", scores, named([*lead, "i", "j"], lambda *at: total(wide(Q[(*at[:-1], d)]) * wide(K[_key(at, d)]), d))
+        )
+        factor = self._factor(a[-1], DTYPES[dtype].arithmetic)
+        L = made.compute(
+            "L", scores, named([*lead, "i", "j"], lambda *at: self._masked(T[at] * factor, mask_input, scores, at))
+        )
+        P = softmax_stages(made, L, [*lead, "i", "j"], len(scores) - 1, T.dtype)
+        O = made.compute(
+            "O",
+            (*a[:-1], c[-1]),
+            named([*lead, "i", "e"], lambda *at: total(P[(*at[:-1], t)] * wide(V[_key(at, at[-1], t)]), t)),
+        )
+        if T.dtype == dtype:
+            return made.program(O)
+        return made.program(made.compute("R", O.shape, named([*lead, "i", "e"], lambda *at: rounded(O[at], dtype))))
+
+    def _factor(self, width: Expr, dtype: str) -> Expr:
+        if self.scale is not None:
+            return const(self.scale, dtype)
+        known = value_of(width)
+        return call("rsqrt", cast(width, dtype)) if known is None else const(1 / math.sqrt(known), dtype)
+
+    def _masked(self, score: Expr, mask: Tensor | None, scores: Shape, at: tuple[Var, ...]) -> Expr:
+        never = const(-math.inf, score.dtype)
+        if mask is not None:
+            value = mask[broadcast_indices(mask.shape, scores, at)]
+            score = select(value, score, never) if mask.dtype == BOOL else score + wide(value)
+        return select(at[-1] <= at[-2], score, never) if self.causal else score
+
+    def reference(self, *args: Array) -> Array:
+        """The same on arrays."""
+        q, k, v, *mask = args
+        scores = q @ np.swapaxes(k, -1, -2) * (1 / math.sqrt(q.shape[-1]) if self.scale is None else self.scale)
+        if mask:
+            scores = np.where(mask[0], scores, -np.inf) if mask[0].dtype == bool else scores + mask[0]
+        if self.causal:
+            scores = np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf)
+        e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        found: Array = (e / e.sum(axis=-1, keepdims=True)) @ v
+        return found
+
+
+def _key(at: tuple[Var, ...], column: Var, row: Var | None = None) -> tuple[Var, ...]:
+    """Where keys or values are read: in the batch of a score or output, at a row (by default, the score's own)."""
+    return (*at[:-2], at[-1] if row is None else row, column)
