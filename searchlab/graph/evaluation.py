@@ -32,7 +32,7 @@ from searchlab.graph.functions import GraphFunction, GraphModule
 from searchlab.graph.library import library_function
 from searchlab.graph.listing import call_text
 from searchlab.graph.operator import GraphOperator, map_attribute
-from searchlab.graph.symbols import SizeFacts
+from searchlab.graph.symbols import SizeFacts, solvable
 from searchlab.ir.bfloat16 import numbers, stored
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import Const, Expr, Var
@@ -98,14 +98,15 @@ class _Frame:
     # --- symbols ------------------------------------------------------------------------------------------------------
 
     def solve(self, where: str, annotation: Annotation, value: Any) -> None:
-        """Binds symbols that are extents of a value by themselves, unless they are bound already."""
+        """Binds symbols that the extents of a value determine, unless they are bound already."""
         if isinstance(annotation, TupleType):
             for number, part in enumerate(annotation.parts):
                 self.solve(f"{where}[{number}]", part, value[number])
         actual = value.array.shape if isinstance(value, _Held) else value
         for e, n in zip(annotation.dims(), actual, strict=False) if not isinstance(annotation, TupleType) else ():
-            if isinstance(e, Var):
-                self.symbols.setdefault(e, int(n))
+            if (found := solvable(e)) is not None:
+                symbol, scale, offset = found
+                self.symbols.setdefault(symbol, (int(n) - offset) // scale)  # `check` sees what does not divide
 
     def check(self, where: str, annotation: Annotation, value: Any) -> None:
         """Refuses a value that is not what its annotation says."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from searchlab.errors import GraphError
+from searchlab.ir.algebra import poly
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import Const, Expr, Like, Var, compare, index, value_of
 from searchlab.ir.walk import Substitution, variables
@@ -100,9 +101,19 @@ class SizeFacts:
         return Facts({Var(s.name, "iter"): Const(known.high - known.low + 1) for s, known in bounded if known.high})
 
 
+def solvable(e: Expr) -> tuple[Var, int, int] | None:
+    """The symbol that an extent determines when it is known: (symbol, scale, offset) for scale * symbol + offset."""
+    terms = poly(e)
+    offset = terms.pop((), 0)
+    if len(terms) != 1:
+        return None
+    ((atoms, scale),) = terms.items()
+    return (atoms[0], scale, offset) if len(atoms) == 1 and isinstance(atoms[0], Var) and scale >= 1 else None
+
+
 def determined(shapes: Iterable[Expr]) -> frozenset[Var]:
-    """The symbols that these extents determine when they are known: those that are an extent by themselves."""
-    return frozenset(e for e in shapes if isinstance(e, Var))
+    """The symbols that these extents determine when they are known: n by n itself, or by such as 4 * n."""
+    return frozenset(found[0] for e in shapes if (found := solvable(e)) is not None)
 
 
 def undetermined(dims: Iterable[Expr], known: Iterable[Var]) -> list[Var]:

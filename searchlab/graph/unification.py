@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from searchlab.errors import GraphError
 from searchlab.graph.annotations import Annotation, ObjectType, ShapeType, TensorType, TupleType
-from searchlab.graph.symbols import SizeFacts
+from searchlab.graph.symbols import SizeFacts, solvable
 from searchlab.ir.expr import Expr, Var
 from searchlab.ir.walk import Substitution, variables
 
@@ -16,8 +16,8 @@ from searchlab.ir.walk import Substitution, variables
 class Unification:
     """Symbols of wanted annotations, solved by given ones; `facts` are about the symbols of the given side.
 
-    An extent that is a symbol by itself determines it; all other extents are compared once everything is solved.  What
-    is certainly wrong is refused, and what cannot be decided is left to run time.
+    An extent that is a symbol by itself, or a multiple of one, determines it; all other extents are compared once
+    everything is solved.  What is certainly wrong is refused, and what cannot be decided is left to run time.
     """
 
     facts: SizeFacts
@@ -40,10 +40,18 @@ class Unification:
             if wanted.dtype is not None and given.dtype is not None and wanted.dtype != given.dtype:
                 raise GraphError(f"{where} is {given}, expected the dtype of {wanted}")
         for want, got in _extents(where, wanted, given):
-            if isinstance(want, Var) and want not in self.solved:
-                self.solved[want] = got
-            else:
+            if not self._solves(want, got):
                 self._left.append((where, want, got))
+
+    def _solves(self, want: Expr, got: Expr) -> bool:
+        """Whether an extent tells a symbol for the first time: n, or such as 4 * n if what is given visibly divides."""
+        symbol, scale, offset = solvable(want) or (None, 1, 0)
+        if symbol is None or symbol in self.solved:
+            return False
+        value = (got - offset) // scale
+        if value * scale + offset == got:
+            self.solved[symbol] = value
+        return symbol in self.solved
 
     def finish(self) -> Substitution:
         """The solution, once all annotations are matched; refuses extents that certainly differ."""

@@ -39,7 +39,7 @@ def _verify_function(module: GraphModule, function: GraphFunction) -> None:
             missing = undetermined(p.annotation.dims(), scope.symbols)
             if missing:
                 raise GraphError(
-                    f"no extent of a parameter is the symbol {missing[0]} of '{p.name}: {p.annotation}'; "
+                    f"no extent of a parameter determines the symbol {missing[0]} of '{p.name}: {p.annotation}'; "
                     f"add a shape parameter that carries it"
                 )
         for b in function.bindings:

@@ -193,3 +193,24 @@ def test_unknown_shapes_stay_unknown() -> None:
     module = b.build(x + 1.0)
     with pytest.raises(GraphError, match="so there is no program for it"):
         legalise(module)
+
+
+def test_multiples_of_a_symbol_determine_it() -> None:
+    inner = GraphBuilder("inner", ranges={n: (2, 9)})
+    x = inner.input("x", (n * 4 + 1, m))
+    module = inner.build(inner.slice(x, axis=0, stop=n))
+    verify_graph(module)
+    assert str(module["inner"].returns) == "float32[n, m]"
+    assert evaluate_graph(module, np.zeros((13, 2), "float32"), function="inner").shape == (3, 2)
+    with pytest.raises(GraphError, match=r"inner: x: the value is float32\[14, 2\], expected float32\[n\*4 \+ 1, m\]"):
+        evaluate_graph(module, np.zeros((14, 2), "float32"), function="inner")
+    with pytest.raises(GraphError, match="n = 1 is out of its range, 2 <= n <= 9"):
+        evaluate_graph(module, np.zeros((5, 2), "float32"), function="inner")
+    b = GraphBuilder("main", module)
+    known = b.call("inner", b.input("a", (m * 8 + 1, 3)))
+    assert str(known.annotation) == "float32[m*2, 3]"
+    assert str(b.call("inner", b.input("c", (m * 2, 3))).annotation) == "float32[?, ?]"  # perhaps no such n exists
+    product = GraphBuilder()
+    module = product.build(product.relu(product.input("x", (n * m, 2))))
+    with pytest.raises(GraphError, match="no extent of a parameter determines the symbol m"):
+        verify_graph(module)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from searchlab.dtype import FLOATS
 from searchlab.errors import GraphError
@@ -23,14 +23,15 @@ from searchlab.ir.expr import Expr
 
 Tensors = GraphValue | tuple[GraphValue | None, ...]
 Converter = Callable[..., Tensors]
+C = TypeVar("C", bound=Converter)
 
 CONVERTERS: dict[str, Converter] = {}
 
 
-def converts(*overloads: str) -> Callable[[Converter], Converter]:
+def converts(*overloads: str) -> Callable[[C], C]:
     """Registers a converter for operators of torch, named as `aten.add.Tensor` is."""
 
-    def register(function: Converter) -> Converter:
+    def register(function: C) -> C:
         for overload in overloads:
             known = CONVERTERS.get(overload)
             if known is not None and known.__module__ != function.__module__:

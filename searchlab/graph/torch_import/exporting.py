@@ -43,7 +43,7 @@ def export(module: Any, args: tuple[Any, ...], dynamic_shapes: Any, covered: Col
                 program = program.run_decompositions(table)
         except Exception as e:  # torch raises errors of many kinds, most of them not public
             raise GraphError(f"{title}: torch.export refuses the module: {_first_lines(e)}") from e
-    refuse_uncovered(title, program.graph, covered)
+    refuse_uncovered(title, program.graph, covered, hint="is in training mode; call eval() first" * module.training)
     return Exported(program, _declared(module, args, dynamic_shapes), title)
 
 
@@ -100,7 +100,7 @@ def overload_of(node: Any) -> str:
     return str(node.target) if hasattr(node.target, "_schema") else str(getattr(node.target, "__name__", node.target))
 
 
-def refuse_uncovered(title: str, graph: Any, covered: Collection[str]) -> None:
+def refuse_uncovered(title: str, graph: Any, covered: Collection[str], hint: str = "") -> None:
     """One error that lists all operators that are not covered, each with its first place in the module."""
     missing = uncovered(graph, covered)
     if missing:
@@ -109,7 +109,8 @@ def refuse_uncovered(title: str, graph: Any, covered: Collection[str]) -> None:
             for name, nodes in missing.items()
         ]
         count = f"{len(lines)} operators are" if len(lines) > 1 else "an operator is"
-        raise GraphError("\n".join([f"{title}: {count} not covered (docs/torch.md lists those that are):", *lines]))
+        first = f"{title}: {count} not covered (docs/torch.md lists those that are):"
+        raise GraphError("\n".join([first, *lines, *([f"{title} {hint}"] if hint else [])]))
 
 
 def place_of(node: Any) -> str:
