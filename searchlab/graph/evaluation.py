@@ -89,7 +89,7 @@ class _Frame:
             where = f"{name}: {b.name} = {call_text(b.call)}"
             try:
                 value = _RULES[type(b.call)](self, b.call)
-            except GraphError as e:
+            except (GraphError, IndexError, ValueError) as e:  # also what numpy says of operands
                 raise GraphError(f"{where}: {e}") from e
             self.check(where, b.annotation, value)
             self.values[b.name] = value
