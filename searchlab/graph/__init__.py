@@ -27,6 +27,7 @@ from searchlab.graph.calls import (
 from searchlab.graph.deduction import TypeScope, deduced, scope_of
 from searchlab.graph.evaluation import evaluate_graph
 from searchlab.graph.functions import Binding, Constant, GraphFunction, GraphModule, GraphParameter
+from searchlab.graph.graph_json import graph_from_json, graph_to_json, load_graph, save_graph
 from searchlab.graph.legalising import legalise, operator_program
 from searchlab.graph.library import library, library_function, library_functions
 from searchlab.graph.operator import GraphOperator, graph_operator, graph_operators, operator_named
@@ -38,7 +39,8 @@ __all__ = [
     "Annotation", "Binding", "Constant", "Extents", "FunctionCall", "GraphBuilder", "GraphCall", "GraphFunction",
     "GraphModule", "GraphOperator", "GraphParameter", "GraphValue", "ItemCall", "LibraryCall", "MatchCast",
     "ObjectType", "Operand", "OperatorCall", "ProgramCall", "Scalar", "ShapeType", "SizeFacts", "SizeRange",
-    "TensorType", "TupleCall", "TupleType", "TypeScope", "deduced", "evaluate_graph", "from_torch", "graph_operator",
-    "graph_operators", "legalise", "library", "library_function", "library_functions", "operator_named",
-    "operator_program", "ops", "scope_of", "tensor", "verify_graph",
+    "TensorType", "TupleCall", "TupleType", "TypeScope", "deduced", "evaluate_graph", "from_torch", "graph_from_json",
+    "graph_operator", "graph_operators", "graph_to_json", "legalise", "library", "library_function",
+    "library_functions", "load_graph", "operator_named", "operator_program", "ops", "save_graph", "scope_of",
+    "tensor", "verify_graph",
 ]  # fmt: skip

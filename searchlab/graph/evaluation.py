@@ -79,8 +79,8 @@ class _Frame:
         annotations = [p.annotation for p in parameters]
         wheres = [f"{name}: {p.name}" for p in parameters]
         held = [_held(where, a, v) for where, a, v in zip(wheres, annotations, self.args, strict=True)]
-        for where, a, value in zip(wheres, annotations, held, strict=True):
-            self.solve(where, a, value)
+        for a, value in zip(annotations, held, strict=True):
+            self.solve(a, value)
         for where, a, value in zip(wheres, annotations, held, strict=True):
             self.check(where, a, value)
         self.function.facts.check(self.symbols, name)
@@ -89,7 +89,7 @@ class _Frame:
             where = f"{name}: {b.name} = {call_text(b.call)}"
             try:
                 value = _RULES[type(b.call)](self, b.call)
-            except GraphError as e:
+            except (GraphError, IndexError, ValueError) as e:  # also what numpy says of operands
                 raise GraphError(f"{where}: {e}") from e
             self.check(where, b.annotation, value)
             self.values[b.name] = value
@@ -97,13 +97,13 @@ class _Frame:
 
     # --- symbols ------------------------------------------------------------------------------------------------------
 
-    def solve(self, where: str, annotation: Annotation, value: Any) -> None:
+    def solve(self, annotation: Annotation, value: Any) -> None:
         """Binds symbols that the extents of a value determine, unless they are bound already."""
         if isinstance(annotation, TupleType):
-            for number, part in enumerate(annotation.parts):
-                self.solve(f"{where}[{number}]", part, value[number])
-        actual = value.array.shape if isinstance(value, _Held) else value
-        for e, n in zip(annotation.dims(), actual, strict=False) if not isinstance(annotation, TupleType) else ():
+            for part, item in zip(annotation.parts, value, strict=True):
+                self.solve(part, item)
+            return
+        for e, n in zip(annotation.dims(), _actual(value), strict=False):
             if (found := solvable(e)) is not None:
                 symbol, scale, offset = found
                 self.symbols.setdefault(symbol, (int(n) - offset) // scale)  # `check` sees what does not divide
@@ -111,22 +111,26 @@ class _Frame:
     def check(self, where: str, annotation: Annotation, value: Any) -> None:
         """Refuses a value that is not what its annotation says."""
         if isinstance(annotation, TupleType):
-            for number, part in enumerate(annotation.parts):
-                self.check(f"{where}[{number}]", part, value[number])
-            return
-        if isinstance(annotation, ObjectType):
-            return
-        actual = value.array.shape if isinstance(value, _Held) else tuple(value)
-        dtype = annotation.dtype if isinstance(annotation, TensorType) else None
-        fits = annotation.rank in (None, len(actual)) and dtype in (None, getattr(value, "dtype", None))  # type: ignore[attr-defined]
-        wanted = tuple(self.number(e) for e in annotation.dims())
-        known = getattr(annotation, "shape", None) is not None or getattr(annotation, "extents", None) is not None
-        if not fits or (known and wanted != actual):
-            got = value.annotation if isinstance(value, _Held) else ShapeType(tuple(map(Const, actual)))
+            for number, (part, item) in enumerate(zip(annotation.parts, value, strict=True)):
+                self.check(f"{where}[{number}]", part, item)
+        elif isinstance(annotation, (TensorType, ShapeType)) and not self._fits(annotation, value):
+            got = value.annotation if isinstance(value, _Held) else ShapeType(tuple(map(Const, value)))
             solution = ", ".join(f"{v} = {n}" for v, n in self.symbols.items())
             raise GraphError(
                 f"{where}: the value is {got}, expected {annotation}{f' with {solution}' * bool(solution)}"
             )
+
+    def _fits(self, annotation: TensorType | ShapeType, value: Any) -> bool:
+        actual = _actual(value)
+        if isinstance(annotation, TensorType):
+            if not isinstance(value, _Held) or annotation.dtype not in (None, value.dtype):
+                return False
+            known = annotation.shape
+        else:
+            known = annotation.extents
+        if known is None:
+            return annotation.rank in (None, len(actual))
+        return tuple(map(self.number, known)) == actual
 
     def number(self, e: Expr) -> int:
         """The value of an index expression."""
@@ -216,7 +220,7 @@ def _function(run: _Frame, call: FunctionCall) -> Any:
 
 def _match_cast(run: _Frame, call: MatchCast) -> Any:
     value = run.operand(call.value)
-    run.solve("the value", call.annotation, value)
+    run.solve(call.annotation, value)
     run.function.facts.check(run.symbols, "match_cast")
     run.check("the value", call.annotation, value)
     return value
@@ -250,6 +254,11 @@ def _held(where: str, annotation: Annotation, value: Any) -> Any:
         expected = DTYPES[dtype].described if dtype in DTYPES else str(annotation)
         raise GraphError(f"{where}: an array of {array.dtype}, expected {expected}")
     return _Held(array, dtype)
+
+
+def _actual(value: Any) -> tuple[int, ...]:
+    """The extents of a tensor, or those that a shape consists of."""
+    return value.array.shape if isinstance(value, _Held) else tuple(value)
 
 
 def _plain(value: Any) -> Any:

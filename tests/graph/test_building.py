@@ -169,7 +169,10 @@ def test_tuples() -> None:
         (lambda b, x: b.call("other", x), "other: the module has no function 'other'"),
         (lambda b, x: b.relu(GraphBuilder("f").input("z", (2,))), "'z' is a value of the function 'f'"),
         (lambda b, x: b.relu(np.zeros(3)), "is not an operand; arrays become constants first"),
-        (lambda b, x: b.slice(x, axis=1, start=3, stop=6), "slice: stop 6 is beyond the extent 4 of axis 1"),
+        (
+            lambda b, x: b.slice(x, axis=1, start=3, stop=6),
+            "slice: elements 3 to 6 of axis 1: that is outside the extent 4",
+        ),
         (lambda b, x: b.cast(x, dtype="float8"), "cast: unknown dtype 'float8'"),
         (lambda b, x: b.match_cast(x, (n, 5)), "match_cast: the value has an extent 4, expected 5"),
         (lambda b, x: b.match_cast(x, (n,)), "match_cast: the value is .* of rank 2; expected .* of rank 1"),

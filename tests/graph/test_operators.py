@@ -103,7 +103,15 @@ def test_what_is_unknown_stays_compatible(example: Example) -> None:
             lambda b, x: b.group_norm(x, *(b.input(g, (3,)) for g in "gb"), groups=2),
             "2 groups do not divide 3 channels",
         ),
-        (lambda b, x: b.update_slice(x, x, axis=1, start=1), "update_slice: values end at 4, beyond the extent 3"),
+        (
+            lambda b, x: b.update_slice(x, x, axis=1, start=1),
+            "update_slice: values from 1 to 4 of axis 1: that is outside the extent 3",
+        ),
+        (lambda b, x: b.select(x, axis=0, index=1), "index 1 of axis 0: that is not known to be inside the extent n"),
+        (
+            lambda b, x: b.slice(x, axis=1, stop=n),
+            "elements 0 to n of axis 1: that is not known to be inside the extent 3",
+        ),
         (lambda b, x: b.gelu(x, approximate="erf"), "gelu: approximate = 'erf' is neither none nor tanh"),
         (lambda b, x: b.pow(x), "pow: attribute 'exponent' must be given"),
     ],
@@ -117,7 +125,7 @@ def test_operands_that_do_not_fit_are_refused(write, message) -> None:
 
 def test_masks_of_truth_values_and_caches() -> None:
     """One step of a decoder: the cache takes a new entry, and the mask hides what is not filled yet."""
-    b = GraphBuilder()
+    b = GraphBuilder(ranges={n: (1, 8)})
     cache, new = b.input("cache", (1, 2, 8, 4)), b.input("new", (1, 2, 1, 4))
     b.input("length", (n,))
     keys = b.update_slice(cache, new, axis=2, start=n - 1)

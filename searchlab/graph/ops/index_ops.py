@@ -14,7 +14,7 @@ import numpy as np
 from searchlab.graph.annotations import TensorType
 from searchlab.graph.library import library
 from searchlab.graph.operator import Array, Dim, GraphOperator, graph_operator
-from searchlab.graph.ops.operand_rules import axis_of, dtype_of, loop_names, need, rank_of, same, shape_of
+from searchlab.graph.ops.operand_rules import axis_of, dtype_of, loop_names, need, rank_of, same, shape_of, within
 from searchlab.graph.ops.shape_ops import number_of
 from searchlab.graph.symbols import SizeFacts
 from searchlab.ir.compute import Builder
@@ -117,10 +117,7 @@ class UpdateSliceOp(GraphOperator):
             if a != axis:
                 same(facts, e, f, f"axis {a} of the values")
         end = self.start + given[axis]
-        need(
-            not facts.proves(end > shape[axis]), f"values end at {end}, beyond the extent {shape[axis]} of axis {axis}"
-        )
-        need(not facts.proves(self.start < 0), f"start = {self.start} is negative")
+        within(facts, self.start, end, shape[axis], f"values from {self.start} to {end} of axis {axis}")
         return TensorType(shape, dtype_of(x, values))
 
     def coarse(self, *args: TensorType) -> TensorType:
@@ -146,9 +143,5 @@ class UpdateSliceOp(GraphOperator):
         x, values = args
         found, start = np.array(x), number_of(self.start)
         axis = axis_of(self.axis, x.ndim)
-        need(
-            start + values.shape[axis] <= x.shape[axis],
-            f"values end at {start + values.shape[axis]}, beyond axis {axis}",
-        )
         found[(*[slice(None)] * axis, slice(start, start + values.shape[axis]))] = values
         return found

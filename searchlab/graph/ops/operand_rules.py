@@ -47,6 +47,14 @@ def same(facts: SizeFacts, a: Expr, b: Expr, what: str) -> Expr:
     return a
 
 
+def within(facts: SizeFacts, start: Expr, stop: Expr, extent: Expr, what: str) -> None:
+    """Refuses a part of an axis unless it certainly lies inside, since a program would access memory beyond."""
+    if facts.proves(start < 0) or facts.proves(stop > extent):
+        raise GraphError(f"{what}: that is outside the extent {extent}")
+    known = facts.proves(start >= 0) and facts.proves(stop <= extent)
+    need(known, f"{what}: that is not known to be inside the extent {extent}; ranges of symbols may tell")
+
+
 def rank_of(x: TensorType, *ranks: int) -> int:
     """The rank of an operand, one of those accepted."""
     rank = len(shape_of(x))

@@ -18,6 +18,7 @@ from searchlab.graph.ops.operand_rules import (
     need,
     same,
     shape_of,
+    within,
 )
 from searchlab.graph.symbols import SizeFacts
 from searchlab.ir.algebra import ceildiv, flat_index
@@ -268,7 +269,7 @@ class SliceOp(MovementOp):
         axis = axis_of(self.axis, len(shape))
         need(self.step >= 1, f"step = {self.step} is not positive")
         start, stop = self._bounds(shape[axis])
-        need(not facts.proves(stop > shape[axis]), f"stop {stop} is beyond the extent {shape[axis]} of axis {axis}")
+        within(facts, start, stop, shape[axis], f"elements {start} to {stop} of axis {axis}")
         count = facts.simplify(ceildiv(stop - start, self.step))
         need(not facts.proves(count <= 0), f"nothing is left of axis {axis} from {start} to {stop}")
         return (*shape[:axis], count, *shape[axis + 1 :])
@@ -310,8 +311,7 @@ class SelectOp(MovementOp):
         """The shape without the axis."""
         axis = axis_of(self.axis, len(shape))
         place = self._place(shape[axis])
-        outside = facts.proves(place >= shape[axis]) or facts.proves(place < 0)
-        need(not outside, f"index {self.index} is outside the extent {shape[axis]} of axis {axis}")
+        within(facts, place, place + 1, shape[axis], f"index {self.index} of axis {axis}")
         return (*shape[:axis], *shape[axis + 1 :])
 
     def coarse(self, *args: TensorType) -> TensorType:
