@@ -1,8 +1,10 @@
 """What importing a torch module keeps (names, sizes, state), and what it refuses with which message."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from torch.export import Dim
 
 from searchlab.errors import GraphError
 from searchlab.graph import MatchCast, evaluate_graph, from_torch, verify_graph
+from searchlab.graph.torch_import import CONVERTERS
 from searchlab.graph.torch_import.importing import constant_name
 
 N = Dim("n", min=2, max=20)
@@ -163,6 +166,16 @@ def test_names_of_constants_are_identifiers_of_their_own() -> None:
 def test_torch_is_not_imported_before_it_is_needed() -> None:
     check = "import sys, searchlab.graph; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", check], check=True, timeout=60)
+
+
+def test_the_documentation_lists_what_is_covered() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "torch.md").read_text()
+    rows = page.partition("| group | operators |")[2].partition("\n\n")[0].splitlines()[2:]
+    listed = [re.findall(r"`(\w+)`", row) for row in rows]
+    covered: dict[str, set[str]] = {}
+    for overload, convert in CONVERTERS.items():
+        covered.setdefault(convert.__module__, set()).add(overload.split(".")[1])
+    assert sorted(listed) == sorted(sorted(names) for names in covered.values())
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

@@ -56,8 +56,8 @@ BINDINGS = simple()["main"].bindings
             r"main: relu = relu\(x\): its annotation is float32\[n, 9\], but float32\[n, 8\] is deduced",
         ),
         (
-            changed(parameters=(GraphParameter("x", tensor((n * 2, 8))),)),
-            "main: no extent of a parameter is the symbol n of 'x: .*'; add a shape parameter that carries it",
+            changed(parameters=(GraphParameter("x", tensor((n // 2, 8))),)),
+            "main: no extent of a parameter determines the symbol n of 'x: .*'; add a shape parameter that carries it",
         ),
         (
             changed(bindings=(*BINDINGS, Binding("again", FunctionCall(("x",), "main"), tensor((n, 8))))),

@@ -7,44 +7,44 @@ from typing import Any
 from searchlab.dtype import BOOL
 from searchlab.graph.building import GraphValue
 from searchlab.graph.torch_import.aten_shapes import position
-from searchlab.graph.torch_import.conversion import Step, converts, need
+from searchlab.graph.torch_import.conversion import AtenStep, converts, need
 from searchlab.ir.expr import Expr
 
 # --- from numbers -----------------------------------------------------------------------------------------------------
 
 
 @converts("aten.full.default", "aten.full_like.default", "aten.fill.Scalar")
-def full(step: Step, _: Any, value: Any, **__: Any) -> GraphValue:
+def full(step: AtenStep, _: Any, value: Any, **__: Any) -> GraphValue:
     """One number everywhere."""
     return step.b.full(shape=step.shape, value=bool(value) if step.dtype == BOOL else value, dtype=step.dtype)
 
 
 @converts("aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default")
-def zeros(step: Step, *_: Any, **__: Any) -> GraphValue:
+def zeros(step: AtenStep, *_: Any, **__: Any) -> GraphValue:
     """Zeros."""
     return full(step, None, 0)
 
 
 @converts("aten.ones.default", "aten.ones_like.default", "aten.new_ones.default")
-def ones(step: Step, *_: Any, **__: Any) -> GraphValue:
+def ones(step: AtenStep, *_: Any, **__: Any) -> GraphValue:
     """Ones."""
     return full(step, None, 1)
 
 
 @converts("aten.scalar_tensor.default")
-def scalar_tensor(step: Step, value: Any, **_: Any) -> GraphValue:
+def scalar_tensor(step: AtenStep, value: Any, **_: Any) -> GraphValue:
     """A number as a tensor of rank 0."""
     return full(step, None, value)
 
 
 @converts("aten.arange.default")
-def arange(step: Step, stop: Any, **_: Any) -> GraphValue:
+def arange(step: AtenStep, stop: Any, **_: Any) -> GraphValue:
     """Whole numbers from 0."""
     return arange_step(step, 0, stop)
 
 
 @converts("aten.arange.start", "aten.arange.start_step")
-def arange_step(step: Step, start: Any, stop: Any, stride: Any = 1, **_: Any) -> GraphValue:
+def arange_step(step: AtenStep, start: Any, stop: Any, stride: Any = 1, **_: Any) -> GraphValue:
     """Whole numbers, some distance apart."""
     whole = all(isinstance(n, Expr) or int(n) == n for n in (start, stop, stride))
     need(
@@ -55,13 +55,13 @@ def arange_step(step: Step, start: Any, stop: Any, stride: Any = 1, **_: Any) ->
 
 
 @converts("aten.triu.default")
-def triu(step: Step, x: GraphValue, diagonal: int = 0) -> GraphValue:
+def triu(step: AtenStep, x: GraphValue, diagonal: int = 0) -> GraphValue:
     """The upper triangle."""
     return step.b.triu(x, diagonal=diagonal)
 
 
 @converts("aten.tril.default")
-def tril(step: Step, x: GraphValue, diagonal: int = 0) -> GraphValue:
+def tril(step: AtenStep, x: GraphValue, diagonal: int = 0) -> GraphValue:
     """The lower triangle."""
     return step.b.tril(x, diagonal=diagonal)
 
@@ -70,13 +70,13 @@ def tril(step: Step, x: GraphValue, diagonal: int = 0) -> GraphValue:
 
 
 @converts("aten.index_select.default")
-def index_select(step: Step, x: GraphValue, axis: int, places: GraphValue) -> GraphValue:
+def index_select(step: AtenStep, x: GraphValue, axis: int, places: GraphValue) -> GraphValue:
     """Positions of an axis."""
     return step.b.take(x, places, axis=axis)
 
 
 @converts("aten.index.Tensor")
-def index(step: Step, x: GraphValue, places: list[GraphValue | None]) -> GraphValue:
+def index(step: AtenStep, x: GraphValue, places: list[GraphValue | None]) -> GraphValue:
     """Positions of one axis, as many as the indices have."""
     axis, found = _only(places)
     return step.b.take(x, found, axis=axis)
@@ -84,7 +84,7 @@ def index(step: Step, x: GraphValue, places: list[GraphValue | None]) -> GraphVa
 
 @converts("aten.index_put.default")
 def index_put(
-    step: Step, x: GraphValue, places: list[GraphValue | None], values: GraphValue, accumulate: bool = False
+    step: AtenStep, x: GraphValue, places: list[GraphValue | None], values: GraphValue, accumulate: bool = False
 ) -> GraphValue:
     """Other values at positions of one axis."""
     need(not accumulate, "adding to elements is not covered")
@@ -106,20 +106,26 @@ def _only(places: list[GraphValue | None]) -> tuple[int, GraphValue]:
 # --- elements replaced ------------------------------------------------------------------------------------------------
 
 
-def _expanded(step: Step, values: GraphValue, shape: tuple[Expr, ...]) -> GraphValue:
+def _expanded(step: AtenStep, values: GraphValue, shape: tuple[Expr, ...]) -> GraphValue:
     values = step.cast(values)
     return values if values.shape == shape else step.b.expand(values, shape=shape)
 
 
 @converts("aten.copy.default")
-def copy(step: Step, x: GraphValue, values: GraphValue, *_: Any) -> GraphValue:
+def copy(step: AtenStep, x: GraphValue, values: GraphValue, *_: Any) -> GraphValue:
     """Other values everywhere."""
     return _expanded(step, values, x.shape)
 
 
 @converts("aten.slice_scatter.default")
 def slice_scatter(
-    step: Step, x: GraphValue, values: GraphValue, axis: int = 0, start: Any = None, stop: Any = None, stride: int = 1
+    step: AtenStep,
+    x: GraphValue,
+    values: GraphValue,
+    axis: int = 0,
+    start: Any = None,
+    stop: Any = None,
+    stride: int = 1,
 ) -> GraphValue:
     """Other values in part of an axis."""
     need(stride == 1, f"every {stride}th element; neighbours are covered")
@@ -129,13 +135,13 @@ def slice_scatter(
 
 
 @converts("aten.select_scatter.default")
-def select_scatter(step: Step, x: GraphValue, values: GraphValue, axis: int, place: Any) -> GraphValue:
+def select_scatter(step: AtenStep, x: GraphValue, values: GraphValue, axis: int, place: Any) -> GraphValue:
     """Other values at one position of an axis."""
     return slice_scatter(step, x, step.b.unsqueeze(values, axes=(axis % len(x.shape),)), axis, place)
 
 
 @converts("aten.repeat.default")
-def repeat(step: Step, x: GraphValue, times: list[Any]) -> GraphValue:
+def repeat(step: AtenStep, x: GraphValue, times: list[Any]) -> GraphValue:
     """The whole tensor repeated along axes, of which there may be new ones in front."""
     shape = (*[1] * (len(times) - len(x.shape)), *x.shape)
     apart = step.b.reshape(x, shape=[n for e in shape for n in (1, e)])

@@ -9,26 +9,26 @@ import numpy as np
 from searchlab.dtype import FLOATS
 from searchlab.graph.annotations import Shape
 from searchlab.graph.building import GraphValue
-from searchlab.graph.torch_import.conversion import Step, Tensors, converts, need
+from searchlab.graph.torch_import.conversion import AtenStep, Tensors, converts, need
 from searchlab.ir.expr import value_of
 
 # --- products ---------------------------------------------------------------------------------------------------------
 
 
 @converts("aten.linear.default")
-def linear(step: Step, x: GraphValue, weight: GraphValue, bias: GraphValue | None = None) -> GraphValue:
+def linear(step: AtenStep, x: GraphValue, weight: GraphValue, bias: GraphValue | None = None) -> GraphValue:
     """A fully connected layer."""
     return step.b.linear(x, weight, *([] if bias is None else [bias]))
 
 
 @converts("aten.mm.default", "aten.bmm.default")
-def mm(step: Step, x: GraphValue, y: GraphValue) -> GraphValue:
+def mm(step: AtenStep, x: GraphValue, y: GraphValue) -> GraphValue:
     """A product of matrices, or of batches of them."""
     return step.b.matmul(x, y)
 
 
 @converts("aten.matmul.default")
-def matmul(step: Step, x: GraphValue, y: GraphValue) -> GraphValue:
+def matmul(step: AtenStep, x: GraphValue, y: GraphValue) -> GraphValue:
     """A product with broadcast batches; a vector is a row on the left and a column on the right."""
     left = step.b.unsqueeze(x, axes=(0,)) if len(x.shape) == 1 else x
     right = step.b.unsqueeze(y, axes=(1,)) if len(y.shape) == 1 else y
@@ -38,7 +38,7 @@ def matmul(step: Step, x: GraphValue, y: GraphValue) -> GraphValue:
 
 
 @converts("aten.addmm.default", "aten.baddbmm.default")
-def addmm(step: Step, c: GraphValue, x: GraphValue, y: GraphValue, beta: float = 1, alpha: float = 1) -> GraphValue:
+def addmm(step: AtenStep, c: GraphValue, x: GraphValue, y: GraphValue, beta: float = 1, alpha: float = 1) -> GraphValue:
     """beta * c + alpha * (x @ y)."""
     if beta == alpha == 1 and len(x.shape) == 2 and len(c.shape) == 1:
         return step.b.dense(x, y, c)
@@ -49,14 +49,14 @@ def addmm(step: Step, c: GraphValue, x: GraphValue, y: GraphValue, beta: float =
 # --- normalisation ----------------------------------------------------------------------------------------------------
 
 
-def _filled(step: Step, weight: GraphValue | None, shape: Shape, value: float) -> GraphValue:
+def _filled(step: AtenStep, weight: GraphValue | None, shape: Shape, value: float) -> GraphValue:
     """A weight, or what a missing one stands for."""
     return step.b.full(shape=shape, value=value, dtype=step.dtype) if weight is None else weight
 
 
 @converts("aten.batch_norm.default")
 def batch_norm(
-    step: Step,
+    step: AtenStep,
     x: GraphValue,
     weight: GraphValue | None,
     bias: GraphValue | None,
@@ -78,7 +78,7 @@ def batch_norm(
 
 @converts("aten._native_batch_norm_legit_no_training.default")
 def native_batch_norm(
-    step: Step, x: GraphValue, weight: Any, bias: Any, mean: Any, variance: Any, momentum: float, eps: float
+    step: AtenStep, x: GraphValue, weight: Any, bias: Any, mean: Any, variance: Any, momentum: float, eps: float
 ) -> Tensors:
     """The same; torch returns what training would have kept as well."""
     return batch_norm(step, x, weight, bias, mean, variance, False, momentum, eps), None, None
@@ -86,7 +86,7 @@ def native_batch_norm(
 
 @converts("aten.layer_norm.default")
 def layer_norm(
-    step: Step, x: GraphValue, shape: list[int], weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any
+    step: AtenStep, x: GraphValue, shape: list[int], weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any
 ) -> GraphValue:
     """Normalisation over the last axes."""
     gamma = _filled(step, weight, x.shape[-len(shape) :], 1.0)
@@ -94,14 +94,14 @@ def layer_norm(
 
 
 @converts("aten.native_layer_norm.default")
-def native_layer_norm(step: Step, x: GraphValue, shape: list[int], weight: Any, bias: Any, eps: float) -> Tensors:
+def native_layer_norm(step: AtenStep, x: GraphValue, shape: list[int], weight: Any, bias: Any, eps: float) -> Tensors:
     """The same; torch returns means and deviations as well."""
     return layer_norm(step, x, shape, weight, bias, eps), None, None
 
 
 @converts("aten.rms_norm.default")
 def rms_norm(
-    step: Step, x: GraphValue, shape: list[int], weight: GraphValue | None = None, eps: float | None = None
+    step: AtenStep, x: GraphValue, shape: list[int], weight: GraphValue | None = None, eps: float | None = None
 ) -> GraphValue:
     """Division by the root of the mean square over the last axis."""
     need(len(shape) == 1, f"over {len(shape)} axes; it is covered for the last one")
@@ -111,7 +111,7 @@ def rms_norm(
 
 @converts("aten.group_norm.default")
 def group_norm(
-    step: Step, x: GraphValue, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any
+    step: AtenStep, x: GraphValue, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any
 ) -> GraphValue:
     """Normalisation of groups of channels."""
     channels = x.shape[1:2]
@@ -120,13 +120,13 @@ def group_norm(
 
 
 @converts("aten.softmax.int", "aten._softmax.default")
-def softmax(step: Step, x: GraphValue, axis: int, _: Any = None) -> GraphValue:
+def softmax(step: AtenStep, x: GraphValue, axis: int, _: Any = None) -> GraphValue:
     """Softmax, in the dtype of the result."""
     return step.b.softmax(step.cast(x), axis=axis)
 
 
 @converts("aten.log_softmax.int", "aten._log_softmax.default")
-def log_softmax(step: Step, x: GraphValue, axis: int, _: Any = None) -> GraphValue:
+def log_softmax(step: AtenStep, x: GraphValue, axis: int, _: Any = None) -> GraphValue:
     """Its logarithm, without computing what would be too small."""
     x = step.cast(x)
     shifted = x - step.b.max(x, axes=(axis,), keepdims=True)
@@ -138,7 +138,7 @@ def log_softmax(step: Step, x: GraphValue, axis: int, _: Any = None) -> GraphVal
 
 @converts("aten.scaled_dot_product_attention.default")
 def attention(
-    step: Step,
+    step: AtenStep,
     q: GraphValue,
     k: GraphValue,
     v: GraphValue,
@@ -157,7 +157,7 @@ def attention(
     return step.b.attention(q, k, v, *([] if mask is None else [mask]), scale=scale, causal=is_causal)
 
 
-def _repeated_heads(step: Step, part: GraphValue, q: GraphValue) -> GraphValue:
+def _repeated_heads(step: AtenStep, part: GraphValue, q: GraphValue) -> GraphValue:
     ours, wanted = value_of(part.shape[-3]), value_of(q.shape[-3])
     need(ours is not None and wanted is not None, "the number of heads is not known")
     assert ours is not None and wanted is not None
@@ -169,13 +169,13 @@ def _repeated_heads(step: Step, part: GraphValue, q: GraphValue) -> GraphValue:
     return step.b.reshape(repeated, shape=(*batch, wanted, length, width))
 
 
-def _same_batch(step: Step, part: GraphValue, q: GraphValue) -> GraphValue:
+def _same_batch(step: AtenStep, part: GraphValue, q: GraphValue) -> GraphValue:
     wanted = (*q.shape[:-2], *part.shape[-2:])
     return part if part.shape == wanted else step.b.expand(part, shape=wanted)
 
 
 @converts("aten.embedding.default")
-def embedding(step: Step, table: GraphValue, places: GraphValue, *_: Any) -> GraphValue:
+def embedding(step: AtenStep, table: GraphValue, places: GraphValue, *_: Any) -> GraphValue:
     """Rows of a table."""
     need(table.dtype in FLOATS, f"a table of {table.dtype}")
     return step.b.take(table, places, axis=0)

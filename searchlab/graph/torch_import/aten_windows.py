@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from searchlab.graph.building import GraphValue
-from searchlab.graph.torch_import.conversion import Step, Tensors, converts, need
+from searchlab.graph.torch_import.conversion import AtenStep, Tensors, converts, need
 from searchlab.ir.expr import value_of
 
 Pair = int | Sequence[int]
@@ -14,7 +14,7 @@ Pair = int | Sequence[int]
 
 @converts("aten.convolution.default")
 def convolution(
-    step: Step,
+    step: AtenStep,
     x: GraphValue,
     weight: GraphValue,
     bias: GraphValue | None,
@@ -47,7 +47,7 @@ def _pair(given: Pair) -> tuple[int, ...]:
 
 
 def _of_a_row(
-    step: Step, x: GraphValue, weight: GraphValue, bias: list[GraphValue], window: dict[str, Any]
+    step: AtenStep, x: GraphValue, weight: GraphValue, bias: list[GraphValue], window: dict[str, Any]
 ) -> GraphValue:
     """A convolution over one axis as one over two, of which the first has the extent 1."""
     ahead = {"stride": 1, "padding": 0, "dilation": 1}
@@ -58,7 +58,7 @@ def _of_a_row(
 
 @converts("aten.conv2d.default", "aten.conv1d.default")
 def conv(
-    step: Step,
+    step: AtenStep,
     x: GraphValue,
     weight: GraphValue,
     bias: GraphValue | None = None,
@@ -73,7 +73,7 @@ def conv(
 
 @converts("aten.conv_transpose2d.input")
 def conv_transpose(
-    step: Step,
+    step: AtenStep,
     x: GraphValue,
     weight: GraphValue,
     bias: GraphValue | None = None,
@@ -92,7 +92,7 @@ def conv_transpose(
 
 @converts("aten.max_pool2d.default")
 def max_pool(
-    step: Step,
+    step: AtenStep,
     x: GraphValue,
     kernel: Pair,
     stride: Pair = (),
@@ -106,14 +106,14 @@ def max_pool(
 
 
 @converts("aten.max_pool2d_with_indices.default")
-def max_pool_with_indices(step: Step, x: GraphValue, *window: Any) -> Tensors:
+def max_pool_with_indices(step: AtenStep, x: GraphValue, *window: Any) -> Tensors:
     """The same; where these elements are, is not covered."""
     return max_pool(step, x, *window), None
 
 
 @converts("aten.avg_pool2d.default")
 def avg_pool(
-    step: Step,
+    step: AtenStep,
     x: GraphValue,
     kernel: Pair,
     stride: Pair = (),
@@ -132,13 +132,13 @@ def avg_pool(
 
 
 @converts("aten.adaptive_avg_pool2d.default", "aten._adaptive_avg_pool2d.default")
-def adaptive_avg_pool(step: Step, x: GraphValue, size: list[int]) -> GraphValue:
+def adaptive_avg_pool(step: AtenStep, x: GraphValue, size: list[int]) -> GraphValue:
     """The means of as many windows as asked for."""
     return step.b.adaptive_avg_pool2d(x, size=size)
 
 
 @converts("aten.upsample_nearest2d.vec", "aten.upsample_nearest2d.default")
-def upsample(step: Step, x: GraphValue, *_: Any) -> GraphValue:
+def upsample(step: AtenStep, x: GraphValue, *_: Any) -> GraphValue:
     """Elements repeated; by whole numbers where the sizes that torch has found are such multiples."""
     scale = [value_of(big // small) for small, big in zip(x.shape[2:], step.shape[2:], strict=True)]
     if all(n is not None and e * n == big for n, e, big in zip(scale, x.shape[2:], step.shape[2:], strict=True)):

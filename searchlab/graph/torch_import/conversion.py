@@ -43,7 +43,7 @@ def converts(*overloads: str) -> Callable[[C], C]:
 
 
 @dataclass(frozen=True)
-class Step:
+class AtenStep:
     """One operator that is being converted: the builder, and the shapes and dtypes of torch's results."""
 
     b: GraphBuilder

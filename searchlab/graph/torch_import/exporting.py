@@ -19,7 +19,7 @@ _LINE = re.compile(r'File "([^"]*)", line (\d+), in \S+\n\s*(.*)')
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportedModule:
     """An exported program, and what was declared of the sizes of its inputs."""
 
     program: Any
@@ -27,7 +27,7 @@ class Exported:
     title: str
 
 
-def export(module: Any, args: tuple[Any, ...], dynamic_shapes: Any, covered: Collection[str]) -> Exported:
+def export(module: Any, args: tuple[Any, ...], dynamic_shapes: Any, covered: Collection[str]) -> ExportedModule:
     """The program of a module in operators that are covered, as far as torch can decompose into such."""
     torch = _torch()
     title = type(module).__name__
@@ -44,7 +44,7 @@ def export(module: Any, args: tuple[Any, ...], dynamic_shapes: Any, covered: Col
         except Exception as e:  # torch raises errors of many kinds, most of them not public
             raise GraphError(f"{title}: torch.export refuses the module: {_first_lines(e)}") from e
     refuse_uncovered(title, program.graph, covered, hint="is in training mode; call eval() first" * module.training)
-    return Exported(program, _declared(module, args, dynamic_shapes), title)
+    return ExportedModule(program, _declared(module, args, dynamic_shapes), title)
 
 
 def _torch() -> Any:

@@ -12,8 +12,8 @@ from searchlab.graph.building import GraphBuilder, GraphValue
 from searchlab.graph.deduction import same_shape
 from searchlab.graph.functions import Constant, GraphModule
 from searchlab.graph.symbols import SizeFacts
-from searchlab.graph.torch_import.conversion import CONVERTERS, Step
-from searchlab.graph.torch_import.exporting import Exported, computes, export, overload_of, place_of
+from searchlab.graph.torch_import.conversion import CONVERTERS, AtenStep
+from searchlab.graph.torch_import.exporting import ExportedModule, computes, export, overload_of, place_of
 from searchlab.graph.torch_import.torch_sizes import TorchSizes, size_names
 from searchlab.ir.bfloat16 import stored
 
@@ -40,7 +40,7 @@ def from_torch(
 class _Importer:
     """Walks the nodes of an exported program and writes a function."""
 
-    def __init__(self, exported: Exported, name: str, into: GraphModule | None) -> None:
+    def __init__(self, exported: ExportedModule, name: str, into: GraphModule | None) -> None:
         self.program, self.title = exported.program, exported.title
         signature = self.program.graph_signature
         self.nodes = {node.name: node for node in self.program.graph.nodes}
@@ -120,14 +120,14 @@ class _Importer:
         try:
             fakes = _fakes(node.meta["val"])
             dtypes = tuple(self._dtype(fake.dtype, "a result") for fake in fakes)
-            step = Step(self.b, overload, tuple(map(self.sizes.shape, fakes)), dtypes, _common(node))
+            step = AtenStep(self.b, overload, tuple(map(self.sizes.shape, fakes)), dtypes, _common(node))
             args = [self._argument(a) for a in node.args]
             made = CONVERTERS[overload](step, *args, **{k: self._argument(a) for k, a in node.kwargs.items()})
             return self._checked(made, step) if isinstance(made, GraphValue) and len(fakes) == 1 else made
         except GraphError as e:
             raise GraphError(f"{self.title}: {overload} at {place_of(node)}: {e}") from e
 
-    def _checked(self, made: GraphValue, step: Step) -> GraphValue:
+    def _checked(self, made: GraphValue, step: AtenStep) -> GraphValue:
         """The value, if torch says the same of it; a shape that is not known to be torch's is checked at run time."""
         if made.dtype != step.dtype or len(made.shape) != len(step.shape):
             raise GraphError(f"the result is {made.annotation}, but torch has {step.dtype}{list(step.shape)}")
