@@ -6,7 +6,7 @@ from typing import Any
 
 from searchlab.dtype import BOOL
 from searchlab.graph.building import GraphValue
-from searchlab.graph.torch_import.conversion import Converter, AtenStep, converts, need
+from searchlab.graph.torch_import.conversion import AtenStep, Converter, converts, need
 
 _UNARY = (
     "abs", "cos", "erf", "exp", "floor", "log", "neg", "relu", "round", "rsqrt", "sigmoid", "silu", "sin", "sqrt",
