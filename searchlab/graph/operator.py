@@ -164,13 +164,28 @@ _READERS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "Dims": (_several(index), "a tuple of integers and index expressions"),
 }
 Number = float | int | bool | Expr
+_HINTS: dict[str, Any] = {
+    "int": int, "float": float, "bool": bool, "str": str, "Number": Number, "Ints": Ints, "Dim": Dim, "Dims": Dims,
+}  # fmt: skip
+
+
+def _kind(f: dataclasses.Field[Any]) -> tuple[str | None, bool]:
+    """The kind of an attribute, None if there is no such kind, and whether it may be None."""
+    if isinstance(f.type, str):  # annotations of a module that postpones their evaluation
+        name = f.type.removesuffix(" | None")
+        return name if name in _READERS else None, name != f.type
+    for name, hint in _HINTS.items():
+        if f.type in (hint, hint | None):
+            return name, f.type != hint
+    return None, False
 
 
 def _read(name: str, f: dataclasses.Field[Any], value: Any) -> Any:
     """The normal form of an attribute's value."""
-    kind, _, optional = str(f.type).partition(" | ")
-    if optional == "None" and value is None:
+    kind, optional = _kind(f)
+    if optional and value is None:
         return None
+    assert kind is not None  # the registry has checked it
     read, expected = _READERS[kind]
     try:
         return read(value)
@@ -192,7 +207,7 @@ def graph_operator(name: str) -> Callable[[C], C]:
         if known is not None and known.__module__ != cls.__module__:  # the same module again: it was reloaded
             raise GraphError(f"operator '{name}' of {cls.__module__} is already defined by {known.__module__}")
         for f in dataclasses.fields(cls):
-            if str(f.type).removesuffix(" | None") not in _READERS:
+            if _kind(f)[0] is None:
                 raise GraphError(
                     f"operator '{name}': attribute '{f.name}' needs one of the types {', '.join(_READERS)}"
                 )
