@@ -6,7 +6,7 @@
         axis: int = -1
         def deduce(self, facts, x): ...         the annotation of the result
         def reference(self, x): ...             the result in numpy
-        def program(self, x): ...               the computation as a tensor program
+        def program(self, facts, x): ...        the computation as a tensor program
 
 An attribute is an int, float, bool or str, `Ints` (integers), `Dim` (an index expression) or `Dims` (several), or one
 of these or None; values are normalised when an operator is made, so equal operators are equal values.
@@ -60,8 +60,8 @@ class GraphOperator(ABC):
     def reference(self, *args: Any) -> Array | tuple[Array, ...]:
         """The result in numpy; floats are given as float64, so that sums are exact to float32."""
 
-    def program(self, *args: Any) -> Program | None:
-        """The computation as a program whose inputs are the operands that are no scalars; None if there is none."""
+    def program(self, facts: SizeFacts, *args: Any) -> Program | None:
+        """The computation as a program whose inputs are the operands that are no numbers; None if there is none."""
         return None
 
     def coarse(self, *args: TensorType) -> Annotation:

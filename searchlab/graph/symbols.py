@@ -29,6 +29,9 @@ class SizeRange:
         if self.high is not None and self.high < self.low:
             raise GraphError(f"no size is at least {self.low} and at most {self.high}")
 
+    def __str__(self) -> str:
+        return f"at least {self.low}" if self.high is None else f"{self.low} to {self.high}"
+
     def __contains__(self, value: int) -> bool:
         return self.low <= value and (self.high is None or value <= self.high)
 
@@ -102,7 +105,7 @@ class SizeFacts:
 
 def determined(shapes: Iterable[Expr]) -> frozenset[Var]:
     """The symbols that these extents determine when they are known: those that are an extent by themselves."""
-    return frozenset(e for e in shapes if isinstance(e, Var))
+    return frozenset(e for e in shapes if isinstance(e, Var) and e.role == "size")
 
 
 def undetermined(dims: Iterable[Expr], known: Iterable[Var]) -> list[Var]:

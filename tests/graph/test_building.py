@@ -124,6 +124,28 @@ def test_functions_are_known_by_their_signature() -> None:
         b.call("half", b.input("odd", (5, 3)), b.shape(2))
 
 
+def test_ranges_of_callees_are_kept() -> None:
+    inner = GraphBuilder("inner", ranges={n: (1, 4)})
+    module = inner.build(inner.relu(inner.input("x", (n,))))
+    b = GraphBuilder("main", module, ranges={m: (5, 9)})
+    with pytest.raises(GraphError, match="inner: n = m is out of its range there, 1 to 4"):
+        b.call("inner", b.input("x", (m,)))
+    y = b.call("inner", b.input("y", (n,)))  # this n has no bounds, so it is checked when the function runs
+    module = b.build(y)
+    assert evaluate_graph(module, np.zeros(5, "float32"), np.zeros(3, "float32")).shape == (3,)
+    with pytest.raises(GraphError, match="inner: n = 6 is out of its range"):
+        evaluate_graph(module, np.zeros(5, "float32"), np.zeros(6, "float32"))
+
+
+def test_equality_may_follow_from_ranges() -> None:
+    b = GraphBuilder(ranges={n: (4, 4)})
+    x, y = b.input("x", (n, 3)), b.input("y", (4, 3))
+    module = b.build(b.concat(x + y, b.matmul(b.permute(x), y), axis=0))
+    verify_graph(module)
+    given = [np.ones((4, 3), "float32")] * 2
+    np.testing.assert_array_equal(evaluate_graph(module, *given), evaluate_graph(legalise(module), *given))
+
+
 def test_coarse_values_are_checked_when_they_are_passed() -> None:
     inner = GraphBuilder("inner")
     module = inner.build(inner.relu(inner.input("x", (n, 3))))

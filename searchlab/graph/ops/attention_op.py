@@ -56,7 +56,9 @@ class AttentionOp(GraphOperator):
         """The rank and dtype of the queries."""
         return TensorType(dtype=args[0].dtype, rank=args[0].rank)
 
-    def program(self, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None = None) -> Program:
+    def program(
+        self, facts: SizeFacts, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None = None
+    ) -> Program:
         """Scores, the stages of softmax, and sums over the keys; everything between is kept in float32."""
         dtype = float_of(q, k, v)
         a, b, c = shape_of(q), shape_of(k), shape_of(v)
