@@ -43,6 +43,21 @@ def test_text(golden) -> None:
     golden("graph/mlp.txt", str(legalise(b.build(b.known("pairs")), lambda call: call.callee != "relu")))
 
 
+def test_text_of_all_kinds_of_calls(golden) -> None:
+    norm = GraphBuilder("norm", ranges={n: (1, 8)})
+    module = norm.build(norm.rms_norm(norm.input("x", (n, 8)), norm.constant("gamma", np.ones(8, "float32"))))
+    b = GraphBuilder("main", module, ranges={n: (1, 8), m: (2, None)})
+    ids = b.input("ids", (n,), "int64")
+    b.input("sizes", ShapeType((m,)))
+    x = b.call("norm", b.take(b.constant("table", np.ones((10, 8), "float32")), ids))
+    q, k = b.reshape(x, shape=(n, 2, -1)), b.input("keys", TensorType(dtype="float32", rank=3))
+    k = b.match_cast(k, (2, m, 4), name="known")
+    scores = b.attention(b.permute(q, axes=(1, 0, 2)), k, k, b.lt(b.arange(stop=m), m - 1), scale=0.5)
+    parts = b.split(b.permute(scores, axes=(1, 0, 2)), axis=1, lengths=(1, 1))
+    module = b.build(parts[0] * 2.0, b.full(shape=(n,), value=m, dtype="int32"), parts[1])
+    golden("graph/calls.txt", str(legalise(module, lambda call: call.callee in ("take", "mul", "full", "rms_norm"))))
+
+
 def test_a_function_runs() -> None:
     b = mlp()
     module = b.build(b.known("pairs"))

@@ -106,6 +106,11 @@ def test_what_is_unknown_stays_compatible(example: Example) -> None:
         (lambda b, x: b.where(x, x, x), "where: its condition is of float32, not bool"),
         (lambda b, x: b.mean(b.input("i", (n,), "int64")), "mean: an operand of int64; it takes float32, float64"),
         (lambda b, x: b.attention(x, x, b.input("v", (n, 3, 7, 8))), "attention: the numbers of keys and values"),
+        (lambda b, x: b.attention(x, x, x, grouped=True, causal=3), "attention: causal = 3 is not True or False"),
+        (
+            lambda b, x: b.attention(x, *[b.input("k", (n, 2, 8, 8))] * 2, grouped=True),
+            "attention: 3 heads of queries cannot be divided among 2 heads of keys",
+        ),
         (lambda b, x: b.layer_norm(x, b.input("g", (7,))), "layer_norm: the last axes of the operand and the weights"),
         (
             lambda b, x: b.group_norm(x, *(b.input(g, (3,)) for g in "gb"), groups=2),
