@@ -67,6 +67,10 @@ def ints(*shape: Any) -> TensorType:
     return tensor(shape, "int64")
 
 
+def halves(*shape: Any) -> TensorType:
+    return tensor(shape, "float16")
+
+
 def examples(torch: Any) -> list[Example]:
     """At least one example for every operator."""
     F = torch.nn.functional
@@ -205,6 +209,13 @@ def _layers(torch: Any, F: Any) -> list[Example]:
         Example("group_norm", (f(n, 4, 2, m), f(4), f(4)), lambda x, g, b: F.group_norm(x, 2, g, b), {"groups": 2}),
         Example("attention", (f(2, n, 4), f(2, m, 4), f(2, m, 3)), attention),
         Example("attention", (f(1, 2, n, 4), f(1, 2, m, 4), f(1, 2, m, 3), f(n, m)), attention),
+        Example(
+            "attention",
+            (f(n, 4, 2, 3), f(n, 2, m, 3), f(n, 2, m, 5)),
+            lambda q, k, v: attention(q, k, v, enable_gqa=True),
+            {"grouped": True},
+        ),
+        Example("attention", (halves(2, n, 4), halves(2, m, 4), halves(2, m, 3)), attention, tolerance=4e-3),
         Example(
             "attention",
             (f(n, n), f(n, n), f(n, n)),

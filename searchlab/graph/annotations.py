@@ -142,11 +142,6 @@ class TupleType(Annotation):
         return f"({', '.join(map(str, self.parts))})"
 
 
-def extent(value: Like) -> Expr:
-    """An extent or another index from an integer or an index expression."""
-    return index(value)
-
-
 def extents(shape: Sequence[Like]) -> Shape:
     """A shape from integers and index expressions; extents are at least 1."""
     made = tuple(index(e) for e in shape)

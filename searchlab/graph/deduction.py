@@ -27,7 +27,7 @@ from searchlab.graph.calls import (
 from searchlab.graph.functions import Binding, GraphFunction, GraphModule, GraphParameter
 from searchlab.graph.library import library_function
 from searchlab.graph.operator import GraphOperator
-from searchlab.graph.symbols import SizeFacts, determined, undetermined
+from searchlab.graph.symbols import SizeFacts, SizeRange, determined, undetermined
 from searchlab.graph.unification import Unification
 from searchlab.ir.expr import Expr, Var
 from searchlab.ir.program import Program
@@ -165,7 +165,16 @@ def _function(scope: TypeScope, call: FunctionCall, args: list[Annotation]) -> A
     for p, arg in zip(wanted, args, strict=True):
         found.match(p.name, p.annotation, arg)
     put = found.finish()
+    for symbol, known in callee.ranges.items():
+        value = found.solved.get(symbol)
+        if value is not None and _outside(scope.facts, value, known):
+            raise GraphError(f"{symbol} = {value} is out of its range there, {known}")
     return scope.module.returns(callee).coarse(found.solved).map_dims(lambda e: scope.facts.simplify(put(e)))
+
+
+def _outside(facts: SizeFacts, value: Expr, known: SizeRange) -> bool:
+    """Whether a value is certainly out of a range."""
+    return facts.proves(value < known.low) or (known.high is not None and facts.proves(value > known.high))
 
 
 def _match_cast(scope: TypeScope, call: MatchCast, args: list[Annotation]) -> Annotation:

@@ -69,24 +69,24 @@ class _Frame:
     symbols: dict[Var, int] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)
 
-    def result(self) -> Any:
-        """Runs all calls in order."""
-        parameters = self.function.parameters
-        name = self.function.name
+    def enter(self) -> None:
+        """Takes the arguments: all symbols are solved before any shape is checked, since one may need another's."""
+        name, parameters = self.function.name, self.function.parameters
         if len(parameters) != len(self.args):
             names = ", ".join(p.name for p in parameters)
             raise GraphError(f"{name} takes ({names}), got {len(self.args)} values")
-        annotations = [p.annotation for p in parameters]
-        wheres = [f"{name}: {p.name}" for p in parameters]
-        held = [_held(where, a, v) for where, a, v in zip(wheres, annotations, self.args, strict=True)]
-        for a, value in zip(annotations, held, strict=True):
-            self.solve(a, value)
-        for where, a, value in zip(wheres, annotations, held, strict=True):
-            self.check(where, a, value)
+        for p, value in zip(parameters, self.args, strict=True):
+            self.values[p.name] = _held(f"{name}: {p.name}", p.annotation, value)
+            self.solve(p.annotation, self.values[p.name])
+        for p in parameters:
+            self.check(f"{name}: {p.name}", p.annotation, self.values[p.name])
         self.function.facts.check(self.symbols, name)
-        self.values.update({p.name: value for p, value in zip(parameters, held, strict=True)})
+
+    def result(self) -> Any:
+        """Runs all calls in order."""
+        self.enter()
         for b in self.function.bindings:
-            where = f"{name}: {b.name} = {call_text(b.call)}"
+            where = f"{self.function.name}: {b.name} = {call_text(b.call)}"
             try:
                 value = _RULES[type(b.call)](self, b.call)
             except (GraphError, IndexError, ValueError) as e:  # also what numpy says of operands

@@ -34,7 +34,7 @@ def operator_program(call: OperatorCall, scope: TypeScope) -> Program | None:
             raise GraphError(f"{call.callee}: its operand {operand} is {annotation}, so there is no program for it")
         args.append(operand if isinstance(operand, Scalar) else annotation)
     try:
-        return call.operator.program(*args)
+        return call.operator.program(scope.facts, *args)
     except SearchLabError as e:
         raise GraphError(f"{call.callee}: {e}") from e
 

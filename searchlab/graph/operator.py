@@ -6,7 +6,7 @@
         axis: int = -1
         def deduce(self, facts, x): ...         the annotation of the result
         def reference(self, x): ...             the result in numpy
-        def program(self, x): ...               the computation as a tensor program
+        def program(self, facts, x): ...        the computation as a tensor program
 
 An attribute is an int, float, bool or str, `Ints` (integers), `Dim` (an index expression) or `Dims` (several), or one
 of these or None; values are normalised when an operator is made, so equal operators are equal values.
@@ -60,8 +60,8 @@ class GraphOperator(ABC):
     def reference(self, *args: Any) -> Array | tuple[Array, ...]:
         """The result in numpy; floats are given as float64, so that sums are exact to float32."""
 
-    def program(self, *args: Any) -> Program | None:
-        """The computation as a program whose inputs are the operands that are no scalars; None if there is none."""
+    def program(self, facts: SizeFacts, *args: Any) -> Program | None:
+        """The computation as a program whose inputs are the operands that are no numbers; None if there is none."""
         return None
 
     def coarse(self, *args: TensorType) -> Annotation:
@@ -164,13 +164,28 @@ _READERS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "Dims": (_several(index), "a tuple of integers and index expressions"),
 }
 Number = float | int | bool | Expr
+_HINTS: dict[str, Any] = {
+    "int": int, "float": float, "bool": bool, "str": str, "Number": Number, "Ints": Ints, "Dim": Dim, "Dims": Dims,
+}  # fmt: skip
+
+
+def _kind(f: dataclasses.Field[Any]) -> tuple[str | None, bool]:
+    """The kind of an attribute, None if there is no such kind, and whether it may be None."""
+    if isinstance(f.type, str):  # annotations of a module that postpones their evaluation
+        name = f.type.removesuffix(" | None")
+        return name if name in _READERS else None, name != f.type
+    for name, hint in _HINTS.items():
+        if f.type in (hint, hint | None):
+            return name, f.type != hint
+    return None, False
 
 
 def _read(name: str, f: dataclasses.Field[Any], value: Any) -> Any:
     """The normal form of an attribute's value."""
-    kind, _, optional = str(f.type).partition(" | ")
-    if optional == "None" and value is None:
+    kind, optional = _kind(f)
+    if optional and value is None:
         return None
+    assert kind is not None  # the registry has checked it
     read, expected = _READERS[kind]
     try:
         return read(value)
@@ -192,7 +207,7 @@ def graph_operator(name: str) -> Callable[[C], C]:
         if known is not None and known.__module__ != cls.__module__:  # the same module again: it was reloaded
             raise GraphError(f"operator '{name}' of {cls.__module__} is already defined by {known.__module__}")
         for f in dataclasses.fields(cls):
-            if str(f.type).removesuffix(" | None") not in _READERS:
+            if _kind(f)[0] is None:
                 raise GraphError(
                     f"operator '{name}': attribute '{f.name}' needs one of the types {', '.join(_READERS)}"
                 )

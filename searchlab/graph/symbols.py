@@ -30,6 +30,9 @@ class SizeRange:
         if self.high is not None and self.high < self.low:
             raise GraphError(f"no size is at least {self.low} and at most {self.high}")
 
+    def __str__(self) -> str:
+        return f"at least {self.low}" if self.high is None else f"{self.low} to {self.high}"
+
     def __contains__(self, value: int) -> bool:
         return self.low <= value and (self.high is None or value <= self.high)
 
@@ -107,8 +110,9 @@ def solvable(e: Expr) -> tuple[Var, int, int] | None:
     offset = terms.pop((), 0)
     if len(terms) != 1:
         return None
-    ((atoms, scale),) = terms.items()
-    return (atoms[0], scale, offset) if len(atoms) == 1 and isinstance(atoms[0], Var) and scale >= 1 else None
+    (((atom, *others), scale),) = terms.items()
+    plain = isinstance(atom, Var) and atom.role == "size" and not others and scale >= 1
+    return (atom, scale, offset) if plain else None
 
 
 def determined(shapes: Iterable[Expr]) -> frozenset[Var]:

@@ -35,6 +35,9 @@ def _verify_function(module: GraphModule, function: GraphFunction) -> None:
     where = function.name
     try:
         scope = scope_of(module, function)
+        for symbol in function.ranges:
+            if symbol.role != "size":
+                raise GraphError(f"{symbol} has a range, but it is no run-time size; size('{symbol}') makes one")
         for p in function.parameters:
             missing = undetermined(p.annotation.dims(), scope.symbols)
             if missing:

@@ -43,6 +43,21 @@ def test_text(golden) -> None:
     golden("graph/mlp.txt", str(legalise(b.build(b.known("pairs")), lambda call: call.callee != "relu")))
 
 
+def test_text_of_all_kinds_of_calls(golden) -> None:
+    norm = GraphBuilder("norm", ranges={n: (1, 8)})
+    module = norm.build(norm.rms_norm(norm.input("x", (n, 8)), norm.constant("gamma", np.ones(8, "float32"))))
+    b = GraphBuilder("main", module, ranges={n: (1, 8), m: (2, None)})
+    ids = b.input("ids", (n,), "int64")
+    b.input("sizes", ShapeType((m,)))
+    x = b.call("norm", b.take(b.constant("table", np.ones((10, 8), "float32")), ids))
+    q, k = b.reshape(x, shape=(n, 2, -1)), b.input("keys", TensorType(dtype="float32", rank=3))
+    k = b.match_cast(k, (2, m, 4), name="known")
+    scores = b.attention(b.permute(q, axes=(1, 0, 2)), k, k, b.lt(b.arange(stop=m), m - 1), scale=0.5)
+    parts = b.split(b.permute(scores, axes=(1, 0, 2)), axis=1, lengths=(1, 1))
+    module = b.build(parts[0] * 2.0, b.full(shape=(n,), value=m, dtype="int32"), parts[1])
+    golden("graph/calls.txt", str(legalise(module, lambda call: call.callee in ("take", "mul", "full", "rms_norm"))))
+
+
 def test_a_function_runs() -> None:
     b = mlp()
     module = b.build(b.known("pairs"))
@@ -122,6 +137,28 @@ def test_functions_are_known_by_their_signature() -> None:
     assert evaluate_graph(module, np.zeros(2, "float32"), np.zeros((8, 3), "float32")).shape == (4, 3)
     with pytest.raises(GraphError, match="half: x has an extent 5, expected n\\*2 with n = 2"):
         b.call("half", b.input("odd", (5, 3)), b.shape(2))
+
+
+def test_ranges_of_callees_are_kept() -> None:
+    inner = GraphBuilder("inner", ranges={n: (1, 4)})
+    module = inner.build(inner.relu(inner.input("x", (n,))))
+    b = GraphBuilder("main", module, ranges={m: (5, 9)})
+    with pytest.raises(GraphError, match="inner: n = m is out of its range there, 1 to 4"):
+        b.call("inner", b.input("x", (m,)))
+    y = b.call("inner", b.input("y", (n,)))  # this n has no bounds, so it is checked when the function runs
+    module = b.build(y)
+    assert evaluate_graph(module, np.zeros(5, "float32"), np.zeros(3, "float32")).shape == (3,)
+    with pytest.raises(GraphError, match="inner: n = 6 is out of its range"):
+        evaluate_graph(module, np.zeros(5, "float32"), np.zeros(6, "float32"))
+
+
+def test_equality_may_follow_from_ranges() -> None:
+    b = GraphBuilder(ranges={n: (4, 4)})
+    x, y = b.input("x", (n, 3)), b.input("y", (4, 3))
+    module = b.build(b.concat(x + y, b.matmul(b.permute(x), y), axis=0))
+    verify_graph(module)
+    given = [np.ones((4, 3), "float32")] * 2
+    np.testing.assert_array_equal(evaluate_graph(module, *given), evaluate_graph(legalise(module), *given))
 
 
 def test_coarse_values_are_checked_when_they_are_passed() -> None:

@@ -1,5 +1,9 @@
 """Every operator: its reference against torch, its program against its reference, its deduction against both."""
 
+import re
+from dataclasses import dataclass, make_dataclass
+from pathlib import Path
+
 import numpy as np
 import pytest
 from graph_examples import Example, examples, n
@@ -11,12 +15,16 @@ from searchlab.graph import (
     evaluate_graph,
     graph_operators,
     legalise,
+    operator,
     operator_named,
     tensor,
     verify_graph,
 )
 from searchlab.graph.deduction import operator_annotation
+from searchlab.graph.operator import Dims, Ints, graph_operator
+from searchlab.graph.ops.norm_ops import SoftmaxOp
 from searchlab.graph.symbols import SizeFacts
+from searchlab.ir.expr import Const
 
 torch = pytest.importorskip("torch")
 EXAMPLES = examples(torch)
@@ -98,6 +106,11 @@ def test_what_is_unknown_stays_compatible(example: Example) -> None:
         (lambda b, x: b.where(x, x, x), "where: its condition is of float32, not bool"),
         (lambda b, x: b.mean(b.input("i", (n,), "int64")), "mean: an operand of int64; it takes float32, float64"),
         (lambda b, x: b.attention(x, x, b.input("v", (n, 3, 7, 8))), "attention: the numbers of keys and values"),
+        (lambda b, x: b.attention(x, x, x, grouped=True, causal=3), "attention: causal = 3 is not True or False"),
+        (
+            lambda b, x: b.attention(x, *[b.input("k", (n, 2, 8, 8))] * 2, grouped=True),
+            "attention: 3 heads of queries cannot be divided among 2 heads of keys",
+        ),
         (lambda b, x: b.layer_norm(x, b.input("g", (7,))), "layer_norm: the last axes of the operand and the weights"),
         (
             lambda b, x: b.group_norm(x, *(b.input(g, (3,)) for g in "gb"), groups=2),
@@ -154,3 +167,34 @@ def test_bfloat16_is_given_as_its_bits() -> None:
     for lowered in (module, legalise(module)):
         found = evaluate_graph(lowered, given.view(torch.int16).numpy().view("uint16"))
         np.testing.assert_allclose(found, wanted, rtol=2**-7)
+
+
+def test_the_documentation_lists_every_operator() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "graphs.md").read_text()
+    table = page.partition("## Operators")[2].partition("## Adding an operator")[0]
+    listed = {name for name in re.findall(r"`(\w+)`", table) if not name.startswith(("operator_", "graph_"))}
+    assert listed == {e.name for e in EXAMPLES}
+
+
+def test_attributes_need_not_be_postponed() -> None:
+    """Classes are accepted from modules with and without `from __future__ import annotations`, which this one lacks."""
+
+    @dataclass(frozen=True)
+    class TestedOp(SoftmaxOp):
+        lengths: Dims = ()
+        places: Ints | None = None
+        part: "float | None" = None
+
+    try:
+        graph_operator("test_tested")(TestedOp)
+        made = operator_named("test_tested", lengths=[n, 2], places=3, part=1)
+        assert made.attributes() == (("axis", -1), ("lengths", (n, Const(2))), ("places", (3,)), ("part", 1.0))
+        assert made == operator_named("test_tested", lengths=(n, 2), places=(3,), part=1.0) and hash(made)
+        with pytest.raises(GraphError, match="test_tested: part = 'x' is not a number"):
+            operator_named("test_tested", part="x")
+        with pytest.raises(GraphError, match="attribute 'odd' needs one of the types int, float"):
+            graph_operator("test_odd")(make_dataclass("OddOp", [("odd", bytes, b"")], bases=(SoftmaxOp,), frozen=True))
+        with pytest.raises(GraphError, match="operator 'softmax' of .* is already defined by searchlab.graph.ops"):
+            graph_operator("softmax")(TestedOp)
+    finally:
+        operator._table.pop("test_tested", None)

@@ -220,6 +220,7 @@ LAYERS: dict[str, Case] = {
         A.scaled_dot_product_attention.default(t.x, t.y, t.p, t.x[:, :, :4]),
         A.scaled_dot_product_attention.default(t.x, t.y, t.p, t.x[0, :, :4] < 0.9),
         A.scaled_dot_product_attention.default(t.image, t.image[:, :2], t.image[:, 2:], enable_gqa=True),
+        A.scaled_dot_product_attention.default(t.image, t.image[:, :1], t.image[:1]),
     ),
     "aten.embedding.default": lambda t: A.embedding.default(t.m, t.k),
 }

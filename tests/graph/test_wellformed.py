@@ -22,7 +22,7 @@ from searchlab.graph import (
     tensor,
     verify_graph,
 )
-from searchlab.ir import size
+from searchlab.ir import knob, size
 
 n, m = size("n"), size("m")
 
@@ -63,6 +63,7 @@ BINDINGS = simple()["main"].bindings
             changed(bindings=(*BINDINGS, Binding("again", FunctionCall(("x",), "main"), tensor((n, 8))))),
             "functions call themselves: main -> main",
         ),
+        (changed(ranges={knob("t"): SizeRange(1, 2)}), "main: t has a range, but it is no run-time size"),
         (GraphModule({"other": simple()["main"]}), "the function 'main' is held under the name 'other'"),
         (
             replace(legalise(simple()), programs={}),

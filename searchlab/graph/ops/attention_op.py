@@ -12,7 +12,7 @@ from searchlab.graph.annotations import Shape, TensorType
 from searchlab.graph.operator import Array, GraphOperator, graph_operator
 from searchlab.graph.ops.operand_rules import broadcast, broadcast_indices, float_of, need, rounded, same, shape_of
 from searchlab.graph.symbols import SizeFacts
-from searchlab.ir.compute import Builder, Tensor, total
+from searchlab.ir.compute import Builder, Reduction, Tensor, total
 from searchlab.ir.expr import Expr, Var, call, cast, const, select, value_of
 from searchlab.ir.program import Program
 from searchlab.workloads.building_blocks import named, wide
@@ -25,11 +25,13 @@ class AttentionOp(GraphOperator):
     """softmax(q k^T * scale + mask) v over the last two axes; all axes before them are the same for q, k and v.
 
     A mask is broadcast to (..., queries, keys): numbers are added, truth values say which keys take part.  With
-    `causal`, query i sees keys up to i.  `scale` is 1 / sqrt(d) by default, d being the last extent of q.
+    `causal`, query i sees keys up to i.  With `grouped`, the axis before the last two, the heads, may be shorter for k
+    and v: several heads of queries share one.  `scale` is 1 / sqrt(d) by default, d being the last extent of q.
     """
 
     scale: float | None = None
     causal: bool = False
+    grouped: bool = False
 
     def deduce(
         self, facts: SizeFacts, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None = None
@@ -39,8 +41,9 @@ class AttentionOp(GraphOperator):
         a, b, c = shape_of(q), shape_of(k), shape_of(v)
         need(2 <= len(a) == len(b) == len(c), f"operands {q}, {k} and {v} must have one rank, at least 2")
         for axis in range(len(a) - 2):
-            same(facts, a[axis], b[axis], f"axis {axis} of queries and keys")
-            same(facts, a[axis], c[axis], f"axis {axis} of queries and values")
+            shared = self._sharing(a, b) if axis == len(a) - 3 else 1
+            same(facts, a[axis], b[axis] * shared, f"axis {axis} of queries and keys")
+            same(facts, b[axis], c[axis], f"axis {axis} of keys and values")
         same(facts, a[-1], b[-1], "the widths of queries and keys")
         same(facts, b[-2], c[-2], "the numbers of keys and values")
         if mask is not None:
@@ -56,7 +59,9 @@ class AttentionOp(GraphOperator):
         """The rank and dtype of the queries."""
         return TensorType(dtype=args[0].dtype, rank=args[0].rank)
 
-    def program(self, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None = None) -> Program:
+    def program(
+        self, facts: SizeFacts, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None = None
+    ) -> Program:
         """Scores, the stages of softmax, and sums over the keys; everything between is kept in float32."""
         dtype = float_of(q, k, v)
         a, b, c = shape_of(q), shape_of(k), shape_of(v)
@@ -64,24 +69,33 @@ class AttentionOp(GraphOperator):
         Q, K, V = (made.input(name, s, dtype) for name, s in zip("QKV", (a, b, c), strict=True))
         mask_input = None if mask is None else made.input("mask", shape_of(mask), str(mask.dtype))
         lead = [f"b{n}" for n in range(len(a) - 2)]
-        d, t = made.axis("d", a[-1]), made.axis("t", b[-2])
-        scores = (*a[:-1], b[-2])
-        T = made.compute(
-            "T", scores, named([*lead, "i", "j"], lambda *at: total(wide(Q[(*at[:-1], d)]) * wide(K[_key(at, d)]), d))
-        )
+        d, t, shared = made.axis("d", a[-1]), made.axis("t", b[-2]), self._sharing(a, b)
+        scores, pairs = (*a[:-1], b[-2]), [*lead, "i", "j"]
+
+        def score(*at: Var) -> Reduction:
+            return total(wide(Q[(*at[:-1], d)]) * wide(K[(*_batch(at, shared), at[-1], d)]), d)
+
+        def value(*at: Var) -> Reduction:
+            return total(P[(*at[:-1], t)] * wide(V[(*_batch(at, shared), t, at[-1])]), t)
+
         factor = self._factor(a[-1], DTYPES[dtype].arithmetic)
-        L = made.compute(
-            "L", scores, named([*lead, "i", "j"], lambda *at: self._masked(T[at] * factor, mask_input, scores, at))
-        )
-        P = softmax_stages(made, L, [*lead, "i", "j"], len(scores) - 1, T.dtype)
-        O = made.compute(
-            "O",
-            (*a[:-1], c[-1]),
-            named([*lead, "i", "e"], lambda *at: total(P[(*at[:-1], t)] * wide(V[_key(at, at[-1], t)]), t)),
-        )
+        T = made.compute("T", scores, named(pairs, score))
+        L = made.compute("L", scores, named(pairs, lambda *at: self._masked(T[at] * factor, mask_input, scores, at)))
+        P = softmax_stages(made, L, pairs, len(scores) - 1, T.dtype)
+        O = made.compute("O", (*a[:-1], c[-1]), named([*lead, "i", "e"], value))
         if T.dtype == dtype:
             return made.program(O)
         return made.program(made.compute("R", O.shape, named([*lead, "i", "e"], lambda *at: rounded(O[at], dtype))))
+
+    def _sharing(self, a: Shape, b: Shape) -> int:
+        """How many heads of queries share a head of keys."""
+        if not self.grouped:
+            return 1
+        need(len(a) >= 3, "grouped heads need an axis of heads")
+        queries, keys = value_of(a[-3]), value_of(b[-3])
+        known = queries is not None and keys is not None and queries % keys == 0
+        need(known, f"{a[-3]} heads of queries cannot be divided among {b[-3]} heads of keys")
+        return (queries or 1) // (keys or 1)
 
     def _factor(self, width: Expr, dtype: str) -> Expr:
         if self.scale is not None:
@@ -99,6 +113,8 @@ class AttentionOp(GraphOperator):
     def reference(self, *args: Array) -> Array:
         """The same on arrays."""
         q, k, v, *mask = args
+        if self.grouped:
+            k, v = (np.repeat(x, q.shape[-3] // x.shape[-3], axis=-3) for x in (k, v))
         scores = q @ np.swapaxes(k, -1, -2) * (1 / math.sqrt(q.shape[-1]) if self.scale is None else self.scale)
         if mask:
             scores = np.where(mask[0], scores, -np.inf) if mask[0].dtype == bool else scores + mask[0]
@@ -109,6 +125,6 @@ class AttentionOp(GraphOperator):
         return found
 
 
-def _key(at: tuple[Var, ...], column: Var, row: Var | None = None) -> tuple[Var, ...]:
-    """Where keys or values are read: in the batch of a score or output, at a row (by default, the score's own)."""
-    return (*at[:-2], at[-1] if row is None else row, column)
+def _batch(at: tuple[Var, ...], shared: int) -> tuple[Expr, ...]:
+    """Where keys and values are found for the batch and head of a score or output."""
+    return at[:-2] if shared == 1 else (*at[:-3], at[-3] // shared)

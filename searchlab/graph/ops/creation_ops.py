@@ -38,7 +38,7 @@ class FullOp(GraphOperator):
         """The shape and dtype that are given."""
         return TensorType(extents(self.shape), _known_dtype(self.dtype))
 
-    def program(self) -> Program:
+    def program(self, facts: SizeFacts) -> Program:
         """One stage without inputs."""
         b = Builder(self.name)
         value = cast(self.value, self.dtype) if isinstance(self.value, Expr) else const(self.value, self.dtype)
@@ -66,7 +66,7 @@ class ArangeOp(GraphOperator):
         need(_known_dtype(self.dtype) != BOOL, "numbers are not of bool")
         return TensorType(extents((ceildiv(self.stop - self.start, self.step),)), self.dtype)
 
-    def program(self) -> Program:
+    def program(self, facts: SizeFacts) -> Program:
         """One stage without inputs."""
         b = Builder(self.name)
         count = ceildiv(self.stop - self.start, self.step)

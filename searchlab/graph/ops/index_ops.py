@@ -124,7 +124,7 @@ class UpdateSliceOp(GraphOperator):
         """The rank and dtype of x."""
         return TensorType(dtype=args[0].dtype, rank=args[0].rank)
 
-    def program(self, x: TensorType, values: TensorType) -> Program:
+    def program(self, facts: SizeFacts, x: TensorType, values: TensorType) -> Program:
         """One stage that chooses between both by the index."""
         b = Builder(self.name)
         shape, dtype = shape_of(x), dtype_of(x)

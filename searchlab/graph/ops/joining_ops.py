@@ -42,7 +42,7 @@ class ConcatOp(GraphOperator):
         rank = next((x.rank for x in args if x.rank is not None), None)
         return TensorType(dtype=args[0].dtype, rank=rank)
 
-    def program(self, *args: TensorType) -> Program:
+    def program(self, facts: SizeFacts, *args: TensorType) -> Program:
         """One stage that chooses the operand by the index."""
         b = Builder(self.name)
         names = input_names(len(args))
@@ -87,7 +87,7 @@ class StackOp(GraphOperator):
         axis = axis_of(self.axis, len(shape) + 1)
         return TensorType((*shape[:axis], index(len(others) + 1), *shape[axis:]), dtype)
 
-    def program(self, *args: TensorType) -> Program:
+    def program(self, facts: SizeFacts, *args: TensorType) -> Program:
         """One stage that chooses the operand by the index."""
         b = Builder(self.name)
         names = input_names(len(args))
@@ -133,7 +133,7 @@ class SplitOp(GraphOperator):
         """As many tensors of the same rank."""
         return TupleType((TensorType(dtype=args[0].dtype, rank=args[0].rank),) * len(self.lengths))
 
-    def program(self, x: TensorType) -> Program:
+    def program(self, facts: SizeFacts, x: TensorType) -> Program:
         """One stage for each part."""
         b = Builder(self.name)
         shape = shape_of(x)

@@ -40,7 +40,7 @@ class SoftmaxOp(NormalisationOp):
         axis_of(self.axis, len(shape_of(x)))
         return TensorType(shape_of(x), float_of(x))
 
-    def program(self, x: TensorType) -> Program:
+    def program(self, facts: SizeFacts, x: TensorType) -> Program:
         """The stages of the workload `softmax`, for any rank and axis."""
         b = Builder(self.name)
         shape, dtype = shape_of(x), float_of(x)
@@ -80,7 +80,7 @@ class LayerNormOp(NormalisationOp):
         need(len({w.rank for w in weights}) == 1, f"gamma is {gamma}, beta is {beta}")
         return TensorType(shape_of(x), float_of(x, *weights))
 
-    def program(self, x: TensorType, gamma: TensorType, beta: TensorType | None = None) -> Program:
+    def program(self, facts: SizeFacts, x: TensorType, gamma: TensorType, beta: TensorType | None = None) -> Program:
         """The stages of the workload `layer_norm`, for any rank."""
         b = Builder(self.name)
         shape, dtype = shape_of(x), float_of(x)
@@ -112,7 +112,7 @@ class RmsNormOp(NormalisationOp):
         _same_tail(facts, shape_of(x), gamma)
         return TensorType(shape_of(x), float_of(x, gamma))
 
-    def program(self, x: TensorType, gamma: TensorType) -> Program:
+    def program(self, facts: SizeFacts, x: TensorType, gamma: TensorType) -> Program:
         """A sum of squares per row, its root, and a product per element."""
         b = Builder(self.name)
         shape, dtype = shape_of(x), float_of(x)
@@ -161,7 +161,7 @@ class BatchNormOp(NormalisationOp):
         """The shape of the operand."""
         return _channels(facts, x, (gamma, beta, mean, variance))
 
-    def program(self, x: TensorType, *weights: TensorType) -> Program:
+    def program(self, facts: SizeFacts, x: TensorType, *weights: TensorType) -> Program:
         """One stage; the root is the same for a whole channel, so lowering computes it once."""
         b = Builder(self.name)
         shape, dtype = shape_of(x), float_of(x)
@@ -200,7 +200,7 @@ class GroupNormOp(NormalisationOp):
         need(channels is None or channels % self.groups == 0, f"{self.groups} groups do not divide {channels} channels")
         return found
 
-    def program(self, x: TensorType, gamma: TensorType, beta: TensorType) -> Program:
+    def program(self, facts: SizeFacts, x: TensorType, gamma: TensorType, beta: TensorType) -> Program:
         """Sums per group, then a product per element."""
         b = Builder(self.name)
         shape, dtype = shape_of(x), float_of(x)

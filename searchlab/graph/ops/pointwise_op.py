@@ -57,11 +57,11 @@ class PointwiseOp(GraphOperator):
         dtype = self.result_dtype(*args) if all(x.dtype is not None for x in args) else None
         return TensorType(dtype=dtype, rank=None if None in ranks else max(r for r in ranks if r is not None))
 
-    def program(self, *args: TensorType | Scalar) -> Program:
+    def program(self, facts: SizeFacts, *args: TensorType | Scalar) -> Program:
         """One stage; scalars are constants of it."""
         tensors = [x for x in args if isinstance(x, TensorType)]
         annotations = [x if isinstance(x, TensorType) else x.annotation for x in args]
-        out = broadcast(SizeFacts(), [shape_of(x) for x in annotations])
+        out = broadcast(facts, [shape_of(x) for x in annotations])
         dtype = self.result_dtype(*annotations)
         b = Builder(self.name)
         names = input_names(len(tensors))

@@ -51,7 +51,7 @@ class MatmulOp(GraphOperator):
         x, y = args
         return TensorType(dtype=x.dtype, rank=None if x.rank is None or y.rank is None else max(x.rank, y.rank))
 
-    def program(self, x: TensorType, y: TensorType) -> Program:
+    def program(self, facts: SizeFacts, x: TensorType, y: TensorType) -> Program:
         """The program of `workloads` for one matrix or one batch, else one with a loop per axis of the batch."""
         a, b, dtype = shape_of(x), shape_of(y), float_of(x, y)
         if len(a) == len(b) == 2:
@@ -59,7 +59,7 @@ class MatmulOp(GraphOperator):
         if len(a) == len(b) == 3 and a[0] == b[0]:
             sizes = dict(batch=a[0], m=a[1], n=b[2], k=a[2])
             return workload_program(linear.batch_matmul.function, **sizes, dtype=dtype)
-        return _batched(a, b, dtype)
+        return _batched(facts, a, b, dtype)
 
     def reference(self, *args: Array) -> Array:
         """The same on arrays."""
@@ -67,10 +67,10 @@ class MatmulOp(GraphOperator):
         return found
 
 
-def _batched(a: Shape, b: Shape, dtype: str) -> Program:
+def _batched(facts: SizeFacts, a: Shape, b: Shape, dtype: str) -> Program:
     made = Builder("matmul")
     A, B = made.input("A", a, dtype), made.input("B", b, dtype)
-    batch = broadcast(SizeFacts(), [a[:-2], b[:-2]])
+    batch = broadcast(facts, [a[:-2], b[:-2]])
     r = made.axis("k", a[-1])
 
     def body(*at: Var) -> Reduction:
@@ -105,7 +105,7 @@ class LayerOp(GraphOperator):
         """The rank of x."""
         return TensorType(dtype=args[0].dtype, rank=args[0].rank)
 
-    def program(self, x: TensorType, weight: TensorType, bias: TensorType | None = None) -> Program:
+    def program(self, facts: SizeFacts, x: TensorType, weight: TensorType, bias: TensorType | None = None) -> Program:
         """A sum per output, with the bias as its epilogue."""
         a, w, dtype = shape_of(x), shape_of(weight), float_of(x, weight)
         if self.inner == 0 and len(a) == 2:

@@ -50,7 +50,7 @@ class ReductionOp(GraphOperator):
         found: Array = np.asarray(type(self).array(x, axis=axes_of(self.axes, x.ndim), keepdims=self.keepdims))
         return found
 
-    def program(self, x: TensorType) -> Program:
+    def program(self, facts: SizeFacts, x: TensorType) -> Program:
         """One stage that combines elements, and one that finishes where there is something left to do."""
         shape, dtype = shape_of(x), dtype_of(x)
         axes, out = axes_of(self.axes, len(shape)), self._kept(shape)

@@ -80,7 +80,7 @@ class Conv2dOp(WindowOp):
         sizes = _known("the kernel", tuple(kernel))
         return TensorType((n, co, *_out(tuple(space), sizes, self.stride, self.padding, self.dilation)), dtype)
 
-    def program(self, x: TensorType, weight: TensorType, bias: TensorType | None = None) -> Program:
+    def program(self, facts: SizeFacts, x: TensorType, weight: TensorType, bias: TensorType | None = None) -> Program:
         """The workload `conv2d`; the bias is its epilogue."""
         (n, ci, h, w), (co, *_, kh, kw) = map(plain, shape_of(x)), map(plain, shape_of(weight))
         sizes = dict(n=n, ci=ci, co=co, h=h, w=w, k=(kh, kw))
@@ -119,7 +119,7 @@ class ConvTranspose2dOp(WindowOp):
         out = [(e - 1) * s - 2 * p + k for e, k, s, p in rows]
         return TensorType((n, co, *extents(out)), dtype)
 
-    def program(self, x: TensorType, weight: TensorType, bias: TensorType | None = None) -> Program:
+    def program(self, facts: SizeFacts, x: TensorType, weight: TensorType, bias: TensorType | None = None) -> Program:
         """The workload `conv2d_transpose`; the bias is its epilogue."""
         (n, ci, h, w), (_, co, kh, kw) = map(plain, shape_of(x)), map(plain, shape_of(weight))
         sizes = dict(n=n, ci=ci, co=co, h=h, w=w, k=(kh, kw))
@@ -155,7 +155,7 @@ class PoolOp(WindowOp):
         n, c, *space = shape_of(x)
         return TensorType((n, c, *_out(tuple(space), self.kernel, self.step, self.padding)), float_of(x))
 
-    def program(self, x: TensorType) -> Program:
+    def program(self, facts: SizeFacts, x: TensorType) -> Program:
         """The workload of the same name."""
         n, c, h, w = map(plain, shape_of(x))
         function = {"max_pool2d": windows.max_pool2d, "avg_pool2d": windows.avg_pool2d}[self.name].function
@@ -215,9 +215,9 @@ class AdaptiveAvgPool2dOp(WindowOp):
         assert isinstance(found, TensorType)
         return found
 
-    def program(self, x: TensorType) -> Program | None:
+    def program(self, facts: SizeFacts, x: TensorType) -> Program | None:
         """The program of a mean, or of pooling."""
-        return self._instead(x).program(x)
+        return self._instead(x).program(facts, x)
 
     def reference(self, *args: Array) -> Array:
         """The same on arrays."""

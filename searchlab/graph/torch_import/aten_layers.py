@@ -10,7 +10,6 @@ from searchlab.dtype import FLOATS
 from searchlab.graph.annotations import Shape
 from searchlab.graph.building import GraphValue
 from searchlab.graph.torch_import.conversion import AtenStep, Tensors, converts, need
-from searchlab.ir.expr import value_of
 
 # --- products ---------------------------------------------------------------------------------------------------------
 
@@ -149,28 +148,16 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> GraphValue:
-    """Attention as a whole; keys and values of few heads are repeated for the queries of many."""
+    """Attention as a whole; with `enable_gqa`, several heads of queries share one of keys and values."""
     need(dropout == 0.0, f"dropout of {dropout} is not covered; call module.eval() first")
-    if enable_gqa:
-        k, v = (_repeated_heads(step, part, q) for part in (k, v))
-    k, v = (_same_batch(step, part, q) for part in (k, v))
-    return step.b.attention(q, k, v, *([] if mask is None else [mask]), scale=scale, causal=is_causal)
+    k, v = (_batched(step, part, q, 3 if enable_gqa else 2) for part in (k, v))
+    masks = [] if mask is None else [mask]
+    return step.b.attention(q, k, v, *masks, scale=scale, causal=is_causal, grouped=enable_gqa)
 
 
-def _repeated_heads(step: AtenStep, part: GraphValue, q: GraphValue) -> GraphValue:
-    ours, wanted = value_of(part.shape[-3]), value_of(q.shape[-3])
-    need(ours is not None and wanted is not None, "the number of heads is not known")
-    assert ours is not None and wanted is not None
-    if ours == wanted:
-        return part
-    *batch, _, length, width = part.shape
-    apart = step.b.reshape(part, shape=(*batch, ours, 1, length, width))
-    repeated = step.b.expand(apart, shape=(*batch, ours, wanted // ours, length, width))
-    return step.b.reshape(repeated, shape=(*batch, wanted, length, width))
-
-
-def _same_batch(step: AtenStep, part: GraphValue, q: GraphValue) -> GraphValue:
-    wanted = (*q.shape[:-2], *part.shape[-2:])
+def _batched(step: AtenStep, part: GraphValue, q: GraphValue, own: int) -> GraphValue:
+    """Keys or values, broadcast to the queries except for their last axes, `own` in number."""
+    wanted = (*q.shape[:-own], *part.shape[-own:])
     return part if part.shape == wanted else step.b.expand(part, shape=wanted)
 
 
