@@ -29,6 +29,10 @@ class IRError(SearchLabError):
     """A tensor program is malformed."""
 
 
+class GraphError(SearchLabError, ValueError):
+    """A graph is malformed, cannot be read, or was run on values that it does not accept."""
+
+
 class WorkloadError(SearchLabError, ValueError):
     """A workload is unknown or its parameters are invalid."""
 

@@ -11,6 +11,7 @@ GOLDENS = Path(__file__).parent / "goldens"
 # What compiles or measures for the machine that it runs on; `make test` runs it once more with the machine capped.
 CPU = (
     "analysis/",
+    "graph/test_compiled_operators.py",
     "intrinsics/",
     "lower/",
     "llvm/",

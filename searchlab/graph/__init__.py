@@ -1,0 +1,56 @@
+"""Graphs: immutable functions of calls with symbolic shapes, above tensor programs and below the laboratory.
+
+    b = GraphBuilder("main")
+    x = b.input("x", (size("n"), 8))
+    module = b.build(b.softmax(x))
+    evaluate_graph(module, array)
+
+`docs/graphs.md` explains the concepts, and how to add an operator.
+"""
+
+from searchlab.graph import ops
+from searchlab.graph.annotations import Annotation, ObjectType, ShapeType, TensorType, TupleType, tensor
+from searchlab.graph.building import GraphBuilder, GraphValue
+from searchlab.graph.calls import (
+    Extents,
+    FunctionCall,
+    GraphCall,
+    ItemCall,
+    LibraryCall,
+    MatchCast,
+    Operand,
+    OperatorCall,
+    ProgramCall,
+    Scalar,
+    TupleCall,
+)
+from searchlab.graph.deduction import TypeScope, deduced, scope_of
+from searchlab.graph.evaluation import evaluate_graph
+from searchlab.graph.functions import Binding, Constant, GraphFunction, GraphModule, GraphParameter
+from searchlab.graph.graph_json import graph_from_json, graph_to_json, load_graph, save_graph
+from searchlab.graph.legalising import legalise, operator_program
+from searchlab.graph.library import library, library_function, library_functions
+from searchlab.graph.operator import (
+    Dim,
+    Dims,
+    GraphOperator,
+    Ints,
+    Number,
+    graph_operator,
+    graph_operators,
+    operator_named,
+)
+from searchlab.graph.ops.pointwise_op import PointwiseOp
+from searchlab.graph.symbols import SizeFacts, SizeRange
+from searchlab.graph.torch_import import from_torch
+from searchlab.graph.wellformed import verify_graph
+
+__all__ = [
+    "Annotation", "Binding", "Constant", "Dim", "Dims", "Extents", "FunctionCall", "GraphBuilder", "GraphCall",
+    "GraphFunction", "GraphModule", "GraphOperator", "GraphParameter", "GraphValue", "Ints", "ItemCall",
+    "LibraryCall", "MatchCast", "Number", "ObjectType", "Operand", "OperatorCall", "PointwiseOp", "ProgramCall",
+    "Scalar", "ShapeType", "SizeFacts", "SizeRange", "TensorType", "TupleCall", "TupleType", "TypeScope", "deduced",
+    "evaluate_graph", "from_torch", "graph_from_json", "graph_operator", "graph_operators", "graph_to_json", "legalise",
+    "library", "library_function", "library_functions", "load_graph", "operator_named", "operator_program", "ops",
+    "save_graph", "scope_of", "tensor", "verify_graph",
+]  # fmt: skip
