@@ -184,8 +184,10 @@ def _by_calls(s: Schedule, view: IntrinsicView, target: Target, weights: Sequenc
     _parallelize(s, outer, target)
     tactics.insert_calls(s, view, made)
     if laid.data in laid.copies and laid.in_order:
-        *rows, group, rest = s.loops(laid.data)
-        columns = tactics.vectorize_outputs(s, s.fuse(group, rest), [], target.lanes("int8"))
+        *rows, last = s.loops(laid.data)
+        if len(rows) == len(view.data.indices):  # groups of terms, which lie side by side
+            last = s.fuse(rows.pop(), last)
+        columns = tactics.vectorize_outputs(s, last, [], target.lanes(view.data.type))
         _parallelize(s, [*rows, columns], target)
     _finish_others(s, target)
 

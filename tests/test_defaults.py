@@ -133,7 +133,7 @@ def test_products_of_bytes_of_any_size(rows: int, columns: int, depth: int, spec
 def test_products_of_bytes_are_calls_of_an_instruction(spec: str) -> None:
     w = parse_workload(spec)
     text = str(default_schedule(w.program, parse("x86-64-v3"), w.weights))
-    assert "tensorized avx2_u8s8_8x4" in text
+    assert "tensorized avx2_s16s16_8x2" in text
     assert "tensorized" not in str(default_schedule(w.program, parse("x86-64-v2"), w.weights))
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from math import prod
 from typing import Literal
 
+from searchlab.dtype import DTYPES
 from searchlab.intrinsics import Intrinsic, intrinsics
 from searchlab.ir.expr import ZERO, Binary, Cast, Expr, Load, Var, value_of
 from searchlab.ir.program import Program
@@ -20,7 +21,7 @@ from searchlab.targets import Target
 
 Part = Literal["row", "column", "depth"]
 # Families of exact intrinsics, those that need the fewest instructions for a product first.
-FAMILIES = ("vnniint8", "vnni", "sdot", "udot", "usdot", "avx512bw", "avx2")
+FAMILIES = ("vnniint8", "vnni", "sdot", "udot", "usdot", "avx512bw_s16s16", "avx512bw", "avx2_s16s16", "avx2")
 _NARROW = 4  # columns, the fewest of any intrinsic
 
 
@@ -82,7 +83,7 @@ class IntrinsicView:
     """A stage as calls of an intrinsic: axes of its space for rows and columns, an axis of its sum for the depth.
 
     `data` is the operand that rows read, `weight` the one that columns read; both are indexed by the depth alone in one
-    of their dimensions.
+    of their dimensions.  Where their types are narrower than the intrinsic's, they are widened as they are packed.
     """
 
     block: str
@@ -93,6 +94,12 @@ class IntrinsicView:
     depth: int
     data: Load
     weight: Load
+
+    @property
+    def types(self) -> tuple[str, str]:
+        """The types in which the intrinsic reads data and weight."""
+        buffers = self.intrinsic.description.buffers
+        return buffers[self.shape.data].dtype, buffers[self.shape.weight].dtype
 
     def axes(self, program: Program) -> tuple[Var, Var, Var]:
         """The variables of rows, columns and depth."""
@@ -134,10 +141,14 @@ def _alone(axis: Var, load: Load) -> bool:
 
 
 def _pairings(described: Expr, term: Expr) -> Iterator[dict[str, Load]]:
-    """The loads of a term for the operands of a description that is the same but for indices; products commute."""
-    if isinstance(described, Load) and isinstance(term, Load):
-        if described.type == term.type:
-            yield {described.buffer: term}
+    """The loads of a term for the operands of a description that is the same but for indices; products commute.
+
+    An operand of the description may be of a wider type.
+    """
+    if isinstance(described, Load):
+        plain = term.a if isinstance(term, Cast) and term.type == described.type else term
+        if isinstance(plain, Load) and DTYPES[described.type].holds(DTYPES[plain.type]):
+            yield {described.buffer: plain}
         return
     if type(described) is not type(term) or described.dtype != term.dtype:
         return
@@ -166,10 +177,10 @@ def exact_view(program: Program, name: str, target: Target) -> IntrinsicView | N
 def _by_preference(target: Target, families: Sequence[str]) -> list[Intrinsic]:
     found = []
     for x in intrinsics().values():
-        family, exact = x.name.partition("_")[0], not x.promise.ranges and x.promise.tolerance == 0.0
-        shape = call_shape(x)
-        if family in families and exact and shape is not None and not x.needs.missing(target):
-            found.append((families.index(family), -shape.columns * shape.depth, x))
+        family = next((n for n, f in enumerate(families) if x.name.startswith(f"{f}_")), None)
+        exact, shape = not x.promise.ranges and x.promise.tolerance == 0.0, call_shape(x)
+        if family is not None and exact and shape is not None and not x.needs.missing(target):
+            found.append((family, -shape.columns * shape.depth, x))
     return [x for *_, x in sorted(found, key=lambda entry: entry[:2])]
 
 

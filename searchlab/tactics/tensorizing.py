@@ -49,20 +49,27 @@ def lay_for_calls(s: Schedule, view: IntrinsicView, ahead: bool) -> LaidOperands
 
         B[k, j]  =>  B[j // 16, k // 4, j % 16, k % 4]        A[i, k]  =>  A[i, k // 4, k % 4], unless it lies like that
 
-    With `ahead` the weight is a constant input that is packed before the kernel runs.
+    With `ahead` the weight is a constant input that is packed before the kernel runs.  Operands of narrower types than
+    the intrinsic's are widened where they are packed.
     """
     copies = []
+    data_type, weight_type = view.types
     weight = view.weight.buffer
     if not ahead:
         weight = s.cache_read(view.block, weight)
         copies.append(weight)
     _lay_weight(s, view, weight)
-    data = view.data.buffer
-    if not _lies_well(s, view):
+    if weight_type != view.weight.type:
+        s.widen(weight, weight_type)
+    data, lies_well = view.data.buffer, _lies_well(s, view)
+    if not lies_well or data_type != view.data.type:
         if data in s.program.inputs or not _is_made_by_copying(s, data):
             data = s.cache_read(view.block, data)
         copies.append(data)
+    if not lies_well:
         _lay_data(s, view, data)
+    if data_type != view.data.type:
+        s.widen(data, data_type)
     _round_up(s, view)
     return LaidOperands(weight, data, tuple(copies), view.data.indices[-1] == view.axes(s.program)[2])
 

@@ -54,15 +54,15 @@ def check(w: Workload, program: Program, target: CpuTarget) -> None:
 @pytest.mark.parametrize(
     ("spec", "target", "name"),
     [
-        ("matmul:m=8,n=64,k=64,dtype=uint8", V3, "avx2_u8s8_8x4"),
-        ("matmul:m=8,n=64,k=64,dtype=int8", V3, "avx2_s8s8_8x4"),
-        ("matmul:m=8,n=64,k=64,dtype=uint8", V4, "avx512bw_u8s8_16x4"),
+        ("matmul:m=8,n=64,k=64,dtype=uint8", V3, "avx2_s16s16_8x2"),
+        ("matmul:m=8,n=64,k=64,dtype=int8", V3, "avx2_s16s16_8x2"),
+        ("matmul:m=8,n=64,k=64,dtype=uint8", V4, "avx512bw_s16s16_16x2"),
         ("matmul:m=8,n=64,k=64,dtype=uint8", vnni(), "vnni_u8s8_16x4"),
         ("matmul:m=8,n=64,k=64,dtype=int8", vnni(), "vnni_s8s8_16x16"),
         ("matmul:m=8,n=64,k=9,dtype=int8", vnni(), "vnni_s8s8_16x4"),
         ("matmul:m=8,n=9,k=64,dtype=uint8", vnni(), "vnni_u8s8_8x4"),
         ("qconv2d:ci=8,co=64,h=9,w=9", vnni(), "vnni_u8s8_16x4"),
-        ("batch_matmul:batch=2,m=8,n=64,k=64,dtype=uint8", V3, "avx2_u8s8_8x4"),
+        ("batch_matmul:batch=2,m=8,n=64,k=64,dtype=uint8", V3, "avx2_s16s16_8x2"),
         ("matmul:m=8,n=3,k=64,dtype=uint8", V3, None),  # fewer columns than a vector has
         ("matmul:m=8,n=64,k=64", V3, None),  # an exact one for floats would have to round twice
         ("matmul:m=8,n=64,k=64,dtype=int32", V3, None),
@@ -96,7 +96,7 @@ def test_tiles_may_be_symbols() -> None:
         s = called(w, view, knob("rows"), knob("vectors"), ahead)
         for rows, vectors in ((1, 1), (4, 2), (5, 3), (16, 8)):
             p = s.program.substitute({"rows": rows, "vectors": vectors})
-            assert "tensorized avx2_u8s8_8x4" in str(p)
+            assert "tensorized avx2_s16s16_8x2" in str(p)
             if RUNS_V3:
                 check(w, p, V3)
 
