@@ -22,6 +22,8 @@ from searchlab.targets import Target
 _LARGE = 1 << 30  # assumed for an extent that is known only at run time
 _BAND, _GROUP = 7, 16  # rows of output, and input channels, that a convolution tile is blocked by
 _TAPS = 32  # the most taps of a window that are unrolled
+_STEPS = 2  # of a sum by calls that are unrolled: so short a loop is mostly its calls, but not only
+_REUSE = 8  # rows that read a packed operand, from which on floats of 16 bits are converted as they are packed
 _JOBS = 4  # the fewest iterations of a parallel loop for each thread
 
 
@@ -108,6 +110,8 @@ def _tile(s: Schedule, view: ProductView, target: Target, weights: Sequence[str]
     assert view.dimension is not None
     panel = Panel(view.operand.buffer, view.vector, view.dimension)
     panels = tactics.pack(s, view.block, panel, width, ahead=panel.buffer in weights)
+    if rows >= _REUSE:
+        tactics.widen_halves(s, view.block)
     i0, i1 = s.split(space[view.row], [None, height], tail=True)
     j0, j1 = s.split(space[view.vector], [None, width], tail=True)
     around = [x for n, x in enumerate(space) if n not in (view.row, view.vector) and x not in phases]
@@ -174,10 +178,12 @@ def _by_calls(s: Schedule, view: IntrinsicView, target: Target, weights: Sequenc
     height, vectors = tactics.call_tile(target, view, _extent(s, space[view.row]), _extent(s, space[view.column]))
     laid = tactics.lay_for_calls(s, view, ahead=view.weight.buffer in weights)
     made = tactics.split_for_calls(s, view, height, vectors)
-    loops = _RegisterTile(
-        list(made.around), made.columns, [], made.rows, list(made.sums), made.row, made.vector, made.call
-    )
-    if view.column == len(space) - 1:
+    across, sums = view.column == len(space) - 1, list(made.sums)
+    if across and len(sums) == 1 and _extent(s, sums[0]) % _STEPS == 0:
+        sums = s.split(sums[0], [None, _STEPS])
+        s.unroll(sums[1])
+    loops = _RegisterTile(list(made.around), made.columns, [], made.rows, sums, made.row, made.vector, made.call)
+    if across:
         outer = _by_columns(s, view.block, loops, laid.weight)
     else:
         outer = _by_channels(s, view.block, loops, laid.weight, (view.column, view.shape.columns), target)

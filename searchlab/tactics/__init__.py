@@ -40,6 +40,7 @@ from searchlab.tactics.panels import (
     read_rows_as_they_lie,
     rows_first,
     spread_rows,
+    widen_halves,
 )
 from searchlab.tactics.placing import fresh_stages, gather_inputs, gather_rows, inline_cheap, join_epilogues
 from searchlab.tactics.products import ProductView, product_views, products
@@ -81,5 +82,5 @@ __all__ = [
     "reduce_axes", "reduces_along_rows", "register_tile", "rfactor", "rows_first", "share", "share_around",
     "side_by_side", "space_axes", "split_by", "split_for_calls", "spread_rows", "stores_plainly", "tile",
     "tile_along_panels", "tile_collapsed", "tile_in_place", "trailing", "transpose_results", "unroll_up_to",
-    "vector_width", "vectorize_outputs", "vectorize_tile", "work",
+    "vector_width", "vectorize_outputs", "vectorize_tile", "widen_halves", "work",
 ]  # fmt: skip
