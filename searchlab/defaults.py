@@ -150,7 +150,8 @@ def _by_channels(
         s.vectorize(lanes)
         _parallelize(s, packing, target)
     results = tactics.intermediate_results(s, block)
-    tactics.join_epilogues(s, block, loops.columns, unroll=False)
+    squares = across[0], target.lanes(s.program.buffers[results].dtype)
+    tactics.join_epilogues(s, block, loops.columns, unroll=False, squares=squares)
     attempt(tactics.lay_in_panels, s, results, *across)
     return outer
 
