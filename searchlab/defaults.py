@@ -6,7 +6,7 @@ computed row by row, so that the result of one stage is still in cache when the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -27,14 +27,22 @@ _REUSE = 8  # rows that read a packed operand, from which on floats of 16 bits a
 _JOBS = 4  # the fewest iterations of a parallel loop for each thread
 
 
-def default_schedule(program: Program, target: Target, weights: Sequence[str] = ()) -> Program:
-    """Schedules the program by rules; inputs named in `weights` are constant and may be packed ahead of time."""
+def default_schedule(
+    program: Program,
+    target: Target,
+    weights: Sequence[str] = (),
+    ranges: Mapping[str, tuple[int, int]] | None = None,
+) -> Program:
+    """Schedules the program by rules; inputs named in `weights` are constant and may be packed ahead of time.
+
+    `ranges` are the smallest and largest values of inputs, which some instructions for bytes depend on.
+    """
     s = Schedule(program)
     tactics.inline_cheap(s)
     block = max(tactics.products(s.program), key=tactics.work, default=None)
     if block is None:
         _row_by_row(s, target)
-    elif (calls := tactics.exact_view(s.program, block.name, target)) is not None:
+    elif (calls := tactics.exact_view(s.program, block.name, target, ranges)) is not None:
         _by_calls(s, calls, target, weights)
     elif (pixels := _as_pixels(s.program, block, target)) is not None:
         _by_pixels(s, block.name, pixels, target)

@@ -148,7 +148,7 @@ def _made(family: str, types: str, lanes: int, features: str, emit: Callable[[Ca
     limits = ", ".join(f"{name} is in {low}..{high}" for name, (low, high) in small.items())
     promise = Promise(f"exact where {limits}", small) if small else EXACT
     name = f"{family}_{types}_{lanes}x{DEPTH}"
-    needs = Needs("x86_64", features, registers=3)
+    needs = Needs("x86_64", features, registers=4 if small else 3)  # that of ones, too
     return Intrinsic(name, byte_dot(TYPES[a], TYPES[b], lanes), emit, needs, promise)
 
 

@@ -68,6 +68,7 @@ from searchlab.tactics.tiling import (
     vectorize_tile,
 )
 from searchlab.tactics.untiled import finish_fused, finish_untiled, fused_width, lane_factors, lane_loop
+from searchlab.tactics.value_ranges import values_of
 from searchlab.tactics.vectors import contiguous_reduction, reduces_along_rows, side_by_side, vectorize_outputs
 
 __all__ = [
@@ -82,5 +83,5 @@ __all__ = [
     "reduce_axes", "reduces_along_rows", "register_tile", "rfactor", "rows_first", "share", "share_around",
     "side_by_side", "space_axes", "split_by", "split_for_calls", "spread_rows", "stores_plainly", "tile",
     "tile_along_panels", "tile_collapsed", "tile_in_place", "trailing", "transpose_results", "unroll_up_to",
-    "vector_width", "vectorize_outputs", "vectorize_tile", "widen_halves", "work",
+    "values_of", "vector_width", "vectorize_outputs", "vectorize_tile", "widen_halves", "work",
 ]  # fmt: skip

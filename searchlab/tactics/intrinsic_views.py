@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import Literal
@@ -17,11 +17,15 @@ from searchlab.ir.sums import as_sum
 from searchlab.ir.walk import variables
 from searchlab.tactics.axes import operands, reduce_axes, space_axes, stores_plainly
 from searchlab.tactics.products import product_views
+from searchlab.tactics.value_ranges import Span, values_of
 from searchlab.targets import Target
 
 Part = Literal["row", "column", "depth"]
 # Families of exact intrinsics, those that need the fewest instructions for a product first.
-FAMILIES = ("vnniint8", "vnni", "sdot", "udot", "usdot", "avx512bw_s16s16", "avx512bw", "avx2_s16s16", "avx2")
+FAMILIES = (
+    "vnniint8", "vnni", "sdot", "udot", "usdot", "avx512bw_u7s8", "avx512bw_u8s7", "avx512bw_s16s16", "avx512bw",
+    "avx2_u7s8", "avx2_u8s7", "avx2_s16s16", "avx2",
+)  # fmt: skip
 _NARROW = 4  # columns, the fewest of any intrinsic
 
 
@@ -94,6 +98,7 @@ class IntrinsicView:
     depth: int
     data: Load
     weight: Load
+    ranges: Mapping[str, Span] = field(default_factory=dict, compare=False)  # declared for inputs of the program
 
     @property
     def types(self) -> tuple[str, str]:
@@ -162,24 +167,37 @@ def _pairings(described: Expr, term: Expr) -> Iterator[dict[str, Load]]:
 # --- the choice -------------------------------------------------------------------------------------------------------
 
 
-def exact_view(program: Program, name: str, target: Target) -> IntrinsicView | None:
+def exact_view(
+    program: Program, name: str, target: Target, ranges: Mapping[str, Span] | None = None
+) -> IntrinsicView | None:
     """A stage as calls of the best intrinsic of a target that gives the same bits; None if there is none for it.
 
-    Among those of a family, the one with the largest calls that are not larger than the problem.
+    Among those of a family, the one with the largest calls that are not larger than the problem.  `ranges` are smallest
+    and largest values of inputs, for intrinsics that are exact in a range only.
     """
     for intrinsic in _by_preference(target, FAMILIES):
         view = intrinsic_view(program, name, intrinsic)
-        if view is not None and _fits(program, view):
-            return view
+        if view is not None and _fits(program, view) and _is_exact(program, view, ranges or {}):
+            return replace(view, ranges=ranges or {})
     return None
+
+
+def _is_exact(program: Program, view: IntrinsicView, ranges: Mapping[str, Span]) -> bool:
+    """Whether the operands keep to the values for which an intrinsic is exact."""
+    for operand, (low, high) in view.intrinsic.promise.ranges.items():
+        load = view.data if operand == view.shape.data else view.weight
+        found = values_of(program, load.buffer, ranges)
+        if found is None or found[0] < low or high < found[1]:
+            return False
+    return True
 
 
 def _by_preference(target: Target, families: Sequence[str]) -> list[Intrinsic]:
     found = []
     for x in intrinsics().values():
         family = next((n for n, f in enumerate(families) if x.name.startswith(f"{f}_")), None)
-        exact, shape = not x.promise.ranges and x.promise.tolerance == 0.0, call_shape(x)
-        if family is not None and exact and shape is not None and not x.needs.missing(target):
+        shape = call_shape(x)
+        if family is not None and x.promise.tolerance == 0.0 and shape is not None and not x.needs.missing(target):
             found.append((family, -shape.columns * shape.depth, x))
     return [x for *_, x in sorted(found, key=lambda entry: entry[:2])]
 

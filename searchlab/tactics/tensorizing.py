@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from searchlab.ir.expr import Expr, Like, Var, value_of
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import producers
-from searchlab.tactics.axes import axis_loops, reduce_axes, space_axes
+from searchlab.tactics.axes import axis_loops, operands, reduce_axes, space_axes
 from searchlab.tactics.intrinsic_views import IntrinsicView
+from searchlab.tactics.value_ranges import values_of
 from searchlab.targets import Target
 
 _MOST_ROWS = 10
@@ -155,7 +156,11 @@ def split_for_calls(s: Schedule, view: IntrinsicView, rows: Like, vectors: Like)
 
 def insert_calls(s: Schedule, view: IntrinsicView, loops: CallLoops) -> str:
     """Replaces the innermost loops by calls; comes last, since the operands keep their layouts from then on."""
-    return s.tensorize(loops.call[0], view.intrinsic.name)
+    if not view.intrinsic.promise.ranges:
+        return s.tensorize(loops.call[0], view.intrinsic.name)
+    read = dict.fromkeys(ld.buffer for ld in operands(s.program.blocks[view.block]))
+    found = {n: values_of(s.program, n, view.ranges) for n in read}
+    return s.tensorize(loops.call[0], view.intrinsic.name, {n: span for n, span in found.items() if span is not None})
 
 
 def call_tile(target: Target, view: IntrinsicView, rows: int, columns: int) -> tuple[int, int]:

@@ -34,7 +34,7 @@ def calls(cfg: Config, s: Schedule, task: Task) -> None:
 
     The weights are packed `ahead` of time or `whole`, by a stage before the product, which also lays out the data.
     """
-    view = exact_view(s.program, reduction(s, task).block, task.target)
+    view = exact_view(s.program, reduction(s, task).block, task.target, task.workload.ranges)
     if view is None:
         cfg.skip("the target has no instruction for its products")
         return
