@@ -176,9 +176,21 @@ def _order_by_channels(s: Schedule, loops: _RegisterTile) -> list[str]:
     if len(rest) > 1 and _extent(s, rest[0]) > _GROUP:
         outer_group, inner_group = s.split(rest[0], [None, _GROUP], tail=True)
         group, rest = [outer_group], [inner_group, *rest[1:]]
+    if loops.call:
+        first, *steps = _in_steps(s, rest[0])
+        rest = [first, *rest[1:], *steps]
     outer = [*around, *band, loops.columns]
     s.reorder(*outer, *loops.phases, *group, *inner, loops.rows, *rest, loops.row, loops.vector, *loops.call)
     return outer
+
+
+def _in_steps(s: Schedule, loop: str) -> list[str]:
+    """A loop over calls as one over several at a time, which are unrolled, if they divide it."""
+    if _extent(s, loop) % _STEPS:
+        return [loop]
+    outer, steps = s.split(loop, [None, _STEPS])
+    s.unroll(steps)
+    return [outer, steps]
 
 
 def _by_calls(s: Schedule, view: IntrinsicView, target: Target, weights: Sequence[str]) -> None:
@@ -188,9 +200,8 @@ def _by_calls(s: Schedule, view: IntrinsicView, target: Target, weights: Sequenc
     laid = tactics.lay_for_calls(s, view, ahead=view.weight.buffer in weights)
     made = tactics.split_for_calls(s, view, height, vectors)
     across, sums = view.column == len(space) - 1, list(made.sums)
-    if across and len(sums) == 1 and _extent(s, sums[0]) % _STEPS == 0:
-        sums = s.split(sums[0], [None, _STEPS])
-        s.unroll(sums[1])
+    if across and len(sums) == 1:
+        sums = _in_steps(s, sums[0])
     loops = _RegisterTile(list(made.around), made.columns, [], made.rows, sums, made.row, made.vector, made.call)
     if across:
         outer = _by_columns(s, view.block, loops, laid.weight)

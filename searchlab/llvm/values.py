@@ -14,7 +14,7 @@ from searchlab.ir.stmt import Buffer
 from searchlab.ir.walk import loads, variables
 from searchlab.llvm.abi import LINE
 from searchlab.llvm.arithmetic import Arithmetic, suffix
-from searchlab.llvm.columns import column
+from searchlab.llvm.squares import column
 from searchlab.llvm.ssa import TYPES, Function, Linear
 from searchlab.targets import CpuTarget
 

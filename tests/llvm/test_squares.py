@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from searchlab.backend import compile
 from searchlab.ir import Builder
-from searchlab.llvm.columns import column
 from searchlab.llvm.jit import assembly
 from searchlab.llvm.module import generate
+from searchlab.llvm.squares import column
 from searchlab.lower.passes import lower
 from searchlab.schedule import Schedule
 from searchlab.targets import detect, parse
