@@ -4,6 +4,8 @@ Products of bytes by their default schedules, with weights packed ahead, exact, 
 threads; above 1 we are faster.
 
 `over-onnxruntime`  the time of onnxruntime's operator on bytes, divided by ours
+`...-small`         the same for weights that are declared to be in -64..63, on machines without VNNI: instructions
+                    that saturate are exact then
 `over-float32`      the time of our own default schedule on float32, for the same shape, divided by ours
 `over-libraries`    float32: the best time of numpy, torch and onnxruntime, divided by that of a product by the outer
                     products of `searchlab.intrinsics`, with B packed while the kernel runs
@@ -19,7 +21,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.quality import CAPS
@@ -83,10 +85,19 @@ def _of_floats(spec: str, target: CpuTarget) -> Callable[[], None]:
     return run
 
 
-def measure(case: Case, target: CpuTarget, seconds: float) -> Iterator[dict[str, Any]]:
+def _small(w: Workload) -> Workload:
+    """The workload with weights that are declared to be small."""
+    function, small = w.operator.function, {w.weights[0]: (-64, 63)}
+    made = replace(w.operator, function=lambda **p: replace(function(**p), ranges=small), _made={})
+    return made(**dict(w.params))
+
+
+def measure(case: Case, target: CpuTarget, seconds: float, small: bool = False) -> Iterator[dict[str, Any]]:
     """The rows of a product of bytes on one number of threads."""
     w, count = parse(case.workload), target.threads
     goals = (1.0, 2.8) if _vnni(target) else (0.8, 1.6)
+    if small:
+        w, goals, case = _small(w), (1.0, 1.8), replace(case, name=f"{case.name}-small")
     row = contest(w, target, {OURS: lambda inputs: prepare(w, inputs, target, True)}, None, seconds)
     if OURS not in row.times:
         raise SystemExit(f"{case.name}: {row.wrong[OURS]}")
@@ -155,6 +166,8 @@ def rows(only: str | None, machine: CpuTarget, seconds: float) -> Iterator[dict[
         for case in CASES:
             if only in (None, case.name):
                 yield from measure(case, target, seconds)
+                if not _vnni(target):
+                    yield from measure(case, target, seconds, small=True)
         for name in FLOAT_CASES:
             if only in (None, name):
                 yield measure_floats(name, target, seconds)
@@ -162,7 +175,7 @@ def rows(only: str | None, machine: CpuTarget, seconds: float) -> Iterator[dict[
 
 def _line(row: dict[str, Any]) -> str:
     verdict = "ok  " if row["value"] >= row["target"] else "MISS"
-    head = f"{row['case']:18s} {row['metric']:20s} {row['value']:7.3f}  target {row['target']:<4g} {verdict}"
+    head = f"{row['case']:24s} {row['metric']:20s} {row['value']:7.3f}  target {row['target']:<4g} {verdict}"
     times = "  ".join(f"{k[:-3]} {v:.3f}" for k, v in row.items() if k.endswith("_ms"))
     return f"{head}  {times}" + (f"  inexact: {row['inexact']}" if "inexact" in row else "")
 

@@ -122,12 +122,16 @@ class Kernel(ABC):
 
 @dataclass(frozen=True)
 class Argument:
-    """An array of an exported function; `packed` is the shape that the kernel expects, if it differs."""
+    """An array of an exported function; `packed` is the shape that the kernel expects, if it differs.
+
+    `held` is the type of the elements of a packed array.
+    """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     packed: tuple[int, ...] | None = None
+    held: str | None = None
 
 
 @dataclass(frozen=True)
@@ -159,7 +163,7 @@ class Standalone(ABC):
         buffer = self.program.buffers[name]
         if layout is None:
             return Argument(name, buffer.dtype, _shape(buffer))
-        return Argument(name, buffer.dtype, _shape(layout.original), _shape(buffer))
+        return Argument(name, layout.original.dtype, _shape(layout.original), _shape(buffer), buffer.dtype)
 
     @property
     @abstractmethod

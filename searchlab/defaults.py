@@ -6,7 +6,7 @@ computed row by row, so that the result of one stage is still in cache when the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -22,17 +22,27 @@ from searchlab.targets import Target
 _LARGE = 1 << 30  # assumed for an extent that is known only at run time
 _BAND, _GROUP = 7, 16  # rows of output, and input channels, that a convolution tile is blocked by
 _TAPS = 32  # the most taps of a window that are unrolled
+_STEPS = 2  # of a sum by calls that are unrolled: so short a loop is mostly its calls, but not only
+_REUSE = 8  # rows that read a packed operand, from which on floats of 16 bits are converted as they are packed
 _JOBS = 4  # the fewest iterations of a parallel loop for each thread
 
 
-def default_schedule(program: Program, target: Target, weights: Sequence[str] = ()) -> Program:
-    """Schedules the program by rules; inputs named in `weights` are constant and may be packed ahead of time."""
+def default_schedule(
+    program: Program,
+    target: Target,
+    weights: Sequence[str] = (),
+    ranges: Mapping[str, tuple[int, int]] | None = None,
+) -> Program:
+    """Schedules the program by rules; inputs named in `weights` are constant and may be packed ahead of time.
+
+    `ranges` are the smallest and largest values of inputs, which some instructions for bytes depend on.
+    """
     s = Schedule(program)
     tactics.inline_cheap(s)
     block = max(tactics.products(s.program), key=tactics.work, default=None)
     if block is None:
         _row_by_row(s, target)
-    elif (calls := tactics.exact_view(s.program, block.name, target)) is not None:
+    elif (calls := tactics.exact_view(s.program, block.name, target, ranges)) is not None:
         _by_calls(s, calls, target, weights)
     elif (pixels := _as_pixels(s.program, block, target)) is not None:
         _by_pixels(s, block.name, pixels, target)
@@ -108,6 +118,8 @@ def _tile(s: Schedule, view: ProductView, target: Target, weights: Sequence[str]
     assert view.dimension is not None
     panel = Panel(view.operand.buffer, view.vector, view.dimension)
     panels = tactics.pack(s, view.block, panel, width, ahead=panel.buffer in weights)
+    if rows >= _REUSE:
+        tactics.widen_halves(s, view.block)
     i0, i1 = s.split(space[view.row], [None, height], tail=True)
     j0, j1 = s.split(space[view.vector], [None, width], tail=True)
     around = [x for n, x in enumerate(space) if n not in (view.row, view.vector) and x not in phases]
@@ -146,7 +158,8 @@ def _by_channels(
         s.vectorize(lanes)
         _parallelize(s, packing, target)
     results = tactics.intermediate_results(s, block)
-    tactics.join_epilogues(s, block, loops.columns, unroll=False)
+    squares = across[0], target.lanes(s.program.buffers[results].dtype)
+    tactics.join_epilogues(s, block, loops.columns, unroll=False, squares=squares)
     attempt(tactics.lay_in_panels, s, results, *across)
     return outer
 
@@ -163,9 +176,21 @@ def _order_by_channels(s: Schedule, loops: _RegisterTile) -> list[str]:
     if len(rest) > 1 and _extent(s, rest[0]) > _GROUP:
         outer_group, inner_group = s.split(rest[0], [None, _GROUP], tail=True)
         group, rest = [outer_group], [inner_group, *rest[1:]]
+    if loops.call:
+        first, *steps = _in_steps(s, rest[0])
+        rest = [first, *rest[1:], *steps]
     outer = [*around, *band, loops.columns]
     s.reorder(*outer, *loops.phases, *group, *inner, loops.rows, *rest, loops.row, loops.vector, *loops.call)
     return outer
+
+
+def _in_steps(s: Schedule, loop: str) -> list[str]:
+    """A loop over calls as one over several at a time, which are unrolled, if they divide it."""
+    if _extent(s, loop) % _STEPS:
+        return [loop]
+    outer, steps = s.split(loop, [None, _STEPS])
+    s.unroll(steps)
+    return [outer, steps]
 
 
 def _by_calls(s: Schedule, view: IntrinsicView, target: Target, weights: Sequence[str]) -> None:
@@ -174,10 +199,11 @@ def _by_calls(s: Schedule, view: IntrinsicView, target: Target, weights: Sequenc
     height, vectors = tactics.call_tile(target, view, _extent(s, space[view.row]), _extent(s, space[view.column]))
     laid = tactics.lay_for_calls(s, view, ahead=view.weight.buffer in weights)
     made = tactics.split_for_calls(s, view, height, vectors)
-    loops = _RegisterTile(
-        list(made.around), made.columns, [], made.rows, list(made.sums), made.row, made.vector, made.call
-    )
-    if view.column == len(space) - 1:
+    across, sums = view.column == len(space) - 1, list(made.sums)
+    if across and len(sums) == 1:
+        sums = _in_steps(s, sums[0])
+    loops = _RegisterTile(list(made.around), made.columns, [], made.rows, sums, made.row, made.vector, made.call)
+    if across:
         outer = _by_columns(s, view.block, loops, laid.weight)
     else:
         outer = _by_channels(s, view.block, loops, laid.weight, (view.column, view.shape.columns), target)

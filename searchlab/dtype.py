@@ -63,6 +63,15 @@ class DType:
         values = self.bits - (self.sort == "int")
         return (-(1 << values) if self.sort == "int" else 0), (1 << values) - 1
 
+    def holds(self, other: DType) -> bool:
+        """Whether every number of another type of its sort, integers or floats, is one of this type."""
+        if "bool" in (self.sort, other.sort) or (self.sort == "float") != (other.sort == "float"):
+            return False
+        if self.sort == "float":
+            return other.name == self.name or self.bits >= 32 and self.bits >= other.bits
+        (low, high), (least, most) = self.limits, other.limits
+        return low <= least and most <= high
+
 
 DTYPES = {
     d.name: d

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from made_up_intrinsics import fitting
 
+from searchlab.dtype import DTYPES
 from searchlab.errors import ScheduleError
 from searchlab.ir.expr import Expr, Select, Var, value_of
 from searchlab.ir.loopkind import LOOP_KINDS
@@ -271,6 +272,12 @@ def _transform_layout(program: Program, rng: np.random.Generator) -> Proposal:
     return (name, (olds, tuple(news[i] for i in order))), {}
 
 
+def _widen(program: Program, rng: np.random.Generator) -> Proposal:
+    name = _pick(rng, program.buffers)
+    own = DTYPES[program.buffers[name].dtype]
+    return (name, _pick(rng, [d for d in DTYPES if DTYPES[d].holds(own)] or DTYPES)), {}
+
+
 def _pad(program: Program, rng: np.random.Generator) -> Proposal:
     b = _leaf(program, rng)
     if b is None or not b.iters:
@@ -363,6 +370,7 @@ PROPOSALS: dict[str, tuple[float, Callable[[Program, np.random.Generator], Propo
     "rfactor": (3, _rfactor),
     "decompose_reduction": (1.5, _decompose),
     "transform_layout": (2, _transform_layout),
+    "widen": (1, _widen),
     "pad": (1.5, _pad),
     "round_up": (2, _pad),
     "unpad": (1.5, _unpad),
@@ -384,7 +392,7 @@ AFTER: dict[str, tuple[str, ...]] = {
     "decompose_reduction": ("reorder", "vectorize", "parallel", "compute_at", "transform_layout"),
     "rfactor": ("compute_at", "reverse_compute_at", "vectorize", "parallel", "decompose_reduction"),
     "cache_write": ("compute_inline", "reverse_compute_at", "compute_at", "rfactor"),
-    "cache_read": ("compute_at", "transform_layout", "compute_inline"),
+    "cache_read": ("compute_at", "transform_layout", "compute_inline", "widen"),
     "transform_layout": ("round_up",),
     "fuse": ("split", "reorder", "reverse_compute_at", "vectorize"),
     "split": ("reorder", "compute_at", "reverse_compute_at", "blockize", "tensorize"),

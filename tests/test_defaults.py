@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from searchlab import tactics
 from searchlab.backend import compile
 from searchlab.defaults import default_schedule
 from searchlab.targets import Target, detect, parse
@@ -133,7 +134,7 @@ def test_products_of_bytes_of_any_size(rows: int, columns: int, depth: int, spec
 def test_products_of_bytes_are_calls_of_an_instruction(spec: str) -> None:
     w = parse_workload(spec)
     text = str(default_schedule(w.program, parse("x86-64-v3"), w.weights))
-    assert "tensorized avx2_u8s8_8x4" in text
+    assert "tensorized avx2_s16s16_8x2" in text
     assert "tensorized" not in str(default_schedule(w.program, parse("x86-64-v2"), w.weights))
 
 
@@ -186,3 +187,18 @@ def test_named_machines(name: str) -> None:
         w = parse_workload(spec)
         inputs = w.inputs(seed=2)
         assert w.check(compile(default_schedule(w.program, target), target)(*inputs.values()), inputs) is None
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("spec", ["matmul:m=20,n=33,k=9", "conv2d:ci=5,co=19,h=9,w=9,k=3,padding=1", "dense:m=9,n=32"])
+def test_floats_of_16_bits_are_multiplied_as_float32(spec: str, dtype: str) -> None:
+    """Converted where they are packed, not again for every product."""
+    w = parse_workload(f"{spec},dtype={dtype}")
+    inputs = w.inputs(seed=1)
+    for target in (parse("x86-64-v3"), detect(threads=1)):
+        for weights in ((), w.weights):
+            program = default_schedule(w.program, target, weights)
+            stage = max(tactics.products(program), key=tactics.work)
+            assert {ld.type for ld in tactics.operands(stage)} == {"float32"}
+            if target.name == detect().name:
+                assert w.check(compile(program, target)(*inputs.values()), inputs) is None

@@ -142,7 +142,8 @@ def contest(
 def prepare(workload: Workload, inputs: Mapping[str, Array], target: Target, pack_weights: bool = False) -> Prepared:
     """Compiles the default schedule and binds it to these arrays."""
     weights = workload.weights if pack_weights else ()
-    return prepare_program(default_schedule(workload.program, target, weights), workload, inputs, target, weights)
+    program = default_schedule(workload.program, target, weights, workload.ranges)
+    return prepare_program(program, workload, inputs, target, weights)
 
 
 def prepare_program(

@@ -25,13 +25,18 @@ ONE_DOT, SIGNED_DOT, SIGNED_GROUPS = Pace(0.5), Pace(1.25), Pace(3.5)
 WIDENED, SATURATING = Pace(3.0), Pace(1.5)
 
 
-def byte_dot(a: str, b: str, lanes: int) -> Program:
-    """The product of four bytes with the four of each column."""
+def dot(a: str, b: str, lanes: int, depth: int) -> Program:
+    """The product of a few integers with those of each column."""
     builder = Builder("dot")
-    row, columns = builder.input("A", (DEPTH,), a), builder.input("B", (lanes, DEPTH), b)
-    k = builder.axis("k", DEPTH)
+    row, columns = builder.input("A", (depth,), a), builder.input("B", (lanes, depth), b)
+    k = builder.axis("k", depth)
     out = builder.compute("C", (lanes,), lambda j: total(cast(row[k], "int32") * cast(columns[j, k], "int32"), k))
     return builder.program(out)
+
+
+def byte_dot(a: str, b: str, lanes: int) -> Program:
+    """The product of four bytes with the four of each column."""
+    return dot(a, b, lanes, DEPTH)
 
 
 def grouped_dot(a: str, b: str, lanes: int, groups: int) -> Program:
@@ -56,7 +61,7 @@ def _bytes(site: CallSite, lanes: int, value: str) -> str:
     return site.cast("bitcast", f"<{lanes} x i32>", value, f"<{4 * lanes} x i8>")
 
 
-def _added(site: CallSite, lanes: int, value: str) -> None:
+def added(site: CallSite, lanes: int, value: str) -> None:
     """Adds a vector to C."""
     wide = f"<{lanes} x i32>"
     site.store("C", wide, site.let(f"add {wide} {site.load('C', wide)}, {value}"))
@@ -120,7 +125,7 @@ def _widened(function: str, lanes: int, signed: bool) -> Callable[[CallSite], No
         a = halves(site, _spread(site, lanes), "ashr" if signed else "lshr")
         b = halves(site, site.load("B", wide), "ashr")
         even, odd = (site.call(wide, function, (pairs, x), (pairs, y)) for x, y in zip(a, b, strict=True))
-        _added(site, lanes, site.let(f"add {wide} {even}, {odd}"))
+        added(site, lanes, site.let(f"add {wide} {even}, {odd}"))
 
     return emit
 
@@ -132,7 +137,7 @@ def _saturating(product: str, pairs_function: str, lanes: int) -> Callable[[Call
     def emit(site: CallSite) -> None:
         a, b = _bytes(site, lanes, _spread(site, lanes)), site.load("B", narrow)
         sums = site.call(pairs, product, (narrow, a), (narrow, b))
-        _added(site, lanes, site.call(wide, pairs_function, (pairs, sums), (pairs, "splat (i16 1)")))
+        added(site, lanes, site.call(wide, pairs_function, (pairs, sums), (pairs, "splat (i16 1)")))
 
     return emit
 
@@ -148,7 +153,7 @@ def _made(
     limits = ", ".join(f"{name} is in {low}..{high}" for name, (low, high) in small.items())
     promise = Promise(f"exact where {limits}", small) if small else EXACT
     name = f"{family}_{types}_{lanes}x{DEPTH}"
-    needs = Needs("x86_64", features, registers=3)
+    needs = Needs("x86_64", features, registers=4 if small else 3)  # that of ones, too
     return Intrinsic(name, byte_dot(TYPES[a], TYPES[b], lanes), emit, needs, promise, pace=pace)
 
 

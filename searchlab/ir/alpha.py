@@ -109,6 +109,7 @@ class _Matching:
             self.length(la.iters, lb.iters, where)
             self.buffers.join(la.buffer, lb.buffer, where)
             self.values(la.original.shape, lb.original.shape, where, {})
+            self.values(la.original.dtype, lb.original.dtype, where, {})
             self.values((la.source, la.predicate), (lb.source, lb.predicate), where, scope)
 
     def length(self, a: Any, b: Any, where: str) -> None:

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
-from searchlab.dtype import BOOL, INDEX
+from searchlab.dtype import BOOL, DTYPES, INDEX
 from searchlab.errors import IRError
 from searchlab.ir.affine import parallel_reduction
 from searchlab.ir.expr import Expr, Load, Var
-from searchlab.ir.program import Program
+from searchlab.ir.program import Layout, Program
 from searchlab.ir.stmt import Block, Loop, Seq, Stmt, Store, read, written
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import iterators, loads, variables, walk
@@ -76,7 +76,14 @@ def _adds_up(program: Program) -> bool:
             name in buffers and len(buffers[name].shape) == rank and buffers[name].dtype == dtype
             for name, rank, dtype in s.loaded | s.stored
         )
+        and not any(_loses(program, la) for la in program.layouts)
     )
+
+
+def _loses(program: Program, layout: Layout) -> bool:
+    """Whether a parameter is kept in a type that lacks some of its values, or not at all."""
+    held, given = program.buffers.get(layout.buffer), layout.original.dtype
+    return held is None or (held.dtype != given and not DTYPES[held.dtype].holds(DTYPES[given]))
 
 
 def _summary(s: Stmt) -> _Summary:
@@ -199,6 +206,9 @@ class _Verifier(Visitor[[frozenset[Var], dict[Var, Loop]], None]):
                 self.fail(f"parameter '{name}' is named twice")
         self.ready = set(p.inputs)
         self.visit(p.body, _NOTHING, {})
+        for la in (x for x in p.layouts if _loses(p, x)):
+            held = p.buffers[la.buffer].dtype if la.buffer in p.buffers else "nothing"
+            self.fail(f"parameter '{la.buffer}' is {la.original.dtype} and would be kept as {held}")
         for name in p.outputs:
             if name not in self.ready:
                 self.fail(f"output '{name}' is never written")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 
 from searchlab.dtype import BOOL, DTYPES, FLOAT16, FLOATS, HALVES, INDEX, UNSIGNED
 from searchlab.errors import BuildError
 from searchlab.ir.algebra import flat_index, poly
-from searchlab.ir.expr import And, Binary, Call, Cast, Compare, Const, Expr, Load, Poly, Select, Var
+from searchlab.ir.expr import And, Binary, Call, Cast, Compare, Const, Expr, Load, Poly, Select, Var, value_of
 from searchlab.ir.stmt import Buffer
 from searchlab.ir.walk import loads, variables
 from searchlab.llvm.abi import LINE
 from searchlab.llvm.arithmetic import Arithmetic, suffix
+from searchlab.llvm.squares import column
 from searchlab.llvm.ssa import TYPES, Function, Linear
 from searchlab.targets import CpuTarget
 
@@ -245,11 +247,12 @@ class ValueWriter(Arithmetic):
         loaded = self.f.known.loads.setdefault(e.buffer, {})
         known = loaded.get(key)
         if known is None:
-            known = (
-                self._load_pairs(e, form, n)
-                if stride == 2 and n > 1
-                else self.lane_by_lane(e.type, lambda: self.load(e).text).text
-            )
+            if stride == 2 and n > 1:
+                known = self._load_pairs(e, form, n)
+            elif stride is not None and self._in_squares(e, form, stride):
+                known = self._load_column(e, form, stride)
+            else:
+                known = self.lane_by_lane(e.type, lambda: self.load(e).text).text
             loaded[key] = known
         return Value(known, n)
 
@@ -263,6 +266,35 @@ class ValueWriter(Arithmetic):
         picks = [2 * lane for lane in range(half)] + [n + 1 + 2 * lane for lane in range(half)]
         mask = ", ".join(f"i32 {p}" for p in picks)
         return self.f.let(f"shufflevector {type_} {first}, {type_} {second}, <{n} x i32> <{mask}>")
+
+    def _in_squares(self, e: Load, form: Linear, stride: int) -> bool:
+        """Whether lanes load a column of whole squares, each row of which begins at a multiple of its length."""
+        assert self.lanes is not None
+        n, sizes = self.lanes.count, [value_of(x) for x in self.places[e.buffer].buffer.shape]
+        whole = stride > 0 and stride % n == 0 and prod(x or 1 for x in sizes) % n == 0 and None not in sizes
+        return whole and n in (4, 8, 16) and DTYPES[e.type].bits == 32 and not any(c % n for _, c in form.terms)
+
+    def _load_column(self, e: Load, form: Linear, stride: int) -> str:
+        """Loads with a large stride: rows of a square, whose other columns unrolled copies of the statement load."""
+        assert self.lanes is not None
+        place, n = self.places[e.buffer], self.lanes.count
+        loaded = self.f.known.loads.setdefault(e.buffer, {})
+        number = form.const % n
+
+        def row(lane: int) -> str:
+            at = Linear(form.const - number + lane * stride, form.terms)
+            if (at, n) not in loaded:
+                address = self.f.pointer(place.pointer, e.type, at)
+                loaded[at, n] = self.fetch(e.type, n, address, self.align(place, at, n))
+            return loaded[at, n]
+
+        def let(instruction: str) -> str:
+            known = self.f.known.values
+            if instruction not in known:
+                known[instruction] = self.f.let(instruction)
+            return known[instruction]
+
+        return column(row, number, n, TYPES[e.type], let)
 
     def lane_by_lane(self, dtype: str, write: Callable[[], str]) -> Value:
         """A vector assembled from scalars, for operations without a vector form."""

@@ -19,6 +19,7 @@ import numpy as np
 from searchlab.backend import Allocate, Array, Arrays, Artifact, Kernel
 from searchlab.dtype import DTYPES
 from searchlab.errors import KernelError
+from searchlab.ir.bfloat16 import numbers, stored
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import Const, Expr, Var
 from searchlab.ir.program import Layout
@@ -223,8 +224,10 @@ def pack(layout: Layout, buffer: Buffer, array: Array, sizes: Mapping[str, int] 
     env = {v.name: g for v, g in zip(layout.iters, grid, strict=True)}
     indices = [evaluate(e, {**env, **(sizes or {})}) for e in layout.source]
     inside = [np.minimum(i, n - 1) for i, n in zip(indices, array.shape, strict=True)]
-    packed = aligned(shape, array.dtype)
-    packed[...] = np.broadcast_to(array[tuple(np.broadcast_arrays(*inside))], shape) if inside else array
+    found = np.broadcast_to(array[tuple(np.broadcast_arrays(*inside))], shape) if inside else array
+    packed = aligned(shape, np.dtype(DTYPES[buffer.dtype].storage))
+    same = buffer.dtype == layout.original.dtype
+    packed[...] = found if same else stored(numbers(found, layout.original.dtype), buffer.dtype)
     keep = evaluate(layout.predicate, {**env, **(sizes or {})})
     if not np.all(keep):
         packed[~np.broadcast_to(keep, shape)] = 0

@@ -21,11 +21,12 @@ from searchlab.schedule.stages import (
     reverse_compute_inline,
 )
 from searchlab.schedule.tensorization import tensorize
+from searchlab.schedule.widening import widen
 
 __all__ = [
     "PRIMITIVES", "Schedule", "Step", "annotate", "bind", "blockize", "cache_read", "cache_write", "choose_kind",
     "commute", "compute_at", "compute_inline", "decompose_padding", "decompose_reduction", "fuse", "loops_around",
     "pad", "parallel", "prefetch", "reindex", "reorder", "replay", "reverse_compute_at", "reverse_compute_inline",
     "rfactor", "round_up", "split", "tensorize", "trace_json", "transform_block_layout", "transform_layout", "unpad",
-    "unroll", "vectorize",
+    "unroll", "vectorize", "widen",
 ]  # fmt: skip

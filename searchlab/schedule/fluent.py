@@ -120,6 +120,10 @@ class Schedule:
         """Change the layout of a buffer."""
         self._do("transform_layout", buffer, mapping)
 
+    def widen(self, buffer: str, dtype: str) -> None:
+        """Hold the elements of a buffer in a wider type."""
+        self._do("widen", buffer, dtype)
+
     def pad(self, block: str, multiples: Mapping[str, Like]) -> None:
         """Round a block's iteration domain up to multiples."""
         self._do("pad", block, multiples)

@@ -70,8 +70,11 @@ def transform_layout(program: Program, buffer: str, mapping: Map) -> MadeNames:
     buffers = {**program.buffers, buffer: replace(old, shape=shape)}
     layouts = program.layouts
     if buffer in program.inputs:
-        check(all(la.buffer != buffer for la in layouts), f"input '{buffer}' has been given another layout already")
-        layouts = (*layouts, Layout(buffer, old, fresh_vars, inverse, guard))
+        given = next((la for la in layouts if la.buffer == buffer), None)
+        in_order = given is None or given.source == given.iters  # as `widen` leaves it
+        check(in_order, f"input '{buffer}' has been given another layout already")
+        original = old if given is None else given.original
+        layouts = (*(la for la in layouts if la is not given), Layout(buffer, original, fresh_vars, inverse, guard))
     changed = program.with_body(body, buffers=buffers, layouts=layouts)
     return MadeNames(changed, recorded=(("mapping", (olds, news)),))
 

@@ -49,6 +49,7 @@ from searchlab.tactics.panels import (
     read_rows_as_they_lie,
     rows_first,
     spread_rows,
+    widen_halves,
 )
 from searchlab.tactics.placing import fresh_stages, gather_inputs, gather_rows, inline_cheap, join_epilogues
 from searchlab.tactics.products import ProductView, product_views, products
@@ -77,6 +78,7 @@ from searchlab.tactics.tiling import (
     vectorize_tile,
 )
 from searchlab.tactics.untiled import finish_fused, finish_untiled, fused_width, lane_factors, lane_loop
+from searchlab.tactics.value_ranges import values_of
 from searchlab.tactics.vectors import contiguous_reduction, reduces_along_rows, side_by_side, vectorize_outputs
 
 __all__ = [
@@ -93,5 +95,5 @@ __all__ = [
     "rfactor", "rows_first", "run_copies", "share", "share_around", "side_by_side", "space_axes", "split_by",
     "split_for_calls", "spread_rows", "stores_plainly", "structure_around", "tile", "tile_along_panels",
     "tile_collapsed", "tile_for_calls", "tile_in_place", "trailing", "transpose_results", "unroll_up_to",
-    "vector_width", "vectorize_outputs", "vectorize_tile", "work",
+    "values_of", "vector_width", "vectorize_outputs", "vectorize_tile", "widen_halves", "work",
 ]  # fmt: skip

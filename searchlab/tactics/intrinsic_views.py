@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import Literal
@@ -16,12 +16,16 @@ from searchlab.ir.sums import as_sum
 from searchlab.ir.walk import variables
 from searchlab.tactics.axes import operands, reduce_axes, space_axes, stores_plainly
 from searchlab.tactics.products import product_views
+from searchlab.tactics.value_ranges import Span, values_of
 from searchlab.targets import Target
 from searchlab.tensorization.scalar_bodies import operand_ways
 
 Part = Literal["row", "column", "depth"]
 # Families of exact intrinsics, those that need the fewest instructions for a product first.
-FAMILIES = ("vnniint8", "vnni", "sdot", "udot", "usdot", "avx512bw", "avx2")
+FAMILIES = (
+    "vnniint8", "vnni", "sdot", "udot", "usdot", "avx512bw_u7s8", "avx512bw_u8s7", "avx512bw_s16s16", "avx512bw",
+    "avx2_u7s8", "avx2_u8s7", "avx2_s16s16", "avx2",
+)  # fmt: skip
 # Families that round in an order of their own, those with the longest vectors first.
 ROUNDED_FAMILIES = ("avx512bf16", "avx512", "avx2", "neon")
 _NARROW = 4  # columns, the fewest of any intrinsic
@@ -85,7 +89,7 @@ class IntrinsicView:
     """A stage as calls of an intrinsic: axes of its space for rows and columns, an axis of its sum for the depth.
 
     `data` is the operand that rows read, `weight` the one that columns read; both are indexed by the depth alone in one
-    of their dimensions.
+    of their dimensions.  Where their types are narrower than the intrinsic's, they are widened as they are packed.
     """
 
     block: str
@@ -96,6 +100,13 @@ class IntrinsicView:
     depth: int
     data: Load
     weight: Load
+    ranges: Mapping[str, Span] = field(default_factory=dict, compare=False)  # declared for inputs of the program
+
+    @property
+    def types(self) -> tuple[str, str]:
+        """The types in which the intrinsic reads data and weight."""
+        buffers = self.intrinsic.description.buffers
+        return buffers[self.shape.data].dtype, buffers[self.shape.weight].dtype
 
     def axes(self, program: Program) -> tuple[Var, Var, Var]:
         """The variables of rows, columns and depth."""
@@ -114,7 +125,7 @@ def intrinsic_view(program: Program, name: str, intrinsic: Intrinsic) -> Intrins
     if program.buffers[block.store.buffer].dtype != out or len(operands(block)) != 2:
         return None
     views = []
-    for way in operand_ways(intrinsic.sum.term, found.term):
+    for way in operand_ways(intrinsic.sum.term, found.term, widened=True):
         if not any(operand.guarded for operand in way.values()):
             read = {described.buffer: operand.load for described, operand in way.items()}
             views += list(_views(block, intrinsic, shape, read[shape.data], read[shape.weight]))
@@ -141,36 +152,51 @@ def _alone(axis: Var, load: Load) -> bool:
 # --- the choice -------------------------------------------------------------------------------------------------------
 
 
-def exact_view(program: Program, name: str, target: Target) -> IntrinsicView | None:
+def exact_view(
+    program: Program, name: str, target: Target, ranges: Mapping[str, Span] | None = None
+) -> IntrinsicView | None:
     """A stage as calls of the best intrinsic of a target that gives the same bits; None if there is none for it.
 
-    Among those of a family, the one with the largest calls that are not larger than the problem.
+    Among those of a family, the one with the largest calls that are not larger than the problem.  `ranges` are smallest
+    and largest values of inputs, for intrinsics that are exact in a range only.
     """
-    return next(_in_families(program, name, target, FAMILIES, exact=True), None)
+    return next(_in_families(program, name, target, FAMILIES, ranges or {}, exact=True), None)
 
 
-def call_views(program: Program, name: str, target: Target) -> tuple[IntrinsicView, ...]:
+def call_views(
+    program: Program, name: str, target: Target, ranges: Mapping[str, Span] | None = None
+) -> tuple[IntrinsicView, ...]:
     """A stage as calls of those intrinsics that are worth searching on a target; none if it has none for the stage.
 
     That is the best exact one, else the micro-kernels of its best family that rounds: of float32 one for each shape of
     its tile, since no shape is the best for all sizes, of bfloat16 the one with the longest vectors.
     """
-    exact = exact_view(program, name, target)
+    exact = exact_view(program, name, target, ranges)
     if exact is not None:
         return (exact,)
-    found = list(_in_families(program, name, target, ROUNDED_FAMILIES, exact=False))
+    found = list(_in_families(program, name, target, ROUNDED_FAMILIES, {}, exact=False))
     best = [v for v in found if _family(v.intrinsic) == _family(found[0].intrinsic)]
     return tuple(best) if best and best[0].shape.rows > 1 else tuple(best[:1])
 
 
 def _in_families(
-    program: Program, name: str, target: Target, families: Sequence[str], exact: bool
+    program: Program, name: str, target: Target, families: Sequence[str], ranges: Mapping[str, Span], exact: bool
 ) -> Iterator[IntrinsicView]:
     """The views of a stage whose calls are not larger than the problem, best first."""
     for intrinsic in _by_preference(target, families, exact):
         view = intrinsic_view(program, name, intrinsic)
-        if view is not None and _fits(program, view):
-            yield view
+        if view is not None and _fits(program, view) and _is_exact(program, view, ranges):
+            yield replace(view, ranges=ranges)
+
+
+def _is_exact(program: Program, view: IntrinsicView, ranges: Mapping[str, Span]) -> bool:
+    """Whether the operands keep to the values for which an intrinsic is exact."""
+    for operand, (low, high) in view.intrinsic.promise.ranges.items():
+        load = view.data if operand == view.shape.data else view.weight
+        found = values_of(program, load.buffer, ranges)
+        if found is None or found[0] < low or high < found[1]:
+            return False
+    return True
 
 
 def _family(intrinsic: Intrinsic) -> str:
@@ -180,10 +206,10 @@ def _family(intrinsic: Intrinsic) -> str:
 def _by_preference(target: Target, families: Sequence[str], exact: bool) -> list[Intrinsic]:
     found = []
     for x in intrinsics().values():
-        family, shape = _family(x), call_shape(x)
-        promised = not x.promise.ranges and (x.promise.tolerance == 0.0) == exact
-        if family in families and promised and shape is not None and not x.needs.missing(target):
-            found.append((families.index(family), -shape.columns * shape.depth, x))
+        family = next((n for n, f in enumerate(families) if x.name.startswith(f"{f}_")), None)
+        shape, promised = call_shape(x), (x.promise.tolerance == 0.0) == exact
+        if family is not None and promised and shape is not None and not x.needs.missing(target):
+            found.append((family, -shape.columns * shape.depth, x))
     return [x for *_, x in sorted(found, key=lambda entry: entry[:2])]
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from searchlab.dtype import HALVES
 from searchlab.ir.expr import Expr, Like, Var
 from searchlab.ir.program import Program
 from searchlab.ir.walk import variables
 from searchlab.schedule import Schedule
+from searchlab.schedule.primitive import producers
 from searchlab.tactics.axes import constant, moves_with, operands, own_loops, space_axes
 
 
@@ -54,6 +56,17 @@ def pack(s: Schedule, block: str, panel: Panel, width: Like, ahead: bool) -> str
     buffer = panel.buffer if ahead else s.cache_read(block, panel.buffer)
     lay_in_panels(s, buffer, panel.dimension, width)
     return buffer
+
+
+def widen_halves(s: Schedule, block: str) -> None:
+    """Converts operands of 16 bits to float32, in which they are multiplied, by the stages that copy or pack them."""
+    b, inputs = s.program.blocks[block], s.program.inputs
+    halves = [ld for ld in operands(b) if ld.type in HALVES and b.store.value.dtype not in HALVES]
+    for buffer in dict.fromkeys(ld.buffer for ld in halves):
+        packed = any(la.buffer == buffer for la in s.program.layouts)
+        added = any(maker.reduces for maker in producers(s.program, buffer))
+        name = s.cache_read(block, buffer) if (buffer in inputs and not packed) or added else buffer
+        s.widen(name, "float32")
 
 
 def lay_in_panels(s: Schedule, buffer: str, dimension: int, width: Like, leading: Sequence[int] = ()) -> None:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from searchlab.ir.expr import Expr, Like, Var, value_of
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import producers
-from searchlab.tactics.axes import axis_loops, reduce_axes, space_axes
+from searchlab.tactics.axes import axis_loops, operands, reduce_axes, space_axes
 from searchlab.tactics.intrinsic_views import IntrinsicView
 from searchlab.tactics.placing import fresh_stages
 from searchlab.tactics.sharing import fuse_parallel, outermost
+from searchlab.tactics.value_ranges import values_of
 from searchlab.tactics.vectors import vectorize_outputs
 from searchlab.targets import Target
 
@@ -39,13 +40,15 @@ class CallLoops:
 class LaidOperands:
     """The operands of a stage as its calls read them: `copies` are stages that pack while the kernel runs.
 
-    `in_order`: the data keep their order, and only get room for whole calls.
+    `in_order`: the data keep their order, and only get room for whole calls; `grouped`: their last dimension has the
+    terms of a call.
     """
 
     weight: str
     data: str
     copies: tuple[str, ...]
     in_order: bool
+    grouped: bool
 
 
 def lay_for_calls(s: Schedule, view: IntrinsicView, ahead: bool) -> LaidOperands:
@@ -53,22 +56,30 @@ def lay_for_calls(s: Schedule, view: IntrinsicView, ahead: bool) -> LaidOperands
 
         B[k, j]  =>  B[j // 16, k // 4, j % 16, k % 4]        A[i, k]  =>  A[i, k // 4, k % 4], unless it lies like that
 
-    With `ahead` the weight is a constant input that is packed before the kernel runs.
+    With `ahead` the weight is a constant input that is packed before the kernel runs.  Operands of narrower types than
+    the intrinsic's are widened where they are packed.
     """
     copies = []
+    data_type, weight_type = view.types
     weight = view.weight.buffer
     if not ahead:
         weight = s.cache_read(view.block, weight)
         copies.append(weight)
     _lay_weight(s, view, weight)
-    data = view.data.buffer
-    if not _lies_well(s, view):
+    if weight_type != view.weight.type:
+        s.widen(weight, weight_type)
+    data, lies_well = view.data.buffer, _lies_well(s, view)
+    if not lies_well or data_type != view.data.type:
         if data in s.program.inputs or not _is_made_by_copying(s, data):
             data = s.cache_read(view.block, data)
         copies.append(data)
+    if not lies_well:
         _lay_data(s, view, data)
+    if data_type != view.data.type:
+        s.widen(data, data_type)
     _round_up(s, view)
-    return LaidOperands(weight, data, tuple(copies), view.data.indices[-1] == view.axes(s.program)[2])
+    in_order = view.data.indices[-1] == view.axes(s.program)[2]
+    return LaidOperands(weight, data, tuple(copies), in_order, grouped=not lies_well)
 
 
 def _digits(x: Var, extents: tuple[int, ...]) -> list[Expr]:
@@ -138,9 +149,9 @@ def run_copies(s: Schedule, laid: LaidOperands, target: Target) -> None:
     for stage in (x for x in fresh_stages(s) if x in laid.copies):
         *outer, last = s.loops(stage)
         if stage == laid.data and laid.in_order:
-            *outer, group = outer
-            lanes = target.lanes(s.program.buffers[stage].dtype)
-            outer = [*outer, vectorize_outputs(s, s.fuse(group, last), [], lanes)]
+            if laid.grouped:
+                last = s.fuse(outer.pop(), last)
+            outer = [*outer, vectorize_outputs(s, last, [], target.lanes(s.program.buffers[stage].dtype))]
         else:
             s.vectorize(last)
         if target.threads > 1 and outer:
@@ -169,7 +180,11 @@ def split_for_calls(s: Schedule, view: IntrinsicView, rows: Like, vectors: Like)
 
 def insert_calls(s: Schedule, view: IntrinsicView, loops: CallLoops) -> str:
     """Replaces the innermost loops by calls; comes last, since the operands keep their layouts from then on."""
-    return s.tensorize(loops.call[0], view.intrinsic.name)
+    if not view.intrinsic.promise.ranges:
+        return s.tensorize(loops.call[0], view.intrinsic.name)
+    read = dict.fromkeys(ld.buffer for ld in operands(s.program.blocks[view.block]))
+    found = {n: values_of(s.program, n, view.ranges) for n in read}
+    return s.tensorize(loops.call[0], view.intrinsic.name, {n: span for n, span in found.items() if span is not None})
 
 
 def call_tile(target: Target, view: IntrinsicView, rows: int, columns: int, vectors: int = 2) -> tuple[int, int]:

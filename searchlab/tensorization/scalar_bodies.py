@@ -5,9 +5,10 @@ A description is a small program with constant extents and one reduction block, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from searchlab.dtype import DTYPES
 from searchlab.errors import ScheduleError
 from searchlab.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Var, value_of
 from searchlab.ir.program import Program
@@ -116,16 +117,31 @@ Guard = frozenset[Var] | None
 Way = dict[Load, BodyOperand]
 
 
-def operand_ways(described: Expr, term: Expr) -> Iterator[Way]:
-    """The assignments of operands under which a term is the described one, indices apart; products commute."""
-    return _ways(described, *_unguarded(term), {})
+def operand_ways(described: Expr, term: Expr, widened: bool = False) -> Iterator[Way]:
+    """The assignments of operands under which a term is the described one, indices apart; products commute.
+
+    With `widened`, an operand of the description may be of a wider type, which holds all values of the term's.
+    """
+    return _ways(described, *_unguarded(term), {}, _widens if widened else _reads)
 
 
-def _ways(d: Expr, e: Expr, guard: Guard, known: Way) -> Iterator[Way]:
+def _reads(e: Expr, dtype: str) -> Load | None:
+    """The load that an expression is, if it is one of that type."""
+    return e if isinstance(e, Load) and e.type == dtype else None
+
+
+def _widens(e: Expr, dtype: str) -> Load | None:
+    """The load that an expression is, or that it casts to a type, if the type holds its values."""
+    plain = e.a if isinstance(e, Cast) and e.type == dtype else e
+    return plain if isinstance(plain, Load) and DTYPES[dtype].holds(DTYPES[plain.type]) else None
+
+
+def _ways(d: Expr, e: Expr, guard: Guard, known: Way, read: Callable[[Expr, str], Load | None]) -> Iterator[Way]:
     """The same for a part of a term; `guard` are variables that every operand depends on, if there is a condition."""
     if isinstance(d, Load):
-        inner, own = _unguarded(e)
-        if isinstance(inner, Load) and inner.dtype == d.dtype:
+        unguarded, own = _unguarded(e)
+        inner = read(unguarded, d.type)
+        if inner is not None:
             used = variables(inner) | (own or frozenset()) | (guard or frozenset())
             operand = BodyOperand(inner, used, guarded=own is not None or guard is not None)
             if known.get(d, operand) == operand:
@@ -135,12 +151,12 @@ def _ways(d: Expr, e: Expr, guard: Guard, known: Way) -> Iterator[Way]:
         return
     if isinstance(d, Binary) and isinstance(e, Binary) and d.op == e.op:
         for a, b in [(e.a, e.b), (e.b, e.a)] if d.op in COMMUTATIVE else [(e.a, e.b)]:
-            for way in _ways(d.a, a, guard, known):
-                yield from _ways(d.b, b, guard, way)
+            for way in _ways(d.a, a, guard, known, read):
+                yield from _ways(d.b, b, guard, way, read)
     elif isinstance(d, Cast) and isinstance(e, Cast) and d.type == e.type:
-        yield from _ways(d.a, e.a, guard, known)
+        yield from _ways(d.a, e.a, guard, known, read)
     elif isinstance(d, Call) and isinstance(e, Call) and d.function == e.function:
-        yield from _ways(d.args[0], e.args[0], guard, known)
+        yield from _ways(d.args[0], e.args[0], guard, known, read)
     elif isinstance(d, Const) and d == e:
         yield known
 

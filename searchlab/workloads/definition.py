@@ -36,13 +36,15 @@ class Definition:
 
     `reference` takes the inputs in order, already as float64 (so that its sums are exact to float32), and returns the
     output, or a tuple of outputs; `weights` names the inputs that do not change between calls.  Where inputs depend on
-    one another, `arrange` makes such ones of random ones.
+    one another, `arrange` makes such ones of random ones.  `ranges` are smallest and largest values of inputs that are
+    integers: callers keep to them, so schedules may use instructions that are exact for such values only.
     """
 
     program: Program
     reference: Reference
     weights: tuple[str, ...] = ()
     arrange: Callable[[dict[str, Array]], dict[str, Array]] | None = None
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,13 @@ class Workload:
                 raise WorkloadError(
                     f"{self.label}: weight '{weight}' is not an input{nearest(weight, inputs, 'inputs')}"
                 )
+        for name, (low, high) in made.ranges.items():
+            if name not in inputs:
+                raise WorkloadError(f"{self.label}: '{name}' has a range but is not an input; {', '.join(inputs)} are")
+            least, most = DTYPES[made.program.buffers[name].dtype].limits
+            if math.isinf(most) or not least <= low <= high <= most:
+                type_ = made.program.buffers[name].dtype
+                raise WorkloadError(f"{self.label}: {low} to {high} is no range of integers of '{name}', a {type_}")
         return made
 
     @property
@@ -178,6 +187,11 @@ class Workload:
     def weights(self) -> tuple[str, ...]:
         """Inputs that are constants of a model, so a schedule may store them in another layout ahead of time."""
         return self.definition.weights
+
+    @property
+    def ranges(self) -> Mapping[str, tuple[int, int]]:
+        """The smallest and the largest value of inputs that keep to a part of their type."""
+        return self.definition.ranges
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -211,7 +225,7 @@ class Workload:
         """Random arrays: floats in [-1, 1), integers so small that no int32 sum of products overflows."""
         fixed = self._fixed(sizes)
         limit = math.isqrt((2**31 - 1) // counts.reduction_length(fixed.program)) or 1
-        found = {n: _random(fixed.program, n, seed, limit) for n in fixed.program.inputs}
+        found = {n: _random(fixed.program, n, seed, limit, self.ranges.get(n)) for n in fixed.program.inputs}
         arrange = fixed.definition.arrange
         return found if arrange is None else arrange(found)
 
@@ -329,7 +343,7 @@ def _tolerance(dtype: str, growth: float) -> Tolerance:
     return Tolerance(2 * unit + last, 4 * unit, least)
 
 
-def _random(program: Program, name: str, seed: int, limit: int) -> Array:
+def _random(program: Program, name: str, seed: int, limit: int, within: tuple[int, int] | None) -> Array:
     shape, dtype = counts.shape_of(program, name), program.buffers[name].dtype
     # Each input has its own random stream, so that adding an input does not change the others.
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
@@ -338,8 +352,8 @@ def _random(program: Program, name: str, seed: int, limit: int) -> Array:
         values *= 2
         values -= 1
         return stored(values, dtype)
-    known = np.iinfo(dtype)
-    low, high = max(known.min, -limit, -1024), min(known.max, limit, 1024)
+    least, most = within or DTYPES[dtype].limits
+    low, high = max(int(least), -limit, -1024), min(int(most), limit, 1024)
     return rng.integers(low, high, shape, dtype=dtype, endpoint=True)
 
 

@@ -8,8 +8,8 @@ from searchlab.dtype import DTYPES
 from searchlab.errors import SpaceError
 from searchlab.ir.program import Program
 from searchlab.schedule.primitive import consumers
+from searchlab.search.task import Task
 from searchlab.tactics import IntrinsicView, call_around, call_views
-from searchlab.targets import Target
 from spaces.common.predicates import needs_tiling
 
 Intrinsics = Literal["auto", "always", "never"]
@@ -22,11 +22,11 @@ def check_intrinsics(intrinsics: str) -> None:
         raise SpaceError(f"intrinsics = {intrinsics!r}: accepted are {', '.join(get_args(Intrinsics))}")
 
 
-def searched_views(program: Program, block: str, target: Target, intrinsics: Intrinsics) -> tuple[IntrinsicView, ...]:
+def searched_views(program: Program, block: str, task: Task, intrinsics: Intrinsics) -> tuple[IntrinsicView, ...]:
     """The views of a stage as calls that a space offers; of float32 only if calls are `always` wanted."""
     if intrinsics == "never" or not needs_tiling(program, block):
         return ()
-    found = call_views(program, block, target)
+    found = call_views(program, block, task.target, task.workload.ranges)
     return found if intrinsics == "always" or not loops_compete(found) else ()
 
 

@@ -23,7 +23,7 @@ class CallTiling(ScheduleRule):
 
     def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
         """The stage tiled around calls in every way; the schedule as it is, too, unless loops are hopeless."""
-        views = searched_views(s.program, block, s.task.target, s.intrinsics)
+        views = searched_views(s.program, block, s.task, s.intrinsics)
         found = [s] if loops_compete(views) else []
         for view in views:
             for ahead in (True, False) if view.weight.buffer in s.task.weights else (False,):

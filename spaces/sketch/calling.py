@@ -61,4 +61,4 @@ class TileCalls(Rule):
 def _views(state: State, block: str) -> tuple[IntrinsicView, ...]:
     if state.program.buffers[state.program.blocks[block].store.buffer].scope != "global":
         return ()
-    return searched_views(state.program, block, state.task.target, state.settings.intrinsics)
+    return searched_views(state.program, block, state.task, state.settings.intrinsics)

@@ -77,7 +77,7 @@ class TaskMappingSpace(SpaceGenerator):
 
     def _products(self, task: Task, s: Schedule, b: Block) -> Iterator[Sketch]:
         weights = task.weights if self.pack_ahead else ()
-        calls = searched_views(s.program, b.name, task.target, self.intrinsics)
+        calls = searched_views(s.program, b.name, task, self.intrinsics)
         for call in calls:
             yield from call_sketches(MappedCalls(task, weights, s, call))
         if not loops_compete(calls):

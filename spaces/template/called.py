@@ -34,13 +34,13 @@ MOST_ROWS, MOST_VECTORS, MOST_TILES = 16, 4, 64
 @template(CALLS, operator=PRODUCTS)
 def calls(cfg: Config, s: Schedule, task: Task) -> None:
     """Products of bytes and of bfloat16, which loops have to widen one by one."""
-    _tiled(cfg, s, task, searched_views(s.program, reduction(s, task).block, task.target, "auto"))
+    _tiled(cfg, s, task, searched_views(s.program, reduction(s, task).block, task, "auto"))
 
 
 @template(KERNELS, operator=PRODUCTS)
 def kernels(cfg: Config, s: Schedule, task: Task) -> None:
     """Products of float32 by micro-kernels, each a register tile of its own."""
-    views = searched_views(s.program, reduction(s, task).block, task.target, "always")
+    views = searched_views(s.program, reduction(s, task).block, task, "always")
     _tiled(cfg, s, task, views if loops_compete(views) else ())
 
 

@@ -30,6 +30,8 @@ INSTRUCTIONS = {
     "avx2_s8s8": "vpmaddwd",
     "avx512bw_u8s8": "vpmaddwd",
     "avx512bw_s8s8": "vpmaddwd",
+    "avx2_s16s16": "(vpmaddwd|vpdpwssd)",  # with VNNI, LLVM adds by the same instruction
+    "avx512bw_s16s16": "(vpmaddwd|vpdpwssd)",
     "avx2_u7s8": "vpmaddubsw",
     "avx2_u8s7": "vpmaddubsw",
     "avx512bw_u7s8": "vpmaddubsw",

@@ -179,6 +179,28 @@ def _round_up(s: Schedule) -> None:
     s.round_up("C", {"vj": 12, "vk": 3})
 
 
+def _widen(s: Schedule) -> None:
+    s.transform_layout(s.cache_read("C", "A"), lambda i, k: (i, k // 3, k % 3))
+    s.widen("A_local", "int16")
+
+
+def _widen_input(s: Schedule) -> None:
+    s.transform_layout("B", lambda k, j: (j // 12, k // 2, j % 12, k % 2))
+    s.widen("B", "int16")
+    s.widen("A", "int32")
+    s.transform_layout("A", lambda i, k: (k, i))
+
+
+def byte_blur() -> Program:
+    """Sums of a padded copy, which is also read as it is."""
+    b = Builder("byte_blur")
+    X = b.input("X", (12,), "int8")
+    P = b.compute("P", (14,), lambda i: select((i >= 1) & (i < 13), X[i - 1], 3))
+    r = b.axis("r", 3)
+    S = b.compute("S", (12,), lambda i: total(cast(P[i + r], "int32") * cast(cast(P[i], "uint8"), "int32"), r))
+    return b.program(b.compute("Y", (12,), lambda i: S[i] + cast(maximum(P[i], P[i + 2]), "int32")))
+
+
 def _product(s: Schedule) -> None:
     """A convolution as a matrix product."""
     for operand in ("P", "W", "Y"):
@@ -271,6 +293,9 @@ REWRITES: dict[str, tuple[Callable[[], Program], Steps]] = {
     "blockize": (matmul, _blockize),
     "round_up": (byte_matmul, _round_up),
     "tensorize": (byte_matmul, _tensorize),
+    "widen": (byte_matmul, _widen),
+    "widen_input": (byte_matmul, _widen_input),
+    "widen_padding": (byte_blur, lambda s: s.widen("P", "int32")),
     "commute": (matmul, lambda s: s.commute("C")),
     "reindex": (blur, lambda s: s.reindex("Y", "P")),
     "reindex_guarded": (padded_sum, lambda s: s.reindex("Y", "X")),
@@ -707,6 +732,20 @@ REFUSED: dict[str, list[tuple[Callable[[], Program], Steps, list[str]]]] = {
             ),
             ["input 'A'", "another layout already"],
         ),
+    ],
+    "widen": [
+        (byte_matmul, lambda s: s.widen("D", "int16"), ["no buffer 'D'", "known: A, B, C"]),
+        (byte_matmul, lambda s: s.widen("C", "int64"), ["'C' is an output", "cache_write"]),
+        (byte_matmul, lambda s: s.widen("A", "short"), ["no type 'short'"]),
+        (
+            byte_matmul,
+            lambda s: s.widen("A", "int8"),
+            ["int8 is no wider type than uint8, that of 'A'", "accepted: int16, int32, int64, uint16"],
+        ),
+        (byte_matmul, lambda s: s.widen("A", "float32"), ["float32 is no wider type than uint8"]),
+        (matmul, lambda s: s.widen("A", "float32"), ["no wider type than float32", "accepted: float64"]),
+        (norm, lambda s: s.widen("S", "float64"), ["'S' adds to 'S'", "cache_read"]),
+        (byte_matmul, _after(_tensorize, lambda s: s.widen("A", "int16")), ["uint8 A", "int16 'A'"]),
     ],
     "commute": [
         (matmul, lambda s: s.commute("D"), ["no block 'D'"]),

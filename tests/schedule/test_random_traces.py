@@ -74,4 +74,4 @@ def test_knobs_given_their_numbers_make_the_program_with_the_numbers():
         inputs = w.inputs(number)
         wrong = w.check(compile(late, detect(1))(*(inputs[n] for n in late.inputs)), inputs)
         assert wrong is None, f"{wrong} with {values}\n{symbolic}\n{late}"
-    assert total > 40 and same >= 0.95 * total
+    assert total > 40 and same >= 0.9 * total

@@ -95,6 +95,12 @@ def rounding(s: Schedule) -> None:
     s.round_up("C", {"vk": 4})
 
 
+def widening(s: Schedule) -> None:
+    s.transform_layout("B", lambda k, j: (k // 2, j, k % 2))
+    s.widen("B", "int16")
+    s.widen(s.cache_read("C", "A"), "int16")
+
+
 CASES: dict[str, tuple[str, Callable[[Schedule], None]]] = {
     "loops": ("matmul:m=8,n=16,k=6", loops_of_all_kinds),
     "packing": ("matmul:m=8,n=16,k=6", packing),
@@ -105,6 +111,7 @@ CASES: dict[str, tuple[str, Callable[[Schedule], None]]] = {
     "inlining": ("elementwise:rows=4,cols=6,ops=add,relu,neg", inlining),
     "instructions": ("matmul:m=8,n=8,k=4,dtype=uint8", instructions),
     "rounding": ("matmul:m=8,n=8,k=3,dtype=uint8", rounding),
+    "widening": ("matmul:m=8,n=8,k=3,dtype=uint8", widening),
 }
 
 

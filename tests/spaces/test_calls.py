@@ -96,7 +96,7 @@ def test_the_suite_holds(name: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "machine", "intrinsics"),
     [
-        ("qdense:m=7,n=37,k=17", target("x86-64-v3"), {"avx2_u8s8_8x4"}),
+        ("qdense:m=7,n=37,k=17", target("x86-64-v3"), {"avx2_s16s16_8x2"}),
         ("matmul:m=8,n=32,k=8,dtype=bfloat16", BFLOATS, {"avx512bf16_16x2"}),
     ],
 )
@@ -165,7 +165,7 @@ def test_seeds_take_the_tile_that_fills_the_registers(name: str) -> None:
     made = SPACES.make(name)
     space = made.space(task)
     best = space.text(made.seeds(task, space)[0])
-    assert best.startswith("calls(avx2_u8s8_8x4)-layout(") and "x4, j=" in best and "x2, k=" in best
+    assert best.startswith("calls(avx2_s16s16_8x2)-layout(") and "x4, j=" in best and "x2, k=" in best
 
 
 def test_a_trace_draws_tiles_and_states_the_condition() -> None:

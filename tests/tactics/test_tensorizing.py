@@ -10,6 +10,7 @@ from tensorized_products import extreme, product
 
 from searchlab import tactics
 from searchlab.backend import compile
+from searchlab.errors import WorkloadError
 from searchlab.intrinsics import find_intrinsic, intrinsics
 from searchlab.ir import Program, knob
 from searchlab.ir.expr import Like
@@ -54,15 +55,15 @@ def check(w: Workload, program: Program, target: CpuTarget) -> None:
 @pytest.mark.parametrize(
     ("spec", "target", "name"),
     [
-        ("matmul:m=8,n=64,k=64,dtype=uint8", V3, "avx2_u8s8_8x4"),
-        ("matmul:m=8,n=64,k=64,dtype=int8", V3, "avx2_s8s8_8x4"),
-        ("matmul:m=8,n=64,k=64,dtype=uint8", V4, "avx512bw_u8s8_16x4"),
+        ("matmul:m=8,n=64,k=64,dtype=uint8", V3, "avx2_s16s16_8x2"),
+        ("matmul:m=8,n=64,k=64,dtype=int8", V3, "avx2_s16s16_8x2"),
+        ("matmul:m=8,n=64,k=64,dtype=uint8", V4, "avx512bw_s16s16_16x2"),
         ("matmul:m=8,n=64,k=64,dtype=uint8", vnni(), "vnni_u8s8_16x4"),
         ("matmul:m=8,n=64,k=64,dtype=int8", vnni(), "vnni_s8s8_16x16"),
         ("matmul:m=8,n=64,k=9,dtype=int8", vnni(), "vnni_s8s8_16x4"),
         ("matmul:m=8,n=9,k=64,dtype=uint8", vnni(), "vnni_u8s8_8x4"),
         ("qconv2d:ci=8,co=64,h=9,w=9", vnni(), "vnni_u8s8_16x4"),
-        ("batch_matmul:batch=2,m=8,n=64,k=64,dtype=uint8", V3, "avx2_u8s8_8x4"),
+        ("batch_matmul:batch=2,m=8,n=64,k=64,dtype=uint8", V3, "avx2_s16s16_8x2"),
         ("matmul:m=8,n=3,k=64,dtype=uint8", V3, None),  # fewer columns than a vector has
         ("matmul:m=8,n=64,k=64", V3, None),  # an exact one for floats would have to round twice
         ("matmul:m=8,n=64,k=64,dtype=int32", V3, None),
@@ -117,7 +118,7 @@ def test_tiles_may_be_symbols() -> None:
         s = called(w, view, knob("rows"), knob("vectors"), ahead)
         for rows, vectors in ((1, 1), (4, 2), (5, 3), (16, 8)):
             p = s.program.substitute({"rows": rows, "vectors": vectors})
-            assert "tensorized avx2_u8s8_8x4" in str(p)
+            assert "tensorized avx2_s16s16_8x2" in str(p)
             if RUNS_V3:
                 check(w, p, V3)
 
@@ -171,3 +172,43 @@ def test_tiles_of_calls_fill_the_registers() -> None:
         rows, vectors = tactics.call_tile(target, view, 512, 512)
         assert most // 2 <= rows * vectors + vectors + 1 <= most
         assert tactics.call_tile(target, view, 3, 8) == (3, 1)
+
+
+def declared(w: Workload, **ranges: tuple[int, int]) -> Workload:
+    """The workload with ranges of its inputs."""
+    function = w.operator.function
+    made = replace(w.operator, function=lambda **p: replace(function(**p), ranges=ranges), _made={})
+    return made(**dict(w.params))
+
+
+@pytest.mark.parametrize(
+    ("spec", "ranges", "name"),
+    [
+        ("matmul:m=8,n=64,k=64,dtype=uint8", {"B": (-64, 63)}, "avx2_u8s7_8x4"),
+        ("matmul:m=8,n=64,k=64,dtype=uint8", {"B": (-65, 63)}, "avx2_s16s16_8x2"),
+        ("matmul:m=8,n=64,k=64,dtype=uint8", {"A": (0, 127)}, "avx2_u7s8_8x4"),
+        ("matmul:m=8,n=64,k=64,dtype=int8", {"B": (-64, 63)}, "avx2_s16s16_8x2"),  # only for data without signs
+        ("qconv2d:ci=8,co=16,h=9,w=9,padding=1,zero=128", {"X": (0, 127)}, "avx2_s16s16_8x2"),  # padded with more
+        ("qconv2d:ci=5,co=19,h=9,w=9,padding=1,zero=5", {"X": (0, 127)}, "avx2_u7s8_8x4"),
+    ],
+)
+def test_ranges_allow_instructions_that_saturate(spec: str, ranges: dict[str, tuple[int, int]], name: str) -> None:
+    w = declared(parse(spec), **ranges)
+    assert all(low <= w.inputs()[n].min() and w.inputs()[n].max() <= high for n, (low, high) in ranges.items())
+    block = max(tactics.products(w.program), key=tactics.work)
+    view = tactics.exact_view(w.program, block.name, V3, w.ranges)
+    assert view is not None and view.intrinsic.name == name
+    for ahead in (True, False):
+        program = called(w, view, 2, 2, ahead).program
+        if RUNS_V3:
+            check(w, program, V3)
+
+
+def test_ranges_that_are_none_are_refused() -> None:
+    w = parse("matmul:m=8,n=64,k=64,dtype=uint8")
+    with pytest.raises(WorkloadError, match="'Z' has a range but is not an input; A, B are"):
+        declared(w, Z=(0, 1))
+    with pytest.raises(WorkloadError, match="0 to 300 is no range of integers of 'A', a uint8"):
+        declared(w, A=(0, 300))
+    with pytest.raises(WorkloadError, match="0 to 1 is no range of integers of 'A', a float32"):
+        declared(parse("matmul:m=8,n=8,k=8"), A=(0, 1))

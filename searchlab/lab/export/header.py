@@ -32,7 +32,7 @@ def header(code: Standalone, title: str) -> str:
 
 
 def _input(a: Argument) -> str:
-    return f"const {DTYPES[a.dtype].c} *{a.name}{'_packed' if a.packed is not None else ''}"
+    return f"const {DTYPES[a.held or a.dtype].c} *{a.name}{'_packed' if a.packed is not None else ''}"
 
 
 def _target(code: Standalone) -> str:
@@ -58,7 +58,8 @@ def _describe(a: Argument) -> str:
     shape = DTYPES[a.dtype].c + "".join(f"[{n}]" for n in a.shape) + _meaning(a.dtype)
     if a.packed is None:
         return shape
-    return f"{shape}, passed packed as {''.join(f'[{n}]' for n in a.packed)} (see below)"
+    held = "" if a.held in (None, a.dtype) else f"{a.held} "
+    return f"{shape}, passed packed as {held}{''.join(f'[{n}]' for n in a.packed)} (see below)"
 
 
 def _meaning(dtype: str) -> str:
@@ -96,8 +97,9 @@ def _scratch(code: Standalone) -> str:
 def _packing(name: str, a: Argument) -> str:
     assert a.packed is not None
     size = "".join(f"[{n}]" for n in a.packed)
+    given, held = DTYPES[a.dtype].c, DTYPES[a.held or a.dtype].c
     return (
         f"/* Brings {a.name} into the layout {size} that the kernel reads ({prod(a.packed)} elements), once for\n"
         f" * as long as {a.name} stays the same. */\n"
-        f"void {name}_pack_{a.name}(const {DTYPES[a.dtype].c} *{a.name}, {DTYPES[a.dtype].c} *{a.name}_packed);"
+        f"void {name}_pack_{a.name}(const {given} *{a.name}, {held} *{a.name}_packed);"
     )

@@ -96,7 +96,7 @@ class ExportedKernel:
         _check(argument, array)
         if argument["packed"] is None:
             return array
-        packed = _aligned(tuple(argument["packed"]), array.dtype)
+        packed = _aligned(tuple(argument["packed"]), _dtype({"dtype": argument.get("held") or argument["dtype"]}))
         pack = self.address(f"{self.about['function']}_pack_{argument['name']}")
         ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(pack)(array.ctypes.data, packed.ctypes.data)
         return packed
@@ -163,6 +163,7 @@ def _well_formed(about: dict[str, Any]) -> bool:
         and all(type(n) is int and n > 0 for n in numbers)
         and all(type(about[k]) is list for k in ("inputs", "outputs", "needs"))
         and all(_dtype(a).kind in "biuf" for a in arrays)
+        and all(_dtype({"dtype": a.get("held") or "int8"}).kind in "biuf" for a in arrays)
     )
 
 

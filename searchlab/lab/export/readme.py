@@ -72,7 +72,7 @@ def _main(code: Standalone) -> list[str]:
     """A program that calls the kernel on arrays of zeros."""
     packed = [a for a in code.inputs if a.packed is not None]
     arrays = [*((a.name, a.dtype, a.shape) for a in (*code.inputs, *code.outputs))]
-    arrays += [(f"{a.name}_packed", a.dtype, a.packed) for a in packed if a.packed is not None]
+    arrays += [(f"{a.name}_packed", a.held or a.dtype, a.packed) for a in packed if a.packed is not None]
     lines = ["#include <stdlib.h>", '#include "kernel.h"', "", "int main(void) {"]
     for name, dtype, shape in arrays:
         lines.append(f"    static _Alignas(64) {DTYPES[dtype].c} {name}{''.join(f'[{n}]' for n in shape)};")

@@ -3,7 +3,7 @@
 int      NAME(inputs and outputs)                              allocates the scratch memory it needs; 0: done
 void     NAME_with(inputs and outputs, void *scratch, threads) takes scratch from the caller
 int64_t  NAME_scratch(int64_t threads)                         its size in bytes
-void     NAME_pack_X(const T *X, T *packed)                    packs the input X into the layout of the kernel
+void     NAME_pack_X(const T *X, U *packed)                    packs the input X into the layout of the kernel
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from searchlab.ir.expr import TRUE, Expr, Load, Var, const, select
+from searchlab.ir.expr import TRUE, Load, Var, cast, const, select
 from searchlab.ir.program import Layout, Program
 from searchlab.ir.stmt import Block, Buffer, Iter, Loop, Stmt, Store
 
@@ -10,11 +10,11 @@ SOURCE = "source"
 
 
 def packing(layout: Layout, packed: Buffer) -> Program:
-    """A program that copies an input into the layout chosen by the schedule, padded with zeros."""
+    """A program that copies an input into the layout and the type chosen by the schedule, padded with zeros."""
     given = Buffer(SOURCE, layout.original.shape, layout.original.dtype)
-    value: Expr = Load(SOURCE, layout.source, given.dtype)
+    value = cast(Load(SOURCE, layout.source, given.dtype), packed.dtype)
     if layout.predicate != TRUE:
-        value = select(layout.predicate, value, const(0, given.dtype))
+        value = select(layout.predicate, value, const(0, packed.dtype))
     iters = tuple(Iter(v, e) for v, e in zip(layout.iters, packed.shape, strict=True))
     loops = tuple(Var(f"at{n}") for n in range(len(iters)))
     nest: Stmt = Block("pack", iters, loops, Store(packed.name, layout.iters, value))

@@ -90,6 +90,25 @@ def test_floats_of_16_bits_are_exported_as_their_bits(dtype: str, tmp_path: Path
             subprocess.run([*command, "-fsyntax-only", str(done.folder / "kernel.h")], check=True)
 
 
+@pytest.mark.parametrize(("dtype", "wide"), [("uint8", "int16"), ("bfloat16", "float32")])
+def test_weights_that_are_widened_ahead(dtype: str, wide: str, tmp_path: Path) -> None:
+    w = sl.workload("matmul", m=6, n=9, k=5, dtype=dtype)
+    s = sl.Schedule(w.program)
+    s.transform_layout("B", lambda k, j: (k // 2, j, k % 2))
+    s.widen("B", wide)
+    done = exported(s.program, tmp_path / "k", w)
+    kernel = load(done.folder)
+    right(kernel, w)
+    a, b = w.inputs().values()
+    bound, ours = kernel.bind(B=b)._bound["B"], sl.compile(s.program, sl.detect(threads=1)).bind(B=b)
+    assert bound.dtype == wide and w.check(ours(a), w.inputs()) is None
+    np.testing.assert_array_equal(bound, ours._constants["B"])
+    text = (done.folder / "kernel.h").read_text()
+    assert f"passed packed as {wide} [3][9][2]" in text
+    c = {"int16": "int16_t", "float32": "float"}[wide]
+    assert f"const {c} *B_packed" in text and f"{c} B_packed[3][9][2]" in (done.folder / "README.md").read_text()
+
+
 def test_a_folder_holds_all_files_and_says_what_they_are(tmp_path: Path) -> None:
     done = exported(packed(), tmp_path / "k")
     names = {"README.md", "kernel.h", "kernel.json", "kernel.ll", "kernel.o", "kernel.py", "kernel.s", "program.txt"}
