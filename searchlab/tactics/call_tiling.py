@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from searchlab.ir.expr import TRUE, ZERO, Expr, Like, compare, index
 from searchlab.schedule import Schedule
-from searchlab.tactics.axes import axis_loops, space_axes
+from searchlab.tactics.axes import axis_loops, loops_by_kind, space_axes
 from searchlab.tactics.intrinsic_views import IntrinsicView, Part
 from searchlab.tactics.panel_tiling import fuse_reader
 from searchlab.tactics.tensorizing import lay_for_calls
@@ -41,6 +42,7 @@ def tile_for_calls(
     view: IntrinsicView,
     structure: str,
     factors: Factors,
+    exact: Factors,
     target: Target,
     ahead: bool,
     fused: tuple[str, int] | None = None,
@@ -49,13 +51,20 @@ def tile_for_calls(
 
     matmul with "SSRSRS" and calls of 16 columns by 4 terms:   i0 j0  i1 j1  k0  i2 j2  k1  i3 j3  [16, 4]
 
-    `ahead` and `fused` are as for panels.  Factors are asked for by the names of axes, along which calls are counted.
+    `ahead` and `fused` are as for panels.  Factors are asked for by the names of axes, along which calls are counted;
+    those of axes of space that calls were split off are `exact`, since a tail would end between calls of one tile, and
+    the stage that reads its results could not tell which of them there are.
     """
     laid = lay_for_calls(s, view, ahead)
     names = {lp: lp for lp in s.loops(view.block)}
     call, column = _split_off(s, view, names)
     levels = structure_around(structure, view)
-    made = tile(s, view.block, levels, lambda axis, n, parts: factors(names[axis], n, parts), view.column, call)
+    split = {lp for lp, axis in names.items() if lp != axis} & set(loops_by_kind(s, view.block, s.loops(view.block))[0])
+
+    def chosen(axis: str, extent: int, parts: int) -> Sequence[Like | None]:
+        return (exact if axis in split else factors)(names[axis], extent, parts)
+
+    made = tile(s, view.block, levels, chosen, view.column, call)
     tiles = replace(parallel_outer(s, made), vector=column, vector_axis=view.column)
     if fused is not None:
         fuse_reader(s, fused[0], tiles, fused[1])

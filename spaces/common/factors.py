@@ -23,7 +23,13 @@ class KnobFactors:
         self.knobs = list(knobs)
 
     def __call__(self, axis: str, extent: int, parts: int) -> tuple[Like | None, ...]:
-        made = _tile(axis, extent, parts, self.max_inner, self.tails)
+        return self._added(_tile(axis, extent, parts, self.max_inner, self.tails))
+
+    def exact(self, axis: str, extent: int, parts: int) -> tuple[Like | None, ...]:
+        """The same with factors that divide the extent."""
+        return self._added(_tile(axis, extent, parts, self.max_inner, "never"))
+
+    def _added(self, made: Knob) -> tuple[Like | None, ...]:
         self.knobs.append(made)
         factors = (None, *(knob(s) for s in made.symbols[1:]))
         return factors if made.covers is None else RoundedUp(factors)

@@ -42,7 +42,8 @@ class CallTiling(ScheduleRule):
         """The stage tiled around calls, its results written out at a level of space loops if one is given."""
         fused = None if level is None else (reader_or_copy(s, view.block), level)
         before = set(s.program.blocks)
-        made = tile_for_calls(s, view, self.structure, drawn_factors(self.max_innermost), s.task.target, ahead, fused)
+        factors, exact = drawn_factors(self.max_innermost), drawn_factors(self.max_innermost, exact=True)
+        made = tile_for_calls(s, view, self.structure, factors, exact, s.task.target, ahead, fused)
         if made.fits != TRUE:
             s.require(made.fits)
         label = "layout" if ahead else "pack"

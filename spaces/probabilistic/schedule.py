@@ -232,8 +232,9 @@ class ProbabilisticSchedule(Schedule):
     def _rounds_up(self, loop: str, wanted: Drawn) -> bool:
         """Whether a draw for the tactics rounds a loop's extent up."""
         known = value_of(find_loop(self.program, loop).extent)
-        cap = wanted.max_innermost
-        return known is not None and tile_knob("tile", known, wanted.parts, cap, self.tails).covers is not None
+        if wanted.exact or known is None:
+            return False
+        return tile_knob("tile", known, wanted.parts, wanted.max_innermost, self.tails).covers is not None
 
     def note(self, block: str, key: str, value: Any) -> None:
         """Leaves a wish for a post-processor with a block; the program does not change."""

@@ -15,11 +15,11 @@ class DrawnLocation(str):
 
 
 class Drawn(list[None]):
-    """Factors that are drawn for the loop that `split` is given them for."""
+    """Factors that are drawn for the loop that `split` is given them for; `exact` ones never round it up."""
 
-    def __init__(self, name: str, parts: int, max_innermost: int | None) -> None:
+    def __init__(self, name: str, parts: int, max_innermost: int | None, exact: bool = False) -> None:
         super().__init__([None] * parts)
-        self.name, self.parts, self.max_innermost = name, parts, max_innermost
+        self.name, self.parts, self.max_innermost, self.exact = name, parts, max_innermost, exact
 
 
 @dataclass(frozen=True)

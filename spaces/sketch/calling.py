@@ -46,7 +46,8 @@ class TileCalls(Rule):
         s, factors = Schedule(state.program), state.factors()
         fused = None if number is None else (reader_or_copy(s, view.block), number)
         before = set(s.program.blocks)
-        made = tile_for_calls(s, view, state.settings.structure, factors, state.task.target, ahead, fused)
+        structure, target = state.settings.structure, state.task.target
+        made = tile_for_calls(s, view, structure, factors, factors.exact, target, ahead, fused)
         label = ("layout" if ahead else "pack") + ("" if number is None else f"-fuse{number}")
         after = state.advance(s, f"calls({view.intrinsic.name})", label, knobs=factors.knobs, tiles=made.tiles)
         copies = tuple((c, None) for c in made.copies if c not in before)

@@ -81,6 +81,15 @@ def test_products_of_bfloats(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("spec", ["matmul:m=3,n=290,k=76,dtype=uint8", "conv2d:ci=4,co=33,h=3,w=9,k=3,padding=1"])
+def test_a_prime_number_of_calls(name: str, spec: str) -> None:
+    skip_unless_it_runs("x86-64-v3")
+    task = Task(parse(spec), target("x86-64-v3:threads=2"))
+    for tails in ("auto", "always"):
+        check_points(SPACES.make(name, intrinsics="always", tails=tails).space(task), task, 1)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_the_suite_holds(name: str) -> None:
     skip_unless_it_runs("x86-64-v3")
     check_space(SPACES.make(name), Task(parse("qdense:m=12,n=40,k=24,zero=3"), target(MACHINES[0])), points=2)
