@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from searchlab.intrinsics.byte_dots import added, dot
-from searchlab.intrinsics.intrinsic import Intrinsic, Needs
+from searchlab.intrinsics.intrinsic import Intrinsic, Needs, Pace
 from searchlab.intrinsics.site import CallSite
 
 DEPTH = 2
@@ -35,6 +35,7 @@ INTRINSICS = tuple(
         dot("int16", "int16", lanes, DEPTH),
         _multiplied(function, lanes),
         Needs("x86_64", family, registers=3),
+        pace=Pace(1.0),
     )
     for family, lanes, function in (
         ("avx512bw", 16, "llvm.x86.avx512.pmaddw.d.512"),
