@@ -111,8 +111,9 @@ def solvable(e: Expr) -> tuple[Var, int, int] | None:
     if len(terms) != 1:
         return None
     (((atom, *others), scale),) = terms.items()
-    plain = isinstance(atom, Var) and atom.role == "size" and not others and scale >= 1
-    return (atom, scale, offset) if plain else None
+    if others or scale < 1 or not isinstance(atom, Var) or atom.role != "size":
+        return None
+    return atom, scale, offset
 
 
 def determined(shapes: Iterable[Expr]) -> frozenset[Var]:
