@@ -158,10 +158,6 @@ class GraphModule:
         """The module with a function added, or another one of the same name replaced."""
         return replace(self, functions={**self.functions, function.name: function})
 
-    def with_program(self, name: str, program: Program) -> GraphModule:
-        """The module with a program added."""
-        return replace(self, programs={**self.programs, name: program})
-
     def returns(self, function: GraphFunction) -> Annotation:
         """What callers know of the result of a function."""
         return function.returns or self.constants[function.result].annotation

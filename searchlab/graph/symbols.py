@@ -111,7 +111,7 @@ def solvable(e: Expr) -> tuple[Var, int, int] | None:
     if len(terms) != 1:
         return None
     (((atom, *others), scale),) = terms.items()
-    if not isinstance(atom, Var) or atom.role != "size" or others or scale < 1:
+    if others or scale < 1 or not isinstance(atom, Var) or atom.role != "size":
         return None
     return atom, scale, offset
 

@@ -161,6 +161,14 @@ def test_equality_may_follow_from_ranges() -> None:
     np.testing.assert_array_equal(evaluate_graph(module, *given), evaluate_graph(legalise(module), *given))
 
 
+def test_only_the_number_one_is_broadcast() -> None:
+    """A symbol that happens to be 1 is an extent like others: programs index operands by their extents as written."""
+    b = GraphBuilder(ranges={n: (1, 1)})
+    with pytest.raises(GraphError, match="shapes .n. and .5. do not broadcast: n and 5"):
+        b.add(b.input("x", (n,)), b.input("y", (5,)))
+    assert str((b.known("x") + b.input("z", (1,))).annotation) == "float32[n]"
+
+
 def test_coarse_values_are_checked_when_they_are_passed() -> None:
     inner = GraphBuilder("inner")
     module = inner.build(inner.relu(inner.input("x", (n, 3))))

@@ -69,6 +69,7 @@ def test_random_graphs_as_programs(module: GraphModule) -> None:
     lowered = legalise(module)
     verify_graph(lowered)
     assert graph_from_json(graph_to_json(lowered)) == lowered
+    verify_graph(lowered.with_function(put_numbers(lowered["main"])))
     arrays = random_arrays(module, 1, n=2, m=3) if module["main"].ranges else random_arrays(module, 1)
     for got, want in zip(evaluate_graph(lowered, *arrays), evaluate_graph(module, *arrays), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)

@@ -139,6 +139,22 @@ def test_weights_of_other_types(dtype: torch.dtype) -> None:
     np.testing.assert_allclose(found, layer(x).to(torch.float64).numpy(), tolerance, tolerance)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "layer", [nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), nn.LSTM(8, 4, batch_first=True)], ids=type
+)
+def test_layers_of_torch_that_are_decomposed(layer: nn.Module) -> None:
+    layer.eval()
+    module = from_torch(layer, (floats(4, 5, 8),), ({0: N},))
+    for n in (2, 3, 7):
+        x = floats(n, 5, 8)
+        wanted = layer(x)
+        wanted = [wanted] if isinstance(wanted, Tensor) else [wanted[0], *wanted[1]]
+        found = evaluate_graph(module, x.numpy())
+        for got, want in zip(found if isinstance(found, tuple) else [found], wanted, strict=True):
+            np.testing.assert_allclose(got, want.numpy(), 1e-5, 1e-5)
+
+
 def test_constants_do_not_follow_the_module() -> None:
     layer = nn.Linear(2, 2)
     module = from_torch(layer, (floats(1, 2),))
@@ -232,6 +248,7 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "negative padding": (Of(lambda x: nn.functional.pad(x, (-1, 0))), (floats(3),), "padding by [-1, 0]"),
     "two indices": (Of(lambda x: x[[0, 1], [1, 0]]), (floats(2, 2),), "indices for 2 axes at once; one is covered"),
     "steps": (Of(lambda x: x + torch.arange(0, 1, 0.5)), (floats(2),), "numbers from 0 to 1 by 0.5; whole numbers"),
+    "data": (Of(lambda x: x * x.sum().item()), (floats(2),), "aten.mul.Tensor at the module itself (Of), test_torch_"),
     "bits": (Of(lambda x: x.int() & x.int()), (floats(2),), "bits of int32; it is covered for bool"),
 }
 

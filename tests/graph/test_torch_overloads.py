@@ -61,9 +61,11 @@ def tensor_and_scalar(*names: str) -> dict[str, Case]:
 
 A = torch.ops.aten
 POINTWISE: dict[str, Case] = {
-    **unary("abs", "cos", "erf", "exp", "floor", "log", "neg", "relu", "round", "rsqrt", "sigmoid", "silu", "sin"),
+    **unary("cos", "erf", "exp", "floor", "log", "neg", "relu", "round", "rsqrt", "sigmoid", "silu", "sin"),
     **unary("sqrt", "square", "tanh", "reciprocal"),
     **tensor_and_scalar("mul", "div", "add", "sub", "rsub", "eq", "ne", "lt", "le", "gt", "ge"),
+    "aten.abs.default": lambda t: (A.abs.default(t.x), A.abs.default(t.i)),
+    "aten.elu.default": lambda t: (A.elu.default(t.x), A.elu.default(t.x, 0.5, 2.0, 3.0)),
     "aten.maximum.default": lambda t: A.maximum.default(t.x, t.y),
     "aten.minimum.default": lambda t: (A.minimum.default(t.x, t.i), A.minimum.default(t.i, t.i - 1)),
     "aten.logical_and.default": lambda t: (A.logical_and.default(t.c, t.d), A.logical_and.default(t.i, t.x)),
@@ -209,6 +211,10 @@ LAYERS: dict[str, Case] = {
     "aten.group_norm.default": lambda t: (
         A.group_norm.default(t.image, 2, t.stats, t.stats - 1),
         A.group_norm.default(t.x, 4),
+    ),
+    "aten.instance_norm.default": lambda t: (
+        A.instance_norm.default(t.image, t.stats, t.stats - 1, None, None, True, 0.1, 1e-3, False),
+        A.instance_norm.default(t.x, None, None, None, None, True, 0.1, 1e-5, False),
     ),
     "aten.softmax.int": lambda t: (A.softmax.int(t.x, -1), A.softmax.int(t.i, 1, torch.float32)),
     "aten._softmax.default": lambda t: A._softmax.default(t.x, 1, False),

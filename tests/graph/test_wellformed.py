@@ -13,6 +13,7 @@ from searchlab.graph import (
     GraphBuilder,
     GraphModule,
     GraphParameter,
+    ShapeType,
     SizeFacts,
     SizeRange,
     TensorType,
@@ -23,6 +24,7 @@ from searchlab.graph import (
     verify_graph,
 )
 from searchlab.ir import knob, size
+from searchlab.ir.walk import Substitution
 
 n, m = size("n"), size("m")
 
@@ -82,6 +84,32 @@ def test_deduction_follows_changed_parameters() -> None:
     again = deduced(module, wider)
     assert str(again.annotations["softmax"]) == "float32[n, m, 8]"
     verify_graph(module.with_function(again))
+
+
+def test_calls_are_rewritten_by_renaming_and_substitution() -> None:
+    """A function put in place of a call of it: operands renamed, symbols replaced by what the caller passes."""
+    inner = GraphBuilder("inner")
+    x = inner.input("x", (n, 2))
+    inner.input("count", ShapeType((m,)))
+    y = inner.call_library("take", x, inner.arange(stop=m), out=tensor((m, 2)), axis=0)
+    module = inner.build(y + inner.full(shape=(m, 2), value=n))
+    b = GraphBuilder("main", module)
+    a, rest = b.input("a", (n * 3, 2)), b.input("rest", (n,))
+    module = b.build(b.call("inner", a, b.shape(n)), rest)
+    put = Substitution({n: n * 3, m: n})
+    names = {"x": "a", **{binding.name: f"inner_{binding.name}" for binding in module["inner"].bindings}}
+    main = module["main"]
+    inlined = []
+    for binding in module["inner"].bindings:
+        call = binding.call.map_dims(put).renamed(names)
+        inlined.append(Binding(names[binding.name], call, binding.annotation.map_dims(put)))
+    pair = main.bindings[1].call.renamed({"inner": inlined[-1].name})
+    whole = replace(main, bindings=(*inlined, replace(main.bindings[1], call=pair)))
+    module = module.with_function(whole)
+    verify_graph(module)
+    assert deduced(module, whole) == whole and "full(shape=(n, 2), value=n*3)" in str(whole)
+    arrays = [np.arange(12, dtype="float32").reshape(6, 2), np.zeros(2, "float32")]
+    np.testing.assert_array_equal(evaluate_graph(module, *arrays)[0], [[6, 7], [8, 9]])
 
 
 def test_deduction_is_linear() -> None:

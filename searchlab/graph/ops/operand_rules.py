@@ -78,16 +78,15 @@ def axes_of(axes: Sequence[int] | None, rank: int) -> tuple[int, ...]:
 
 
 def broadcast(facts: SizeFacts, shapes: Sequence[Shape]) -> Shape:
-    """The common shape of operands, aligned at their last axes; extents of 1 are repeated."""
+    """The common shape of operands, aligned at their last axes; extents that are the number 1 are repeated."""
     rank = max(map(len, shapes))
     found: list[Expr] = [ONE] * rank
     for shape in shapes:
         for axis, e in enumerate(shape, rank - len(shape)):
-            if e == ONE or facts.equal(e, found[axis]):
-                continue
-            if found[axis] != ONE:
+            if found[axis] == ONE:
+                found[axis] = e
+            elif e != ONE:
                 same(facts, found[axis], e, f"shapes {_text(shapes)} do not broadcast")
-            found[axis] = e
     return tuple(found)
 
 

@@ -10,6 +10,7 @@ from searchlab.dtype import FLOATS
 from searchlab.graph.annotations import Shape
 from searchlab.graph.building import GraphValue
 from searchlab.graph.torch_import.conversion import AtenStep, Tensors, converts, need
+from searchlab.ir.expr import value_of
 
 # --- products ---------------------------------------------------------------------------------------------------------
 
@@ -116,6 +117,27 @@ def group_norm(
     channels = x.shape[1:2]
     gamma, beta = _filled(step, weight, channels, 1.0), _filled(step, bias, channels, 0.0)
     return step.b.group_norm(x, gamma, beta, groups=groups, eps=eps)
+
+
+@converts("aten.instance_norm.default")
+def instance_norm(
+    step: AtenStep,
+    x: GraphValue,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    variance: Any,
+    own: bool,
+    _: float,
+    eps: float,
+    *__: Any,
+) -> GraphValue:
+    """Normalisation of every channel of every instance, which is a group of its own."""
+    need(own, "instance normalisation by statistics that the module holds is not covered")
+    channels = value_of(x.shape[1])
+    need(channels is not None, f"{x.shape[1]} channels; their number must be known")
+    assert channels is not None
+    return group_norm(step, x, channels, weight, bias, eps)
 
 
 @converts("aten.softmax.int", "aten._softmax.default")

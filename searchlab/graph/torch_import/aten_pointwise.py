@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from searchlab.dtype import BOOL
+from searchlab.dtype import BOOL, FLOATS
 from searchlab.graph.building import GraphValue
 from searchlab.graph.torch_import.conversion import AtenStep, Converter, converts, need
 
 _UNARY = (
-    "abs", "cos", "erf", "exp", "floor", "log", "neg", "relu", "round", "rsqrt", "sigmoid", "silu", "sin", "sqrt",
+    "cos", "erf", "exp", "floor", "log", "neg", "relu", "round", "rsqrt", "sigmoid", "silu", "sin", "sqrt",
     "square", "tanh",
 )  # fmt: skip
 _ARITHMETIC = ("mul", "div", "maximum", "minimum")
@@ -81,6 +81,12 @@ def _scaled(step: AtenStep, y: Any, alpha: float) -> Any:
     return step.cast(y) * alpha
 
 
+@converts("aten.abs.default")
+def absolute(step: AtenStep, x: GraphValue) -> GraphValue:
+    """x without its sign."""
+    return step.b.abs(x) if x.dtype in FLOATS else step.b.maximum(x, step.b.neg(x))
+
+
 @converts("aten.reciprocal.default")
 def reciprocal(step: AtenStep, x: GraphValue) -> GraphValue:
     """1 / x."""
@@ -147,6 +153,13 @@ def clamp_max(step: AtenStep, x: GraphValue, high: float) -> GraphValue:
 def leaky_relu(step: AtenStep, x: GraphValue, slope: float = 0.01) -> GraphValue:
     """x where it is positive, else a fraction of it."""
     return step.b.where(step.b.gt(x, 0.0), x, x * slope)
+
+
+@converts("aten.elu.default")
+def elu(step: AtenStep, x: GraphValue, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> GraphValue:
+    """x where it is positive, else what approaches -alpha; SELU and CELU have scales."""
+    below = (step.b.exp(x * input_scale) - 1.0) * (alpha * scale)
+    return step.b.where(step.b.gt(x, 0.0), x * scale, below)
 
 
 @converts("aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf")

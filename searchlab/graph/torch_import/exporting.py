@@ -13,8 +13,8 @@ from typing import Any
 from searchlab.errors import GraphError
 from searchlab.graph.torch_import.torch_sizes import declared_axes
 
-# Checks of what exporting has specialised on: nothing to compute.
-ASSERTIONS = ("aten._assert_tensor_metadata.default", "aten._assert_scalar.default", "aten._assert_async.msg")
+# Computes nothing: a check of what exporting has specialised on, which annotations check as well.
+ASSERTION = "aten._assert_tensor_metadata.default"
 _LINE = re.compile(r'File "([^"]*)", line (\d+), in \S+\n\s*(.*)')
 
 
@@ -89,7 +89,7 @@ def uncovered(graph: Any, covered: Collection[str]) -> dict[str, list[Any]]:
 
 def computes(node: Any) -> bool:
     """Whether a node calls an operator on tensors; arithmetic on sizes, choosing from tuples and checks do not."""
-    if node.op != "call_function" or overload_of(node) in (*ASSERTIONS, "getitem"):
+    if node.op != "call_function" or overload_of(node) in (ASSERTION, "getitem"):
         return False
     value = node.meta.get("val")
     return value is None or hasattr(value, "shape") or isinstance(value, (tuple, list))

@@ -7,7 +7,7 @@ axis that has them, such as `x_0`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -50,7 +50,7 @@ class TorchSizes:
         self._known: dict[Any, Expr] = {}
         self.ranges: dict[Var, SizeRange] = {}
         for e, limits in constraints.items():
-            if e.is_Symbol:  # the others are derived from these
+            if e.is_Symbol and str(e) in names:  # all others are derived from these, or depend on data
                 symbol = self._symbol(e)
                 self.ranges[symbol] = _range(symbol, limits)
 
@@ -105,8 +105,13 @@ def size_names(inputs: Sequence[tuple[str, Any]], declared: Sequence[Mapping[int
     for name, fake in inputs:
         for axis, extent in enumerate(fake.shape):
             for symbol in _symbols(extent):
-                found.setdefault(symbol, f"{name}_{axis}")
+                if symbol not in found:
+                    found[symbol] = _free(f"{name}_{axis}", found.values())
     return found
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    return _free(f"{name}_", taken) if name in taken else name
 
 
 def _symbols(extent: Any) -> list[str]:
