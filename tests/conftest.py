@@ -10,14 +10,12 @@ from hypothesis import settings
 GOLDENS = Path(__file__).parent / "goldens"
 # What compiles or measures for the machine that it runs on; `make test` runs it once more with the machine capped.
 CPU = (
-    "analysis/",
     "graph/test_compiled_operators.py",
     "intrinsics/",
     "lower/",
     "llvm/",
     "runtime/",
     "lab/export/test_kernels.py",
-    "lab/test_kept.py",
     "schedule/test_legality.py",
     "schedule/test_symbols.py",
     "spaces/common/",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from searchlab.analysis.calls import calls
+from searchlab.analysis.intrinsic_calls import calls
 from searchlab.analysis.graph import Node
 from searchlab.analysis.nest import CalledLoops, Nest, Statement
 from searchlab.analysis.position import annotated

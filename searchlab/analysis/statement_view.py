@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from searchlab.analysis.access import AccessColumns, access_columns
-from searchlab.analysis.calls import CALLS, calls
+from searchlab.analysis.intrinsic_calls import CALLS, calls
 from searchlab.analysis.columns import Schema
 from searchlab.analysis.graph import Node
 from searchlab.analysis.nest import Access, Nest, Statement

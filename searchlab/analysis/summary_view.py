@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from searchlab.analysis.access import AccessColumns, access_columns, innermost
-from searchlab.analysis.calls import CALLS, calls, running
+from searchlab.analysis.intrinsic_calls import CALLS, calls, running
 from searchlab.analysis.columns import Schema
 from searchlab.analysis.computing import VectorCore, cycles, tile
 from searchlab.analysis.graph import Node

@@ -16,7 +16,7 @@ from searchlab.errors import ConstraintError, IRError
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import FALSE, TRUE, Const, Expr, Var
 from searchlab.ir.printer import program_text
-from searchlab.ir.stmt import Ahead, Block, Buffer, Loop, Stmt, expressions, statements
+from searchlab.ir.stmt import Ahead, Block, Buffer, Loop, Stmt, Tensorized, expressions, statements
 from searchlab.ir.substitute import put_buffer, put_statement
 from searchlab.ir.walk import Substitution, variables
 
@@ -73,6 +73,11 @@ class Program:
     def loops(self) -> dict[str, Loop]:
         """All loops by name, outermost first."""
         return {s.var.name: s for s in statements(self.body) if type(s) is Loop}
+
+    @cached_property
+    def tensorized(self) -> bool:
+        """Whether it calls tensor intrinsics."""
+        return any(type(s) is Tensorized for s in statements(self.body))
 
     @cached_property
     def symbols(self) -> tuple[Var, ...]:

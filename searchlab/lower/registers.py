@@ -47,7 +47,7 @@ from searchlab.ir.stmt import (
 )
 from searchlab.ir.sums import as_sum, identity
 from searchlab.ir.visitor import Rewriter
-from searchlab.ir.walk import Substitution, variables
+from searchlab.ir.walk import Substitution, iterators, variables
 from searchlab.targets import Target
 
 REGISTER = "register"
@@ -127,7 +127,7 @@ class _PlacedSum:
         """Whether a condition may keep elements from being written at all: false for all terms, even the first."""
         if not variables(c) & self.space:
             return False
-        start = Substitution({v: ZERO for v in variables(self.first)})
+        start = Substitution({v: ZERO for v in iterators(self.first)})
         return not facts.having({lp.var: lp.extent for lp in self.tile}).proves(start(c))
 
     def may_skip(self, facts: Facts) -> bool:

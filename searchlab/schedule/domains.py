@@ -49,12 +49,12 @@ def round_up(program: Program, block: str, multiples: Multiples) -> MadeNames:
 
 
 def _check_room(program: Program, b: Block, grown: Mapping[Var, Expr], facts: Facts) -> None:
-    """Refuses loads beyond the end of a buffer, and of elements that nothing has set."""
+    """Refuses loads beyond the ends of a buffer, and of elements that nothing has set."""
     for ld in loads(b.store.value):
         if ld.buffer == b.store.buffer or not any(variables(i) & grown.keys() for i in ld.indices):
             continue
         shape = program.buffers[ld.buffer].shape
-        inside = all(facts.proves(i < e) for i, e in zip(ld.indices, shape, strict=True))
+        inside = all(facts.proves(i >= 0) and facts.proves(i < e) for i, e in zip(ld.indices, shape, strict=True))
         size = ", ".join(map(str, shape))
         check(inside, f"'{ld}' has no room in '{ld.buffer}' ({size}); give it a layout that rounds the size up")
         whole = ld.buffer in program.inputs or _fills(program, ld.buffer)

@@ -64,6 +64,11 @@ class Sketch:
         return tuple(s for k in self.knobs for s in k.symbols)
 
     @cached_property
+    def tensorized(self) -> bool:
+        """Whether its program calls tensor intrinsics."""
+        return self.program is not None and self.program.tensorized
+
+    @cached_property
     def conditions(self) -> tuple[Expr, ...]:
         """The constraints, and the program's assumptions about knobs."""
         assumed = self.program.assumptions if self.program is not None else ()
@@ -238,7 +243,8 @@ class Sketch:
 class Deferred(Sketch):
     """A sketch whose program is built on first use: drawing points needs the knobs alone.
 
-    `assumed` holds the conditions among knobs that can exclude points; `make` returns the sketch with its program.
+    `assumed` holds the conditions among knobs that can exclude points; `make` returns the sketch with its program, of
+    which `tensorized` says whether it will call intrinsics.
     """
 
     def __init__(
@@ -248,10 +254,11 @@ class Deferred(Sketch):
         assumed: Sequence[Expr],
         make: Callable[[], Sketch],
         constraints: tuple[Expr, ...] = (),
+        tensorized: bool = False,
     ) -> None:
         super().__init__(name, knobs, constraints)
         del self.__dict__["program"]
-        self.__dict__.update(_assumed=tuple(assumed), _make=make)
+        self.__dict__.update(_assumed=tuple(assumed), _make=make, tensorized=tensorized)
 
     @cached_property
     def program(self) -> Program | None:

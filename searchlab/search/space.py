@@ -16,7 +16,6 @@ import numpy as np
 
 from searchlab.errors import SpaceError
 from searchlab.ir.program import Program
-from searchlab.ir.stmt import Tensorized, statements
 from searchlab.search import choices, moves, population
 from searchlab.search.flat import Flat
 from searchlab.search.knob import Floats, Ints, Keys
@@ -71,8 +70,7 @@ class Space:
     @cached_property
     def tensorized(self) -> bool:
         """Whether some of its programs call tensor intrinsics."""
-        programs = (s.program for s in self.sketches if s.program is not None)
-        return any(isinstance(x, Tensorized) for program in programs for x in statements(program.body))
+        return any(s.tensorized for s in self.sketches)
 
     def within(self, sketches: Sequence[int]) -> Self:
         """The same space, but `sample` draws only from these sketches, and `mutate` does not move to others.

@@ -115,8 +115,11 @@ class IntrinsicView:
         return space[self.row].var, space[self.column].var, reduce_axes(b)[self.depth].var
 
 
-def intrinsic_view(program: Program, name: str, intrinsic: Intrinsic) -> IntrinsicView | None:
-    """The best view of a stage as calls of an intrinsic: columns along the last axis, else the longest one."""
+def intrinsic_view(program: Program, name: str, intrinsic: Intrinsic, widened: bool = True) -> IntrinsicView | None:
+    """The best view of a stage as calls of an intrinsic: columns along the last axis, else the longest one.
+
+    With `widened`, operands may be of narrower types than the intrinsic's, and are widened as they are packed.
+    """
     block, shape = program.blocks[name], call_shape(intrinsic)
     found = as_sum(block.store)
     if shape is None or found is None or found.op != intrinsic.sum.op or not stores_plainly(block):
@@ -125,7 +128,7 @@ def intrinsic_view(program: Program, name: str, intrinsic: Intrinsic) -> Intrins
     if program.buffers[block.store.buffer].dtype != out or len(operands(block)) != 2:
         return None
     views = []
-    for way in operand_ways(intrinsic.sum.term, found.term, widened=True):
+    for way in operand_ways(intrinsic.sum.term, found.term, widened):
         if not any(operand.guarded for operand in way.values()):
             read = {described.buffer: operand.load for described, operand in way.items()}
             views += list(_views(block, intrinsic, shape, read[shape.data], read[shape.weight]))
@@ -184,7 +187,7 @@ def _in_families(
 ) -> Iterator[IntrinsicView]:
     """The views of a stage whose calls are not larger than the problem, best first."""
     for intrinsic in _by_preference(target, families, exact):
-        view = intrinsic_view(program, name, intrinsic)
+        view = intrinsic_view(program, name, intrinsic, widened=exact)
         if view is not None and _fits(program, view) and _is_exact(program, view, ranges):
             yield replace(view, ranges=ranges)
 

@@ -55,8 +55,9 @@ def annotate(state: State, places: bool = True) -> Iterator[Sketch]:
     for placed in _variants(_placements(state)) if places else [Placed(state)]:
         knobs = plan(placed.state)
         if knobs is not None:
-            assumed, conditions = placed.state.program.assumptions, placed.state.conditions
-            yield Deferred(placed.name, knobs, assumed, partial(_planned, placed), conditions)
+            program, make = placed.state.program, partial(_planned, placed)
+            conditions = placed.state.conditions
+            yield Deferred(placed.name, knobs, program.assumptions, make, conditions, program.tensorized)
         elif (sketch := _finish(placed)) is not None:
             yield sketch
 

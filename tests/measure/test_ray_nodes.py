@@ -167,6 +167,7 @@ def assert_nothing_is_left(pids: Sequence[int], folder: str) -> None:
     assert not Path(folder).exists()
 
 
+@pytest.mark.slow
 def test_a_lost_node_loses_no_job() -> None:
     found = last_line(start("lose_a_node"))
     outcomes = found["outcomes"]

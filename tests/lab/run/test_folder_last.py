@@ -88,4 +88,4 @@ def test_a_dry_run_calls_no_stranger(tmp_path: Path) -> None:
     done = searchlab(tmp_path, "run", "bad.yaml", "--dry-run", 'space={sketch: {rules: ["os:abort"]}}')
     assert done.returncode == 2
     assert "rule 'os:abort' is the function abort of posix" in done.stderr
-    assert "accepted: a class that extends spaces.sketch.rules.Rule" in done.stderr
+    assert "accepted: a class that extends spaces.sketch.rule.Rule" in done.stderr
