@@ -11,7 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from experiments.models import bert, decoder, mobilenet_v2, resnet, unet
-from searchlab.graph import GraphModule, OperatorCall, evaluate_graph, from_torch, verify_graph
+from searchlab.graph import (
+    GraphModule,
+    LibraryCall,
+    OperatorCall,
+    evaluate_graph,
+    from_torch,
+    legalise,
+    verify_graph,
+)
 
 # float32 in torch against an interpreter that rounds after each operator; relative to the largest element
 TOLERANCE = 2e-5
@@ -151,6 +159,15 @@ def test_weights_are_constants_under_their_names(name: str) -> None:
 def test_attention_is_kept_whole(name: str, count: int) -> None:
     calls = [c.operator.name for c in tiny(name)["main"].calls.values() if isinstance(c, OperatorCall)]
     assert calls.count("attention") == count and "softmax" not in calls
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_every_call_becomes_one_of_a_program(name: str) -> None:
+    lowered = legalise(tiny(name))
+    verify_graph(lowered)
+    calls = list(lowered["main"].calls.values())
+    assert not any(isinstance(call, OperatorCall) for call in calls)
+    assert {call.callee for call in calls if isinstance(call, LibraryCall)} <= {"take"}  # embeddings
 
 
 def decoding(model: decoder.Decoder) -> GraphModule:
