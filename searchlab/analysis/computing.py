@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from searchlab.analysis.intrinsic_calls import calls
 from searchlab.analysis.graph import Node
+from searchlab.analysis.intrinsic_calls import calls
 from searchlab.analysis.nest import CalledLoops, Nest, Statement
 from searchlab.analysis.position import annotated
 from searchlab.analysis.ranges import Ranges

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from searchlab.analysis.access import AccessColumns, access_columns
-from searchlab.analysis.intrinsic_calls import CALLS, calls
 from searchlab.analysis.columns import Schema
 from searchlab.analysis.graph import Node
+from searchlab.analysis.intrinsic_calls import CALLS, calls
 from searchlab.analysis.nest import Access, Nest, Statement
 from searchlab.analysis.operations import COUNTS
 from searchlab.analysis.position import POSITIONS, annotated

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from searchlab.analysis.access import AccessColumns, access_columns, innermost
-from searchlab.analysis.intrinsic_calls import CALLS, calls, running
 from searchlab.analysis.columns import Schema
 from searchlab.analysis.computing import VectorCore, cycles, tile
 from searchlab.analysis.graph import Node
+from searchlab.analysis.intrinsic_calls import CALLS, calls, running
 from searchlab.analysis.nest import Nest, Statement
 from searchlab.analysis.position import annotated, carries
 from searchlab.analysis.statement_view import chosen

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from searchlab.analysis.access import access_columns
-from searchlab.analysis.intrinsic_calls import CALLS, calls
 from searchlab.analysis.columns import Ints, Schema
 from searchlab.analysis.graph import Node
+from searchlab.analysis.intrinsic_calls import CALLS, calls
 from searchlab.analysis.loop_view import loop_columns
 from searchlab.analysis.nest import KINDS, Access, LoopColumns, Nest, Statement
 from searchlab.analysis.operations import COUNTS
