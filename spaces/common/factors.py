@@ -8,6 +8,7 @@ from functools import lru_cache
 from searchlab.errors import SpaceError
 from searchlab.ir.expr import Like, knob
 from searchlab.search import Knob, Tails, menu, tile_knob
+from searchlab.search.rounding import MOST, SHORT
 from searchlab.tactics import RoundedUp
 
 # The structures of a space share most of their knobs, so knobs are cached with their derived tables.
@@ -16,14 +17,26 @@ _menu = lru_cache(maxsize=1 << 6)(menu)
 
 
 class KnobFactors:
-    """Creates a split knob for every requested axis and returns its symbols; the outermost factor is inferred."""
+    """Creates a split knob for every requested axis and returns its symbols; the outermost factor is inferred.
 
-    def __init__(self, max_inner: int | None = None, knobs: Sequence[Knob] = (), tails: Tails = "never") -> None:
-        self.max_inner, self.tails = max_inner, tails
+    `width` is the number of lanes of a vector.
+    """
+
+    def __init__(
+        self, max_inner: int | None = None, knobs: Sequence[Knob] = (), tails: Tails = "never", width: int = 1
+    ) -> None:
+        self.max_inner, self.tails, self.width = max_inner, tails, width
         self.knobs = list(knobs)
 
     def __call__(self, axis: str, extent: int, parts: int) -> tuple[Like | None, ...]:
         return self._added(_tile(axis, extent, parts, self.max_inner, self.tails))
+
+    def lanes(self, axis: str, extent: int, parts: int) -> tuple[Like | None, ...]:
+        """The same for vectors, which may also round an extent up that no whole number of them divides."""
+        whole = range(self.width, MOST + 1, self.width)
+        uneven = extent > SHORT and all(extent % size for size in whole)
+        tails: Tails = "always" if self.tails == "auto" and uneven else self.tails
+        return self._added(_tile(axis, extent, parts, self.max_inner, tails))
 
     def exact(self, axis: str, extent: int, parts: int) -> tuple[Like | None, ...]:
         """The same with factors that divide the extent."""

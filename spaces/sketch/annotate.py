@@ -143,7 +143,7 @@ def _finish(placed: Placed) -> Sketch | None:
             if panel is not None:
                 read_rows_as_they_lie(s, copy, panel)
         for block in untouched(state):
-            finish_untiled(s, block, factors, JOBS * state.task.target.threads)
+            finish_untiled(s, block, state.vector_factors(factors), JOBS * state.task.target.threads)
         if placed.ahead:
             fetch_next_rows(s)
     except ScheduleError:

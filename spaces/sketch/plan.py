@@ -64,7 +64,7 @@ def _lanes(s: Schedule, state: State, factors: KnobFactors) -> bool:
             return False
         lane = lane_loop(s, block, own)
         if lane is not None:
-            lane_factors(s, block, lane, factors)
+            lane_factors(s, block, lane, state.vector_factors(factors))
     return True
 
 

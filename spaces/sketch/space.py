@@ -22,7 +22,8 @@ class SketchSpace(SpaceGenerator):
 
     `rules` are objects or "module:Class" names, tried in order on every stage; `more_rules` precede the default ones.
     Without `places` the search does not place stages: those that no rule has placed are computed at the root.
-    `tails` says whether tiles may round extents up: "auto" where few sizes divide them, "always" or "never".
+    `tails` says whether tiles may round extents up: "auto" where few sizes divide them, and in
+    programs of rows where no whole number of vectors does, "always" or "never".
     `intrinsics` says which products call the instructions of the target: "auto" those of bytes and bfloat16, which then
     have no structures of plain loops, "always" those of float32 too, beside their other structures, or "never".
     """

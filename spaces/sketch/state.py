@@ -9,7 +9,7 @@ from searchlab.ir.expr import Expr
 from searchlab.ir.program import Program
 from searchlab.schedule import Schedule
 from searchlab.search import Knob, Tails, Task
-from searchlab.tactics import Panel, Tiles
+from searchlab.tactics import Factors, Panel, Tiles
 from spaces.common import Intrinsics, KnobFactors
 
 
@@ -74,7 +74,12 @@ class State:
 
     def factors(self) -> KnobFactors:
         """A source of tile factors that adds to the knobs of this state."""
-        return KnobFactors(self.settings.max_inner, self.knobs, self.settings.tails)
+        width = self.task.target.lanes("float32")
+        return KnobFactors(self.settings.max_inner, self.knobs, self.settings.tails, width)
+
+    def vector_factors(self, factors: KnobFactors) -> Factors:
+        """The source of vectors for stages that no rule has tiled: programs of such stages alone are little else."""
+        return factors if self.tiled else factors.lanes
 
     def advance(
         self, s: Schedule, *steps: str, knobs: Sequence[Knob] | None = None, tiles: Tiles | None = None
