@@ -63,7 +63,11 @@ CASES = (
     _convolution(64, 56),
     _convolution(256, 14),
 )
-FLOAT_CASES = {"f32-512": "matmul:m=512,n=512,k=512", "f32-1024": "matmul:m=1024,n=1024,k=1024"}
+FLOAT_CASES = {
+    "f32-512": "matmul:m=512,n=512,k=512",
+    "f32-1024": "matmul:m=1024,n=1024,k=1024",
+    "f32-384x640x1536": "matmul:m=384,n=640,k=1536",
+}
 
 
 def _vnni(target: CpuTarget) -> bool:
