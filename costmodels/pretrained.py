@@ -112,8 +112,13 @@ def _machine(target: Target | None) -> tuple[int, int, int]:
 def write(folder: Path, booster: Any, card: dict[str, Any]) -> None:
     """Writes trees and their card."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / _TREES).write_bytes(booster.save_raw("ubj"))
-    (folder / _CARD).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
+    raw = bytes(booster.save_raw("ubj"))
+    (folder / _TREES).write_bytes(raw)
+    (folder / _CARD).write_text(json.dumps({**card, "trees": _digest(raw)}, indent=1) + "\n", encoding="utf-8")
+
+
+def _digest(raw: bytes) -> str:
+    return hashlib.blake2b(raw, digest_size=6).hexdigest()
 
 
 def read(folder: Path) -> PretrainedTrees:
@@ -123,7 +128,7 @@ def read(folder: Path) -> PretrainedTrees:
     try:
         card = read_card(folder)
         raw = (folder / _TREES).read_bytes()
-        trained, now = (card["view"], card["version"]), schema(VIEW)
+        trained, now, trees = (card["view"], card["version"]), schema(VIEW), card["trees"]
         missing = [name for name in card["columns"] if name not in now.columns]
     except (OSError, ValueError, KeyError, TypeError) as e:
         raise ComponentError(f"{folder} has no pretrained trees that can be read: {type(e).__name__}: {e}") from None
@@ -137,12 +142,11 @@ def read(folder: Path) -> PretrainedTrees:
             f"{folder}: trees trained on columns of the view '{VIEW}' that this searchlab does not have:"
             f" {', '.join(missing)}"
         )
+    if _digest(raw) != trees:  # xgboost may crash on what is not trees
+        raise ComponentError(f"{folder / _TREES} is damaged: it is not the file that its card was written for")
     booster = xgb.Booster({"nthread": 1})
-    try:
-        booster.load_model(bytearray(raw))
-    except xgb.core.XGBoostError as e:
-        raise ComponentError(f"{folder / _TREES} is damaged: {str(e).splitlines()[0]}") from None
-    return PretrainedTrees(booster, card, hashlib.blake2b(raw, digest_size=6).hexdigest())
+    booster.load_model(bytearray(raw))
+    return PretrainedTrees(booster, card, trees)
 
 
 def read_card(folder: Path = SHIPPED) -> dict[str, Any]:
