@@ -109,12 +109,14 @@ def _machine(target: Target | None) -> tuple[int, int, int]:
     return target.threads, cpu_of(target).vector_bits, target.vector_registers
 
 
-def write(folder: Path, booster: Any, card: dict[str, Any]) -> None:
-    """Writes trees and their card."""
+def write(folder: Path, booster: Any, about: dict[str, Any]) -> dict[str, Any]:
+    """Writes trees and their card: what is said about them, and which file of trees it is about."""
     folder.mkdir(parents=True, exist_ok=True)
     raw = bytes(booster.save_raw("ubj"))
     (folder / _TREES).write_bytes(raw)
-    (folder / _CARD).write_text(json.dumps({**card, "trees": _digest(raw)}, indent=1) + "\n", encoding="utf-8")
+    card = {**about, "trees": _digest(raw)}
+    (folder / _CARD).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
+    return card
 
 
 def _digest(raw: bytes) -> str:

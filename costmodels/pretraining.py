@@ -75,8 +75,7 @@ def train(tasks: Sequence[Trials], folder: Path, seed: int = 0) -> dict[str, Any
         **judged[chosen].plain,
         "seconds": round(time.monotonic() - start, 1),
     }
-    pretrained.write(folder, booster, card)
-    return card
+    return pretrained.write(folder, booster, card)
 
 
 def _lesson(trials: Trials) -> Iterator[_Lesson]:
