@@ -38,6 +38,12 @@ def tile_knob(name: str, extent: int, parts: int, max_inner: int | None = None, 
     return rounding_knob(name, extent, parts, max_inner)
 
 
+def vector_tails(extent: int, width: int, tails: Tails) -> Tails:
+    """Whether vectors may round an extent up: with "auto", where no whole number of them divides it."""
+    uneven = extent > SHORT and all(extent % size for size in range(width, MOST + 1, width))
+    return "always" if tails == "auto" and uneven else tails
+
+
 def divides_well(extent: int, parts: int, max_inner: int | None = None) -> bool:
     """Whether an extent has divisors of useful sizes.
 

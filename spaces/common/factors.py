@@ -8,7 +8,7 @@ from functools import lru_cache
 from searchlab.errors import SpaceError
 from searchlab.ir.expr import Like, knob
 from searchlab.search import Knob, Tails, menu, tile_knob
-from searchlab.search.rounding import MOST, SHORT
+from searchlab.search.rounding import vector_tails
 from searchlab.tactics import RoundedUp
 
 # The structures of a space share most of their knobs, so knobs are cached with their derived tables.
@@ -33,9 +33,7 @@ class KnobFactors:
 
     def lanes(self, axis: str, extent: int, parts: int) -> tuple[Like | None, ...]:
         """The same for vectors, which may also round an extent up that no whole number of them divides."""
-        whole = range(self.width, MOST + 1, self.width)
-        uneven = extent > SHORT and all(extent % size for size in whole)
-        tails: Tails = "always" if self.tails == "auto" and uneven else self.tails
+        tails = vector_tails(extent, self.width, self.tails)
         return self._added(_tile(axis, extent, parts, self.max_inner, tails))
 
     def exact(self, axis: str, extent: int, parts: int) -> tuple[Like | None, ...]:

@@ -65,8 +65,9 @@ class RewriteParallelVectorizeUnroll(Postprocessor):
             if found is not None:
                 read_rows_as_they_lie(s, copy, found)
         placed = stages.kept | {t.block for t in stages.tiled} | {b for b, _ in stages.fused}
+        factors = drawn_factors(asked[VECTORIZE], vectors=not stages.tiled)  # programs of rows are little but vectors
         for block in [b for b in s.program.blocks if b not in placed]:
-            finish_untiled(s, block, drawn_factors(asked[VECTORIZE]), asked["jobs"])
+            finish_untiled(s, block, factors, asked["jobs"])
         if AHEAD in asked:
             fetch_next_rows(s)
         self.unroll(s)

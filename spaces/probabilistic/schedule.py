@@ -18,6 +18,7 @@ from searchlab.ir.walk import variables
 from searchlab.schedule import Schedule, loops_around
 from searchlab.schedule.primitive import find_block, find_loop, leaves_in
 from searchlab.search import Knob, Tails, Task, tile_knob
+from searchlab.search.rounding import vector_tails
 from searchlab.tactics import Panel, Tiles
 from spaces.common import Intrinsics
 from spaces.probabilistic import knobs
@@ -234,7 +235,9 @@ class ProbabilisticSchedule(Schedule):
         known = value_of(find_loop(self.program, loop).extent)
         if wanted.exact or known is None:
             return False
-        return tile_knob("tile", known, wanted.parts, wanted.max_innermost, self.tails).covers is not None
+        width = self.task.target.lanes("float32")
+        tails = vector_tails(known, width, self.tails) if wanted.vectors else self.tails
+        return tile_knob("tile", known, wanted.parts, wanted.max_innermost, tails).covers is not None
 
     def note(self, block: str, key: str, value: Any) -> None:
         """Leaves a wish for a post-processor with a block; the program does not change."""

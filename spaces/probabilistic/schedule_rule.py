@@ -29,6 +29,8 @@ class ScheduleRule(ABC):
         """The schedules that may follow: `s` as it is, changed, or copies of it that go different ways."""
 
 
-def drawn_factors(most: int | None = INNERMOST, exact: bool = False) -> Callable[[str, int, int], Drawn]:
+def drawn_factors(
+    most: int | None = INNERMOST, exact: bool = False, vectors: bool = False
+) -> Callable[[str, int, int], Drawn]:
     """Factors for the tactics, drawn for the loop that is split; `exact` ones divide its extent."""
-    return lambda axis, extent, parts: Drawn(axis, parts, most, exact)
+    return lambda axis, extent, parts: Drawn(axis, parts, most, exact, vectors)

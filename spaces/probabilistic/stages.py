@@ -15,11 +15,17 @@ class DrawnLocation(str):
 
 
 class Drawn(list[None]):
-    """Factors that are drawn for the loop that `split` is given them for; `exact` ones never round it up."""
+    """Factors that are drawn for the loop that `split` is given them for.
 
-    def __init__(self, name: str, parts: int, max_innermost: int | None, exact: bool = False) -> None:
+    `exact` ones never round it up; those for `vectors` do where no whole number of vectors divides it.
+    """
+
+    def __init__(
+        self, name: str, parts: int, max_innermost: int | None, exact: bool = False, vectors: bool = False
+    ) -> None:
         super().__init__([None] * parts)
-        self.name, self.parts, self.max_innermost, self.exact = name, parts, max_innermost, exact
+        self.name, self.parts, self.max_innermost = name, parts, max_innermost
+        self.exact, self.vectors = exact, vectors
 
 
 @dataclass(frozen=True)
