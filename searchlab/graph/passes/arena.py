@@ -15,7 +15,7 @@ ALIGNMENT = 64  # bytes of a cache line: every block begins at a multiple of thi
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class ArenaBlock:
     """A block of constant size that is needed from one call to another, both included."""
 
     name: str
@@ -29,7 +29,7 @@ def rounded_up(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def most_live(intervals: Iterable[Interval]) -> int:
+def most_live(intervals: Iterable[ArenaBlock]) -> int:
     """The most bytes that are needed at once: no arena is smaller."""
     changes: dict[int, int] = {}
     for i in intervals:
@@ -43,7 +43,7 @@ def most_live(intervals: Iterable[Interval]) -> int:
 
 
 # Large blocks first leaves small ones to fill gaps; the others win where lifetimes are nested or chained.
-_ORDERS: tuple[Callable[[Interval], tuple[int, ...]], ...] = (
+_ORDERS: tuple[Callable[[ArenaBlock], tuple[int, ...]], ...] = (
     lambda i: (-i.size, i.first),
     lambda i: (-i.size * (i.last - i.first + 1), i.first),
     lambda i: (i.first - i.last, -i.size, i.first),
@@ -51,7 +51,7 @@ _ORDERS: tuple[Callable[[Interval], tuple[int, ...]], ...] = (
 )
 
 
-def packed(intervals: Sequence[Interval]) -> tuple[dict[str, int], int]:
+def packed(intervals: Sequence[ArenaBlock]) -> tuple[dict[str, int], int]:
     """An offset for each block, and the size of the arena."""
     least = most_live(intervals)
     best: tuple[dict[str, int], int] | None = None
@@ -65,7 +65,7 @@ def packed(intervals: Sequence[Interval]) -> tuple[dict[str, int], int]:
     return best
 
 
-def _placed(intervals: Sequence[Interval]) -> tuple[dict[str, int], int]:
+def _placed(intervals: Sequence[ArenaBlock]) -> tuple[dict[str, int], int]:
     """Blocks in the given order, each in the smallest gap that holds it, or at the end."""
     first, last, begin, end = (np.zeros(len(intervals), np.int64) for _ in range(4))
     for n, block in enumerate(intervals):

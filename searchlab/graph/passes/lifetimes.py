@@ -91,7 +91,7 @@ def size_in_bytes(annotation: Annotation) -> Expr | None:
 
 def lifetimes(module: GraphModule, function: GraphFunction) -> Lifetimes:
     """The lifetimes of everything that the calls of a function fill."""
-    found = _Walk(module, function)
+    found = _LifetimeWalk(module, function)
     found.run()
     kept = found.returned | found.retained
     inside = tuple(m for m in found.made.values() if m.name not in kept)
@@ -99,7 +99,7 @@ def lifetimes(module: GraphModule, function: GraphFunction) -> Lifetimes:
 
 
 @dataclass
-class _Walk:
+class _LifetimeWalk:
     """Walks the bindings in order; every use of a value moves the end of the lifetimes of what it refers to."""
 
     module: GraphModule
@@ -149,7 +149,7 @@ class _Walk:
     def leaving(self, callee: str) -> tuple[frozenset[int], frozenset[int]]:
         """The parameters of a function whose memory its result may refer to, and those that are retained for good."""
         if callee not in self.callees:
-            inner = _Walk(self.module, self.module[callee], callees=self.callees)
+            inner = _LifetimeWalk(self.module, self.module[callee], callees=self.callees)
             inner.run()
             own = [frozenset(inner.refs[p.name].roots()) for p in inner.function.parameters]
             returned = frozenset(n for n, roots in enumerate(own) if roots & inner.returned)
@@ -176,14 +176,14 @@ def _leaves(ref: MemoryRef, annotation: Annotation) -> Iterator[tuple[str, Annot
 # --- what each kind of call refers to ---------------------------------------------------------------------------------
 
 
-def _operator(walk: _Walk, at: int, b: Binding) -> MemoryRef:
+def _operator(walk: _LifetimeWalk, at: int, b: Binding) -> MemoryRef:
     assert isinstance(b.call, OperatorCall)
     if b.call.operator.is_view:
         return walk.ref(b.call.args[0])
     return walk.fill(at, b.name, b.annotation)
 
 
-def _program(walk: _Walk, at: int, b: Binding) -> MemoryRef:
+def _program(walk: _LifetimeWalk, at: int, b: Binding) -> MemoryRef:
     assert isinstance(b.call, ProgramCall)
     if b.call.workspace is not None:
         name = f"{b.name}.{WORKSPACE}"
@@ -191,7 +191,7 @@ def _program(walk: _Walk, at: int, b: Binding) -> MemoryRef:
     return walk.fill(at, b.name, b.annotation)
 
 
-def _library(walk: _Walk, at: int, b: Binding) -> MemoryRef:
+def _library(walk: _LifetimeWalk, at: int, b: Binding) -> MemoryRef:
     assert isinstance(b.call, LibraryCall)
     filled = walk.fill(at, b.name, b.annotation)
     if retains_arrays(b.call.function):
@@ -199,7 +199,7 @@ def _library(walk: _Walk, at: int, b: Binding) -> MemoryRef:
     return filled
 
 
-def _function(walk: _Walk, at: int, b: Binding) -> MemoryRef:
+def _function(walk: _LifetimeWalk, at: int, b: Binding) -> MemoryRef:
     """The callee hands its results over, in memory of its own, unless they are its arguments or views of these."""
     assert isinstance(b.call, FunctionCall)
     returned, retained = walk.leaving(b.call.function)
@@ -214,7 +214,7 @@ def _sharing(ref: MemoryRef, roots: frozenset[str]) -> MemoryRef:
     return ref if ref.root is None else replace(ref, shares=ref.shares | roots)
 
 
-_RULES: dict[type[GraphCall], Callable[[_Walk, int, Any], MemoryRef]] = {
+_RULES: dict[type[GraphCall], Callable[[_LifetimeWalk, int, Any], MemoryRef]] = {
     OperatorCall: _operator,
     ProgramCall: _program,
     LibraryCall: _library,

@@ -17,7 +17,7 @@ from typing import Literal, get_args
 
 from searchlab.errors import GraphError
 from searchlab.graph.functions import GraphFunction, GraphModule
-from searchlab.graph.passes.arena import Interval, most_live, packed
+from searchlab.graph.passes.arena import ArenaBlock, most_live, packed
 from searchlab.graph.passes.lifetimes import Lifetime, lifetimes
 from searchlab.graph.symbols import undetermined
 from searchlab.ir.expr import Const, Expr, value_of
@@ -201,7 +201,7 @@ def _larger(a: Expr, b: Expr) -> Expr:
 def _bounded(function: GraphFunction, values: Sequence[Lifetime]) -> _Made:
     """An arena for the values whose sizes have an upper bound; the others share storages of equal sizes."""
     limits = {v.name: function.facts.upper(_bytes(v)) for v in values}
-    intervals = [Interval(v.name, limit, v.first, v.last) for v in values if (limit := limits[v.name]) is not None]
+    intervals = [ArenaBlock(v.name, limit, v.first, v.last) for v in values if (limit := limits[v.name]) is not None]
     rest = [v for v in values if limits[v.name] is None]
     other = _symbolic(function, rest)
     if not intervals:
