@@ -1,11 +1,12 @@
-"""Graphs that benchmarks of passes work on: a small transformer whose length is known at run time."""
+"""What benchmarks of graphs work on: a small transformer whose length is known at run time, and products in parts."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from searchlab.graph import GraphBuilder, GraphModule, GraphValue
-from searchlab.ir import size
+from searchlab.ir import Program, size
+from searchlab.schedule import Schedule
 
 N = size("n")  # the length
 
@@ -61,3 +62,15 @@ def transformer_layers(
     for layer in range(layers):
         x = writer.layer(x, layer)
     return writer.b.build(x)
+
+
+def split_k(program: Program, parts: int, parallel: bool = False) -> Program:
+    """A product of two matrices whose sum is computed in parts, all of them before they are added up."""
+    s = Schedule(program)
+    outer, _ = s.split(s.loops("C")[-1], [parts, None])
+    partial = s.rfactor(outer)
+    rows, columns, part, inner = s.loops(partial)
+    s.reorder(part, rows, columns, inner)
+    if parallel:
+        s.parallel(part)
+    return s.program
