@@ -13,6 +13,8 @@ from searchlab.graph.functions import GraphModule
 from searchlab.graph.legalising import legalise
 from searchlab.graph.model.options import CompileOptions
 from searchlab.graph.passes.inlining import inline_functions
+from searchlab.graph.passes.operator_fusion import fuse_operators
+from searchlab.graph.passes.program_fusion import fuse_programs
 
 Observe = Callable[[str, GraphModule, GraphModule], None]
 
@@ -33,7 +35,9 @@ def _is_computed(call: OperatorCall) -> bool:
 
 PIPELINE: tuple[NamedPass, ...] = (
     NamedPass("inline_functions", inline_functions),
+    NamedPass("fuse_operators", fuse_operators, lambda options: options.fuse != "never"),
     NamedPass("legalise", lambda module: legalise(module, _is_computed)),
+    NamedPass("fuse_programs", fuse_programs, lambda options: options.fuse != "never"),
 )
 
 
