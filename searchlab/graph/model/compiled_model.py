@@ -11,12 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from searchlab.errors import GraphError
-from searchlab.graph.model.kernels import BuiltKernel
 from searchlab.graph.model.model_function import FunctionFacts, ModelFunction
 from searchlab.graph.vm.bytecode import ByteCode, Reference
 from searchlab.graph.vm.lowering import LoweredFunction
-from searchlab.graph.vm.machine import GraphMachine
+from searchlab.graph.vm.machine import GraphMachine, machine
+from searchlab.llvm.jit import LoadedObject
 from searchlab.registry import nearest
+from searchlab.runtime.kernel import CpuArtifact
+from searchlab.runtime.memory import placed
+from searchlab.runtime.threadpool import parallel_for_address
 from searchlab.targets import CpuTarget
 
 Array = npt.NDArray[Any]
@@ -29,7 +32,7 @@ class ModelParts:
 
     target: CpuTarget
     functions: Mapping[str, LoweredFunction]
-    kernels: Mapping[str, BuiltKernel]
+    kernels: Mapping[str, CpuArtifact]
     constants: Mapping[str, Array]
 
 
@@ -59,14 +62,9 @@ class CompiledModel(RunnableModel):
     """A model in the process that compiled it."""
 
     def __init__(self, parts: ModelParts) -> None:
-        from searchlab.graph.vm.machine import machine
-        from searchlab.llvm.jit import LoadedObject
-        from searchlab.runtime.memory import placed
-        from searchlab.runtime.threadpool import parallel_for_address
-
         self.parts = parts
         threads = parts.target.threads
-        self._objects = {k.symbol: LoadedObject(k.code, parts.target) for k in parts.kernels.values()}
+        self._objects = {name: LoadedObject(k.code, parts.target) for name, k in parts.kernels.items()}
         self._constants = {n: a if a.ctypes.data % 64 == 0 else placed(a) for n, a in parts.constants.items()}
         parallel = any(k.parallel for k in parts.kernels.values())
         pool = parallel_for_address(threads) if parallel else 0

@@ -12,7 +12,7 @@ from searchlab.errors import GraphError
 from searchlab.graph.calls import FunctionCall
 from searchlab.graph.functions import GraphModule
 from searchlab.graph.model.compiled_model import CompiledModel, ModelParts
-from searchlab.graph.model.kernels import ConstantTable, Tuned, build_kernel, sites_of, tasks_of
+from searchlab.graph.model.kernels import ConstantTable, Tuned, build_kernel, sites_of, tasks_of, with_workspaces
 from searchlab.graph.model.options import CompileOptions
 from searchlab.graph.model.pipeline import Observe, lowered
 from searchlab.graph.passes.memory_plan import plan_memory
@@ -53,18 +53,18 @@ def parts_of(
 ) -> ModelParts:
     """Everything that a model consists of, as data."""
     made = lowered(module, options, observe)
-    chosen = [made[name] for name in names]
-    tasks = tasks_of(made, chosen)
+    tasks = tasks_of(made, [made[name] for name in names])
     kernels = {
         key: build_kernel(task, target, tuned(task.program, task.weights) if tuned else None)
         for key, task in tasks.items()
     }
     constants = ConstantTable(made)
     functions = {}
-    for function in chosen:
-        plan = plan_memory(made, function.name, options.memory)
-        functions[function.name] = lower_function(made, function, plan, sites_of(made, function, kernels, constants))
-    return ModelParts(target, functions, {k.symbol: k for k in kernels.values()}, _needed(functions, constants))
+    for name in names:
+        function = with_workspaces(made, made[name], kernels)
+        plan = plan_memory(made.with_function(function), name, options.memory)
+        functions[name] = lower_function(made, function, plan, sites_of(made, function, kernels, constants))
+    return ModelParts(target, functions, {k.entry: k for k in kernels.values()}, _needed(functions, constants))
 
 
 def _needed(functions: dict[str, LoweredFunction], constants: ConstantTable) -> dict[str, Any]:

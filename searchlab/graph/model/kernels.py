@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,16 @@ import numpy.typing as npt
 from searchlab.dtype import DTYPES
 from searchlab.errors import GraphError, SearchLabError
 from searchlab.graph.calls import Operand, ProgramCall, Scalar
-from searchlab.graph.functions import GraphFunction, GraphModule
+from searchlab.graph.functions import Binding, GraphFunction, GraphModule
 from searchlab.graph.vm.call_sites import KernelSite
 from searchlab.ir.bfloat16 import stored
-from searchlab.ir.expr import Expr, value_of
-from searchlab.ir.program import Layout, Program
+from searchlab.ir.expr import ZERO, Expr, Var, value_of
+from searchlab.ir.program import Program
+from searchlab.ir.walk import Substitution
+from searchlab.llvm import abi, jit
+from searchlab.llvm.module import generate
+from searchlab.lower.passes import lower
+from searchlab.runtime.kernel import CpuArtifact, pack
 from searchlab.targets import CpuTarget
 
 Array = npt.NDArray[Any]
@@ -35,27 +40,12 @@ class KernelTask:
     weights: frozenset[str]
 
 
-@dataclass(frozen=True)
-class BuiltKernel:
-    """The code of a task: an object file with one entry point, and what it takes to call it."""
-
-    symbol: str
-    code: bytes
-    sizes: tuple[str, ...]
-    shared: Expr
-    private: Expr
-    parallel: bool
-    program: Program  # as it was scheduled
-
-    @property
-    def layouts(self) -> dict[str, Layout]:
-        """The packing of the inputs whose layout the schedule has changed."""
-        return {la.buffer: la for la in self.program.layouts}
+TaskKey = tuple[str, frozenset[str]]  # the hash of a program, and its inputs that are constants
 
 
-def tasks_of(module: GraphModule, functions: Iterable[GraphFunction]) -> dict[tuple[str, frozenset[str]], KernelTask]:
+def tasks_of(module: GraphModule, functions: Iterable[GraphFunction]) -> dict[TaskKey, KernelTask]:
     """The distinct tasks of all calls, by the hash of the program and the inputs that are constants."""
-    found: dict[tuple[str, frozenset[str]], KernelTask] = {}
+    found: dict[TaskKey, KernelTask] = {}
     for function in functions:
         for call in function.calls.values():
             if isinstance(call, ProgramCall):
@@ -74,12 +64,9 @@ def weights_of(module: GraphModule, program: Program, call: ProgramCall) -> froz
     return frozenset(n for n in fixed if all(value_of(e) is not None for e in program.buffers[n].shape))
 
 
-def build_kernel(task: KernelTask, target: CpuTarget, tuned: Program | None = None) -> BuiltKernel:
+def build_kernel(task: KernelTask, target: CpuTarget, tuned: Program | None = None) -> CpuArtifact:
     """Schedules a task, by rules unless a scheduled program is given, and compiles it."""
-    from searchlab.defaults import default_schedule
-    from searchlab.llvm import abi, jit
-    from searchlab.llvm.module import generate
-    from searchlab.lower.passes import lower
+    from searchlab.defaults import default_schedule  # with all tactics, which loaded models do without
 
     try:
         program = default_schedule(task.program, target, sorted(task.weights)) if tuned is None else tuned
@@ -90,7 +77,7 @@ def build_kernel(task: KernelTask, target: CpuTarget, tuned: Program | None = No
     for la in program.layouts:
         if la.buffer not in task.weights:
             raise GraphError(f"the program {program.name} packs {la.buffer} ahead, which is no constant in this graph")
-    return BuiltKernel(task.symbol, made, code.sizes, code.shared, code.private, code.parallel, program)
+    return CpuArtifact(program, target, made, task.symbol, code.sizes, code.shared, code.private, code.parallel)
 
 
 @dataclass
@@ -106,13 +93,11 @@ class ConstantTable:
             self.arrays[name] = self.module.constants[name].array
         return name
 
-    def packed(self, name: str, kernel: BuiltKernel, buffer: str) -> str:
+    def packed(self, name: str, kernel: CpuArtifact, buffer: str) -> str:
         """A constant in the layout of an input of a kernel."""
-        layout = kernel.layouts.get(buffer)
+        layout = next((la for la in kernel.layouts if la.buffer == buffer), None)
         if layout is None:
             return self.plain(name)
-        from searchlab.runtime.kernel import pack
-
         wanted = kernel.program.buffers[buffer]
         text = f"{layout.iters} {layout.source} {layout.predicate} {wanted.shape} {wanted.dtype}"
         key = f"{name}@{hashlib.sha256(text.encode()).hexdigest()[:12]}"
@@ -131,7 +116,7 @@ class ConstantTable:
 
 
 def kernel_site(
-    module: GraphModule, call: ProgramCall, kernel: BuiltKernel, weights: frozenset[str], constants: ConstantTable
+    module: GraphModule, call: ProgramCall, kernel: CpuArtifact, weights: frozenset[str], constants: ConstantTable
 ) -> KernelSite:
     """What a call of a kernel needs, with its constants packed."""
 
@@ -144,13 +129,13 @@ def kernel_site(
 
     inputs = zip(kernel.program.inputs, call.args, strict=True)
     passed = tuple(constant(buffer, operand) for buffer, operand in inputs)
-    return KernelSite(kernel.symbol, kernel.sizes, kernel.shared, kernel.private, passed)
+    return KernelSite(kernel.entry, kernel.sizes, kernel.shared, kernel.private, passed)
 
 
 def sites_of(
     module: GraphModule,
     function: GraphFunction,
-    kernels: Mapping[tuple[str, frozenset[str]], BuiltKernel],
+    kernels: Mapping[TaskKey, CpuArtifact],
     constants: ConstantTable,
 ) -> dict[str, KernelSite]:
     """The kernels of all calls of a function."""
@@ -161,3 +146,19 @@ def sites_of(
             weights = weights_of(module, program, call)
             sites[name] = kernel_site(module, call, kernels[program.hash, weights], weights, constants)
     return sites
+
+
+def with_workspaces(
+    module: GraphModule, function: GraphFunction, kernels: Mapping[TaskKey, CpuArtifact]
+) -> GraphFunction:
+    """The function whose calls state the scratch memory of their kernels, so that it is planned with all other."""
+    bindings = []
+    for b in function.bindings:
+        call = b.call
+        if isinstance(call, ProgramCall):
+            program = module.program(call.program)
+            size = kernels[program.hash, weights_of(module, program, call)].workspace
+            put = Substitution({Var(name, "size"): value for name, value in call.sizes})
+            call = replace(call, workspace=None if size == ZERO else function.facts.simplify(put(size)))
+        bindings.append(Binding(b.name, call, b.annotation))
+    return replace(function, bindings=tuple(bindings))

@@ -23,7 +23,7 @@ class CompileOptions:
     """
 
     fuse: Fusion = "before"
-    memory: Policy = "pool"
+    memory: Policy = "bounds"
     libraries: tuple[str, ...] = ()
     layouts: bool = True
     threads: int | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from searchlab.errors import GraphError
 from searchlab.graph.annotations import Shape, TensorType
+from searchlab.graph.passes.lifetimes import WORKSPACE
 from searchlab.graph.passes.memory_plan import MemoryPlan, Storage
 from searchlab.graph.vm.bytecode import Check, CodeWriter
 from searchlab.graph.vm.machine import DTYPE_NUMBERS, LINE, MOST_AXES, SHAPE_NUMBER
@@ -44,10 +45,8 @@ class FrameMemory:
     def room(self, name: str, annotation: TensorType) -> TensorAt:
         """Memory for a result of a call: in a storage, in an output of the function, or of its own."""
         assert annotation.dtype is not None and annotation.shape is not None
-        if (storage := self.plan.places.get(name)) is not None:
-            address, offset = self.storages[storage], self.plan.offsets.get(name, 0)
-            if offset:
-                address = self.code.value("add", address, self.code.word(offset))
+        if (placed := self._placed(name)) is not None:
+            address = placed
         elif name in self._direct:
             address = self._output(self._direct[name], annotation.shape, annotation.dtype)
         else:
@@ -56,6 +55,20 @@ class FrameMemory:
             address = self.storages[name]
         self.made[name] = TensorAt(address, annotation.dtype, annotation.shape)
         return self.made[name]
+
+    def workspace(self, name: str) -> int:
+        """The register of the scratch memory of a call; zero if the machine provides it."""
+        return self._placed(f"{name}.{WORKSPACE}") or self.code.word(0)
+
+    def _placed(self, name: str) -> int | None:
+        """The register of the address at which a value is planned."""
+        storage = self.plan.places.get(name)
+        if storage is None:
+            return None
+        offset = self.plan.offsets.get(name, 0)
+        if not offset:
+            return self.storages[storage]
+        return self.code.value("add", self.storages[storage], self.code.word(offset))
 
     def hand_over(self, result: RunValue) -> None:
         """Fills the outputs that no call has written: arguments, constants, what is returned twice, and shapes."""

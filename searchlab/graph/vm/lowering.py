@@ -178,6 +178,7 @@ class _Lowering:
         self.code.call(
             "kernel",
             self.code.word(Reference("kernel", site.symbol)),
+            self.memory.workspace(b.name),
             self.sizes.register(put(site.shared)),
             self.sizes.register(stride),
             self.code.word(len(arrays)),

@@ -610,13 +610,15 @@ out:
 
 ; --- calls
 
-; kernel, bytes of shared scratch, bytes of each thread's scratch, number of arrays, arrays..., sizes...
+; kernel, scratch memory or null, its bytes shared by threads and those of each, number of arrays, arrays..., sizes...
 define i64 @builtin_kernel(ptr %state, ptr %a, ptr %result) nounwind {
 entry:
-  %shared.p = getelementptr i64, ptr %a, i64 1
-  %stride.p = getelementptr i64, ptr %a, i64 2
-  %arrays.p = getelementptr i64, ptr %a, i64 3
-  %arrays = getelementptr i64, ptr %a, i64 4
+  %given.p = getelementptr i64, ptr %a, i64 1
+  %shared.p = getelementptr i64, ptr %a, i64 2
+  %stride.p = getelementptr i64, ptr %a, i64 3
+  %arrays.p = getelementptr i64, ptr %a, i64 4
+  %arrays = getelementptr i64, ptr %a, i64 5
+  %given = load ptr, ptr %given.p
   %kernel = load ptr, ptr %a
   %shared = load i64, ptr %shared.p
   %stride = load i64, ptr %stride.p
@@ -632,7 +634,9 @@ entry:
   %have.p = getelementptr i64, ptr %state, i64 ${SCRATCH_BYTES}
   %have = load i64, ptr %have.p
   %short = icmp sgt i64 %need, %have
-  br i1 %short, label %grow, label %run
+  %ours = icmp eq ptr %given, null
+  %must = and i1 %ours, %short
+  br i1 %must, label %grow, label %run
 grow:
   %old = load ptr, ptr %scratch.p
   call void @free(ptr %old)
@@ -645,7 +649,8 @@ grown:
   store i64 %need, ptr %have.p
   br label %run
 run:
-  %base = load ptr, ptr %scratch.p
+  %kept = load ptr, ptr %scratch.p
+  %base = select i1 %ours, ptr %kept, ptr %given
   %own = getelementptr i8, ptr %base, i64 %shared
   call void %kernel(ptr %arrays, ptr %sizes, ptr %base, ptr %own, i64 %stride, ptr %pool, i64 %threads)
   ret i64 0
