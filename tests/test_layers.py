@@ -40,7 +40,7 @@ ALLOWED: dict[str, set[str]] = {
     "runtime": {"errors", "ir", "lower", "llvm", "targets", "backend"},
     "analysis": {"errors", "intrinsics", "ir", "schedule", "llvm", "targets"},
     "workloads": {"errors", "ir", "named", "registry"},
-    "graph": {"backend", "errors", "ir", "registry", "workloads"},
+    "graph": {"errors", "ir", "llvm", "registry", "workloads"},
     "tactics": {"errors", "ir", "intrinsics", "schedule", "targets", "tensorization"},
     "defaults": {"ir", "schedule", "tactics", "targets"},
     "timing": {"errors"},
