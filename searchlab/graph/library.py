@@ -40,9 +40,10 @@ def library(name: str, retains: bool = False) -> Callable[[LibraryFunction], Lib
 
 def library_function(name: str) -> LibraryFunction:
     """The function of a name; the library that the name begins with is imported if it is not yet."""
-    if name not in _table and "." in name:
+    owner = name.partition(".")[0]
+    if name not in _table and owner in GRAPH_LIBRARIES.names():
         try:
-            GRAPH_LIBRARIES.find(name.partition(".")[0])
+            GRAPH_LIBRARIES.find(owner)
         except ComponentError as e:
             raise GraphError(f"library function '{name}': {e}") from e
     if name not in _table:

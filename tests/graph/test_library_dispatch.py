@@ -179,7 +179,7 @@ def test_functions_are_found_through_their_library() -> None:
     made = dispatch_libraries(b.build(y), ["numpy"])
     constants = {name: c.array for name, c in made.constants.items()}
     assert graph_from_json(graph_to_json(made), constants) == made
-    with pytest.raises(GraphError, match="library function 'nowhere.gemm': unknown library 'nowhere'"):
+    with pytest.raises(GraphError, match="unknown library function 'nowhere.gemm'"):
         library_function("nowhere.gemm")
     with pytest.raises(GraphError, match="unknown library function 'numpy.gem'"):
         library_function("numpy.gem")
