@@ -429,7 +429,7 @@ def test_the_log_of_a_series() -> None:
         AllocationEvent("release", "v0", 256), AllocationEvent("release", "v1", 256),
     )  # fmt: skip
     assert (log.peak, log.total, log.allocations) == (640, 640, 4)
-    down = allocation_log(plan, [{"n": 16}, {"n": 4}])
+    down = allocation_log(plan, [{"n": 16}, {"n": 8}])
     assert (down.peak, down.allocations) == (512, 2)
     without = allocation_log(planned(lambda b, x: chain(b, x, 3), "none"), [{"n": 4}, {"n": 16}])
     assert (without.peak, without.total) == (512, 640) and without.events[-1].event == "free"

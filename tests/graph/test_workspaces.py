@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.graph_models import split_k
-from searchlab.backend import Artifact, backend_of, build
+from searchlab.backend import backend_of, build
 from searchlab.defaults import default_schedule
 from searchlab.graph import (
     GraphBuilder,
@@ -24,6 +24,7 @@ from searchlab.graph.passes.workspaces import lift_workspaces, workspace_bytes
 from searchlab.ir import size
 from searchlab.ir.evaluate import evaluate
 from searchlab.llvm.abi import ScratchLayout
+from searchlab.runtime.kernel import CpuArtifact
 from searchlab.targets import offered, parse
 
 n = size("n")
@@ -40,8 +41,12 @@ def two_products(high: int | None = 64) -> GraphModule:
     return legalise(b.build(b.relu(second)))
 
 
+def lifted(module: GraphModule, kernels: dict[str, CpuArtifact]) -> GraphModule:
+    return lift_workspaces(module, lambda call: workspace_bytes(kernels[call.program], MACHINE.threads))
+
+
 @pytest.fixture(scope="module")
-def kernels() -> dict[str, Artifact]:
+def kernels() -> dict[str, CpuArtifact]:
     module = two_products()
     products = {name for name, p in module.programs.items() if "matmul" in name}
     return {
@@ -50,8 +55,8 @@ def kernels() -> dict[str, Artifact]:
     }
 
 
-def test_calls_state_the_scratch_memory_of_their_kernels(kernels: dict[str, Artifact]) -> None:
-    module = lift_workspaces(two_products(), kernels)
+def test_calls_state_the_scratch_memory_of_their_kernels(kernels: dict[str, CpuArtifact]) -> None:
+    module = lifted(two_products(), kernels)
     verify_graph(module)
     calls = module["main"].calls
     assert isinstance(calls["first"], ProgramCall) and isinstance(calls["wide"], ProgramCall)
@@ -60,8 +65,8 @@ def test_calls_state_the_scratch_memory_of_their_kernels(kernels: dict[str, Arti
     assert graph_from_json(graph_to_json(module), {k: c.array for k, c in module.constants.items()}) == module
 
 
-def test_two_products_share_one_workspace(kernels: dict[str, Artifact]) -> None:
-    module = lift_workspaces(two_products(), kernels)
+def test_two_products_share_one_workspace(kernels: dict[str, CpuArtifact]) -> None:
+    module = lifted(two_products(), kernels)
     one = PARTS * COLUMNS * 4 * 64
     for policy in ("symbolic", "bounds"):
         plan = plan_memory(module, "main", policy)
@@ -71,8 +76,8 @@ def test_two_products_share_one_workspace(kernels: dict[str, Artifact]) -> None:
     assert apart >= 2 * one and one <= shared < 2 * one
 
 
-def test_workspaces_do_not_overlap_what_the_call_reads_and_writes(kernels: dict[str, Artifact]) -> None:
-    plan = plan_memory(lift_workspaces(two_products(), kernels))
+def test_workspaces_do_not_overlap_what_the_call_reads_and_writes(kernels: dict[str, CpuArtifact]) -> None:
+    plan = plan_memory(lifted(two_products(), kernels))
     limits = {
         v.name: (plan.offset_of(v.name), plan.offset_of(v.name) + int(evaluate(v.size, {"n": 64}))) for v in plan.values
     }
@@ -81,18 +86,22 @@ def test_workspaces_do_not_overlap_what_the_call_reads_and_writes(kernels: dict[
         assert limits[name][1] <= begin or end <= limits[name][0]
 
 
-def test_a_workspace_without_bounds_is_shared_by_equal_size(kernels: dict[str, Artifact]) -> None:
-    plan = plan_memory(lift_workspaces(two_products(high=None), kernels))
+def test_a_workspace_without_bounds_is_shared_by_equal_size(kernels: dict[str, CpuArtifact]) -> None:
+    plan = plan_memory(lifted(two_products(high=None), kernels))
     assert plan.storage_of("first.workspace") == plan.storage_of("second.workspace")
 
 
 def test_sizes_of_a_workspace_are_those_of_the_call() -> None:
     """A kernel knows its sizes by its own names, which a call gives values."""
-    plain = legalise(_one_product(GraphBuilder(), size("rows"))).programs["matmul"]
-    artifact = build(split_k(plain, PARTS), MACHINE)
-    call = ProgramCall((), (), "matmul", (("rows", n * 2),))
-    assert str(workspace_bytes(artifact)) == f"rows*{PARTS * COLUMNS * 4}"
-    assert str(workspace_bytes(artifact, call)) == f"n*{2 * PARTS * COLUMNS * 4}"
+    rows = size("rows")
+    program = legalise(_one_product(GraphBuilder(), rows)).programs["matmul"]
+    kernel = build(split_k(program, PARTS), MACHINE)
+    b = GraphBuilder()
+    w = b.constant("w", np.ones((256, COLUMNS), "float32"))
+    module = b.build(b.relu(b.call_program(program, b.input("x", (n * 2, 256)), w, name="y")))
+    call = lift_workspaces(module, lambda call: workspace_bytes(kernel, 1))["main"].calls["y"]
+    assert str(kernel.shared) == f"rows*{PARTS * COLUMNS * 4}"
+    assert isinstance(call, ProgramCall) and str(call.workspace) == f"n*{2 * PARTS * COLUMNS * 4}"
 
 
 def _one_product(b: GraphBuilder, rows: object) -> GraphModule:
@@ -108,14 +117,14 @@ def test_bytes_are_those_of_the_layout(threads: int) -> None:
     artifact = build(scheduled, machine)
     for value in (1, 7, 64):
         layout = ScratchLayout.of(artifact.shared, artifact.private, {"rows": value})
-        assert int(evaluate(artifact.workspace, {"rows": value})) == layout.total(threads)
+        assert int(evaluate(workspace_bytes(artifact, threads), {"rows": value})) == layout.total(threads)
 
 
-def test_a_kernel_runs_in_a_workspace_of_the_plan(kernels: dict[str, Artifact]) -> None:
+def test_a_kernel_runs_in_a_workspace_of_the_plan(kernels: dict[str, CpuArtifact]) -> None:
     """The first product, with its scratch memory at its offset in an arena, and not a byte beyond."""
     if "x86-64-v3" not in offered():
         pytest.skip("this machine has no AVX2")
-    module = lift_workspaces(two_products(), kernels)
+    module = lifted(two_products(), kernels)
     plan, call = plan_memory(module), module["main"].calls["first"]
     assert isinstance(call, ProgramCall) and plan.arena is not None
     rng = np.random.default_rng(0)
