@@ -13,6 +13,7 @@ from searchlab.graph.onnx_import.onnx_conversion import ONNX_CONVERTERS, OnnxRes
 from searchlab.graph.onnx_import.onnx_known import Constants, Known, OnnxValue, known_array
 from searchlab.graph.onnx_import.onnx_model import (
     attributes_of,
+    default_attributes,
     dtype_of_type,
     evaluated,
     function_of,
@@ -37,8 +38,8 @@ def from_onnx(
     """An ONNX model (a path, the bytes of a file, or an `onnx.ModelProto`) as the function `name` of a graph.
 
     Initialisers are constants, symbolic dimensions are sizes under their own names. `sizes` says more of these: a
-    number, or the least and the largest one (None: no limit). `into` is a module that the function is added to; weights
-    of the same names are shared.
+    number, the least and the largest one (None: no limit), or an expression of other sizes: `size("rows") * 16`.
+    `into` is a module that the function is added to; weights of the same names are shared.
     """
     return _OnnxImporter(read_model(model), name, sizes or {}, into).built()
 
@@ -157,8 +158,7 @@ class _OnnxImporter:
     ) -> OnnxResults:
         """The results of a function, of the model or of ONNX itself, whose nodes are converted one by one."""
         opsets = dict(scope.opsets) | {e.domain.replace("ai.onnx", ""): e.version for e in body.opset_import}
-        defaults = attributes_of_defaults(body)
-        inner = _Scope(dict.fromkeys(body.input), defaults | dict(attributes), opsets)
+        inner = _Scope(dict.fromkeys(body.input), default_attributes(body) | dict(attributes), opsets)
         for name, value in zip(body.input, operands):
             inner.values[name] = value
         self._walk(body, inner)
@@ -172,14 +172,6 @@ class _OnnxImporter:
         inner = _Scope(dict(scope.values), scope.attributes, scope.opsets)
         self._walk(graph, inner)
         return tuple(inner.values[info.name] for info in graph.output)
-
-
-def attributes_of_defaults(body: Any) -> dict[str, Any]:
-    """The values that attributes of a function have if a node does not give them."""
-    from onnx import helper
-
-    found = {a.name: helper.get_attribute_value(a) for a in body.attribute_proto}
-    return {name: value.decode() if isinstance(value, bytes) else value for name, value in found.items()}
 
 
 def _title(node: Any) -> str:

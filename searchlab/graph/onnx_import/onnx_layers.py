@@ -93,7 +93,7 @@ def layer_norm(
     return step.b.layer_norm(tensor, gamma, *([] if shift is None else [step.tensor(shift)]), eps=epsilon)
 
 
-@from_node("RMSNormalization", "SimplifiedLayerNormalization")
+@from_node("RMSNormalization")
 def rms_norm(
     step: OnnxStep, x: OnnxValue, scale: OnnxValue, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> GraphValue:

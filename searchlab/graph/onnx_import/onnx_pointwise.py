@@ -52,7 +52,7 @@ def _variadic(name: str) -> NodeConverter:
     def convert(step: OnnxStep, *given: OnnxValue) -> GraphValue:
         if len(given) == 1:
             return step.tensor(given[0])
-        found: GraphValue = reduce(lambda x, y: step.b.op(name, x, y), _operands(step, *given))  # type: ignore[arg-type, return-value, assignment]
+        found: GraphValue = reduce(lambda x, y: step.b.op(name, x, y), _operands(step, *given))  # type: ignore[assignment]
         return found
 
     return convert

@@ -9,6 +9,7 @@ import numpy as np
 
 from searchlab.graph.annotations import extents
 from searchlab.graph.building import GraphValue
+from searchlab.graph.calls import Scalar
 from searchlab.graph.onnx_import.onnx_conversion import OnnxResults, OnnxStep, from_node, need
 from searchlab.graph.onnx_import.onnx_known import Known, OnnxValue, known_sizes
 from searchlab.graph.onnx_import.onnx_model import known_tensor
@@ -65,7 +66,10 @@ def expand(step: OnnxStep, x: OnnxValue, dims: OnnxValue) -> OnnxValue:
     count = value_of(elements(made))
     if isinstance(x, Known) and not x.symbolic and count is not None and count <= SMALL:
         return Known(np.array(np.broadcast_to(x.array, [int(str(e)) for e in made])), x.dtype)
-    tensor = step.tensor(x)
+    number = step.operand(x, rank)
+    if isinstance(number, Scalar):
+        return step.b.full(shape=made, value=number.value, dtype=number.dtype)
+    tensor = number
     return tensor if tensor.shape == made else step.b.expand(tensor, shape=made)
 
 

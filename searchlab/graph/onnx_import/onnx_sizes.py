@@ -19,7 +19,7 @@ from searchlab.ir.expr import Expr, Var, index, size
 from searchlab.ir.walk import variables
 from searchlab.registry import nearest
 
-GivenSizes = Mapping[str, "int | Bounds"]
+GivenSizes = Mapping[str, "int | Expr | Bounds"]
 
 _OPERATIONS: dict[type[ast.operator], Callable[[Expr, Expr], Expr]] = {
     ast.Add: lambda a, b: a + b,
@@ -46,7 +46,7 @@ class OnnxSizes:
 
     def _size(self, name: str, given: GivenSizes) -> Expr:
         known = given.get(name)
-        if isinstance(known, int):
+        if isinstance(known, (int, Expr)):
             return index(known)
         if known is not None:
             self.ranges[size(name)] = known if isinstance(known, SizeRange) else SizeRange(*known)

@@ -277,5 +277,4 @@ def upsample(
 ) -> GraphValue:
     """What `Resize` was before operator set 10."""
     factors = Known(np.asarray(scales, "float32"), "float32") if given is None else given
-    form = dict(coordinate_transformation_mode="asymmetric", nearest_mode="floor")
-    return resize(step, x, None, factors, mode=mode, **form)
+    return resize(step, x, None, factors, mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode="floor")
