@@ -23,7 +23,7 @@ from searchlab.errors import GraphError
 from searchlab.graph.annotations import Shape, extents
 from searchlab.graph.building import GraphBuilder, GraphValue
 from searchlab.graph.calls import Scalar
-from searchlab.graph.onnx_import.onnx_known import Constants, Known, OnnxValue
+from searchlab.graph.onnx_import.onnx_known import Constants, KnownTensor, OnnxValue
 from searchlab.graph.operator import Array
 from searchlab.graph.symbols import SizeFacts
 from searchlab.ir.expr import Expr, index, value_of
@@ -85,11 +85,11 @@ class OnnxStep:
 
     def tensor(self, x: OnnxValue) -> GraphValue:
         """An operand as a tensor of the graph."""
-        return self.constants.tensor(x) if isinstance(x, Known) else x
+        return self.constants.tensor(x) if isinstance(x, KnownTensor) else x
 
     def operand(self, x: OnnxValue, rank: int) -> GraphValue | Scalar:
         """An operand beside others of a rank, as a number if it is a known one."""
-        if not isinstance(x, Known) or x.array.size != 1 or x.array.ndim > rank:
+        if not isinstance(x, KnownTensor) or x.array.size != 1 or x.array.ndim > rank:
             return self.tensor(x)
         value = x.array.item()
         if isinstance(value, Expr):
@@ -98,18 +98,18 @@ class OnnxStep:
 
     def shape(self, x: OnnxValue) -> Shape:
         """The shape of an operand."""
-        return tuple(map(index, x.array.shape)) if isinstance(x, Known) else x.shape
+        return tuple(map(index, x.array.shape)) if isinstance(x, KnownTensor) else x.shape
 
     def sizes(self, x: OnnxValue, what: str) -> tuple[Expr, ...]:
         """The elements of an operand that says sizes or positions, which must be known."""
-        need(isinstance(x, Known), f"{what} depends on data, which graphs do not support")
-        assert isinstance(x, Known)
+        need(isinstance(x, KnownTensor), f"{what} depends on data, which graphs do not support")
+        assert isinstance(x, KnownTensor)
         return tuple(x.exprs.flat)
 
     def numbers(self, x: OnnxValue, what: str) -> Array:
         """The elements of an operand that must be numbers known beforehand."""
-        need(isinstance(x, Known) and not x.symbolic, f"{what} must be numbers that the model holds")
-        assert isinstance(x, Known)
+        need(isinstance(x, KnownTensor) and not x.symbolic, f"{what} must be numbers that the model holds")
+        assert isinstance(x, KnownTensor)
         return x.array
 
     def ints(self, x: OnnxValue, what: str) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from searchlab.errors import GraphError
 from searchlab.graph.building import GraphBuilder, GraphValue
 from searchlab.graph.functions import GraphModule
 from searchlab.graph.onnx_import.onnx_conversion import ONNX_CONVERTERS, OnnxResults, OnnxStep, call_converter
-from searchlab.graph.onnx_import.onnx_known import Constants, Known, OnnxValue, known_array
+from searchlab.graph.onnx_import.onnx_known import Constants, KnownTensor, OnnxValue, known_array
 from searchlab.graph.onnx_import.onnx_model import (
     attributes_of,
     default_attributes,
@@ -45,7 +45,7 @@ def from_onnx(
 
 
 @dataclass(frozen=True)
-class _Scope:
+class _NodeScope:
     """Values by name, of a graph or of the body of a function; None is an optional operand that is left out."""
 
     values: dict[str, OnnxValue | None]
@@ -73,7 +73,7 @@ class _OnnxImporter:
 
     def built(self) -> GraphModule:
         """The module with the function."""
-        scope = _Scope({}, {}, self.opsets)
+        scope = _NodeScope({}, {}, self.opsets)
         taken = set(self.held)
         for info in self.inputs:
             scope.values[info.name] = self._input(info, constant_name(info.name, taken))
@@ -91,11 +91,11 @@ class _OnnxImporter:
         return self.b.input(name, self.sizes.shape(info, name), dtype)
 
     def _result(self, value: OnnxValue) -> GraphValue:
-        return self.constants.tensor(value) if isinstance(value, Known) else value
+        return self.constants.tensor(value) if isinstance(value, KnownTensor) else value
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 
-    def _walk(self, graph: Any, scope: _Scope) -> None:
+    def _walk(self, graph: Any, scope: _NodeScope) -> None:
         """The nodes of a graph, or of a function, in their order."""
         for tensor in getattr(graph, "initializer", ()):
             scope.values[tensor.name] = known_tensor(tensor, tensor.name)
@@ -113,7 +113,7 @@ class _OnnxImporter:
             scope.lost.update(node.output[len(made) :])
 
     def _converted(
-        self, node: Any, operands: Sequence[OnnxValue | None], scope: _Scope
+        self, node: Any, operands: Sequence[OnnxValue | None], scope: _NodeScope
     ) -> tuple[OnnxValue | None, ...]:
         """The results of a node, none if it is not covered; errors say which one it is."""
         place = f"{_title(node)} at {_place(node)}"
@@ -126,11 +126,13 @@ class _OnnxImporter:
             return ()
         results = made if isinstance(made, tuple) else (made,)
         return tuple(
-            Known(value.array, value.dtype, name) if isinstance(value, Known) and value.name == "constant" else value
+            KnownTensor(value.array, value.dtype, name)
+            if isinstance(value, KnownTensor) and value.name == "constant"
+            else value
             for name, value in zip(node.output, results, strict=False)
         )
 
-    def _made(self, node: Any, operands: Sequence[OnnxValue | None], scope: _Scope) -> OnnxResults | None:
+    def _made(self, node: Any, operands: Sequence[OnnxValue | None], scope: _NodeScope) -> OnnxResults | None:
         """The results of a node by what covers it: numbers, sizes, a converter, a function; None if nothing does."""
         attributes = attributes_of(node, scope.attributes)
         if node.op_type == "If":
@@ -138,10 +140,10 @@ class _OnnxImporter:
         opset = scope.opsets.get(node.domain, 1)
         used = len([name for name in node.output if name])
         step = OnnxStep(self.b, node.op_type, opset, used, self.facts, self.constants)
-        known = [x for x in operands if isinstance(x, Known)]
+        known = [x for x in operands if isinstance(x, KnownTensor)]
         if node.op_type not in KEPT and len(known) == sum(x is not None for x in operands):
             if not any(x.symbolic for x in known):
-                arrays = [x.array if isinstance(x, Known) else None for x in operands]
+                arrays = [x.array if isinstance(x, KnownTensor) else None for x in operands]
                 made = evaluated(node, arrays, attributes, scope.opsets)
                 return tuple(known_array(array, name) for array, name in zip(made, filter(None, node.output)))
             function = SIZE_FUNCTIONS.get(_title(node))
@@ -154,22 +156,22 @@ class _OnnxImporter:
         return None if body is None else self._inlined(body, operands, attributes, scope)
 
     def _inlined(
-        self, body: Any, operands: Sequence[OnnxValue | None], attributes: Mapping[str, Any], scope: _Scope
+        self, body: Any, operands: Sequence[OnnxValue | None], attributes: Mapping[str, Any], scope: _NodeScope
     ) -> OnnxResults:
         """The results of a function, of the model or of ONNX itself, whose nodes are converted one by one."""
         opsets = dict(scope.opsets) | {e.domain.replace("ai.onnx", ""): e.version for e in body.opset_import}
-        inner = _Scope(dict.fromkeys(body.input), default_attributes(body) | dict(attributes), opsets)
+        inner = _NodeScope(dict.fromkeys(body.input), default_attributes(body) | dict(attributes), opsets)
         for name, value in zip(body.input, operands):
             inner.values[name] = value
         self._walk(body, inner)
         return tuple(inner.values[name] for name in body.output)
 
-    def _branch(self, condition: OnnxValue | None, attributes: Mapping[str, Any], scope: _Scope) -> OnnxResults:
+    def _branch(self, condition: OnnxValue | None, attributes: Mapping[str, Any], scope: _NodeScope) -> OnnxResults:
         """The results of the branch that a known condition chooses."""
-        if not isinstance(condition, Known) or condition.symbolic:
+        if not isinstance(condition, KnownTensor) or condition.symbolic:
             raise GraphError("its condition depends on data, which graphs do not support")
         graph = attributes["then_branch" if condition.array.all() else "else_branch"]
-        inner = _Scope(dict(scope.values), scope.attributes, scope.opsets)
+        inner = _NodeScope(dict(scope.values), scope.attributes, scope.opsets)
         self._walk(graph, inner)
         return tuple(inner.values[info.name] for info in graph.output)
 

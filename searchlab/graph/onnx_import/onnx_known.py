@@ -23,7 +23,7 @@ from searchlab.ir.expr import Expr, index, value_of
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class KnownTensor:
     """A tensor whose elements are known: numbers, or, in an array of objects, index expressions."""
 
     array: Array
@@ -48,24 +48,24 @@ class Known:
         return made
 
 
-OnnxValue = Known | GraphValue
+OnnxValue = KnownTensor | GraphValue
 
 
-def known_sizes(exprs: Any, dtype: str = "int64", name: str = "sizes") -> Known:
+def known_sizes(exprs: Any, dtype: str = "int64", name: str = "sizes") -> KnownTensor:
     """Sizes as a value; numbers if all of them are."""
     made = np.asarray(exprs, object)
     values = [value_of(index(e)) for e in made.flat]
     if None in values:
-        return Known(made, dtype, name)
-    return Known(np.array(values, "float64" if dtype in FLOATS else dtype).reshape(made.shape), dtype, name)
+        return KnownTensor(made, dtype, name)
+    return KnownTensor(np.array(values, "float64" if dtype in FLOATS else dtype).reshape(made.shape), dtype, name)
 
 
-def known_array(array: Array, name: str) -> Known:
+def known_array(array: Array, name: str) -> KnownTensor:
     """An array of numpy, or of the types that onnx adds to it, as a value."""
     dtype = array.dtype.name
     if dtype not in DTYPES:
         raise GraphError(f"'{name}' has dtype {dtype}; graphs have {', '.join(DTYPES)}")
-    return Known(array, dtype, name)
+    return KnownTensor(array, dtype, name)
 
 
 class Constants:
@@ -74,16 +74,16 @@ class Constants:
     def __init__(self, b: GraphBuilder, shared: Sequence[str]) -> None:
         self._b = b
         self._shared = frozenset(shared)  # names that the module has from other functions
-        self._made: dict[int, tuple[Known, GraphValue]] = {}
+        self._made: dict[int, tuple[KnownTensor, GraphValue]] = {}
 
-    def tensor(self, known: Known) -> GraphValue:
+    def tensor(self, known: KnownTensor) -> GraphValue:
         """The value as a tensor of the graph."""
         if id(known) not in self._made:
             made = self._sizes(known) if known.symbolic else self._constant(known)
             self._made[id(known)] = known, made  # the first is kept so that its id stays its own
         return self._made[id(known)][1]
 
-    def _constant(self, known: Known) -> GraphValue:
+    def _constant(self, known: KnownTensor) -> GraphValue:
         if known.array.size == 0:
             raise GraphError(f"'{known.name}' has no elements, which tensors of graphs have")
         name = constant_name(known.name, set())
@@ -93,7 +93,7 @@ class Constants:
             return self._b.constant(name, Constant(stored(known.array.astype("float32"), BFLOAT16), BFLOAT16))
         return self._b.constant(name, Constant(np.array(known.array, known.dtype), known.dtype))
 
-    def _sizes(self, known: Known) -> GraphValue:
+    def _sizes(self, known: KnownTensor) -> GraphValue:
         """Elements that are index expressions, each of them a tensor of its own before they are joined."""
         one = () if known.array.ndim == 0 else (1,)
         parts = [self._b.full(shape=one, value=e, dtype=known.dtype) for e in map(_expr, known.array.flat)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from searchlab.graph.building import GraphValue
 from searchlab.graph.onnx_import.onnx_conversion import OnnxStep, from_node, need
-from searchlab.graph.onnx_import.onnx_known import Known, OnnxValue
+from searchlab.graph.onnx_import.onnx_known import KnownTensor, OnnxValue
 from searchlab.graph.ops.shape_ops import elements
 
 # --- products ---------------------------------------------------------------------------------------------------------
@@ -17,7 +17,7 @@ from searchlab.graph.ops.shape_ops import elements
 def matmul(step: OnnxStep, x: OnnxValue, y: OnnxValue) -> GraphValue:
     """A product with broadcast batches; a matrix of the model is the weight of a layer."""
     left, right = step.tensor(x), step.tensor(y)
-    if isinstance(y, Known) and len(right.shape) == 2:
+    if isinstance(y, KnownTensor) and len(right.shape) == 2:
         return step.b.dense(left, right)
     row, column = len(left.shape) == 1, len(right.shape) == 1
     left = step.b.unsqueeze(left, axes=(0,)) if row else left

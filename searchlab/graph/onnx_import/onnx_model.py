@@ -13,7 +13,7 @@ from typing import Any
 
 from searchlab.dtype import DTYPES
 from searchlab.errors import GraphError
-from searchlab.graph.onnx_import.onnx_known import Known, known_array
+from searchlab.graph.onnx_import.onnx_known import KnownTensor, known_array
 from searchlab.graph.operator import Array
 
 LARGEST = 2**31 - 1  # bytes that protocol buffers serialise; a larger model is checked by its file
@@ -60,7 +60,7 @@ def dtype_of_type(number: int, what: str) -> str:
     return name
 
 
-def known_tensor(proto: Any, name: str) -> Known:
+def known_tensor(proto: Any, name: str) -> KnownTensor:
     """An initialiser, or a tensor among attributes."""
     return known_array(package("onnx.numpy_helper").to_array(proto), name)
 

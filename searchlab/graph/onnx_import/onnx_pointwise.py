@@ -10,7 +10,7 @@ from searchlab.dtype import FLOATS
 from searchlab.graph.building import GraphValue
 from searchlab.graph.calls import Scalar
 from searchlab.graph.onnx_import.onnx_conversion import NodeConverter, OnnxStep, from_node, need
-from searchlab.graph.onnx_import.onnx_known import Known, OnnxValue
+from searchlab.graph.onnx_import.onnx_known import KnownTensor, OnnxValue
 from searchlab.graph.onnx_import.onnx_model import dtype_of_type
 
 _UNARY = {
@@ -36,7 +36,7 @@ def _operands(step: OnnxStep, *given: OnnxValue) -> list[Operand]:
 
 def _rank(step: OnnxStep, given: Sequence[OnnxValue]) -> int:
     """The largest rank of tensors: numbers of a larger one would add axes, so they become tensors as well."""
-    ranks = [len(step.shape(x)) for x in given if not (isinstance(x, Known) and x.array.size == 1)]
+    ranks = [len(step.shape(x)) for x in given if not (isinstance(x, KnownTensor) and x.array.size == 1)]
     return max(ranks, default=0)
 
 
@@ -221,6 +221,6 @@ def dropout(
     **_: Any,
 ) -> OnnxValue:
     """Nothing, since models are imported as they are used for inference."""
-    trains = training is not None and not (isinstance(training, Known) and not training.array.any())
+    trains = training is not None and not (isinstance(training, KnownTensor) and not training.array.any())
     need(not trains, "dropout while training is not covered")
     return x

@@ -11,7 +11,7 @@ from searchlab.graph.annotations import extents
 from searchlab.graph.building import GraphValue
 from searchlab.graph.calls import Scalar
 from searchlab.graph.onnx_import.onnx_conversion import OnnxResults, OnnxStep, from_node, need
-from searchlab.graph.onnx_import.onnx_known import Known, OnnxValue, known_sizes
+from searchlab.graph.onnx_import.onnx_known import KnownTensor, OnnxValue, known_sizes
 from searchlab.graph.onnx_import.onnx_model import known_tensor
 from searchlab.graph.ops.shape_ops import elements
 from searchlab.ir.algebra import ceildiv
@@ -25,13 +25,13 @@ SMALL = 256  # elements of tensors made of one number that are computed on impor
 
 
 @from_node("Shape")
-def shape(step: OnnxStep, x: OnnxValue, *, start: int = 0, end: int | None = None) -> Known:
+def shape(step: OnnxStep, x: OnnxValue, *, start: int = 0, end: int | None = None) -> KnownTensor:
     """Extents as a value."""
     return known_sizes(np.array(step.shape(x), object)[start:end])
 
 
 @from_node("Size")
-def size(step: OnnxStep, x: OnnxValue) -> Known:
+def size(step: OnnxStep, x: OnnxValue) -> KnownTensor:
     """The number of elements as a value."""
     return known_sizes(np.array(elements(step.shape(x)), object))
 
@@ -39,11 +39,11 @@ def size(step: OnnxStep, x: OnnxValue) -> Known:
 @from_node("ConstantOfShape")
 def constant_of_shape(step: OnnxStep, dims: OnnxValue, *, value: Any = None) -> OnnxValue:
     """One number everywhere."""
-    number = Known(np.zeros(1, "float32"), "float32") if value is None else known_tensor(value, "value")
+    number = KnownTensor(np.zeros(1, "float32"), "float32") if value is None else known_tensor(value, "value")
     made = extents(step.sizes(dims, "the shape"))
     count = value_of(elements(made))
     if count is not None and count <= SMALL:
-        return Known(np.full([int(str(e)) for e in made], number.array.item(), number.array.dtype), number.dtype)
+        return KnownTensor(np.full([int(str(e)) for e in made], number.array.item(), number.array.dtype), number.dtype)
     return step.b.full(shape=made, value=number.array.item(), dtype=number.dtype)
 
 
@@ -64,8 +64,8 @@ def expand(step: OnnxStep, x: OnnxValue, dims: OnnxValue) -> OnnxValue:
     old, new = ([ONE] * (rank - len(shape)) + shape for shape in (old, new))
     made = tuple(e if wanted == ONE else wanted for e, wanted in zip(old, new, strict=True))
     count = value_of(elements(made))
-    if isinstance(x, Known) and not x.symbolic and count is not None and count <= SMALL:
-        return Known(np.array(np.broadcast_to(x.array, [int(str(e)) for e in made])), x.dtype)
+    if isinstance(x, KnownTensor) and not x.symbolic and count is not None and count <= SMALL:
+        return KnownTensor(np.array(np.broadcast_to(x.array, [int(str(e)) for e in made])), x.dtype)
     number = step.operand(x, rank)
     if isinstance(number, Scalar):
         return step.b.full(shape=made, value=number.value, dtype=number.dtype)
@@ -146,7 +146,7 @@ def tile(step: OnnxStep, x: OnnxValue, repeats: OnnxValue) -> GraphValue:
 @from_node("Concat")
 def concat(step: OnnxStep, *parts: OnnxValue, axis: int) -> GraphValue:
     """Tensors one after the other; those without elements add nothing."""
-    full = [x for x in parts if not (isinstance(x, Known) and x.array.size == 0)]
+    full = [x for x in parts if not (isinstance(x, KnownTensor) and x.array.size == 0)]
     made = [step.tensor(x) for x in full]
     return made[0] if len(made) == 1 else step.b.op("concat", *made, axis=axis)
 
@@ -230,7 +230,7 @@ def _inside(step: OnnxStep, place: Expr, extent: Expr) -> Expr:
 def gather(step: OnnxStep, x: OnnxValue, places: OnnxValue, *, axis: int = 0) -> GraphValue:
     """Positions of an axis; one position that is known drops it."""
     tensor = step.tensor(x)
-    if isinstance(places, Known) and places.array.ndim == 0:
+    if isinstance(places, KnownTensor) and places.array.ndim == 0:
         return step.b.select(tensor, axis=axis, index=places.exprs.item())
     return step.b.take(tensor, step.tensor(places), axis=axis)
 

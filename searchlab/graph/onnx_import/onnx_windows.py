@@ -11,7 +11,7 @@ import numpy as np
 
 from searchlab.graph.building import GraphValue
 from searchlab.graph.onnx_import.onnx_conversion import OnnxStep, from_node, need
-from searchlab.graph.onnx_import.onnx_known import Known, OnnxValue
+from searchlab.graph.onnx_import.onnx_known import KnownTensor, OnnxValue
 from searchlab.graph.onnx_import.onnx_shapes import padded
 from searchlab.ir.expr import Expr, index, value_of
 
@@ -276,5 +276,5 @@ def upsample(
     scales: Sequence[float] = (),
 ) -> GraphValue:
     """What `Resize` was before operator set 10."""
-    factors = Known(np.asarray(scales, "float32"), "float32") if given is None else given
+    factors = KnownTensor(np.asarray(scales, "float32"), "float32") if given is None else given
     return resize(step, x, None, factors, mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode="floor")
