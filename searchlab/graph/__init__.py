@@ -32,6 +32,7 @@ from searchlab.graph.graph_json import graph_from_json, graph_to_json, load_grap
 from searchlab.graph.legalising import legalise, operator_program
 from searchlab.graph.library import GRAPH_LIBRARIES, GraphLibrary, library, library_function, library_functions
 from searchlab.graph.model import CompiledModel, CompileOptions, RunnableModel, compile
+from searchlab.graph.onnx_import import from_onnx
 from searchlab.graph.operator import (
     Dim,
     Dims,
@@ -56,8 +57,8 @@ __all__ = [
     "GraphOperator", "GraphParameter", "GraphValue", "Ints", "ItemCall", "LibraryCall", "LibraryPattern",
     "MatchCast", "Number", "ObjectType", "Operand", "OperatorCall", "PatternMatch", "PointwiseOp", "ProgramCall",
     "RunnableModel", "Scalar", "ShapeType", "SizeFacts", "SizeRange", "TensorType", "TupleCall", "TupleType",
-    "TypeScope", "compile", "deduced", "dispatch_libraries", "evaluate_graph", "from_torch", "graph_from_json",
-    "graph_operator", "graph_operators", "graph_to_json", "legalise", "library", "library_function",
-    "library_functions", "load_graph", "numpy_library", "operator_named", "operator_program", "ops", "save_graph",
-    "scope_of", "split_by_size", "tensor", "torch_library", "verify_graph",
+    "TypeScope", "compile", "deduced", "dispatch_libraries", "evaluate_graph", "from_onnx", "from_torch",
+    "graph_from_json", "graph_operator", "graph_operators", "graph_to_json", "legalise", "library",
+    "library_function", "library_functions", "load_graph", "numpy_library", "operator_named", "operator_program",
+    "ops", "save_graph", "scope_of", "split_by_size", "tensor", "torch_library", "verify_graph",
 ]  # fmt: skip

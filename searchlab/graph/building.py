@@ -278,13 +278,14 @@ class GraphBuilder:
         self._programs[name] = program
         return name
 
-    def _taken(self, name: str) -> bool:
+    def is_taken(self, name: str) -> bool:
+        """Whether a value of the function or a constant of the module has the name."""
         return name in self._scope.annotations or name in self._constants
 
     def _new(self, base: str) -> str:
         """A free name for the result of a call: that of the callee, numbered if it is taken."""
         name = base
-        while self._taken(name):
+        while self.is_taken(name):
             self._numbers[base] = self._numbers.get(base, 0) + 1
             name = f"{base}_{self._numbers[base]}"
         return name
@@ -292,7 +293,7 @@ class GraphBuilder:
     def _free(self, name: str) -> str:
         if not name.isidentifier():
             raise GraphError(f"{self.name}: '{name}' is not a name (letters, digits and underscores)")
-        if self._taken(name):
+        if self.is_taken(name):
             raise GraphError(f"{self.name}: two values are called '{name}'")
         return name
 
