@@ -1,8 +1,8 @@
 """Whole networks beside other systems: what runs them, as functions without arguments that can be raced.
 
 `torch` runs operator by operator, `channels_last` the same with pixels outside channels, `torch.compile` is frozen (its
-weights are constants), `onnxruntime` runs what torch's exporter writes.  A system that cannot run a network is left out,
-and the reason is kept.
+weights are constants), `onnxruntime` runs what torch's exporter writes.  What cannot run a network is left out, and
+the reason is kept.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from searchlab.graph import (
     TupleCall,
     evaluate_graph,
 )
-from searchlab.graph.evaluation import _Held, evaluate_operator
+from searchlab.graph.evaluation import HeldTensor, evaluate_operator
 from searchlab.graph.passes.arena import ArenaBlock, most_live, packed
 from searchlab.graph.passes.memory_plan import POLICIES, MemoryPlan, Policy, plan_memory
 from searchlab.graph.passes.memory_pool import MemoryPool, allocation_log
@@ -80,7 +80,7 @@ class PlannedRun:
             return PlannedRun(self.module, call.function, self.policy, self.sizes).run(*args)
         assert isinstance(call, OperatorCall)
         operator = call.operator.map_dims(lambda e: Const(self.number(e)))
-        found = evaluate_operator(operator, [_Held(a, str(a.dtype)) for a in args])
+        found = evaluate_operator(operator, [HeldTensor(a, str(a.dtype)) for a in args])
         if call.operator.is_view:
             return args[0].reshape(found.array.shape)
         if isinstance(found, tuple):

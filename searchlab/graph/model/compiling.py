@@ -12,10 +12,12 @@ from searchlab.errors import GraphError
 from searchlab.graph.calls import FunctionCall
 from searchlab.graph.functions import GraphModule
 from searchlab.graph.model.compiled_model import CompiledModel, ModelParts
-from searchlab.graph.model.kernels import ConstantTable, Tuned, build_kernel, sites_of, tasks_of, with_workspaces
+from searchlab.graph.model.kernels import ConstantTable, Tuned, build_kernel, scratch_of, sites_of, tasks_of
 from searchlab.graph.model.options import CompileOptions
-from searchlab.graph.model.pipeline import Observe, lowered
+from searchlab.graph.model.pipeline import lowered
 from searchlab.graph.passes.memory_plan import plan_memory
+from searchlab.graph.passes.pass_listing import Watch
+from searchlab.graph.passes.workspaces import lift_workspaces
 from searchlab.graph.vm.bytecode import Reference
 from searchlab.graph.vm.lowering import LoweredFunction, lower_function
 from searchlab.targets import CpuTarget, Target, cpu_of, detect
@@ -28,7 +30,7 @@ def compile(
     options: CompileOptions | dict[str, Any] | None = None,
     *,
     functions: Sequence[str] | None = None,
-    observe: Observe | None = None,
+    observe: Watch | None = None,
 ) -> CompiledModel:
     """Compiles functions of a module, by default all that no other calls, for this machine unless a target is given.
 
@@ -49,7 +51,7 @@ def parts_of(
     target: CpuTarget,
     tuned: Tuned | None,
     options: CompileOptions,
-    observe: Observe | None,
+    observe: Watch | None,
 ) -> ModelParts:
     """Everything that a model consists of, as data."""
     made = lowered(module, options, observe)
@@ -58,12 +60,12 @@ def parts_of(
         key: build_kernel(task, target, tuned(task.program, task.weights) if tuned else None)
         for key, task in tasks.items()
     }
+    made = lift_workspaces(made, scratch_of(made, kernels, target.threads))
     constants = ConstantTable(made)
     functions = {}
     for name in names:
-        function = with_workspaces(made, made[name], kernels)
-        plan = plan_memory(made.with_function(function), name, options.memory)
-        functions[name] = lower_function(made, function, plan, sites_of(made, function, kernels, constants))
+        plan = plan_memory(made, name, options.memory)
+        functions[name] = lower_function(made, made[name], plan, sites_of(made, made[name], kernels, constants))
     return ModelParts(target, functions, {k.entry: k for k in kernels.values()}, _needed(functions, constants))
 
 

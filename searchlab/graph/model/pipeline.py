@@ -12,11 +12,17 @@ from searchlab.graph.calls import OperatorCall
 from searchlab.graph.functions import GraphModule
 from searchlab.graph.legalising import legalise
 from searchlab.graph.model.options import CompileOptions
+from searchlab.graph.passes import (
+    fold_batch_norms,
+    fold_constants,
+    fuse_operators,
+    fuse_programs,
+    remove_dead,
+    share_equal_calls,
+)
 from searchlab.graph.passes.inlining import inline_functions
-from searchlab.graph.passes.operator_fusion import fuse_operators
-from searchlab.graph.passes.program_fusion import fuse_programs
-
-Observe = Callable[[str, GraphModule, GraphModule], None]
+from searchlab.graph.passes.library_dispatch import dispatch_libraries
+from searchlab.graph.passes.pass_listing import Watch
 
 
 @dataclass(frozen=True)
@@ -24,8 +30,19 @@ class NamedPass:
     """A step of the pipeline; `wanted` says whether options ask for it."""
 
     name: str
-    run: Callable[[GraphModule], GraphModule]
+    run: Callable[[GraphModule, CompileOptions], GraphModule]
     wanted: Callable[[CompileOptions], bool] = lambda options: True
+
+    @staticmethod
+    def of(
+        run: Callable[[GraphModule], GraphModule], wanted: Callable[[CompileOptions], bool] | None = None
+    ) -> NamedPass:
+        """A pass to which options make no difference but whether it runs."""
+        return NamedPass(run.__name__, lambda module, _: run(module), wanted or (lambda options: True))
+
+
+def _fuses(options: CompileOptions) -> bool:
+    return options.fuse != "never"
 
 
 def _is_computed(call: OperatorCall) -> bool:
@@ -34,26 +51,23 @@ def _is_computed(call: OperatorCall) -> bool:
 
 
 PIPELINE: tuple[NamedPass, ...] = (
-    NamedPass("inline_functions", inline_functions),
-    NamedPass("fuse_operators", fuse_operators, lambda options: options.fuse != "never"),
-    NamedPass("legalise", lambda module: legalise(module, _is_computed)),
-    NamedPass("fuse_programs", fuse_programs, lambda options: options.fuse != "never"),
+    NamedPass.of(inline_functions),
+    NamedPass.of(fold_constants),
+    NamedPass.of(fold_batch_norms),
+    NamedPass.of(share_equal_calls),
+    NamedPass.of(remove_dead),
+    NamedPass("dispatch_libraries", lambda m, o: dispatch_libraries(m, o.libraries), lambda o: bool(o.libraries)),
+    NamedPass.of(fuse_operators, _fuses),
+    NamedPass.of(fuse_programs, _fuses),
+    NamedPass("legalise", lambda module, _: legalise(module, _is_computed)),
 )
 
 
-def lowered(module: GraphModule, options: CompileOptions, observe: Observe | None = None) -> GraphModule:
+def lowered(module: GraphModule, options: CompileOptions, observe: Watch | None = None) -> GraphModule:
     """The module after all passes that the options ask for; `observe` sees each with the module before and after."""
     for step in PIPELINE:
         if step.wanted(options):
-            before, module = module, step.run(module)
+            before, module = module, step.run(module, options)
             if observe is not None:
                 observe(step.name, before, module)
     return module
-
-
-def print_changes(name: str, before: GraphModule, after: GraphModule) -> None:
-    """An observer that prints what each pass makes of the functions that it changes."""
-    print(f"--- {name}")
-    for function in after:
-        if before.functions.get(function.name) != function:
-            print(function)
