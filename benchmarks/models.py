@@ -1,0 +1,100 @@
+"""Whole models beside torch and onnxruntime: python -m benchmarks.models [--json] [--only CASE] [--tuned FOLDER].
+
+Every network runs at batch 1 with two threads, in turns with torch (eager, channels last, compiled and frozen) and
+onnxruntime; `over_best` is the time of the fastest of these divided by that of the compiled model, by fastest runs.
+`--tuned FOLDER` adds the model with the schedules that a run has found.  `compile` is the time from a module of torch
+to a compiled ResNet-50, in seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from benchmarks.networks import NETWORKS, Network, Run, first_of, peers_of
+from experiments.models import resnet
+from searchlab import graph
+from searchlab.targets import detect
+from searchlab.timing.race import OtherLoad, race
+from searchlab.timing.turns import Times
+
+THREADS = 2
+SECONDS, ROUNDS = 6.0, 4
+COMPILE_S = 15.0
+OURS = ("default", "tuned")
+
+Row = dict[str, Any]
+
+
+def network_rows(network: Network, tuned: Any) -> Iterator[Row]:
+    """The ratios of one network, with the times of everything that ran."""
+    peers = peers_of(network, THREADS)
+    module, inputs = network.graph(), network.inputs()
+    target = detect().with_threads(THREADS)
+    runs: dict[str, Run] = dict(peers.runs)
+    for name, source in {"default": None, **({"tuned": tuned} if tuned else {})}.items():
+        model = graph.compile(module, target, source)
+        first_of(model(*inputs))
+        runs[name] = lambda model=model: model(*inputs)  # type: ignore[misc]
+    with OtherLoad() as load:
+        times = race(runs, SECONDS, ROUNDS, threads=THREADS)
+    yield from ratio_rows(network.name, times, {"default": network.default, "tuned": network.tuned}, load.share)
+    for name, reason in peers.missing.items():
+        yield {"case": network.name, "metric": f"missing: {name}", "value": None, "target": None, "reason": reason}
+
+
+def ratio_rows(case: str, times: Mapping[str, Times], targets: Mapping[str, float], load: float) -> Iterator[Row]:
+    """The ratios of ours to the best of the others, and all times."""
+    best = min((name for name in times if name not in OURS), key=lambda name: times[name].min)
+    for name in (n for n in OURS if n in times):
+        ratio = times[best].min / times[name].min
+        middle = times[best].median / times[name].median
+        yield {"case": case, "metric": f"{name}_over_best", "value": round(ratio, 3), "target": targets[name],
+               "median": round(middle, 3), "best": best}  # fmt: skip
+    ms = {name: [round(1e3 * t.min, 3), round(1e3 * t.median, 3)] for name, t in times.items()}
+    yield {"case": case, "metric": "ms", "value": ms["default"][0], "target": None, "min_median": ms, "load": load}
+
+
+def compile_rows(tuned: Any) -> Iterator[Row]:
+    """The time from a module of torch to a compiled model."""
+    module, inputs = resnet.make(50).eval(), resnet.example_inputs(1)
+    start = perf_counter()
+    made = graph.from_torch(module, inputs)
+    imported = perf_counter()
+    graph.compile(made, detect().with_threads(THREADS))
+    end = perf_counter()
+    yield {"case": "resnet50", "metric": "compile_s", "value": round(end - start, 2), "target": COMPILE_S,
+           "import_s": round(imported - start, 2)}  # fmt: skip
+
+
+CASES: dict[str, Callable[[Any], Iterator[Row]]] = {
+    **{name: lambda tuned, network=network: network_rows(network, tuned) for name, network in NETWORKS.items()},  # type: ignore[misc]
+    "compile": compile_rows,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="one JSON object per row")
+    parser.add_argument("--only", choices=list(CASES), metavar="CASE", help=", ".join(CASES))
+    parser.add_argument("--tuned", type=Path, metavar="FOLDER", help="a run folder of `searchlab tune`")
+    options = parser.parse_args()
+    tuned = None
+    for name, rows in CASES.items():
+        if options.only in (None, name):
+            for row in rows(tuned):
+                print(json.dumps(row) if options.json else _line(row), flush=True)
+
+
+def _line(row: Row) -> str:
+    target = "" if row["target"] is None else f"  (target {row['target']})"
+    more = {k: v for k, v in row.items() if k not in ("case", "metric", "value", "target")}
+    return f"{row['case']:14s} {row['metric']:20s} {row['value']}{target}  {more or ''}"
+
+
+if __name__ == "__main__":
+    main()
