@@ -161,6 +161,24 @@ def test_several_outputs() -> None:
     np.testing.assert_allclose(evaluate_graph(fused, x), evaluate_graph(module, x), rtol=1e-5)
 
 
+def test_parts_of_a_tensor() -> None:
+    """One part goes on in a group that does not have the whole, another is all that is taken."""
+
+    def parts(b: GraphBuilder) -> GraphValue:
+        both = b.split(b.input("x", (n, 6)) * 2.0, axis=1, lengths=(2, 4))
+        left = b.split(b.softmax(both[1]) + 1.0, axis=1, lengths=(3, 1))[0]
+        return b.matmul(b.permute(b.relu(b.tanh(both[0])), axes=(1, 0)), b.exp(left))
+
+    module = built(parts)
+    fused_ones = ["fused_mul_split", "fused_softmax_add", "fused_split_exp", "fused_tanh_relu_permute"]
+    assert sorted(groups(module)) == [*fused_ones, "getitem", "getitem", "matmul"]
+    fused = legalise(fuse_programs(fuse_operators(module)))
+    verify_graph(fused)
+    assert len(fused.program("fused_split_exp").blocks) == 1  # the other part is not made
+    x = np.random.default_rng(0).standard_normal((5, 6)).astype("float32")
+    np.testing.assert_allclose(evaluate_graph(fused, x), evaluate_graph(module, x), rtol=1e-5)
+
+
 def test_groups_have_a_largest_size() -> None:
     def chain(b: GraphBuilder) -> GraphValue:
         x = b.input("x", (n,))
