@@ -43,6 +43,7 @@ ALLOWED: dict[str, set[str]] = {
     "tactics": {"errors", "ir", "intrinsics", "schedule", "targets", "tensorization"},
     "defaults": {"ir", "schedule", "tactics", "targets"},
     "graph": {
+        "intrinsics",
         "errors",
         "interpreter",
         "ir",
