@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from searchlab.graph import GraphBuilder, GraphModule, GraphValue
+from searchlab.graph import GraphBuilder, GraphModule, GraphValue, TensorType
 from searchlab.ir import Program, size
 from searchlab.schedule import Schedule
 
@@ -32,7 +32,7 @@ class TransformerWriter:
     def projected(self, x: GraphValue, name: str) -> GraphValue:
         """A linear layer whose outputs are divided among the heads: (heads, n, width per head)."""
         y = self.b.linear(x, self.weights(name, self.width, self.width))
-        split = self.b.reshape(y, shape=(N, self.heads, self.width // self.heads))
+        split = self.b.reshape(y, shape=(-1, self.heads, self.width // self.heads))
         return self.b.permute(split, axes=(1, 0, 2))
 
     def attention(self, x: GraphValue, layer: int) -> GraphValue:
@@ -43,7 +43,7 @@ class TransformerWriter:
             y = b.attention(q, k, v)
         else:
             y = b.matmul(b.softmax(b.matmul(q, b.permute(k, axes=(0, 2, 1))) * scale), v)
-        joined = b.reshape(b.permute(y, axes=(1, 0, 2)), shape=(N, self.width))
+        joined = b.reshape(b.permute(y, axes=(1, 0, 2)), shape=(-1, self.width))
         return b.linear(joined, self.weights(f"out{layer}", self.width, self.width))
 
     def layer(self, x: GraphValue, layer: int) -> GraphValue:
@@ -54,11 +54,16 @@ class TransformerWriter:
 
 
 def transformer_layers(
-    width: int = 128, layers: int = 4, heads: int = 4, longest: int | None = 1024, whole: bool = False
+    width: int = 128,
+    layers: int = 4,
+    heads: int = 4,
+    longest: int | None = 1024,
+    whole: bool = False,
+    known: bool = True,
 ) -> GraphModule:
-    """A transformer of some layers on a sequence of n vectors."""
-    writer = TransformerWriter(width, heads, longest, whole)
-    x = writer.b.input("x", (N, width))
+    """A transformer of some layers on a sequence of n vectors; unless `known`, of the sequence only the rank is."""
+    writer = TransformerWriter(width, heads, longest if known else None, whole)
+    x = writer.b.input("x", (N, width) if known else TensorType(dtype="float32", rank=2))
     for layer in range(layers):
         x = writer.layer(x, layer)
     return writer.b.build(x)

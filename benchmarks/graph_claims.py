@@ -1,0 +1,258 @@
+"""Claims of Relax about graphs that are exact, or nearly so: python -m benchmarks.graph_claims [--json] [--only GROUP].
+
+`memory`     bytes that four layers of a transformer hold over a series of lengths, by policy of memory: the arena of
+             the policy `bounds`, divided by what a pool holds.  A pool of equal sizes reuses a block for the size that
+             it was made for only, as that of Relax's virtual machine does; searchlab's for smaller ones, too.
+`unknown`    the same layers with dimensions that are symbols, and with unknown ones: the share of values that use
+             memory again (`reuse`), and of operators that become programs (`programs`)
+`fusion`     bytes of all intermediate results after fusion, divided by those before
+`deduction`  the exponent with which the time to deduce all annotations grows with the number of calls
+`workspace`  bytes of the workspaces of two products in parts, divided by what both would take apart
+
+All of it takes some seconds, and no figure but that of `deduction` depends on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks.graph_models import N, split_k, transformer_layers
+from searchlab.backend import build
+from searchlab.errors import GraphError
+from searchlab.graph import (
+    GraphBuilder,
+    GraphModule,
+    OperatorCall,
+    ProgramCall,
+    deduced,
+    legalise,
+    operator_program,
+    scope_of,
+)
+from searchlab.graph.passes.lifetimes import lifetimes
+from searchlab.graph.passes.memory_plan import POLICIES, plan_memory
+from searchlab.graph.passes.memory_pool import MemoryPool, allocation_log
+from searchlab.graph.passes.workspaces import lift_workspaces, workspace_bytes
+from searchlab.ir.evaluate import evaluate
+from searchlab.ir.expr import ZERO, Expr
+from searchlab.targets import parse
+
+Row = dict[str, Any]
+LONGEST = 1024
+SERIES: dict[str, list[int]] = {
+    "up": [128, 256, 512, 1024],
+    "down": [1024, 512, 256, 128],
+    "shuffled": [512, 128, 1024, 256],
+    "random": [int(v) for v in np.random.default_rng(0).integers(64, LONGEST + 1, 32)],
+    "short": [64] * 4,  # far below the bound, where planning for it loses
+}
+
+
+def _row(case: str, metric: str, value: float, target: float | None = None, at_most: bool = True, **more: Any) -> Row:
+    """A figure and what it should be; `held` is None where it is only reported."""
+    value = round(value, 4)
+    held = None if target is None else bool(value <= target if at_most else value >= target)
+    relation = None if target is None else ("at most" if at_most else "at least")
+    return {
+        "case": case,
+        "metric": metric,
+        "value": value,
+        "relation": relation,
+        "target": target,
+        "held": held,
+        **more,
+    }
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+def memory_rows() -> Iterator[Row]:
+    """Peaks by policy and series, for scores that are held in memory and for attention as one operator."""
+    for width in (128, 256):
+        for whole in (False, True):
+            module = transformer_layers(width, whole=whole)
+            name = f"{width}{'-attention' if whole else '-scores'}"
+            yield from _series_rows(name, module)
+
+
+def _series_rows(name: str, module: GraphModule) -> Iterator[Row]:
+    plans = {policy: plan_memory(module, "main", policy) for policy in POLICIES}
+    totals = set()
+    for series, lengths in SERIES.items():
+        sizes = [{N.name: length} for length in lengths]
+        logs = {policy: allocation_log(plan, sizes) for policy, plan in plans.items()}
+        exact = allocation_log(plans["pool"], sizes, MemoryPool(slack=1))
+        totals.add(logs["bounds"].total)
+        peaks = {f"{policy}_bytes": log.peak for policy, log in logs.items()}
+        case, goal = f"{name}/{series}", 0.7 if series != "short" else None
+        yield _row(case, "bounds / pool of equal sizes", logs["bounds"].peak / exact.peak, goal, pool_bytes=exact.peak)
+        yield _row(case, "bounds / pool", logs["bounds"].peak / logs["pool"].peak, goal, **peaks)
+        yield _row(case, "symbolic / none", logs["symbolic"].peak / logs["none"].peak)
+    yield _row(name, "totals of bounds over all series", len(totals), 1)
+
+
+# --- symbols and unknown dimensions -----------------------------------------------------------------------------------
+
+
+def unknown_rows() -> Iterator[Row]:
+    """What symbolic dimensions make possible."""
+    for known in (True, False):
+        module = transformer_layers(known=known)
+        found, plan = lifetimes(module, module["main"]), plan_memory(module, "main", "symbolic")
+        first_uses = len(plan.storages) + len(found.values) - len(plan.places)
+        reuse = 1 - first_uses / len(found.values)
+        calls = [c for c in module["main"].calls.values() if isinstance(c, OperatorCall)]
+        programs = sum(_has_program(module, c) for c in calls) / len(calls)
+        case, (low, high) = ("symbols", (0.5, 1.0)) if known else ("unknown", (0.05, 0.0))
+        yield _row(case, "reuse", reuse, low, at_most=not known, values=len(found.values))
+        yield _row(case, "programs", programs, high, at_most=not known, calls=len(calls))
+
+
+def _has_program(module: GraphModule, call: OperatorCall) -> bool:
+    scope = scope_of(module, module["main"])
+    scope.annotations.update(module["main"].annotations)
+    try:
+        return operator_program(call, scope) is not None
+    except GraphError:
+        return False
+
+
+# --- fusion -----------------------------------------------------------------------------------------------------------
+
+
+def fusion_rows() -> Iterator[Row]:
+    """Intermediate results of graphs that are bound by memory, and of the transformer."""
+    from searchlab.graph.passes.operator_fusion import fuse_operators
+
+    made = {"tail": _tail(), "quantised weights": _decoded(), "transformer": transformer_layers(whole=True)}
+    for case, module in made.items():
+        before, after = (intermediate_bytes(m, 256) for m in (module, fuse_operators(module)))
+        goal = None if case == "transformer" else 0.7
+        yield _row(case, "bytes", after / before, goal, before_bytes=before, after_bytes=after)
+
+
+def intermediate_bytes(module: GraphModule, length: int) -> int:
+    """The bytes of everything that calls of `main` write, results aside."""
+    found = lifetimes(module, module["main"]).values
+    return sum(int(evaluate(v.size, {N.name: length})) for v in found if v.size is not None)
+
+
+def _tail() -> GraphModule:
+    """A product with an elementwise tail."""
+    b = GraphBuilder("main", ranges={N: (1, LONGEST)})
+    x, y = b.input("x", (N, 256)), b.input("y", (N, 256))
+    h = b.linear(x, b.constant("w", np.ones((256, 256), "float32")), b.constant("c", np.ones(256, "float32")))
+    h = b.relu(h) * 0.5 + y
+    return b.build(b.linear(b.tanh(h), b.constant("v", np.ones((256, 256), "float32"))))
+
+
+def _decoded() -> GraphModule:
+    """A layer whose weights are integers with a scale for each output."""
+    b = GraphBuilder("main", ranges={N: (1, LONGEST)})
+    x = b.input("x", (N, 256))
+    scale = b.input("scale", (256, 1))
+    w = b.cast(b.input("w", (256, 256), "int8"), dtype="float32") * scale
+    return b.build(b.relu(b.linear(x, w)))
+
+
+# --- deduction --------------------------------------------------------------------------------------------------------
+
+
+def deduction_rows() -> Iterator[Row]:
+    """The slope of time over calls in logarithms: 1 is linear."""
+    counts = [100, 316, 1000, 3162, 10000]
+    seconds = [_deduction_seconds(count) for count in counts]
+    slope = float(np.polyfit(np.log(counts), np.log(seconds), 1)[0])
+    times = {"ms": [round(1e3 * s, 2) for s in seconds]}
+    yield _row("10^2 to 10^4 calls", "slope", slope, 1.1, **times)
+    yield _row("10^2 to 10^4 calls", "slope", slope, 0.9, at_most=False, **times)
+
+
+def _deduction_seconds(count: int, repeats: int = 5) -> float:
+    b = GraphBuilder("main", ranges={N: (1, LONGEST)})
+    x = b.input("x", (N, 8))
+    steps: list[Callable[[Any], Any]] = [b.relu, lambda x: x + x, b.softmax, lambda x: b.permute(x, axes=(1, 0))]
+    for number in range(count):
+        x = steps[number % len(steps)](x)
+    module = b.build(x)
+    return min(_timed(lambda: deduced(module, module["main"])) for _ in range(repeats))
+
+
+def _timed(run: Callable[[], Any]) -> float:
+    begin = time.process_time()
+    run()
+    return time.process_time() - begin
+
+
+# --- workspaces -------------------------------------------------------------------------------------------------------
+
+
+def workspace_rows() -> Iterator[Row]:
+    """Two products whose sums are split in eight parts."""
+    b = GraphBuilder("main", ranges={N: (1, 64)})
+    x = b.input("x", (N, 256))
+    for name in ("w", "v"):
+        x = b.matmul(x, b.constant(name, np.ones((256, 256), "float32")))
+    module, machine = legalise(b.build(b.relu(x))), parse("x86-64-v3")
+    kernels = {name: build(split_k(p, 8), machine) for name, p in module.programs.items() if name.startswith("matmul")}
+
+    def bytes_of(call: ProgramCall) -> Expr:
+        return workspace_bytes(kernels[call.program], 1) if call.program in kernels else ZERO
+
+    lifted = lift_workspaces(module, bytes_of)
+    plan = plan_memory(lifted, "main", "bounds")
+    spaces = [v for v in plan.values if v.name.endswith(".workspace")]
+    apart = sum(int(evaluate(v.size, {N.name: 64})) for v in spaces if v.size is not None)
+    begins = {plan.offset_of(v.name) for v in spaces}
+    shared = apart * len(begins) // len(spaces)
+    yield _row("two products in parts", "bytes", shared / apart, 0.5, workspaces=len(begins), calls=len(spaces))
+
+
+GROUPS: dict[str, Callable[[], Iterator[Row]]] = {
+    "memory": memory_rows,
+    "unknown": unknown_rows,
+    "deduction": deduction_rows,
+    "workspace": workspace_rows,
+}
+if importlib.util.find_spec("searchlab.graph.passes.operator_fusion"):
+    GROUPS["fusion"] = fusion_rows
+
+
+def rows(groups: Sequence[str]) -> Iterator[Row]:
+    """The rows of some groups, each with the name of its group."""
+    for group in groups:
+        for row in GROUPS[group]():
+            yield {"group": group, **row}
+
+
+def _line(row: Row) -> str:
+    verdict = {True: "ok", False: "MISS", None: ""}[row["held"]]
+    goal = "" if row["target"] is None else f"{row['relation']} {row['target']:g}"
+    more = "  ".join(f"{k} {v}" for k, v in row.items() if k not in _SHOWN)
+    head = f"{row['group']:10s} {row['case']:22s} {row['metric']:32s} {row['value']:9.4f}  {goal:13s} {verdict:5s}"
+    return f"{head} {more}".rstrip()
+
+
+_SHOWN = {"group", "case", "metric", "value", "relation", "target", "held"}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Prints a row for every claim."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="one JSON object for each row")
+    parser.add_argument("--only", choices=list(GROUPS), help="one group")
+    options = parser.parse_args(arguments)
+    for row in rows([options.only] if options.only else list(GROUPS)):
+        print(json.dumps(row) if options.json else _line(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()
