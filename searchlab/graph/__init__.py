@@ -31,7 +31,7 @@ from searchlab.graph.functions import Binding, Constant, GraphFunction, GraphMod
 from searchlab.graph.graph_json import graph_from_json, graph_to_json, load_graph, save_graph
 from searchlab.graph.legalising import legalise, operator_program
 from searchlab.graph.library import GRAPH_LIBRARIES, GraphLibrary, library, library_function, library_functions
-from searchlab.graph.model import CompiledModel, CompileOptions, RunnableModel, compile
+from searchlab.graph.model import CompiledModel, CompileOptions, LoadedModel, RunnableModel, compile, load_model
 from searchlab.graph.onnx_import import from_onnx
 from searchlab.graph.operator import (
     Dim,
@@ -55,10 +55,10 @@ __all__ = [
     "Annotation", "Binding", "BranchCall", "CompileOptions", "CompiledModel", "Constant", "Dim", "Dims", "Extents",
     "FunctionCall", "GRAPH_LIBRARIES", "GraphBuilder", "GraphCall", "GraphFunction", "GraphLibrary", "GraphModule",
     "GraphOperator", "GraphParameter", "GraphValue", "Ints", "ItemCall", "LibraryCall", "LibraryPattern",
-    "MatchCast", "Number", "ObjectType", "Operand", "OperatorCall", "PatternMatch", "PointwiseOp", "ProgramCall",
-    "RunnableModel", "Scalar", "ShapeType", "SizeFacts", "SizeRange", "TensorType", "TupleCall", "TupleType",
-    "TypeScope", "compile", "deduced", "dispatch_libraries", "evaluate_graph", "from_onnx", "from_torch",
-    "graph_from_json", "graph_operator", "graph_operators", "graph_to_json", "legalise", "library",
-    "library_function", "library_functions", "load_graph", "numpy_library", "operator_named", "operator_program",
-    "ops", "save_graph", "scope_of", "split_by_size", "tensor", "torch_library", "verify_graph",
+    "LoadedModel", "MatchCast", "Number", "ObjectType", "Operand", "OperatorCall", "PatternMatch", "PointwiseOp",
+    "ProgramCall", "RunnableModel", "Scalar", "ShapeType", "SizeFacts", "SizeRange", "TensorType", "TupleCall",
+    "TupleType", "TypeScope", "compile", "deduced", "dispatch_libraries", "evaluate_graph", "from_onnx",
+    "from_torch", "graph_from_json", "graph_operator", "graph_operators", "graph_to_json", "legalise", "library",
+    "library_function", "library_functions", "load_graph", "load_model", "numpy_library", "operator_named",
+    "operator_program", "ops", "save_graph", "scope_of", "split_by_size", "tensor", "torch_library", "verify_graph",
 ]  # fmt: skip
