@@ -48,6 +48,8 @@ def default_schedule(
         _by_pixels(s, block.name, pixels, target)
     elif (view := _best_view(s.program, block, target)) is not None:
         _tile(s, view, target, weights)
+    elif all(_axis_extent(it) == 1 for it in tactics.space_axes(block)[:-1]):
+        _one_row(s, block.name, target, weights)
     else:
         _stencil(s, block.name, target)
     return s.program
@@ -259,6 +261,24 @@ def _by_pixels(s: Schedule, block: str, view: _Pixels, target: Target) -> None:
         tactics.read_rows_as_they_lie(s, copy, panel)
         s.vectorize(s.loops(copy)[-1])
     _parallelize(s, [*around, j0], target)
+
+
+def _one_row(s: Schedule, name: str, target: Target, weights: Sequence[str]) -> None:
+    """Vectors of outputs of a single row, whose sums read several operands side by side, such as packed weights.
+
+    Nothing is read twice, so there is no tile to reuse; constant operands are laid out as the vectors read them.
+    """
+    b = s.program.blocks[name]
+    *around, column = tactics.axis_loops(s, name)[0]
+    width = 4 * target.lanes(s.program.buffers[b.store.buffer].dtype)
+    axis = tactics.space_axes(b)[-1].var
+    for load in tactics.operands(b):
+        if load.buffer in weights and axis in load.indices and _extent(s, column) > width:
+            tactics.lay_in_panels(s, load.buffer, load.indices.index(axis), width)
+    outer = tactics.vectorize_outputs(s, column, tactics.axis_loops(s, name)[1], width)
+    tactics.join_epilogues(s, name, outer)
+    _parallelize(s, [*around, outer], target)
+    _finish_others(s, target)
 
 
 def _stencil(s: Schedule, block: str, target: Target) -> None:
