@@ -1,9 +1,9 @@
 """Products with weights of 4 bits: `linear_q4`, whose weights are decoded where they are multiplied.
 
-Weights (inputs, outputs) are quantised in groups of inputs: a weight is q * scale, plus an offset if there is one, with q
-from -8 to 7 and a scale for each group and output. Two weights are packed into a byte: the input i of the first half of
-a group and the input i of its second half. So a vector of bytes, read along the outputs, is two vectors of weights, and
-no lane has to change its place.
+Weights (inputs, outputs) are quantised in groups of inputs: a weight is q * scale, plus an offset if there is one, with
+q from -8 to 7 and a scale for each group and output. Two weights are packed into a byte: the input i of the first half
+of a group and the input i of its second half. So a vector of bytes, read along the outputs, is two vectors of weights,
+and no lane has to change its place.
 """
 
 from __future__ import annotations
