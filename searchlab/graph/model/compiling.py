@@ -11,8 +11,9 @@ from typing import Any
 from searchlab.errors import GraphError
 from searchlab.graph.calls import FunctionCall
 from searchlab.graph.functions import GraphModule
-from searchlab.graph.model.compiled_model import CompiledModel, ModelParts
+from searchlab.graph.model.compiled_model import CompiledModel
 from searchlab.graph.model.kernels import ConstantTable, Tuned, build_kernel, sites_of, tasks_of, with_workspaces
+from searchlab.graph.model.model_parts import ModelParts
 from searchlab.graph.model.options import CompileOptions
 from searchlab.graph.model.pipeline import Observe, lowered
 from searchlab.graph.passes.memory_plan import plan_memory

@@ -27,11 +27,13 @@ from searchlab.graph.passes.memory_plan import MemoryPlan
 from searchlab.graph.vm.bytecode import ByteCode, Check, CodeWriter, Reference
 from searchlab.graph.vm.call_sites import (
     ArraySpec,
+    CallFacts,
     KernelSite,
     LibrarySite,
     NumberSpec,
     ShapeSpec,
     Spec,
+    arithmetic_of,
     without_expressions,
     words_in,
 )
@@ -57,7 +59,7 @@ class LoweredFunction:
     storages: tuple[str, ...]
     libraries: tuple[LibrarySite, ...]
     symbols: Mapping[str, int]
-    calls: tuple[str, ...]
+    calls: tuple[CallFacts, ...]
 
 
 def lower_function(
@@ -104,8 +106,15 @@ class _Lowering:
             tuple(self.memory.storages),
             tuple(self.libraries),
             {v.name: register for v, register in self.sizes.symbols.items()},
-            tuple(b.name for b in bindings),
+            tuple(self.about(b) for b in bindings),
         )
+
+    def about(self, b: Binding) -> CallFacts:
+        """A call, for profiles."""
+        if not isinstance(b.call, ProgramCall):
+            return CallFacts(b.name, b.call.callee)
+        put = Substitution({Var(name, "size"): e for name, e in b.call.sizes})
+        return CallFacts(b.name, b.call.callee, put(arithmetic_of(self.module.program(b.call.program))))
 
     def where(self, b: Binding) -> str:
         """A call, for messages."""
