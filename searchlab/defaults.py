@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from math import prod
 
 from searchlab import tactics
-from searchlab.ir.expr import value_of
+from searchlab.ir.expr import Var, value_of
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block, Iter
 from searchlab.schedule import Schedule
-from searchlab.schedule.primitive import consumers
+from searchlab.schedule.primitive import consumers, producers
 from searchlab.tactics import IntrinsicView, Panel, ProductView, Trailing, attempt
 from searchlab.targets import Target
 
@@ -48,6 +48,8 @@ def default_schedule(
         _by_pixels(s, block.name, pixels, target)
     elif (view := _best_view(s.program, block, target)) is not None:
         _tile(s, view, target, weights)
+    elif all(_axis_extent(it) == 1 for it in tactics.space_axes(block)[:-1]):
+        _one_row(s, block.name, target, weights)
     else:
         _stencil(s, block.name, target)
     return s.program
@@ -117,7 +119,7 @@ def _tile(s: Schedule, view: ProductView, target: Target, weights: Sequence[str]
     height, width = tactics.register_tile(target, dtype, rows, columns, most)
     assert view.dimension is not None
     panel = Panel(view.operand.buffer, view.vector, view.dimension)
-    panels = tactics.pack(s, view.block, panel, width, ahead=panel.buffer in weights)
+    panels = _panels(s, view.block, panel, width, weights)
     if rows >= _REUSE:
         tactics.widen_halves(s, view.block)
     i0, i1 = s.split(space[view.row], [None, height], tail=True)
@@ -130,6 +132,28 @@ def _tile(s: Schedule, view: ProductView, target: Target, weights: Sequence[str]
         outer = _by_channels(s, view.block, loops, panels, (view.vector, width), target)
     _parallelize(s, outer, target)
     _finish_others(s, target)
+
+
+def _panels(s: Schedule, block: str, panel: Panel, width: int, weights: Sequence[str]) -> str:
+    """Packs an operand into panels; one that a stage computes for this product alone is computed in panels at once.
+
+    So weights that are decoded are decoded a panel at a time; what is constant among their operands is packed ahead.
+    """
+    makers = producers(s.program, panel.buffer)
+    alone = [b.name for b in consumers(s.program, panel.buffer)] == [block] and panel.buffer not in s.program.outputs
+    if len(makers) != 1 or makers[0].reduces or not alone or not tactics.stores_plainly(makers[0]):
+        return tactics.pack(s, block, panel, width, ahead=panel.buffer in weights)
+    _lay_constants(s, makers[0], tactics.space_axes(makers[0])[panel.dimension].var, width, weights)
+    tactics.lay_in_panels(s, panel.buffer, panel.dimension, width)
+    return panel.buffer
+
+
+def _lay_constants(s: Schedule, block: Block, axis: Var, width: int, weights: Sequence[str]) -> None:
+    """Packs the constant operands of a stage that are read along an axis into panels, ahead of time."""
+    for load in tactics.operands(block):
+        if load.buffer in weights and axis in load.indices:
+            if not any(layout.buffer == load.buffer for layout in s.program.layouts):
+                tactics.lay_in_panels(s, load.buffer, load.indices.index(axis), width)
 
 
 def _by_columns(s: Schedule, block: str, loops: _RegisterTile, panels: str) -> list[str]:
@@ -259,6 +283,22 @@ def _by_pixels(s: Schedule, block: str, view: _Pixels, target: Target) -> None:
         tactics.read_rows_as_they_lie(s, copy, panel)
         s.vectorize(s.loops(copy)[-1])
     _parallelize(s, [*around, j0], target)
+
+
+def _one_row(s: Schedule, name: str, target: Target, weights: Sequence[str]) -> None:
+    """Vectors of outputs of a single row, whose sums read several operands side by side, such as packed weights.
+
+    Nothing is read twice, so there is no tile to reuse; constant operands are laid out as the vectors read them.
+    """
+    b = s.program.blocks[name]
+    *around, column = tactics.axis_loops(s, name)[0]
+    width = 4 * target.lanes(s.program.buffers[b.store.buffer].dtype)
+    if _extent(s, column) > width:
+        _lay_constants(s, b, tactics.space_axes(b)[-1].var, width, weights)
+    outer = tactics.vectorize_outputs(s, column, tactics.axis_loops(s, name)[1], width)
+    tactics.join_epilogues(s, name, outer)
+    _parallelize(s, [*around, outer], target)
+    _finish_others(s, target)
 
 
 def _stencil(s: Schedule, block: str, target: Target) -> None:

@@ -47,6 +47,8 @@ class Example:
             shape = [int(evaluate(e, sizes)) for e in x.shape or ()]
             if x.dtype == "bool":
                 made = rng.random(shape) < 0.5
+            elif x.dtype == "uint8":
+                made = rng.integers(0, 256, shape)
             elif x.dtype == "int64":
                 made = rng.permutation(3)[np.arange(math.prod(shape)).reshape(shape) % 3]
             else:
@@ -65,6 +67,22 @@ def truth(*shape: Any) -> TensorType:
 
 def ints(*shape: Any) -> TensorType:
     return tensor(shape, "int64")
+
+
+def packed(*shape: Any) -> TensorType:
+    return tensor(shape, "uint8")
+
+
+def decoded(torch: Any) -> Callable[..., Any]:
+    """A product with weights of 4 bits, two to a byte, in groups of 4."""
+
+    def product(x: Any, data: Any, scale: Any, offset: Any = None) -> Any:
+        low, high = (data & 15).long() - 8, (data.view(torch.int8) >> 4).long()
+        pairs = [part.unflatten(0, (-1, 2)) for part in (low, high)]
+        q = torch.cat(pairs, dim=1).float()
+        return x @ (q * scale[:, None] + (0 if offset is None else offset[:, None])).flatten(0, 1)
+
+    return product
 
 
 def halves(*shape: Any) -> TensorType:
@@ -195,6 +213,8 @@ def _layers(torch: Any, F: Any) -> list[Example]:
         Example("linear", (f(2, n, 5), f(4, 5), f(4)), F.linear),
         Example("dense", (f(n, 5), f(5, 4), f(4)), lambda x, w, b: x @ w + b),
         Example("dense", (f(2, n, 5), f(5, 4)), lambda x, w: x @ w),
+        Example("linear_q4", (f(1, 12), packed(6, n), f(3, n)), decoded(torch), {"group": 4}),
+        Example("linear_q4", (f(m, n, 8), packed(4, 3), f(2, 3), f(2, 3)), decoded(torch), {"group": 4}),
         Example("softmax", (f(n, m),), lambda x: F.softmax(x, -1)),
         Example("softmax", (f(n, 3, m),), lambda x: F.softmax(x, 1), {"axis": 1}),
         Example("layer_norm", (f(2, n, 5), f(5), f(5)), lambda x, g, b: F.layer_norm(x, (5,), g, b)),

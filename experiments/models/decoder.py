@@ -119,10 +119,12 @@ def example_inputs(
     return tokens, tuple(torch.randn(size, generator=generator) for _ in range(2 * layers))
 
 
-def dynamic_shapes(length: int = 16, past: int | None = None, layers: int = 8, longest: int = 2048) -> dict[str, Any]:
-    """Any number of sequences, and any length, except that one token is a size of its own to torch.export."""
-    batch = Dim("batch", min=1, max=64)
-    tokens = {0: batch} | ({1: Dim("length", min=1, max=longest)} if length > 1 else {})
+def dynamic_shapes(
+    length: int = 16, past: int | None = None, layers: int = 8, longest: int = 2048, sequences: int | None = None
+) -> dict[str, Any]:
+    """Any number of sequences, or as many as are given; any length, but one token is a size of its own to torch."""
+    batch = Dim("batch", min=1, max=64) if sequences is None else sequences
+    tokens: dict[int, Any] = {0: batch} | ({1: Dim("length", min=1, max=longest)} if length > 1 else {})
     if past is None:
         return {"tokens": tokens}
     entry = {0: batch, 2: Dim("past", min=1, max=longest)}

@@ -46,6 +46,7 @@ from searchlab.graph.operator import (
 from searchlab.graph.ops.pointwise_op import PointwiseOp
 from searchlab.graph.passes import numpy_library, torch_library
 from searchlab.graph.passes.library_dispatch import LibraryPattern, PatternMatch, dispatch_libraries
+from searchlab.graph.passes.quantising import quantise_weights
 from searchlab.graph.passes.size_split import split_by_size
 from searchlab.graph.symbols import SizeFacts, SizeRange
 from searchlab.graph.torch_import import from_torch
@@ -60,5 +61,6 @@ __all__ = [
     "TupleType", "TypeScope", "compile", "deduced", "dispatch_libraries", "evaluate_graph", "from_onnx",
     "from_torch", "graph_from_json", "graph_operator", "graph_operators", "graph_to_json", "legalise", "library",
     "library_function", "library_functions", "load_graph", "load_model", "numpy_library", "operator_named",
-    "operator_program", "ops", "save_graph", "scope_of", "split_by_size", "tensor", "torch_library", "verify_graph",
+    "operator_program", "ops", "quantise_weights", "save_graph", "scope_of", "split_by_size", "tensor",
+    "torch_library", "verify_graph",
 ]  # fmt: skip
