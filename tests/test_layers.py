@@ -40,7 +40,7 @@ ALLOWED: dict[str, set[str]] = {
     "runtime": {"errors", "ir", "lower", "llvm", "targets", "backend"},
     "analysis": {"errors", "intrinsics", "ir", "schedule", "llvm", "targets"},
     "workloads": {"errors", "ir", "named", "registry"},
-    "graph": {"errors", "ir", "registry", "workloads"},
+    "graph": {"errors", "ir", "named", "registry", "workloads"},
     "tactics": {"errors", "ir", "intrinsics", "schedule", "targets", "tensorization"},
     "defaults": {"ir", "schedule", "tactics", "targets"},
     "timing": {"errors"},
@@ -108,6 +108,8 @@ LAB["replay"] = {
 }  # fmt: skip
 LAB["leaderboard"] = {"export.finding", "folder", "results", "run.runoff", "statistics"}
 LAB["report"] = {"config", "export.finding", "folder", "leaderboard", "records", "results", "statistics"}
+LAB["tuning"] = {"config.__init__", "export.finding", "folder", "results", "run.__init__"}
+LAB["report"] |= {"tuning"}
 LAB["scaffold"] = set()
 LAB["__init__"] = set()
 

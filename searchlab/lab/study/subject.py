@@ -133,7 +133,7 @@ class TaskSubject(SpaceSubject):
     @property
     def kind(self) -> tuple[str, float]:
         """The name of the workload and its number of operations."""
-        return self.task.workload.name, float(self.task.workload.flops)
+        return self.task.workload.name, max(1.0, float(self.task.workload.flops))  # what only moves data counts, too
 
     def now(self) -> float:
         """The wall time."""
