@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -129,6 +129,7 @@ class Workload:
 
     operator: Operator
     params: Params
+    default_packs: ClassVar[bool] = False  # whether default schedules that others are compared with pack its weights
 
     @property
     def name(self) -> str:

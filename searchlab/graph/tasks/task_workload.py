@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -61,6 +61,8 @@ def task_workload(program: Program, function: GraphFunction, weights: frozenset[
 @dataclass(frozen=True)
 class GraphWorkload(Workload):
     """One task of a graph; its name says which operators it computes, and its label has the shapes as well."""
+
+    default_packs: ClassVar[bool] = True  # as compiled models do
 
     @cached_property
     def _held(self) -> _HeldTask:
