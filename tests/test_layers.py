@@ -40,7 +40,7 @@ ALLOWED: dict[str, set[str]] = {
     "runtime": {"errors", "ir", "lower", "llvm", "targets", "backend"},
     "analysis": {"errors", "intrinsics", "ir", "schedule", "llvm", "targets"},
     "workloads": {"errors", "ir", "named", "registry"},
-    "graph": {"errors", "ir", "named", "registry", "workloads"},
+    "graph": {"errors", "ir", "named", "registry", "schedule", "workloads"},
     "tactics": {"errors", "ir", "intrinsics", "schedule", "targets", "tensorization"},
     "defaults": {"ir", "schedule", "tactics", "targets"},
     "timing": {"errors"},

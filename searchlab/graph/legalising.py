@@ -1,8 +1,11 @@
-"""Legalisation: calls of operators become calls of tensor programs, or of library functions where there are none."""
+"""Legalisation: calls of operators become calls of tensor programs, or of library functions where there are none.
+
+A view, whose result is its operand under another shape, needs no program: what runs graphs lets both share memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,11 +20,25 @@ from searchlab.ir.program import Program
 Wanted = Callable[[OperatorCall], bool]
 
 
-def legalise(module: GraphModule, wanted: Wanted = lambda call: True) -> GraphModule:
-    """The module with the wanted calls of operators legalised; equal programs are held once."""
-    programs = _Programs(dict(module.programs))
+def computes(call: OperatorCall) -> bool:
+    """Whether a call has to be computed: views have not."""
+    return not call.operator.is_view
+
+
+def everything(call: OperatorCall) -> bool:
+    """Wants programs for views as well, which copy."""
+    return True
+
+
+def legalise(module: GraphModule, wanted: Wanted = computes) -> GraphModule:
+    """The module with the wanted calls of operators legalised, by default all but views; equal programs are held once.
+
+    A function under the name of a program is the program's reference, and stays as it is.
+    """
+    programs = ProgramTable(module.programs)
     for function in module:
-        module = module.with_function(_legalised(module, function, wanted, programs))
+        if function.name not in module.programs:
+            module = module.with_function(_legalised(module, function, wanted, programs))
     return replace(module, programs=programs.held)
 
 
@@ -39,27 +56,34 @@ def operator_program(call: OperatorCall, scope: TypeScope) -> Program | None:
         raise GraphError(f"{call.callee}: {e}") from e
 
 
-class _Programs:
-    """The programs of a module, each under one name."""
+class OperatorPrograms:
+    """The programs of calls of operators, each made once for equal operators on equal operands."""
 
-    def __init__(self, held: dict[str, Program]) -> None:
-        self.held = held
-        self._names = {program.hash: name for name, program in held.items()}
-        self._made: dict[Any, str | None] = {}  # what was called on what, and the name of its program
+    def __init__(self) -> None:
+        self._made: dict[Any, Program | None] = {}
 
-    def name(self, call: OperatorCall, scope: TypeScope) -> str | None:
-        """The name of the program that computes a call."""
+    def of(self, call: OperatorCall, scope: TypeScope) -> Program | None:
+        """The program that computes a call; None if a library function has to."""
         operands = tuple(o if isinstance(o, Scalar) else scope.annotation(o) for o in call.args)
         key = (call.operator, operands)
         if key not in self._made:
-            program = operator_program(call, scope)
-            self._made[key] = None if program is None else self._added(program)
+            self._made[key] = operator_program(call, scope)
         return self._made[key]
 
-    def _added(self, program: Program) -> str:
+
+class ProgramTable:
+    """The programs of a module, each under one name."""
+
+    def __init__(self, held: Mapping[str, Program]) -> None:
+        self.held = dict(held)
+        self.made = OperatorPrograms()
+        self._names = {program.hash: name for name, program in held.items()}
+
+    def added(self, program: Program, taken: Container[str] = ()) -> str:
+        """The name of a program, which is added unless an equal one is there; names that are `taken` get a number."""
         if program.hash not in self._names:
             name, number = program.name, 0
-            while name in self.held:
+            while name in self.held or name in taken:
                 number += 1
                 name = f"{program.name}_{number}"
             self.held[name] = program
@@ -67,7 +91,7 @@ class _Programs:
         return self._names[program.hash]
 
 
-def _legalised(module: GraphModule, function: GraphFunction, wanted: Wanted, programs: _Programs) -> GraphFunction:
+def _legalised(module: GraphModule, function: GraphFunction, wanted: Wanted, programs: ProgramTable) -> GraphFunction:
     scope = scope_of(module, function)
     bindings = []
     for b in function.bindings:
@@ -82,15 +106,15 @@ def _legalised(module: GraphModule, function: GraphFunction, wanted: Wanted, pro
     return replace(function, bindings=tuple(bindings))
 
 
-def _lowered(call: OperatorCall, annotation: Annotation, scope: TypeScope, programs: _Programs) -> GraphCall:
+def _lowered(call: OperatorCall, annotation: Annotation, scope: TypeScope, programs: ProgramTable) -> GraphCall:
     outputs = annotation.parts if isinstance(annotation, TupleType) else (annotation,)
     tensors = tuple(o for o in outputs if isinstance(o, TensorType))
-    name = programs.name(call, scope)
-    if name is None:
+    program = programs.made.of(call, scope)
+    if program is None:
         if call.operator.library is None:
             raise GraphError(f"{call.callee}: there is neither a program nor a library function for it")
         return LibraryCall(call.args, tensors, call.operator.library, call.operator.attributes())
-    program = programs.held[name]
+    name = programs.added(program, scope.module.functions)
     inputs, _ = interface(program)
     operands = tuple(o for o in call.args if not isinstance(o, Scalar))
     assert len(inputs) == len(operands), f"{name} has {len(inputs)} inputs for {len(operands)} operands"

@@ -7,6 +7,7 @@ from graph_examples import Example, examples
 from searchlab.backend import compile
 from searchlab.defaults import default_schedule
 from searchlab.graph import ProgramCall, evaluate_graph, legalise
+from searchlab.graph.legalising import everything
 from searchlab.targets import detect
 
 torch = pytest.importorskip("torch")
@@ -17,7 +18,7 @@ LAST = {e.name: e for e in examples(torch)}  # one of each operator
 @pytest.mark.parametrize("example", LAST.values(), ids=list(LAST))
 def test_compiled(example: Example) -> None:
     module = example.module()
-    lowered = legalise(module)
+    lowered = legalise(module, everything)
     (binding,) = lowered["main"].bindings
     if not isinstance(binding.call, ProgramCall):
         return

@@ -21,6 +21,7 @@ from searchlab.graph import (
     verify_graph,
 )
 from searchlab.graph.deduction import operator_annotation
+from searchlab.graph.legalising import everything
 from searchlab.graph.operator import Dims, Ints, graph_operator
 from searchlab.graph.ops.norm_ops import SoftmaxOp
 from searchlab.graph.symbols import SizeFacts
@@ -54,7 +55,7 @@ def test_references_agree_with_torch(example: Example) -> None:
 @pytest.mark.parametrize("example", EXAMPLES, ids=str)
 def test_programs_agree_with_references(example: Example) -> None:
     module = example.module()
-    lowered = legalise(module)
+    lowered = legalise(module, everything)
     verify_graph(lowered)
     for sizes in (SIZES, {"n": 1, "m": 4}):
         inputs = example.inputs(sizes, seed=1)
@@ -66,7 +67,7 @@ def test_programs_agree_with_references(example: Example) -> None:
 def test_only_what_depends_on_contents_is_left_to_libraries() -> None:
     left = set()
     for example in EXAMPLES:
-        (binding,) = legalise(example.module())["main"].bindings
+        (binding,) = legalise(example.module(), everything)["main"].bindings
         left |= {example.name} if isinstance(binding.call, LibraryCall) else set()
     assert left == {"take", "index_put"}
 

@@ -20,6 +20,7 @@ from searchlab.graph import (
     legalise,
     verify_graph,
 )
+from searchlab.graph.legalising import everything
 from searchlab.ir.expr import Const
 from searchlab.ir.walk import Substitution
 
@@ -66,7 +67,7 @@ def test_deduction_commutes_with_substitution(module: GraphModule) -> None:
 @settings(max_examples=20)
 @given(graphs(calls=12))
 def test_random_graphs_as_programs(module: GraphModule) -> None:
-    lowered = legalise(module)
+    lowered = legalise(module, everything)
     verify_graph(lowered)
     assert graph_from_json(graph_to_json(lowered)) == lowered
     verify_graph(lowered.with_function(put_numbers(lowered["main"])))

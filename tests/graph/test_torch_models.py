@@ -20,6 +20,7 @@ from searchlab.graph import (
     legalise,
     verify_graph,
 )
+from searchlab.graph.legalising import everything
 
 # float32 in torch against an interpreter that rounds after each operator; relative to the largest element
 TOLERANCE = 2e-5
@@ -163,7 +164,7 @@ def test_attention_is_kept_whole(name: str, count: int) -> None:
 
 @pytest.mark.parametrize("name", TINY)
 def test_every_call_becomes_one_of_a_program(name: str) -> None:
-    lowered = legalise(tiny(name))
+    lowered = legalise(tiny(name), everything)
     verify_graph(lowered)
     calls = list(lowered["main"].calls.values())
     assert not any(isinstance(call, OperatorCall) for call in calls)

@@ -117,7 +117,7 @@ def test_one_output_is_two_inputs_of_one_program() -> None:
         ([relu(4, 4), relu(4, knob("t"))], {(1, "X"): (0, "Y")}, r"input float32\[4, t\] of relu"),
         ([relu(4, 5), relu(size("m"), size("m"))], {(1, "X"): (0, "Y")}, r"is fed with float32\[4, 5\]"),
         ([relu(4, 4), relu(4, 4)], {(1, "Z"): (0, "Y")}, "program 1 has no input 'Z'"),
-        ([relu(4, 4), relu(4, 4)], {(1, "X"): (0, "X")}, "program 0 has no output 'X'"),
+        ([relu(4, 4), relu(4, 4)], {(1, "X"): (0, "Z")}, "program 0 has no output 'Z'"),
         ([relu(4, 4), relu(4, 4)], {(0, "X"): (1, "Y")}, "input 'X' of program 0 cannot be fed by program 1"),
         ([relu(4, 4), relu(4, 4)], {(2, "X"): (1, "Y")}, "program 2 has no input 'X'"),
     ],
@@ -125,3 +125,17 @@ def test_one_output_is_two_inputs_of_one_program() -> None:
 def test_what_does_not_fit_is_refused(programs: list[Program], feeds: dict, words: str) -> None:
     with pytest.raises(IRError, match=f"compose: .*{words}"):
         compose("whole", programs, feeds)
+
+
+def test_inputs_that_are_one() -> None:
+    """Two programs read the same input, one of them twice; a size that is shared keeps its name and its meaning."""
+    n = size("n")
+    b = Builder("square")
+    x, y = b.input("X", (2 * n, 3)), b.input("Y", (2 * n, 3))
+    square = b.program(b.compute("Z", (2 * n, 3), lambda i, j: x[i, j] * y[i, j]))
+    feeds = {(1, "X"): (0, "X"), (1, "Y"): (1, "X"), (2, "X"): (0, "Y"), (2, "Y"): (1, "Z")}
+    whole = compose("all", [relu(2 * n, 3), square, square], feeds, shared={"n"})
+    assert whole.inputs == ("X",) and whole.sizes == ("n",)
+    given = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
+    found = interpret(whole, {"X": given}, {"n": 2})
+    np.testing.assert_allclose(found["Z_2"], np.maximum(given, 0) * (given * given), rtol=1e-6)

@@ -11,6 +11,7 @@ from searchlab.graph.functions import GraphFunction, GraphModule
 from searchlab.graph.legalising import legalise
 from searchlab.graph.model_source import ModelSource
 from searchlab.graph.operator import Array
+from searchlab.graph.passes import fuse_operators, fuse_programs
 from searchlab.graph.symbols import solvable
 from searchlab.graph.tasks.graph_tasks import GraphTask, graph_tasks
 from searchlab.graph.tasks.reference_functions import with_references
@@ -22,8 +23,8 @@ _BALANCE = 8.0  # operations that take as long as a byte from memory, roughly, o
 
 def model_tasks(source: ModelSource) -> tuple[GraphTask, ...]:
     """The tasks of a model, in the order of their first calls."""
-    module = at_sizes(source.module, source.inputs)
-    return graph_tasks(with_references(legalise(module, lambda call: not call.operator.is_view), module))
+    module = fuse_programs(fuse_operators(at_sizes(source.module, source.inputs)))
+    return graph_tasks(with_references(legalise(module), module))
 
 
 def worth_tuning(tasks: Sequence[GraphTask], share: float = 0.99) -> tuple[GraphTask, ...]:
