@@ -27,6 +27,7 @@ from searchlab.graph.deduction import interface
 from searchlab.graph.evaluation import evaluate_graph
 from searchlab.graph.functions import Binding, GraphFunction, GraphModule, GraphParameter
 from searchlab.graph.graph_json import graph_from_json, graph_to_json
+from searchlab.graph.passes.operator_fusion import FUSED
 from searchlab.ir.bfloat16 import numbers, stored
 from searchlab.ir.jsonform import from_json, to_json
 from searchlab.ir.program import Program
@@ -49,7 +50,7 @@ def program_key(program: Program, weights: Sequence[str] | frozenset[str]) -> st
 
 def task_workload(program: Program, function: GraphFunction, weights: frozenset[str]) -> Workload:
     """The workload of a plain program without open sizes; `function` computes the same from the same inputs."""
-    kind = _NUMBER.sub("", program.name) or _NAME
+    kind = _NUMBER.sub("", program.name).removeprefix(FUSED) or _NAME
     named = replace(program, name=kind, trace=())
     given = GraphModule({_NAME: _anonymous(function)})
     _check_interface(named, given[_NAME])

@@ -156,4 +156,4 @@ def test_models_of_torch() -> None:
     assert source.eager is not None
     wanted = source.eager().numpy()
     assert np.allclose(evaluate_graph(source.module, *source.inputs), wanted, atol=1e-6)
-    assert [t.workload.program.name for t in model_tasks(source)] == ["linear", "relu"]
+    assert [t.workload.program.name for t in model_tasks(source)] == ["linear_relu"]
