@@ -10,7 +10,7 @@ The function returns a torch module in evaluation mode with a tuple of example i
 
 from __future__ import annotations
 
-import importlib
+import hashlib
 import importlib.util
 import re
 import sys
@@ -167,19 +167,24 @@ def _value(text: str) -> Any:
 
 
 def _of_file(path: str, folder: Path, what: str) -> str:
-    """The import path of a function of a file, whose folder is put on the path of modules."""
+    """The import path of a function of a file, which is run as a module of its own; it finds modules beside it."""
     file, _, name = path.partition(":")
     place = (folder / file).resolve()
     if not place.is_file():
         raise GraphError(f"{what}: there is no file {place}")
-    if str(place.parent) not in sys.path:
-        sys.path.append(str(place.parent))
-        importlib.invalidate_caches()
-    found = importlib.util.find_spec(place.stem)
-    if found is None or found.origin is None or Path(found.origin).resolve() != place:
-        other = "" if found is None else f", and one is already found at {found.origin}"
-        raise GraphError(f"{what}: {place.name} cannot be imported by its name{other}; give the file another name")
-    return f"{place.stem}:{name}"
+    unique = f"model_{hashlib.sha256(str(place).encode()).hexdigest()[:12]}"
+    spec = importlib.util.spec_from_file_location(unique, place)
+    assert spec is not None and spec.loader is not None  # any file with this suffix has a loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[unique] = module
+    sys.path.insert(0, str(place.parent))
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as e:  # importing runs arbitrary code
+        raise GraphError(f"{what} cannot be imported: {type(e).__name__}: {e}") from e
+    finally:
+        sys.path.remove(str(place.parent))
+    return f"{unique}:{name}"
 
 
 def _shipped(name: str, what: str) -> str:

@@ -138,7 +138,7 @@ def test_models_of_files(tmp_path: Path) -> None:
     (tmp_path / "my_small_model.py").write_text(MODEL)
     source = model_source("my_small_model.py:make:rows=5", tmp_path)
     assert source.name == "my_small_model:rows=5" and source.inputs[0].shape == (5, 3) and source.eager is None
-    assert model_source("my_small_model:make").name == "my_small_model"
+    assert model_source("my_small_model.py:make", tmp_path).name == "my_small_model"
     for text, message in (
         ("my_small_model.py:wrong", r"its function returned \(int\); accepted: a torch module"),
         ("my_small_model.py:make:lines=3", "cannot be made with"),

@@ -127,11 +127,11 @@ searchlab. Arguments of the function follow, as in `resnet18:batch=4,size=160`.
     budget: {trials: 64}
 
 The function returns a torch module with a tuple of example inputs, or a graph; [from a torch model to a tuned
-function](from-torch-to-tuned.md) shows one, and `searchlab tune`, which makes such an experiment and runs it. Sizes that
-are left open are those of the example inputs while tasks are searched. Tasks that together take less than a hundredth
-of the time, by their operations and bytes, are left out. The cells of a model contain its tasks in full: they can be
-resumed, replayed and exported without the model. When all cells are done, the whole model is compiled with what was
-found, and timed.
+function](from-torch-to-tuned.md) shows one, and `searchlab tune`, which makes such an experiment and runs it. Sizes
+that are left open are those of the example inputs while tasks are searched. Tasks that together take less than a
+hundredth of the time, by their operations and bytes, are left out. The cells of a model contain its tasks in full: they
+can be resumed, replayed and exported without the model. When all cells are done, the whole model is compiled with what
+was found, and timed.
 
 ## History
 
