@@ -12,6 +12,7 @@ TYPE_CHECKING = False  # known to type checkers
 if TYPE_CHECKING:
     from typing import Any
 
+    from searchlab import graph
     from searchlab.backend import compile
     from searchlab.defaults import default_schedule
     from searchlab.ir import Builder, knob, size
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "Builder", "Schedule", "Study", "Target", "Task", "__version__", "compile", "default_schedule", "detect", "knob",
-    "load", "operator", "size", "workload",
+    "Builder", "Schedule", "Study", "Target", "Task", "__version__", "compile", "default_schedule", "detect", "graph",
+    "knob", "load", "operator", "size", "workload",
 ]  # fmt: skip
 
 _MODULES = {
@@ -53,6 +54,10 @@ def __getattr__(name: str) -> "Any":
         from importlib import import_module
 
         found = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    elif name == "graph":
+        from importlib import import_module
+
+        found = import_module(f"{__name__}.{name}")
     else:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     globals()[name] = found  # the next access does not come here

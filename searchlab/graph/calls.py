@@ -151,10 +151,14 @@ class _OutputCall(_ArgumentCall):
 
 @dataclass(frozen=True, slots=True)
 class ProgramCall(_OutputCall):
-    """A call of a tensor program of the module; `sizes` gives the program's run-time sizes by name."""
+    """A call of a tensor program of the module; `sizes` gives the program's run-time sizes by name.
+
+    `workspace` is the number of bytes of scratch memory that the caller provides; None if the kernel has its own.
+    """
 
     program: str
     sizes: tuple[tuple[str, Expr], ...] = ()
+    workspace: Expr | None = None
 
     @property
     def callee(self) -> str:
@@ -162,14 +166,17 @@ class ProgramCall(_OutputCall):
         return self.program
 
     def own_dims(self) -> Iterator[Expr]:
-        """The sizes and the extents of outputs."""
+        """The sizes, the extents of outputs, and the bytes of the workspace."""
         yield from (e for _, e in self.sizes)
         yield from self.output_dims()
+        yield from () if self.workspace is None else (self.workspace,)
 
     def map_own_dims(self, put: Put) -> ProgramCall:
-        """The call with sizes and outputs replaced."""
+        """The call with sizes, outputs and workspace replaced."""
         outputs = tuple(output.map_dims(put) for output in self.outputs)
-        return replace(self, outputs=outputs, sizes=tuple((name, put(e)) for name, e in self.sizes))
+        sizes = tuple((name, put(e)) for name, e in self.sizes)
+        workspace = None if self.workspace is None else put(self.workspace)
+        return replace(self, outputs=outputs, sizes=sizes, workspace=workspace)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Library functions, which graphs call by name in destination-passing style: `f(*inputs, *outputs, **attributes)`.
 
-Arrays are numpy's; bfloat16, which numpy lacks, is given as its bits.  A function writes its outputs.
+Arrays are numpy's; bfloat16, which numpy lacks, is given as its bits.  A function writes its outputs and nothing else.
+The memory of its arrays is used again after the call, unless it is registered as one that retains them.
 """
 
 from __future__ import annotations
@@ -14,16 +15,18 @@ from searchlab.registry import nearest
 LibraryFunction = Callable[..., None]
 
 _table: dict[str, LibraryFunction] = {}
+_retaining: set[str] = set()
 
 
-def library(name: str) -> Callable[[LibraryFunction], LibraryFunction]:
-    """Registers a function under a name."""
+def library(name: str, retains: bool = False) -> Callable[[LibraryFunction], LibraryFunction]:
+    """Registers a function under a name; `retains` says that it may keep references to arrays after it returned."""
 
     def register(function: LibraryFunction) -> LibraryFunction:
         known = _table.get(name)
         if known is not None and _path(known) != _path(function):
             raise GraphError(f"library function '{name}' of {_path(function)} is already defined by {_path(known)}")
         _table[name] = function
+        (_retaining.add if retains else _retaining.discard)(name)
         return function
 
     return register
@@ -34,6 +37,11 @@ def library_function(name: str) -> LibraryFunction:
     if name not in _table:
         raise GraphError(f"unknown library function '{name}'{nearest(name, sorted(_table))}")
     return _table[name]
+
+
+def retains_arrays(name: str) -> bool:
+    """Whether the arrays of a call may be used after it by the function itself; unknown functions may."""
+    return name in _retaining or name not in _table
 
 
 def library_functions() -> dict[str, LibraryFunction]:

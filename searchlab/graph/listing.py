@@ -54,7 +54,8 @@ def _attribute(value: Any) -> str:
 
 def _program_call(call: ProgramCall) -> str:
     sizes = ((name, value) for name, value in call.sizes if str(value) != name)
-    return f"program {call.program}({_arguments(call.args, sizes)})"
+    workspace = "" if call.workspace is None else f" with {call.workspace} bytes"
+    return f"program {call.program}({_arguments(call.args, sizes)}){workspace}"
 
 
 _TEXTS: dict[type[GraphCall], Callable[[Any], str]] = {

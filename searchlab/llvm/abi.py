@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from searchlab.ir.algebra import ceildiv
 from searchlab.ir.evaluate import evaluate
-from searchlab.ir.expr import Expr
+from searchlab.ir.expr import ZERO, Expr
 
 ENTRY = "kernel"
 LINE = 64  # bytes of a cache line: scratch memory and every buffer in it begin at a multiple of this
@@ -53,6 +53,11 @@ def call(function: str, *values: str) -> str:
 def padded(size: Expr) -> Expr:
     """The bytes that a buffer of `size` bytes occupies in scratch memory."""
     return ceildiv(size, LINE) * LINE
+
+
+def scratch_bytes(shared: Expr, private: Expr, threads: int) -> Expr:
+    """What `ScratchLayout.total` is at any run-time sizes; extents are at least 1, so only the number 0 is nothing."""
+    return shared + (ZERO if private == ZERO else (private + LINE) * threads)
 
 
 @dataclass(frozen=True, slots=True)

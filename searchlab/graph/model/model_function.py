@@ -1,0 +1,197 @@
+"""A function of a compiled model, callable on arrays: arguments to descriptors, a run of the machine, results back."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from searchlab.errors import GraphError
+from searchlab.graph.annotations import Annotation, TupleType
+from searchlab.graph.model.callbacks import Callbacks
+from searchlab.graph.model.exchange import Passed, converter, dtype_name, flatten, passed, received
+from searchlab.graph.vm.bytecode import Check
+from searchlab.graph.vm.call_sites import LibrarySite
+from searchlab.graph.vm.machine import (
+    DESCRIPTOR_WORDS,
+    DIVISION,
+    DTYPE_AT,
+    EVENTS,
+    FIELDS,
+    LIBRARY_FAILED,
+    MISMATCH,
+    NO_MEMORY,
+    OVERFLOW,
+    RANK_AT,
+    SHAPE_AT,
+    GraphMachine,
+)
+
+_AT = {name: 8 * number for number, name in enumerate(FIELDS)}
+
+
+@dataclass(frozen=True)
+class FunctionFacts:
+    """What callers of a function of a model see: what it takes and gives, and what its parts are called."""
+
+    name: str
+    parameters: tuple[tuple[str, Annotation], ...]
+    result: Annotation
+    storages: tuple[str, ...]
+    libraries: tuple[LibrarySite, ...]
+    symbols: Mapping[str, int]
+    calls: tuple[str, ...]
+    checks: Mapping[int, Check]
+
+
+class _State:
+    """The memory of one call at a time, and the library functions that it calls."""
+
+    def __init__(self, machine: GraphMachine, model: int, threads: int, libraries: Sequence[LibrarySite]) -> None:
+        found = machine.create(model, threads)
+        if not found:
+            raise MemoryError("there is no memory for another call of the model")
+        self.address = int(found)
+        self.callbacks = Callbacks(libraries) if libraries else None
+        if self.callbacks is not None:
+            self.put("library", self.callbacks.address)
+        # At exit the system frees everything, and the machine may be gone.
+        weakref.finalize(self, machine.destroy, self.address).atexit = False
+
+    def put(self, field: str, value: int) -> None:
+        """Sets a word of the state."""
+        ctypes.c_int64.from_address(self.address + _AT[field]).value = value
+
+    def get(self, field: str) -> int:
+        """A word of the state."""
+        return int(ctypes.c_int64.from_address(self.address + _AT[field]).value)
+
+    def register(self, number: int) -> int:
+        """A register, as the last run left it."""
+        return int(ctypes.c_int64.from_address(self.address + 8 * (len(FIELDS) + number)).value)
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What was observed of one run: times in nanoseconds at which calls began, events of memory, values of symbols."""
+
+    result: Any
+    times: tuple[int, ...]
+    events: tuple[tuple[str, str, int], ...]
+    sizes: Mapping[str, int]
+
+
+class ModelFunction:
+    """A function of a compiled model; several threads may call it at once, each in a state of its own."""
+
+    def __init__(self, facts: FunctionFacts, machine: GraphMachine, model: int, threads: int, keep: object) -> None:
+        self.facts, self.threads = facts, threads
+        self._machine, self._model, self._keep = machine, model, keep
+        self._states: list[_State] = []
+        self._outputs = _count(facts.result)
+
+    def __repr__(self) -> str:
+        taken = ", ".join(f"{name}: {annotation}" for name, annotation in self.facts.parameters)
+        return f"<{self.facts.name}({taken}) -> {self.facts.result}>"
+
+    def __call__(self, *args: Any) -> Any:
+        """The results for arrays of numpy, of torch or with `__dlpack__`, as arrays of the same kind."""
+        state = self._state()
+        try:
+            return self._run(state, args)
+        finally:
+            self._states.append(state)
+
+    def observed(self, *args: Any, poison: bool = False) -> RunRecord:
+        """A run of which times and events of memory are noted; `poison` fills memory that nobody should read."""
+        facts = self.facts
+        state = _State(self._machine, self._model, self.threads, facts.libraries)
+        times = np.zeros(len(facts.calls) + 1, np.int64)
+        log = np.zeros((2 * len(facts.storages) + 1, 3), np.int64)
+        state.put("times", times.ctypes.data)
+        state.put("log", log.ctypes.data)
+        state.put("poison", int(poison))
+        result = self._run(state, args)
+        events = tuple((EVENTS[e], facts.storages[s], int(n)) for e, s, n in log[: state.get("logged")])
+        sizes = {name: state.register(number) for name, number in facts.symbols.items()}
+        return RunRecord(result, tuple(times.tolist()), events, sizes)
+
+    def _state(self) -> _State:
+        try:
+            return self._states.pop()
+        except IndexError:
+            return _State(self._machine, self._model, self.threads, self.facts.libraries)
+
+    def _run(self, state: _State, args: Sequence[Any]) -> Any:
+        given, first = self._arguments(args)
+        inputs = np.zeros((len(given), DESCRIPTOR_WORDS), np.int64)
+        for row, p in zip(inputs, given, strict=True):
+            row[0], row[DTYPE_AT], row[RANK_AT] = p.address, p.dtype, len(p.shape)
+            row[SHAPE_AT : SHAPE_AT + len(p.shape)] = p.shape
+        outputs = np.zeros((self._outputs, DESCRIPTOR_WORDS), np.int64)
+        status = self._machine.call(state.address, inputs.ctypes.data, outputs.ctypes.data)
+        if status:
+            raise self._error(state, status)
+        convert = converter(first)
+        made = []
+        for words in outputs.tolist():
+            shape = tuple(words[SHAPE_AT : SHAPE_AT + words[RANK_AT]])
+            made.append(received(words[0], words[DTYPE_AT], shape, convert))
+        return _nested(self.facts.result, iter(made))
+
+    def _arguments(self, args: Sequence[Any]) -> tuple[list[Passed], Any]:
+        """The arguments as the machine takes them, and the first array among them."""
+        name, parameters = self.facts.name, self.facts.parameters
+        if len(parameters) != len(args):
+            names = ", ".join(p for p, _ in parameters)
+            raise GraphError(f"{name} takes ({names}), got {len(args)} values")
+        given, first = [], None
+        for (p, annotation), value in zip(parameters, args, strict=True):
+            for where, part, item in flatten(f"{name}: {p}", annotation, value):
+                made = passed(where, part, item)
+                first = item if first is None and made.keep is not None else first
+                given.append(made)
+        return given, first
+
+    def _error(self, state: _State, status: int) -> Exception:
+        check = self.facts.checks.get(state.get("pc"), Check(self.facts.name))
+        got, expected = state.get("got"), state.get("expected")
+        if status == LIBRARY_FAILED and state.callbacks is not None and state.callbacks.error is not None:
+            raised, state.callbacks.error = state.callbacks.error, None
+            if not isinstance(raised, Exception):
+                raise raised
+            error = GraphError(f"{check.what}: {raised}")
+            error.__cause__ = raised
+            return error
+        return GraphError(message(check, status, got, expected))
+
+
+def message(check: Check, status: int, got: int, expected: int) -> str:
+    """What was wrong with a run, where, and what would have been accepted."""
+    if status == NO_MEMORY:
+        return f"{check.what}: {got} bytes are not available"
+    if status in (DIVISION, OVERFLOW):
+        return f"{check.what} {'divides by zero' if status == DIVISION else 'is too large for 64 bits'}"
+    if status != MISMATCH:
+        return f"{check.what}: the machine stopped with code {status}"
+    if check.kind == "dtype":
+        return f"{check.what} holds {dtype_name(got)}, expected {dtype_name(expected)}"
+    if check.kind == "rank":
+        return f"{check.what} has {got} axes, expected {expected}"
+    if check.kind == "range":
+        return f"{check.what} = {got} is out of its range, {check.wanted}"
+    return f"{check.what} is {got}, expected {check.wanted}{expected}"
+
+
+def _count(annotation: Annotation) -> int:
+    return sum(map(_count, annotation.parts)) if isinstance(annotation, TupleType) else 1
+
+
+def _nested(annotation: Annotation, made: Any) -> Any:
+    if isinstance(annotation, TupleType):
+        return tuple(_nested(part, made) for part in annotation.parts)
+    return next(made)

@@ -1,0 +1,124 @@
+"""The memory of a function while it runs: storages as planned, outputs that callers keep, and what is given back."""
+
+from __future__ import annotations
+
+from searchlab.errors import GraphError
+from searchlab.graph.annotations import Shape, TensorType
+from searchlab.graph.passes.lifetimes import WORKSPACE
+from searchlab.graph.passes.memory_plan import MemoryPlan, Storage
+from searchlab.graph.vm.bytecode import Check, CodeWriter
+from searchlab.graph.vm.machine import DTYPE_NUMBERS, LINE, MOST_AXES, SHAPE_NUMBER
+from searchlab.graph.vm.run_values import ExtentsAt, RunValue, TensorAt, bytes_of, leaves
+from searchlab.graph.vm.size_registers import SizeRegisters
+
+
+class FrameMemory:
+    """Writes the code that acquires, places and releases; `roots` says which values are the outputs of the function."""
+
+    def __init__(self, where: str, code: CodeWriter, sizes: SizeRegisters, plan: MemoryPlan, roots: list[str]) -> None:
+        self.where, self.code, self.sizes, self.plan = where, code, sizes, plan
+        self.storages: dict[str, int] = {}  # the registers of those acquired so far
+        self.made: dict[str, TensorAt] = {}  # what calls have filled
+        self._roots = roots
+        self._own: list[str] = []  # storages that the plan does not know of
+        self._keep = code.word(int(plan.policy != "none"))
+        self._direct: dict[str, int] = {}  # the outputs that calls write themselves
+        for number, root in enumerate(roots):
+            if root not in plan.places:
+                self._direct.setdefault(root, number)
+
+    def before(self, at: int) -> None:
+        """Acquires what begins at a call."""
+        for storage in self.plan.storages:
+            if storage.first == at:
+                self._acquire(storage)
+
+    def after(self, at: int) -> None:
+        """Gives back what was needed up to a call."""
+        for v in self.plan.values:
+            if v.last == at and v.name in self.plan.offsets and v.size is not None and v.name in self.made:
+                self.code.call("forget", self.made[v.name].address, self.sizes.register(v.size))
+        for storage in self.plan.storages:
+            if storage.last == at:
+                self._release(storage.name)
+
+    def room(self, name: str, annotation: TensorType) -> TensorAt:
+        """Memory for a result of a call: in a storage, in an output of the function, or of its own."""
+        assert annotation.dtype is not None and annotation.shape is not None
+        if (placed := self._placed(name)) is not None:
+            address = placed
+        elif name in self._direct:
+            address = self._output(self._direct[name], annotation.shape, annotation.dtype)
+        else:
+            self._acquire(Storage(name, bytes_of(annotation.shape, annotation.dtype), 0, 0))
+            self._own.append(name)
+            address = self.storages[name]
+        self.made[name] = TensorAt(address, annotation.dtype, annotation.shape)
+        return self.made[name]
+
+    def workspace(self, name: str) -> int:
+        """The register of the scratch memory of a call; zero if the machine provides it."""
+        return self._placed(f"{name}.{WORKSPACE}") or self.code.word(0)
+
+    def _placed(self, name: str) -> int | None:
+        """The register of the address at which a value is planned."""
+        storage = self.plan.places.get(name)
+        if storage is None:
+            return None
+        offset = self.plan.offsets.get(name, 0)
+        if not offset:
+            return self.storages[storage]
+        return self.code.value("add", self.storages[storage], self.code.word(offset))
+
+    def hand_over(self, result: RunValue) -> None:
+        """Fills the outputs that no call has written: arguments, constants, what is returned twice, and shapes."""
+        for number, (value, root) in enumerate(zip(leaves(result), self._roots, strict=True)):
+            if isinstance(value, ExtentsAt):
+                self._output_shape(number, value)
+                continue
+            if value.shape is None:
+                raise GraphError(f"{self.where}: a result of unknown shape; match_cast says what it is")
+            direct = root in self.made and self._direct.get(root) == number
+            if direct and self.made[root].shape == value.shape:
+                continue
+            address = self._output(number, value.shape, value.dtype)
+            if not direct:
+                size = self.sizes.register(bytes_of(value.shape, value.dtype))
+                self.code.call("copy", address, value.address, size)
+        for name in self._own:
+            self._release(name)
+
+    def clean_up(self) -> int:
+        """Where the code begins by which a run that fails gives back everything that it holds."""
+        begin = len(self.code.words)
+        for name in self.storages:
+            self._release(name)
+        for number in range(len(self._roots)):
+            self.code.call("drop_output", self.code.word(number))
+        self.code.leave()
+        return begin
+
+    def _acquire(self, storage: Storage) -> None:
+        check = Check(f"{self.where}: memory for {storage.name}")
+        size, number = self.sizes.register(storage.size), self.code.word(len(self.storages))
+        self.storages[storage.name] = self.code.value("acquire", size, number, self._keep, check=check)
+
+    def _release(self, name: str) -> None:
+        register = self.storages[name]
+        number = self.code.word(list(self.storages).index(name))
+        self.code.call("release", register, number, self._keep, result=register)
+
+    def _output(self, number: int, shape: Shape, dtype: str) -> int:
+        """The register of the address of an output."""
+        if len(shape) > MOST_AXES:
+            raise GraphError(f"{self.where}: a result has {len(shape)} axes, of which there may be {MOST_AXES}")
+        word = self.code.word
+        size, extents = self.sizes.register(bytes_of(shape, dtype)), [self.sizes.register(e) for e in shape]
+        check = Check(f"{self.where}: memory for result {number}")
+        about = word(DTYPE_NUMBERS[dtype]), word(len(extents))
+        return self.code.value("output", word(number), size, *about, *extents, check=check)
+
+    def _output_shape(self, number: int, value: ExtentsAt) -> None:
+        word = self.code.word
+        about = word(LINE), word(SHAPE_NUMBER), word(len(value.registers))
+        self.code.call("output", word(number), *about, *value.registers)

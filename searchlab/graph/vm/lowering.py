@@ -1,0 +1,292 @@
+"""From a planned function of a graph to byte code: arguments checked, symbols bound, memory acquired, calls made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from searchlab.errors import GraphError
+from searchlab.graph.annotations import Annotation, ShapeType, TensorType, TupleType
+from searchlab.graph.calls import (
+    Extents,
+    FunctionCall,
+    GraphCall,
+    ItemCall,
+    LibraryCall,
+    MatchCast,
+    Operand,
+    OperatorCall,
+    ProgramCall,
+    Scalar,
+    TupleCall,
+)
+from searchlab.graph.functions import Binding, GraphFunction, GraphModule
+from searchlab.graph.listing import call_text
+from searchlab.graph.passes.memory_plan import MemoryPlan
+from searchlab.graph.vm.bytecode import ByteCode, Check, CodeWriter, Reference
+from searchlab.graph.vm.call_sites import (
+    ArraySpec,
+    KernelSite,
+    LibrarySite,
+    NumberSpec,
+    ShapeSpec,
+    Spec,
+    without_expressions,
+    words_in,
+)
+from searchlab.graph.vm.frame_memory import FrameMemory
+from searchlab.graph.vm.machine import DTYPE_NUMBERS, LINE, MOST_AXES, SHAPE_NUMBER
+from searchlab.graph.vm.run_values import ExtentsAt, RunValue, TensorAt, result_roots
+from searchlab.graph.vm.size_registers import SizeRegisters
+from searchlab.ir.expr import Expr, Var, value_of
+from searchlab.ir.walk import Substitution
+
+
+@dataclass(frozen=True)
+class LoweredFunction:
+    """The code of a function, and what its words mean outside the machine.
+
+    `storages` are numbered as the log does, `symbols` are registers, and `calls` are what is stamped, in order.
+    """
+
+    name: str
+    code: ByteCode
+    parameters: tuple[tuple[str, Annotation], ...]
+    result: Annotation
+    storages: tuple[str, ...]
+    libraries: tuple[LibrarySite, ...]
+    symbols: Mapping[str, int]
+    calls: tuple[str, ...]
+
+
+def lower_function(
+    module: GraphModule, function: GraphFunction, plan: MemoryPlan, sites: Mapping[str, KernelSite]
+) -> LoweredFunction:
+    """The byte code of a function whose calls are programs, library functions and views; `sites` has its kernels."""
+    return _Lowering(module, function, plan, sites).run()
+
+
+class _Lowering:
+    """Writes one function; `values` are those defined so far."""
+
+    def __init__(
+        self, module: GraphModule, function: GraphFunction, plan: MemoryPlan, sites: Mapping[str, KernelSite]
+    ) -> None:
+        self.module, self.function, self.sites = module, function, sites
+        self.code = CodeWriter()
+        self.sizes = SizeRegisters(self.code, function.facts)
+        self.memory = FrameMemory(function.name, self.code, self.sizes, plan, result_roots(function))
+        self.values: dict[str, RunValue] = {}
+        self.libraries: list[LibrarySite] = []
+
+    def run(self) -> LoweredFunction:
+        """All of it, in order."""
+        function, bindings = self.function, self.function.bindings
+        self.enter()
+        for at, b in enumerate(bindings):
+            self.code.call("stamp", self.code.word(at))
+            self.memory.before(at)
+            try:
+                self.values[b.name] = _RULES[type(b.call)](self, b, b.call)
+            except GraphError as e:
+                raise GraphError(f"{self.where(b)}: {e}") from e
+            self.memory.after(at)
+        self.memory.hand_over(self.value(function.result))
+        self.memory.after(len(bindings))
+        self.code.call("stamp", self.code.word(len(bindings)))
+        self.code.leave()
+        return LoweredFunction(
+            function.name,
+            self.code.code(self.memory.clean_up()),
+            tuple((p.name, p.annotation) for p in function.parameters),
+            function.annotations.get(function.result) or self.module.constants[function.result].annotation,
+            tuple(self.memory.storages),
+            tuple(self.libraries),
+            {v.name: register for v, register in self.sizes.symbols.items()},
+            tuple(b.name for b in bindings),
+        )
+
+    def where(self, b: Binding) -> str:
+        """A call, for messages."""
+        return f"{self.function.name}: {b.name} = {call_text(b.call)}"
+
+    def value(self, operand: Operand) -> RunValue:
+        """The value of an operand."""
+        if isinstance(operand, Extents):
+            return ExtentsAt(tuple(map(self.sizes.register, operand.dims)), operand.dims)
+        if isinstance(operand, Scalar):
+            raise GraphError(f"the number {operand.value} is an operand, which has no address")
+        if operand in self.values:
+            return self.values[operand]
+        constant = self.module.constants[operand].annotation
+        return TensorAt(self.code.word(Reference("constant", operand)), str(constant.dtype), constant.shape)
+
+    # --- arguments ----------------------------------------------------------------------------------------------------
+
+    def enter(self) -> None:
+        """Takes the arguments: all symbols are bound before any extent is compared, since one may need another's."""
+        number = 0
+        for p in self.function.parameters:
+            self.values[p.name], number = self.argument(f"{self.function.name}: {p.name}", p.annotation, number)
+        self.sizes.settle()
+
+    def argument(self, where: str, annotation: Annotation, number: int) -> tuple[RunValue, int]:
+        """The value of a parameter whose first tensor is the input `number`, and the number of the next."""
+        if isinstance(annotation, TupleType):
+            parts = []
+            for n, part in enumerate(annotation.parts):
+                value, number = self.argument(f"{where}[{n}]", part, number)
+                parts.append(value)
+            return tuple(parts), number
+        kind, rank = _expected(where, annotation)
+        word = self.code.word
+        self.code.call("check_dtype", word(number), word(kind), check=Check(where, "dtype"))
+        self.code.call("check_rank", word(number), word(rank), check=Check(where, "rank"))
+        extents = tuple(self.code.value("extent", word(number), word(axis)) for axis in range(rank))
+        known = annotation.extents if isinstance(annotation, ShapeType) else getattr(annotation, "shape", None)
+        if known is not None:
+            self.sizes.match(where, known, extents, None)
+        else:
+            for axis, extent in enumerate(extents):
+                self.sizes.limit(f"{where}: extent {axis}", extent)
+        if isinstance(annotation, TensorType):
+            address = self.code.value("data", word(number))
+            return TensorAt(address, str(annotation.dtype), known, extents), number + 1
+        return ExtentsAt(extents, known), number + 1
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def outputs(self, b: Binding, outputs: tuple[TensorType, ...]) -> list[TensorAt]:
+        """Memory for what a call writes."""
+        if not isinstance(b.annotation, TupleType):
+            return [self.memory.room(b.name, outputs[0])]
+        return [self.memory.room(f"{b.name}.{n}", part) for n, part in enumerate(outputs)]
+
+    def program(self, b: Binding, call: ProgramCall) -> RunValue:
+        """A call of a kernel."""
+        site, put = self.sites[b.name], Substitution({Var(name, "size"): e for name, e in call.sizes})
+        operands = [
+            self.value(operand).address if constant is None else self.code.word(Reference("constant", constant))
+            for operand, constant in zip(call.args, site.constants, strict=True)
+        ]
+        made = self.outputs(b, call.outputs)
+        arrays = [*operands, *(t.address for t in made)]
+        given = dict(call.sizes)
+        own = put(site.private)
+        stride = own if value_of(own) == 0 else own + LINE  # a line between the areas of threads
+        self.code.call(
+            "kernel",
+            self.code.word(Reference("kernel", site.symbol)),
+            self.memory.workspace(b.name),
+            self.sizes.register(put(site.shared)),
+            self.sizes.register(stride),
+            self.code.word(len(arrays)),
+            *arrays,
+            *(self.sizes.register(given[name]) for name in site.sizes),
+            check=Check(f"{self.where(b)}: scratch memory"),
+        )
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def library(self, b: Binding, call: LibraryCall) -> RunValue:
+        """A call of a function outside the machine."""
+        registers: list[int] = []
+        inputs = tuple(self.passed(operand, registers) for operand in call.args)
+        made = self.outputs(b, call.outputs)
+        outputs = tuple(self.array(t, registers) for t in made)
+        registers += [self.sizes.register(e) for _, value in call.attributes for e in words_in(value)]
+        attributes = tuple((name, without_expressions(value)) for name, value in call.attributes)
+        number = self.code.word(len(self.libraries))
+        self.libraries.append(LibrarySite(self.where(b), call.function, inputs, outputs, attributes))
+        self.code.call("library", number, *registers, check=Check(self.where(b)))
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def passed(self, operand: Operand, registers: list[int]) -> Spec:
+        """An operand of a library function; its words are added to the registers."""
+        if isinstance(operand, Scalar):
+            if isinstance(operand.value, Expr):
+                registers.append(self.sizes.register(operand.value))
+            return NumberSpec(operand.dtype, without_expressions(operand.value))
+        value = self.value(operand)
+        if isinstance(value, ExtentsAt):
+            registers += value.registers
+            return ShapeSpec(len(value.registers))
+        if not isinstance(value, TensorAt):
+            raise GraphError(f"{operand} is a tuple; library functions take tensors and shapes")
+        return self.array(value, registers)
+
+    def array(self, value: TensorAt, registers: list[int]) -> ArraySpec:
+        """An array of a library function."""
+        registers += [value.address, *self.axes(value)]
+        return ArraySpec(value.dtype, len(self.axes(value)))
+
+    def axes(self, value: RunValue) -> tuple[int, ...]:
+        """The registers of the extents of a value."""
+        if isinstance(value, ExtentsAt):
+            return value.registers
+        if value.shape is not None:
+            return tuple(map(self.sizes.register, value.shape))
+        assert isinstance(value, TensorAt)
+        return value.extents
+
+    def view(self, b: Binding, call: OperatorCall) -> RunValue:
+        """The same memory with another shape."""
+        if not call.operator.is_view or not isinstance(b.annotation, TensorType):
+            raise GraphError(f"the operator {call.callee} has not been lowered to a program or a library function")
+        value = self.value(call.args[0])
+        return TensorAt(value.address, value.dtype, b.annotation.shape)
+
+    def match_cast(self, b: Binding, call: MatchCast) -> RunValue:
+        """A value whose annotation is checked here; its extents may determine symbols."""
+        value = self.cast(self.where(b), call.annotation, self.value(call.value))
+        self.sizes.settle()
+        return value
+
+    def cast(self, where: str, annotation: Annotation, value: RunValue) -> RunValue:
+        """A value with a finer annotation; what it says about extents is noted."""
+        if isinstance(annotation, TupleType):
+            parts = zip(annotation.parts, value, strict=True)
+            return tuple(self.cast(f"{where}[{n}]", part, item) for n, (part, item) in enumerate(parts))
+        if not isinstance(annotation, (TensorType, ShapeType)):
+            return value
+        axes = self.axes(value)
+        if annotation.rank not in (None, len(axes)):
+            raise GraphError(f"the value has rank {len(axes)}, expected {annotation}")
+        if isinstance(annotation, ShapeType):
+            if annotation.extents is not None:
+                self.sizes.match(where, annotation.extents, axes, value.known)
+            return ExtentsAt(axes, annotation.extents or value.known)
+        if annotation.dtype not in (None, value.dtype):
+            raise GraphError(f"the value holds {value.dtype}, expected {annotation}")
+        if annotation.shape is None:
+            return value
+        self.sizes.match(where, annotation.shape, axes, value.shape)
+        return TensorAt(value.address, value.dtype, annotation.shape)
+
+    def function_call(self, b: Binding, call: FunctionCall) -> RunValue:
+        """Functions are inlined before this."""
+        raise GraphError(f"the call of {call.function} has not been inlined")
+
+
+def _expected(where: str, annotation: Annotation) -> tuple[int, int]:
+    """The number of the dtype and the rank of an argument."""
+    if not isinstance(annotation, (TensorType, ShapeType)) or annotation.rank is None:
+        raise GraphError(f"{where} is {annotation}: a compiled function must know the rank of its arguments")
+    if annotation.rank > MOST_AXES:
+        raise GraphError(f"{where} has {annotation.rank} axes, of which there may be {MOST_AXES}")
+    if isinstance(annotation, ShapeType):
+        return SHAPE_NUMBER, annotation.rank
+    if annotation.dtype is None:
+        raise GraphError(f"{where} is {annotation}: a compiled function must know the dtype of its arguments")
+    return DTYPE_NUMBERS[annotation.dtype], annotation.rank
+
+
+_RULES: dict[type[GraphCall], Callable[[_Lowering, Binding, Any], RunValue]] = {
+    OperatorCall: _Lowering.view,
+    ProgramCall: _Lowering.program,
+    LibraryCall: _Lowering.library,
+    FunctionCall: _Lowering.function_call,
+    MatchCast: _Lowering.match_cast,
+    TupleCall: lambda run, b, call: tuple(map(run.value, call.args)),
+    ItemCall: lambda run, b, call: run.value(call.value)[call.index],
+}

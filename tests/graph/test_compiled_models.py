@@ -1,0 +1,71 @@
+"""Compiled models compute what the interpreter does, at every size."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_graphs import RandomGraph, random_arrays
+
+from searchlab.errors import GraphError
+from searchlab.graph import GraphBuilder, GraphModule, compile, evaluate_graph
+from searchlab.ir import size
+
+n, m = size("n"), size("m")
+
+
+def close(got: object, want: object, tolerance: float = 1e-4) -> None:
+    got, want = (x if isinstance(x, tuple) else (x,) for x in (got, want))
+    for a, b in zip(got, want, strict=True):
+        assert a.shape == b.shape and a.dtype == b.dtype
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+def classifier() -> GraphModule:
+    rng = np.random.default_rng(0)
+    b = GraphBuilder("main", ranges={n: (1, 64)})
+    x = b.input("x", (n, 24))
+    w1 = b.constant("w1", rng.uniform(-1, 1, (16, 24)).astype("float32"))
+    w2 = b.constant("w2", rng.uniform(-1, 1, (10, 16)).astype("float32"))
+    h = b.relu(b.linear(x, w1, b.constant("b1", np.ones(16, "float32"))))
+    return b.build(b.softmax(b.linear(h, w2) * 0.1))
+
+
+def test_a_classifier_at_several_sizes() -> None:
+    module = classifier()
+    model = compile(module)
+    for count in (1, 3, 64):
+        x = np.random.default_rng(count).uniform(-1, 1, (count, 24)).astype("float32")
+        close(model(x), evaluate_graph(module, x))
+
+
+@pytest.mark.parametrize(
+    ("x", "text"),
+    [
+        (np.ones((65, 24), "float32"), "main: x: n = 65 is out of its range, 1 <= n <= 64"),
+        (np.ones((0, 24), "float32"), "main: x: n = 0 is out of its range, 1 <= n <= 64"),
+        (np.ones((3, 23), "float32"), "main: x: extent 1 is 23, expected 24"),
+        (np.ones((3, 24)), "main: x holds float64, expected float32"),
+        (np.ones(24, "float32"), "main: x has 1 axes, expected 2"),
+        (np.ones((3, 24), "complex64"), "main: x: an array of complex64, expected float32[n, 24]"),
+        ("x", "main: x: expected float32[n, 24] as an array of numpy or torch, or with __dlpack__; got str"),
+    ],
+)
+def test_wrong_arguments(x: object, text: str) -> None:
+    model = compile(classifier())
+    with pytest.raises(GraphError) as e:
+        model(x)
+    assert str(e.value) == text
+    with pytest.raises(GraphError, match=r"main takes \(x\), got 2 values"):
+        model(x, x)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.data())
+def test_random_graphs(data: st.DataObject) -> None:
+    symbolic = data.draw(st.booleans())
+    draw = RandomGraph(lambda low, high: data.draw(st.integers(low, high)), symbolic)
+    module = draw.module(data.draw(st.integers(1, 4)))
+    model = compile(module)
+    for sizes in ({"n": 3, "m": 4}, {"n": 1, "m": 2}, {"n": 8, "m": 5}) if symbolic else ({},):
+        arrays = random_arrays(module, 0, **sizes)
+        close(model["main"].observed(*arrays, poison=True).result, evaluate_graph(module, *arrays))
