@@ -21,8 +21,10 @@ Draw = Callable[[int, int], int]  # an integer between two, both included
 class RandomGraph:
     """Writes a function of random calls; `draw` makes every choice."""
 
+    weights = False  # whether there are constants
+
     def __init__(self, draw: Draw, symbolic: bool) -> None:
-        self.draw = draw
+        self.draw, self.constants = draw, 0
         self.b = GraphBuilder("main", ranges={n: (1, 8), m: (2, None)} if symbolic else {})
         rows, columns = (n, m) if symbolic else (3, 4)
         self.extents: list[Any] = [rows, columns, 2, 6]
@@ -37,7 +39,7 @@ class RandomGraph:
     def module(self, calls: int) -> GraphModule:
         """A module whose function has at least so many calls; the last value is the result."""
         for _ in range(calls):
-            step = self.pick(STEPS)
+            step = self.pick([*STEPS, *WEIGHTED] if self.weights else STEPS)
             made = step(self, self.pick(self.values))
             # numbers stay small, so that results at two precisions can be compared
             self.values.append(self.b.tanh(made) if self.draw(0, 1) else self.b.clamp(made, low=-4, high=4))
@@ -148,6 +150,35 @@ def asserted(g: RandomGraph, x: GraphValue) -> GraphValue:
     return g.b.match_cast(x, x.shape)
 
 
+def constant(g: RandomGraph, *shape: int) -> GraphValue:
+    g.constants += 1
+    made = np.random.default_rng(g.draw(0, 9)).uniform(0.2, 1, shape).astype("float32")
+    return g.b.constant(f"c{g.constants}", made)
+
+
+def shifted(g: RandomGraph, x: GraphValue) -> GraphValue:
+    """Something computed from constants is added."""
+    return x + g.b.sqrt(constant(g, 1) * 2.0) * g.b.slice(constant(g, 3), axis=0, stop=1)
+
+
+def layer(g: RandomGraph, x: GraphValue) -> GraphValue:
+    inner = value_of(x.shape[-1])
+    if inner is None:
+        return shifted(g, x)
+    return g.b.linear(x, constant(g, 4, inner), *([constant(g, 4)] if g.draw(0, 1) else []))
+
+
+def statistics(g: RandomGraph, x: GraphValue) -> GraphValue:
+    """A batch norm, after a layer or alone."""
+    channels = value_of(x.shape[1]) if len(x.shape) > 1 else None
+    if channels is None:
+        return shifted(g, x)
+    if len(x.shape) == 2 and g.draw(0, 1):
+        x, channels = layer(g, x), 4
+    return g.b.batch_norm(x, *(constant(g, channels) for _ in range(4)))
+
+
+WEIGHTED = [shifted, layer, statistics]
 STEPS = [
     unary, binary, binary, chosen, reduction, normalised, centred, permuted, flat, divided, joined, stacked, padded,
     cut, halves, product, chosen_row, triangle, asserted,

@@ -47,7 +47,7 @@ def evaluate_graph(module: GraphModule, *args: Any, function: str = "main") -> A
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class HeldTensor:
     """A tensor at run time; the dtype says what the elements of the array stand for."""
 
     array: Array
@@ -114,7 +114,7 @@ class _Frame:
             for number, (part, item) in enumerate(zip(annotation.parts, value, strict=True)):
                 self.check(f"{where}[{number}]", part, item)
         elif isinstance(annotation, (TensorType, ShapeType)) and not self._fits(annotation, value):
-            got = value.annotation if isinstance(value, _Held) else ShapeType(tuple(map(Const, value)))
+            got = value.annotation if isinstance(value, HeldTensor) else ShapeType(tuple(map(Const, value)))
             solution = ", ".join(f"{v} = {n}" for v, n in self.symbols.items())
             raise GraphError(
                 f"{where}: the value is {got}, expected {annotation}{f' with {solution}' * bool(solution)}"
@@ -123,7 +123,7 @@ class _Frame:
     def _fits(self, annotation: TensorType | ShapeType, value: Any) -> bool:
         actual = _actual(value)
         if isinstance(annotation, TensorType):
-            if not isinstance(value, _Held) or annotation.dtype not in (None, value.dtype):
+            if not isinstance(value, HeldTensor) or annotation.dtype not in (None, value.dtype):
                 return False
             known = annotation.shape
         else:
@@ -146,17 +146,17 @@ class _Frame:
             if operand in self.values:
                 return self.values[operand]
             constant = self.module.constants[operand]
-            return _Held(constant.array, constant.dtype)
+            return HeldTensor(constant.array, constant.dtype)
         if isinstance(operand, Scalar):
             value = self.number(operand.value) if isinstance(operand.value, Expr) else operand.value
-            return _Held(stored(np.asarray(value), operand.dtype), operand.dtype)
+            return HeldTensor(stored(np.asarray(value), operand.dtype), operand.dtype)
         return tuple(self.number(e) for e in operand.dims)
 
-    def outputs(self, call: ProgramCall | LibraryCall) -> list[_Held]:
+    def outputs(self, call: ProgramCall | LibraryCall) -> list[HeldTensor]:
         """Arrays for the outputs of a call, full of what is recognisable."""
         shapes = [tuple(self.number(e) for e in o.dims()) for o in call.outputs]
         kinds = [o.dtype or "" for o in call.outputs]
-        return [_Held(np.full(s, 99, DTYPES[d].storage), d) for s, d in zip(shapes, kinds, strict=True)]
+        return [HeldTensor(np.full(s, 99, DTYPES[d].storage), d) for s, d in zip(shapes, kinds, strict=True)]
 
 
 def _operator(run: _Frame, call: OperatorCall) -> Any:
@@ -164,7 +164,7 @@ def _operator(run: _Frame, call: OperatorCall) -> Any:
     return evaluate_operator(operator, [run.operand(o) for o in call.args])
 
 
-def evaluate_operator(operator: GraphOperator, args: Sequence[_Held]) -> Any:
+def evaluate_operator(operator: GraphOperator, args: Sequence[HeldTensor]) -> Any:
     """The result of an operator by its reference, converted to the dtypes that it deduces."""
     deduced = operator_annotation(operator, SizeFacts(), [a.annotation for a in args])
     with np.errstate(all="ignore"):
@@ -174,17 +174,17 @@ def evaluate_operator(operator: GraphOperator, args: Sequence[_Held]) -> Any:
         return _converted(found, deduced)
 
 
-def _wide(value: _Held) -> Array:
+def _wide(value: HeldTensor) -> Array:
     """The numbers that an array holds; floats in double precision."""
     held = numbers(value.array, value.dtype)
     return held.astype(np.float64) if value.dtype in FLOATS else held
 
 
-def _converted(value: Any, annotation: Annotation) -> _Held:
+def _converted(value: Any, annotation: Annotation) -> HeldTensor:
     assert isinstance(annotation, TensorType) and annotation.dtype is not None
     dtype = annotation.dtype
     array = np.asarray(value)
-    return _Held(np.ascontiguousarray(stored(array, dtype)).reshape(array.shape), dtype)
+    return HeldTensor(np.ascontiguousarray(stored(array, dtype)).reshape(array.shape), dtype)
 
 
 def _program(run: _Frame, call: ProgramCall) -> Any:
@@ -194,14 +194,14 @@ def _program(run: _Frame, call: ProgramCall) -> Any:
         raise GraphError(f"{program.name} keeps inputs in layouts of its own; the interpreter runs plain programs")
     arrays = {b.name: run.operand(o).array for b, o in zip(inputs, call.args, strict=True)}
     found = interpret(program, arrays, {name: run.number(e) for name, e in call.sizes})
-    held = tuple(_Held(found[name], o.dtype or "") for name, o in zip(program.outputs, call.outputs, strict=True))
+    held = tuple(HeldTensor(found[name], o.dtype or "") for name, o in zip(program.outputs, call.outputs, strict=True))
     return held[0] if len(held) == 1 else held
 
 
 def _library(run: _Frame, call: LibraryCall) -> Any:
     outputs = run.outputs(call)
     attributes = {name: _attribute(map_attribute(value, run.put)) for name, value in call.attributes}
-    arrays = [o.array if isinstance(o, _Held) else o for o in map(run.operand, call.args)]
+    arrays = [o.array if isinstance(o, HeldTensor) else o for o in map(run.operand, call.args)]
     library_function(call.function)(*arrays, *(o.array for o in outputs), **attributes)
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
@@ -239,7 +239,7 @@ _RULES: dict[type[GraphCall], Callable[[_Frame, Any], Any]] = {
 
 def _held(where: str, annotation: Annotation, value: Any) -> Any:
     """A value that a caller passes, as the interpreter holds it."""
-    if isinstance(value, _Held):
+    if isinstance(value, HeldTensor):
         return value
     if isinstance(annotation, TupleType):
         if not isinstance(value, (tuple, list)) or len(value) != len(annotation.parts):
@@ -253,16 +253,16 @@ def _held(where: str, annotation: Annotation, value: Any) -> Any:
     if dtype not in DTYPES or array.dtype.name != DTYPES[dtype].storage:
         expected = DTYPES[dtype].described if dtype in DTYPES else str(annotation)
         raise GraphError(f"{where}: an array of {array.dtype}, expected {expected}")
-    return _Held(array, dtype)
+    return HeldTensor(array, dtype)
 
 
 def _actual(value: Any) -> tuple[int, ...]:
     """The extents of a tensor, or those that a shape consists of."""
-    return value.array.shape if isinstance(value, _Held) else tuple(value)
+    return value.array.shape if isinstance(value, HeldTensor) else tuple(value)
 
 
 def _plain(value: Any) -> Any:
     """A result as plain arrays and tuples."""
-    if isinstance(value, _Held):
+    if isinstance(value, HeldTensor):
         return value.array
     return tuple(map(_plain, value)) if isinstance(value, tuple) else value

@@ -9,16 +9,26 @@ from hypothesis import strategies as st
 from random_graphs import RandomGraph, random_arrays
 
 from searchlab.graph import GraphModule, evaluate_graph, graph_from_json, graph_to_json, legalise, verify_graph
-from searchlab.graph.passes import fuse_operators, fuse_programs
+from searchlab.graph.passes import (
+    fold_batch_norms,
+    fold_constants,
+    fuse_operators,
+    fuse_programs,
+    remove_dead,
+    share_equal_calls,
+)
 
 Pass = Callable[[GraphModule], GraphModule]
+ALL = (fold_constants, fold_batch_norms, share_equal_calls, remove_dead, fuse_operators, fuse_programs, legalise)
 SIZES = [{"n": 3, "m": 4}, {"n": 1, "m": 2}, {"n": 7, "m": 5}]
 
 
 @st.composite
-def graphs(draw, calls: int = 40) -> GraphModule:
+def graphs(draw, calls: int = 40, weights: bool = False) -> GraphModule:
     count, symbolic = draw(st.integers(2, calls // 2)), draw(st.booleans())
-    return RandomGraph(lambda low, high: draw(st.integers(low, high)), symbolic).module(count)
+    made = RandomGraph(lambda low, high: draw(st.integers(low, high)), symbolic)
+    made.weights = weights
+    return made.module(count)
 
 
 def check(module: GraphModule, *passes: Pass, sizes: list[dict[str, int]] = SIZES) -> GraphModule:
@@ -38,6 +48,35 @@ def check(module: GraphModule, *passes: Pass, sizes: list[dict[str, int]] = SIZE
     return changed
 
 
+@settings(max_examples=25)
+@given(graphs(weights=True))
+def test_constants_are_folded(module: GraphModule) -> None:
+    folded = check(module, fold_constants)
+    for call in folded["main"].calls.values():
+        constant = [o in folded.constants or not isinstance(o, str) for o in call.operands()]
+        assert not all(constant) or not constant
+    assert fold_constants(folded) == folded
+
+
+@settings(max_examples=25)
+@given(graphs(weights=True))
+def test_batch_norms_are_folded(module: GraphModule) -> None:
+    folded = check(module, fold_batch_norms)
+    assert not any(call.callee == "batch_norm" for call in folded["main"].calls.values())
+
+
+@settings(max_examples=25)
+@given(graphs(weights=True))
+def test_cleaned(module: GraphModule) -> None:
+    shared = check(module, share_equal_calls)
+    cleaned = check(module, share_equal_calls, remove_dead)
+    assert len(cleaned["main"].bindings) <= len(shared["main"].bindings) <= len(module["main"].bindings)
+    uses = cleaned["main"].uses
+    assert all(uses[b.name] for b in cleaned["main"].bindings if b.call.callee != "match_cast")
+    calls = [call for call in cleaned["main"].calls.values() if call.callee != "match_cast"]
+    assert len({repr(call) for call in calls}) == len(calls)
+
+
 @settings(max_examples=60)
 @given(graphs())
 def test_fused_operators(module: GraphModule) -> None:
@@ -52,8 +91,14 @@ def test_fused_programs(module: GraphModule) -> None:
     check(module, fuse_operators, fuse_programs, legalise, sizes=[{"n": 2, "m": 3}])
 
 
+@settings(max_examples=20)
+@given(graphs(calls=16, weights=True))
+def test_all_passes_together(module: GraphModule) -> None:
+    check(module, *ALL, sizes=[{"n": 5, "m": 3}])
+
+
 @pytest.mark.slow
 @settings(max_examples=1000)
-@given(graphs())
+@given(graphs(weights=True))
 def test_many_random_graphs_fused(module: GraphModule) -> None:
-    check(module, fuse_operators, fuse_programs, legalise)
+    check(module, *ALL)

@@ -1,7 +1,14 @@
 """Passes of graphs: pure functions from a module to a module, one after the other on the way to compiled code."""
 
+from searchlab.graph.passes.batch_norm_folding import fold_batch_norms
+from searchlab.graph.passes.cleaning import remove_dead, share_equal_calls
+from searchlab.graph.passes.constant_folding import fold_constants
 from searchlab.graph.passes.operator_fusion import fuse_operators
+from searchlab.graph.passes.pass_listing import apply_passes, module_changes, print_changes
 from searchlab.graph.passes.pattern_kinds import PatternKind, pattern_kind
 from searchlab.graph.passes.program_fusion import fuse_programs, fused_program
 
-__all__ = ["PatternKind", "fuse_operators", "fuse_programs", "fused_program", "pattern_kind"]
+__all__ = [
+    "PatternKind", "apply_passes", "fold_batch_norms", "fold_constants", "fuse_operators", "fuse_programs",
+    "fused_program", "module_changes", "pattern_kind", "print_changes", "remove_dead", "share_equal_calls",
+]  # fmt: skip
