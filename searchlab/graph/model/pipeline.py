@@ -12,6 +12,14 @@ from searchlab.graph.calls import OperatorCall
 from searchlab.graph.functions import GraphModule
 from searchlab.graph.legalising import legalise
 from searchlab.graph.model.options import CompileOptions
+from searchlab.graph.passes import (
+    fold_batch_norms,
+    fold_constants,
+    fuse_operators,
+    fuse_programs,
+    remove_dead,
+    share_equal_calls,
+)
 from searchlab.graph.passes.inlining import inline_functions
 
 Observe = Callable[[str, GraphModule, GraphModule], None]
@@ -31,8 +39,18 @@ def _is_computed(call: OperatorCall) -> bool:
     return not (call.operator.is_view and isinstance(call.args[0], str))
 
 
+def _fuses(options: CompileOptions) -> bool:
+    return options.fuse != "never"
+
+
 PIPELINE: tuple[NamedPass, ...] = (
     NamedPass("inline_functions", inline_functions),
+    NamedPass("fold_constants", fold_constants),
+    NamedPass("fold_batch_norms", fold_batch_norms),
+    NamedPass("share_equal_calls", share_equal_calls),
+    NamedPass("remove_dead", remove_dead),
+    NamedPass("fuse_operators", fuse_operators, _fuses),
+    NamedPass("fuse_programs", fuse_programs, _fuses),
     NamedPass("legalise", lambda module: legalise(module, _is_computed)),
 )
 

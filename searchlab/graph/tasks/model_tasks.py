@@ -8,23 +8,37 @@ from dataclasses import replace
 from searchlab.errors import GraphError
 from searchlab.graph.deduction import deduced
 from searchlab.graph.functions import GraphFunction, GraphModule
-from searchlab.graph.legalising import legalise
+from searchlab.graph.model.options import CompileOptions
+from searchlab.graph.model.pipeline import lowered
 from searchlab.graph.model_source import ModelSource
 from searchlab.graph.operator import Array
-from searchlab.graph.passes import fuse_operators, fuse_programs
 from searchlab.graph.symbols import solvable
 from searchlab.graph.tasks.graph_tasks import GraphTask, graph_tasks
 from searchlab.graph.tasks.reference_functions import with_references
 from searchlab.ir.expr import Const, Expr, Var
 from searchlab.ir.walk import Substitution
 
+LEGALISE = "legalise"  # the pass by which operators become programs
 _BALANCE = 8.0  # operations that take as long as a byte from memory, roughly, on today's cores
 
 
-def model_tasks(source: ModelSource) -> tuple[GraphTask, ...]:
-    """The tasks of a model, in the order of their first calls."""
-    module = fuse_programs(fuse_operators(at_sizes(source.module, source.inputs)))
-    return graph_tasks(with_references(legalise(module), module))
+def model_tasks(source: ModelSource, options: CompileOptions | None = None) -> tuple[GraphTask, ...]:
+    """The tasks of a model that is compiled with these options, in the order of their first calls."""
+    return graph_tasks(lowered_with_references(at_sizes(source.module, source.inputs), options))
+
+
+def lowered_with_references(module: GraphModule, options: CompileOptions | None = None) -> GraphModule:
+    """The module as it is compiled, with a function beside every program that says what it computes."""
+    seen: list[GraphModule] = []
+
+    def observe(name: str, before: GraphModule, after: GraphModule) -> None:
+        if name == LEGALISE:
+            seen.append(before)
+
+    found = lowered(module, options or CompileOptions(), observe)
+    for before in seen:
+        found = with_references(found, before)
+    return found
 
 
 def worth_tuning(tasks: Sequence[GraphTask], share: float = 0.99) -> tuple[GraphTask, ...]:
