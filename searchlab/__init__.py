@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from searchlab.ir import Builder, knob, size
     from searchlab.lab.export import load
     from searchlab.lab.study import Study
+    from searchlab.lab.tuning.tuned import Tuned
     from searchlab.schedule import Schedule
     from searchlab.search import Task
     from searchlab.targets import Target, detect
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "Builder", "Schedule", "Study", "Target", "Task", "__version__", "compile", "default_schedule", "detect", "graph",
-    "knob", "load", "operator", "size", "workload",
+    "Builder", "Schedule", "Study", "Target", "Task", "Tuned", "__version__", "compile", "default_schedule", "detect",
+    "graph", "knob", "load", "operator", "size", "workload",
 ]  # fmt: skip
 
 _MODULES = {
@@ -36,6 +37,7 @@ _MODULES = {
     "Study": "lab.study",
     "Target": "targets",
     "Task": "search",
+    "Tuned": "lab.tuning.tuned",
     "compile": "backend",
     "default_schedule": "defaults",
     "detect": "targets",

@@ -31,6 +31,7 @@ from searchlab.graph.graph_json import graph_from_json, graph_to_json, load_grap
 from searchlab.graph.legalising import legalise, operator_program
 from searchlab.graph.library import library, library_function, library_functions
 from searchlab.graph.model import CompiledModel, CompileOptions, RunnableModel, compile
+from searchlab.graph.model_source import ModelSource, model_source
 from searchlab.graph.operator import (
     Dim,
     Dims,
@@ -43,16 +44,17 @@ from searchlab.graph.operator import (
 )
 from searchlab.graph.ops.pointwise_op import PointwiseOp
 from searchlab.graph.symbols import SizeFacts, SizeRange
+from searchlab.graph.tasks import GraphTask, graph_tasks, model_tasks
 from searchlab.graph.torch_import import from_torch
 from searchlab.graph.wellformed import verify_graph
 
 __all__ = [
-    "Annotation", "Binding", "CompileOptions", "CompiledModel", "Constant", "Dim", "Dims", "Extents",
-    "FunctionCall", "GraphBuilder", "GraphCall", "GraphFunction", "GraphModule", "GraphOperator", "GraphParameter",
-    "GraphValue", "Ints", "ItemCall", "LibraryCall", "MatchCast", "Number", "ObjectType", "Operand", "OperatorCall",
-    "PointwiseOp", "ProgramCall", "RunnableModel", "Scalar", "ShapeType", "SizeFacts", "SizeRange", "TensorType",
-    "TupleCall", "TupleType", "TypeScope", "compile", "deduced", "evaluate_graph", "from_torch", "graph_from_json",
-    "graph_operator", "graph_operators", "graph_to_json", "legalise", "library", "library_function",
-    "library_functions", "load_graph", "operator_named", "operator_program", "ops", "save_graph", "scope_of",
-    "tensor", "verify_graph",
+    "Annotation", "Binding", "CompileOptions", "CompiledModel", "Constant", "Dim", "Dims", "Extents", "FunctionCall",
+    "GraphBuilder", "GraphCall", "GraphFunction", "GraphModule", "GraphOperator", "GraphParameter", "GraphTask",
+    "GraphValue", "Ints", "ItemCall", "LibraryCall", "MatchCast", "ModelSource", "Number", "ObjectType", "Operand",
+    "OperatorCall", "PointwiseOp", "ProgramCall", "RunnableModel", "Scalar", "ShapeType", "SizeFacts", "SizeRange",
+    "TensorType", "TupleCall", "TupleType", "TypeScope", "compile", "deduced", "evaluate_graph", "from_torch",
+    "graph_from_json", "graph_operator", "graph_operators", "graph_tasks", "graph_to_json", "legalise", "library",
+    "library_function", "library_functions", "load_graph", "model_source", "model_tasks", "operator_named",
+    "operator_program", "ops", "save_graph", "scope_of", "tensor", "verify_graph",
 ]  # fmt: skip
