@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from searchlab.lab.export import load
     from searchlab.lab.study import Study
     from searchlab.lab.tuning.tuned import Tuned
+    from searchlab.lab.tuning.tuning import tune
     from searchlab.schedule import Schedule
     from searchlab.search import Task
     from searchlab.targets import Target, detect
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Builder", "Schedule", "Study", "Target", "Task", "Tuned", "__version__", "compile", "default_schedule", "detect",
-    "graph", "knob", "load", "operator", "size", "workload",
+    "graph", "knob", "load", "operator", "size", "tune", "workload",
 ]  # fmt: skip
 
 _MODULES = {
@@ -45,6 +46,7 @@ _MODULES = {
     "load": "lab.export",
     "operator": "workloads",
     "size": "ir",
+    "tune": "lab.tuning.tuning",
     "workload": "workloads",
 }
 

@@ -45,6 +45,7 @@ ALLOWED: dict[str, set[str]] = {
     "graph": {
         "errors",
         "interpreter",
+        "intrinsics",
         "ir",
         "named",
         "registry",

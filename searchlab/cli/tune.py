@@ -40,6 +40,7 @@ def tune_command(
     decide: Annotated[
         bool, typer.Option("--decide/--no-decide", help="Time the ways to compile the model before tuning it.")
     ] = True,
+    seconds: Annotated[float, typer.Option(min=0.0, help="Seconds to time whole runs of the model.")] = 2.0,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")] = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Print lines instead of a live view.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
@@ -53,14 +54,14 @@ def tune_command(
     """
     from searchlab.graph.model.options import CompileOptions
     from searchlab.graph.model_source import model_source
-    from searchlab.lab.tuning.tuning import finish_model, plan_tuning
+    from searchlab.lab.tuning.tuning import finish_model, folder_name, plan_tuning
     from searchlab.lab.tuning.whole_model import silent as quiet_note
 
     wanted = form(as_json, as_csv)
     silent = quiet or wanted is not None
     note = quiet_note if silent else _note
     source = model_source(model)
-    place = folder or Path("runs") / _folder_name(source.name)
+    place = folder or Path("runs") / folder_name(source)
     machine: Any = target if threads is None else {target: {"threads": threads}}
     plan = plan_tuning(
         source,
@@ -77,18 +78,12 @@ def tune_command(
         _print_plan(plan)
     if plan.tasks:
         _search(plan, place, silent, verbose)
-    result = finish_model(plan, place, note=note)
+    result = finish_model(plan, place, seconds, note)
     if wanted:
         print_rows([result.plain], wanted)
     elif not quiet:
         print_model(result)
         _next(place)
-
-
-def _folder_name(name: str) -> str:
-    import re
-
-    return re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip("-._+") or "model"
 
 
 def _note(text: str) -> None:

@@ -6,9 +6,11 @@ from searchlab.graph.passes.constant_folding import fold_constants
 from searchlab.graph.passes.operator_fusion import fuse_operators
 from searchlab.graph.passes.pass_listing import apply_passes, module_changes, print_changes
 from searchlab.graph.passes.pattern_kinds import PatternKind, pattern_kind
+from searchlab.graph.passes.post_fusion import fuse_after, schedule_then_fuse
 from searchlab.graph.passes.program_fusion import fuse_programs, fused_program
 
 __all__ = [
-    "PatternKind", "apply_passes", "fold_batch_norms", "fold_constants", "fuse_operators", "fuse_programs",
-    "fused_program", "module_changes", "pattern_kind", "print_changes", "remove_dead", "share_equal_calls",
+    "PatternKind", "apply_passes", "fold_batch_norms", "fold_constants", "fuse_after", "fuse_operators",
+    "fuse_programs", "fused_program", "module_changes", "pattern_kind", "print_changes", "remove_dead",
+    "schedule_then_fuse", "share_equal_calls",
 ]  # fmt: skip

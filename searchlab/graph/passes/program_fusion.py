@@ -7,7 +7,7 @@ stage, which schedules compute a row at a time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from searchlab.errors import GraphError
@@ -62,11 +62,15 @@ def fused_program(module: GraphModule, function: GraphFunction, made: OperatorPr
 
 @dataclass(frozen=True)
 class GroupParts:
-    """The programs of a group in order, the ports that feed inputs, and the ports that are its outputs."""
+    """The programs of a group in order, the ports that feed inputs, and the ports that are its outputs.
+
+    `values` are the names that the function has for what is found at a port.
+    """
 
     programs: tuple[Program, ...]
     feeds: Mapping[Port, Port]
     outputs: tuple[Port, ...]
+    values: Mapping[Port, str]
 
     @staticmethod
     def of(module: GraphModule, function: GraphFunction, made: OperatorPrograms) -> GroupParts:
@@ -89,7 +93,48 @@ class GroupParts:
                 programs.append(program)
                 ports[b.name] = tuple((number, name) for name in program.outputs)
             scope.define(b.name, b.annotation)
-        return GroupParts(tuple(programs), feeds, ports[function.result])
+        values = {
+            port: name if len(found) == 1 else f"{name}_part{number}"
+            for name, found in ports.items()
+            for number, port in enumerate(found)
+        }
+        return GroupParts(tuple(programs), feeds, ports[function.result], values)
+
+    def origin(self, port: Port) -> Port:
+        """The port at which the value of a port is made, or first read."""
+        while port in self.feeds:
+            port = self.feeds[port]
+        return port
+
+    def before(self, ports: Iterable[Port], stop: int | None = None) -> list[int]:
+        """The programs that make values of ports, directly or not, in order; without `stop` and what leads to it."""
+        found: set[int] = set()
+        left = [self.origin(p) for p in ports]
+        while left:
+            number, name = left.pop()
+            if number != stop and number not in found and name in self.programs[number].outputs:
+                found.add(number)
+                left += [self.origin((number, n)) for n in self.programs[number].inputs]
+        return sorted(found)
+
+    def part(self, name: str, numbers: Sequence[int], outputs: Sequence[Port]) -> Program:
+        """Some of the programs as one, whose inputs and outputs have the names of values of the function."""
+        place = {number: n for n, number in enumerate(numbers)}
+        feeds: dict[Port, Port] = {}
+        first: dict[Port, Port] = {}  # where values from elsewhere are read
+        for number in numbers:
+            for own in self.programs[number].inputs:
+                port, origin = (place[number], own), self.origin((number, own))
+                if origin[0] in place and origin[1] in self.programs[origin[0]].outputs:
+                    feeds[port] = place[origin[0]], origin[1]
+                elif first.setdefault(origin, port) != port:
+                    feeds[port] = first[origin]
+        programs = [self.programs[number] for number in numbers]
+        symbols = {v.name for p in programs for v in p.symbols}
+        whole = composed(name, programs, feeds, [(place[n], out) for n, out in outputs], symbols)
+        names = {whole.names[port]: self.values[origin] for origin, port in first.items()}
+        names |= {whole.names[place[n], out]: self.values[n, out] for n, out in outputs}
+        return rename(whole.program, Renaming(names, names))
 
 
 def _program(

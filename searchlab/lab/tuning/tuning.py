@@ -20,7 +20,7 @@ from searchlab.graph.model_source import ModelSource, model_source
 from searchlab.graph.tasks import GraphTask, model_tasks, worth_tuning
 from searchlab.lab.config import Experiment, from_data
 from searchlab.lab.results import CellResult, to_take
-from searchlab.lab.run import Folder, load
+from searchlab.lab.run import Folder, Observer, load, run
 from searchlab.lab.tuning import tuned as tuned_files
 from searchlab.lab.tuning.decisions import decide
 from searchlab.lab.tuning.model_result import DEFAULT, TUNED, ModelResult, VariantTime, model_results, write_results
@@ -30,7 +30,7 @@ from searchlab.registry import Component
 
 _ROUNDS = 4  # batches that each task gets on average, at least
 _BATCH = (2, 16)
-_RACE_S = 2.0  # of the final race of whole models
+RACE_S = 2.0  # of the final race of whole models
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,11 +54,6 @@ class TunePlan:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def name(self) -> str:
-        """The name of the experiment, and of its folder."""
-        return re.sub(r"[^A-Za-z0-9._+-]+", "-", self.source.name).strip("-._+") or "model"
-
-    @property
     def experiment(self) -> Experiment:
         """The experiment that searches the tasks, all of them with one budget."""
         if not self.tasks:
@@ -71,7 +66,9 @@ class TunePlan:
             "graph": self.source.text,
         }
         given = {"target": self.target, "seeds": [self.seed], "budget": {"trials": each, "batch": batch}}
-        return from_data({"name": self.name, "workloads": [{"network": network}], **given, **self.settings})
+        return from_data(
+            {"name": folder_name(self.source), "workloads": [{"network": network}], **given, **self.settings}
+        )
 
     def result(self, **measured: Any) -> ModelResult:
         """What the plan says, together with what was measured."""
@@ -88,6 +85,38 @@ class TunePlan:
             after=self.after,
             **measured,
         )
+
+
+def tune(
+    model: str | ModelSource,
+    trials: int = 1000,
+    folder: str | Path | None = None,
+    *,
+    target: Component = "native",
+    seed: int = 0,
+    after: Sequence[str | Path] = (),
+    options: CompileOptions | None = None,
+    seconds: float = RACE_S,
+    observer: Observer | None = None,
+) -> ModelResult:
+    """Tunes a model, named as `searchlab tune` takes it; the same call again resumes where it was interrupted.
+
+    `folder` is the run folder, runs/NAME unless given; the other arguments are those of `plan_tuning`.
+    """
+    source = model_source(model) if isinstance(model, str) else model
+    place = Path("runs") / folder_name(source) if folder is None else Path(folder)
+    plan = plan_tuning(source, target, trials, seed, folder=place, after=list(map(str, after)), options=options)
+    if plan.tasks:
+        summary = run(plan.experiment, place, observer=observer)
+        if summary.exit_code:
+            why = "; ".join(event.error for event in summary.failed) or "interrupted"
+            raise SearchLabError(f"{source.name} was not tuned: {why}")
+    return finish_model(plan, place, seconds)
+
+
+def folder_name(source: ModelSource) -> str:
+    """The name of a model as that of an experiment and a folder."""
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", source.name).strip("-._+") or "model"
 
 
 def plan_tuning(
@@ -131,7 +160,7 @@ def _decided(folder: str | Path | None, source: ModelSource) -> ModelResult | No
     return next((result for result in known if result.name == source.name), None)
 
 
-def finish_model(plan: TunePlan, folder: str | Path, seconds: float = _RACE_S, note: Note = silent) -> ModelResult:
+def finish_model(plan: TunePlan, folder: str | Path, seconds: float = RACE_S, note: Note = silent) -> ModelResult:
     """Compiles a model with what was found, times it beside its default schedules and torch, and keeps the result."""
     machine = targets.parse(plan.target)
     place = Path(folder)
@@ -169,15 +198,15 @@ def finish_run(folder: str | Path, again: bool = True, note: Note = silent) -> t
 
     Those that have been timed are only timed `again` if this is wanted.
     """
-    run = load(folder)
-    if run.experiment is None or any(cell.state != "done" for cell in run.cells):
+    done_run = load(folder)
+    if done_run.experiment is None or any(cell.state != "done" for cell in done_run.cells):
         return ()
     found = []
-    for item in run.experiment.workloads:
+    for item in done_run.experiment.workloads:
         network = item.get("network", {}) if isinstance(item, Mapping) else {}
         done = [r for r in model_results(folder) if r.name == network.get("name") and r.times]
         if "graph" in network and (again or not done):
-            found.append(finish_model(_plan_of(network, run.cells[0].cell.target, folder), folder, note=note))
+            found.append(finish_model(_plan_of(network, done_run.cells[0].cell.target, folder), folder, note=note))
     return tuple(found)
 
 

@@ -31,9 +31,7 @@ from searchlab.timing.turns import Times
 
 TARGET = "x86-64-v3"
 SETTINGS = {"model": "none", "strategy": "random"}
-needs_avx2 = pytest.mark.skipif(
-    "avx2" not in str(targets.detect()).lower() + Path("/proc/cpuinfo").read_text(), reason="runs code for AVX2"
-)
+needs_avx2 = pytest.mark.skipif(TARGET not in targets.offered(), reason="runs code for AVX2")
 
 
 def layers(count: int, last: int = 16) -> GraphModule:
@@ -213,7 +211,19 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "    return nn.Sequential(nn.Linear(16, 16), nn.ReLU()).eval(), (torch.ones(4, 16),)\n"
     )
     monkeypatch.chdir(tmp_path)
-    words = ["tune", "of_torch.py:make", "--trials", "2", "--threads", "1", "--no-decide", "--out", "found"]
+    words = [
+        "tune",
+        "of_torch.py:make",
+        "--trials",
+        "2",
+        "--threads",
+        "1",
+        "--no-decide",
+        "--out",
+        "found",
+        "--seconds",
+        "0.1",
+    ]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     assert "1 tasks to search" in done.output and "x torch" in done.output and "end to end" in done.output
