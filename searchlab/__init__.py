@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from searchlab.ir import Builder, knob, size
     from searchlab.lab.export import load
     from searchlab.lab.study import Study
+    from searchlab.lab.tuning.tuned import Tuned
+    from searchlab.lab.tuning.tuning import tune
     from searchlab.schedule import Schedule
     from searchlab.search import Task
     from searchlab.targets import Target, detect
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "Builder", "Schedule", "Study", "Target", "Task", "__version__", "compile", "default_schedule", "detect", "graph",
-    "knob", "load", "operator", "size", "workload",
+    "Builder", "Schedule", "Study", "Target", "Task", "Tuned", "__version__", "compile", "default_schedule", "detect",
+    "graph", "knob", "load", "operator", "size", "tune", "workload",
 ]  # fmt: skip
 
 _MODULES = {
@@ -36,6 +38,7 @@ _MODULES = {
     "Study": "lab.study",
     "Target": "targets",
     "Task": "search",
+    "Tuned": "lab.tuning.tuned",
     "compile": "backend",
     "default_schedule": "defaults",
     "detect": "targets",
@@ -43,6 +46,7 @@ _MODULES = {
     "load": "lab.export",
     "operator": "workloads",
     "size": "ir",
+    "tune": "lab.tuning.tuning",
     "workload": "workloads",
 }
 

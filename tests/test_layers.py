@@ -46,7 +46,9 @@ ALLOWED: dict[str, set[str]] = {
         "intrinsics",
         "errors",
         "interpreter",
+        "intrinsics",
         "ir",
+        "named",
         "registry",
         "workloads",
         "schedule",
@@ -123,6 +125,8 @@ LAB["replay"] = {
 }  # fmt: skip
 LAB["leaderboard"] = {"export.finding", "folder", "results", "run.runoff", "statistics"}
 LAB["report"] = {"config", "export.finding", "folder", "leaderboard", "records", "results", "statistics"}
+LAB["tuning"] = {"config.__init__", "export.finding", "folder", "results", "run.__init__"}
+LAB["report"] |= {"tuning"}
 LAB["scaffold"] = set()
 LAB["__init__"] = set()
 

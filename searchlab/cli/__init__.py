@@ -20,7 +20,7 @@ from searchlab.errors import SearchLabError
 # The commands in the order of the help. Each has a module of its name, with a function NAME_command, or with an `app`
 # where it has commands of its own.
 COMMANDS = (
-    "list", "show", "bench", "doctor", "noise", "run", "status", "schema", "records", "leaderboard", "report",
+    "list", "show", "bench", "doctor", "noise", "run", "tune", "status", "schema", "records", "leaderboard", "report",
     "compare", "best", "replay", "models", "new",
 )  # fmt: skip
 

@@ -82,6 +82,8 @@ def run_command(
         err.print(f"stopped at once; `searchlab run {shlex.quote(str(place))}` resumes after the last measurement")
         raise typer.Exit(130) from None
     _report(summary, quiet, wanted)
+    if not summary.exit_code:
+        _whole_models(summary, quiet or wanted is not None)
     raise typer.Exit(summary.exit_code)
 
 
@@ -182,6 +184,17 @@ def _report(summary: RunSummary, quiet: bool, form: OutputForm | None) -> None:
 
         print_standings(load(summary.folder))
     _next(summary)
+
+
+def _whole_models(summary: RunSummary, quiet: bool) -> None:
+    """Times the models that the experiment names by their graphs, unless nothing has changed since they were timed."""
+    from searchlab.lab.tuning.tuning import finish_run
+
+    for result in finish_run(summary.folder, again=bool(summary.done)):
+        if not quiet:
+            from searchlab.cli.tune import print_model
+
+            print_model(result)
 
 
 def _errors(summary: RunSummary) -> None:

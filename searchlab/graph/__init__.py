@@ -32,6 +32,7 @@ from searchlab.graph.graph_json import graph_from_json, graph_to_json, load_grap
 from searchlab.graph.legalising import legalise, operator_program
 from searchlab.graph.library import GRAPH_LIBRARIES, GraphLibrary, library, library_function, library_functions
 from searchlab.graph.model import CompiledModel, CompileOptions, LoadedModel, RunnableModel, compile, load_model
+from searchlab.graph.model_source import ModelSource, model_source
 from searchlab.graph.onnx_import import from_onnx
 from searchlab.graph.operator import (
     Dim,
@@ -49,18 +50,19 @@ from searchlab.graph.passes.library_dispatch import LibraryPattern, PatternMatch
 from searchlab.graph.passes.quantising import quantise_weights
 from searchlab.graph.passes.size_split import split_by_size
 from searchlab.graph.symbols import SizeFacts, SizeRange
+from searchlab.graph.tasks import GraphTask, graph_tasks, model_tasks
 from searchlab.graph.torch_import import from_torch
 from searchlab.graph.wellformed import verify_graph
 
 __all__ = [
     "Annotation", "Binding", "BranchCall", "CompileOptions", "CompiledModel", "Constant", "Dim", "Dims", "Extents",
     "FunctionCall", "GRAPH_LIBRARIES", "GraphBuilder", "GraphCall", "GraphFunction", "GraphLibrary", "GraphModule",
-    "GraphOperator", "GraphParameter", "GraphValue", "Ints", "ItemCall", "LibraryCall", "LibraryPattern",
-    "LoadedModel", "MatchCast", "Number", "ObjectType", "Operand", "OperatorCall", "PatternMatch", "PointwiseOp",
-    "ProgramCall", "RunnableModel", "Scalar", "ShapeType", "SizeFacts", "SizeRange", "TensorType", "TupleCall",
-    "TupleType", "TypeScope", "compile", "deduced", "dispatch_libraries", "evaluate_graph", "from_onnx",
-    "from_torch", "graph_from_json", "graph_operator", "graph_operators", "graph_to_json", "legalise", "library",
-    "library_function", "library_functions", "load_graph", "load_model", "numpy_library", "operator_named",
-    "operator_program", "ops", "quantise_weights", "save_graph", "scope_of", "split_by_size", "tensor",
-    "torch_library", "verify_graph",
+    "GraphOperator", "GraphParameter", "GraphTask", "GraphValue", "Ints", "ItemCall", "LibraryCall",
+    "LibraryPattern", "LoadedModel", "MatchCast", "ModelSource", "Number", "ObjectType", "Operand", "OperatorCall",
+    "PatternMatch", "PointwiseOp", "ProgramCall", "RunnableModel", "Scalar", "ShapeType", "SizeFacts", "SizeRange",
+    "TensorType", "TupleCall", "TupleType", "TypeScope", "compile", "deduced", "dispatch_libraries",
+    "evaluate_graph", "from_onnx", "from_torch", "graph_from_json", "graph_operator", "graph_operators",
+    "graph_tasks", "graph_to_json", "legalise", "library", "library_function", "library_functions", "load_graph",
+    "load_model", "model_source", "model_tasks", "numpy_library", "operator_named", "operator_program", "ops",
+    "quantise_weights", "save_graph", "scope_of", "split_by_size", "tensor", "torch_library", "verify_graph",
 ]  # fmt: skip

@@ -11,7 +11,6 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from searchlab import targets
-from searchlab.defaults import default_schedule
 from searchlab.errors import ExportError
 from searchlab.lab.folder.folder import Folder
 from searchlab.lab.manifest import Cell
@@ -108,7 +107,7 @@ class Found:
     @cached_property
     def default_program(self) -> Program:
         """The default schedule of its workload."""
-        return default_schedule(self.workload.program, self.target)
+        return Task(self.workload, self.target).default
 
     @cached_property
     def program(self) -> Program:

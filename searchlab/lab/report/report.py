@@ -26,12 +26,13 @@ from searchlab.lab.report.sections import (
     repeating,
     standing,
     trouble,
+    whole_models,
 )
 from searchlab.lab.results import Run
 
 _PARTS = (
-    standing, expectations, convergence, pairwise, ablation, network_tasks, model_quality, costs, trouble, programs,
-    repeating,
+    standing, expectations, whole_models, convergence, pairwise, ablation, network_tasks, model_quality, costs,
+    trouble, programs, repeating,
 )  # fmt: skip
 
 

@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any
 
 from searchlab.backend import Kernel, compile
-from searchlab.defaults import default_schedule
 from searchlab.errors import SpaceError
 from searchlab.ir.program import Program
 from searchlab.lab.records import Record, SearchPlace
@@ -133,7 +132,7 @@ class TaskSubject(SpaceSubject):
     @property
     def kind(self) -> tuple[str, float]:
         """The name of the workload and its number of operations."""
-        return self.task.workload.name, float(self.task.workload.flops)
+        return self.task.workload.name, max(1.0, float(self.task.workload.flops))  # what only moves data counts, too
 
     def now(self) -> float:
         """The wall time."""
@@ -169,7 +168,7 @@ class TaskSubject(SpaceSubject):
     @property
     def default(self) -> Program:
         """The default schedule of the workload for the target."""
-        return default_schedule(self.task.workload.program, self.task.target)
+        return self.task.default
 
     def kernel(self, program: Program) -> Kernel:
         """A program, compiled for the target."""

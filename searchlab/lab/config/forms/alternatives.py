@@ -15,7 +15,7 @@ _ONE_OR_MORE_TEXTS: Schema = {"anyOf": [{"type": "string"}, {"type": "array", "i
 _WEIGHTS: Schema = {"type": "object", "minProperties": 1, "additionalProperties": {"type": "number"}}
 _NETWORK: Schema = {
     "type": "object",
-    "properties": {"name": {"type": "string"}, "tasks": _WEIGHTS, "tables": _WEIGHTS},
+    "properties": {"name": {"type": "string"}, "tasks": _WEIGHTS, "tables": _WEIGHTS, "graph": {"type": "string"}},
     "required": ["name"],
     "additionalProperties": False,
 }
@@ -35,7 +35,8 @@ TARGET: Schema = {
     ],
 }
 WORKLOAD: Schema = {
-    "description": "matmul:m=512, {matmul: {m: 512}}, {suite: ansor-ops}, {network: resnet18}, {table: matmul-256}",
+    "description": "matmul:m=512, {matmul: {m: 512}}, {suite: ansor-ops}, {network: resnet18}, {graph: model.py:make}, "
+    "{table: matmul-256}",
     "anyOf": [
         {"type": "string"},
         {
@@ -43,6 +44,7 @@ WORKLOAD: Schema = {
             "properties": {
                 "suite": _ONE_OR_MORE_TEXTS,
                 "table": _ONE_OR_MORE_TEXTS,
+                "graph": _ONE_OR_MORE_TEXTS,
                 "network": {"anyOf": [*_ONE_OR_MORE_TEXTS["anyOf"], _NETWORK]},
             },
         },

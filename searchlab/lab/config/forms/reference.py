@@ -81,6 +81,7 @@ One of these, or a list of them:
 | `{suite: ansor-ops}`, `{suite: resnet18}`, `{suite: "resnet18:batch=16"}` | all workloads of a suite or network |
 | `{network: resnet18}`, `{network: "resnet18:batch=16"}` | a [network](#networks), searched as a whole |
 | `{network: {name: block, tasks: {matmul: 4, softmax: 1}}}` | your own network: tasks, and how often each occurs |
+| `{graph: "model.py:make"}`, `{graph: resnet18}` | the tasks of a [model](#models), searched as a whole |
 | `{table: matmul-256}` | a recorded table that comes with searchlab |
 | `{table: results/gemm.json}` | a recorded table: a file of searchlab or in the T4 format, relative to this file |
 | `{table: results}`, `{table: "results/*.json"}` | all tables of a folder, or all that match a pattern |
@@ -113,6 +114,24 @@ sweep: {budget.scheduler: [gradient, round-robin]}
 Comparisons of entries compare networks by their total times. Everything that concerns programs works on the tasks of
 a network: run-offs, `searchlab best` and its libraries, `leaderboard validate`, and histories. With `tables:` in
 place of `tasks:` a network consists of recorded tables.
+
+## Models
+
+The graph of a model is a network, too: its tasks are the programs that it is compiled to, and their weights how often
+each is called. A model is named by a function that makes it: `model.py:make` of a file, relative to this one;
+`my_lab.models:make` of a module that can be imported; or by a short name, `resnet18`, `resnet50`, `mobilenet_v2`,
+`bert`, `unet` or `decoder`, which is that of a function in `experiments/models/examples.py` and needs the sources of
+searchlab. Arguments of the function follow, as in `resnet18:batch=4,size=160`.
+
+    workloads: [{graph: "model.py:make"}]
+    budget: {trials: 64}
+
+The function returns a torch module with a tuple of example inputs, or a graph; [from a torch model to a tuned
+function](from-torch-to-tuned.md) shows one, and `searchlab tune`, which makes such an experiment and runs it. Sizes
+that are left open are those of the example inputs while tasks are searched. Tasks that together take less than a
+hundredth of the time, by their operations and bytes, are left out. The cells of a model contain its tasks in full: they
+can be resumed, replayed and exported without the model. When all cells are done, the whole model is compiled with what
+was found, and timed.
 
 ## History
 

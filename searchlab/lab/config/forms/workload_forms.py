@@ -17,14 +17,18 @@ from searchlab.registry import nearest
 from searchlab.workloads import Workload, network, networks, parse, suites, workload
 
 _TABLE_FILES = ("*.json", "*.json.gz", "*.json.xz")
-_FORM = "a workload is matmul:m=512,n=512, {matmul: {m: 512}}, {suite: NAME}, {network: NAME} or {table: NAME or FILE}"
+_FORM = (
+    "a workload is matmul:m=512,n=512, {matmul: {m: 512}}, {suite: NAME}, {network: NAME}, {graph: MODEL} or "
+    "{table: NAME or FILE}"
+)
 _NETWORK = "a network is a name such as resnet18, or {name: NAME, tasks: {WORKLOAD: WEIGHT}}, with tables: for tables"
 
 
 def normal_workloads(given: Any, place: Place, problems: Problems) -> PlacedList:
     """Workloads in their one form: text with all parameters, {suite: NAME}, {table: NAME or absolute path}, networks.
 
-    That of a network is {network: {name: NAME, tasks: {text: weight}}}, or with tables: instead of tasks:.
+    That of a network is {network: {name: NAME, tasks: {text: weight}}}, or with tables: instead of tasks:.  The graph
+    of a model becomes such a network of its tasks, which also says where the model is, as graph:.
     """
     items = given if isinstance(given, PlacedList) else PlacedList(place, [(given, place)])
     if not items:
@@ -84,6 +88,11 @@ def _network_items(options: Any, place: Place) -> Iterator[Any]:
         yield {"network": _network(one, place)}
 
 
+def _graph_items(options: Any, place: Place) -> Iterator[Any]:
+    for one in _texts("graph", options):
+        yield {"network": _graph(one, place)}
+
+
 def _table_items(options: Any, place: Place) -> Iterator[Any]:
     for one in _texts("table", options):
         yield from ({"table": t} for t in _tables(one, place))
@@ -92,6 +101,7 @@ def _table_items(options: Any, place: Place) -> Iterator[Any]:
 _GROUPS: dict[str, Callable[[Any, Place], Iterator[Any]]] = {
     "suite": _suite_items,
     "network": _network_items,
+    "graph": _graph_items,
     "table": _table_items,
 }
 
@@ -144,13 +154,27 @@ def _network(given: Any, place: Place) -> dict[str, Any]:
             if one in found:
                 raise Malformed(f"network '{name}' has '{one}' twice; its weight says how often it occurs")
             found[one] = _weight(task, weight)
-    return {"name": name, kind: found}
+    return {"name": name, kind: found} | ({"graph": given["graph"]} if "graph" in given else {})
+
+
+def _graph(text: str, place: Place) -> dict[str, Any]:
+    """The network of a model's tasks; a file is named by its whole path, as experiments may be moved."""
+    from searchlab.graph.model_source import model_source
+    from searchlab.graph.tasks import model_tasks, worth_tuning
+
+    file, colon, rest = text.partition(":")
+    named = f"{place.path(file)}{colon}{rest}" if file.endswith(".py") else text
+    source = model_source(named)
+    tasks = {task.workload.spec: task.count for task in worth_tuning(model_tasks(source))}
+    if not tasks:
+        raise Malformed(f"model '{text}' has no programs to tune")
+    return {"name": source.name, "tasks": tasks, "graph": named}
 
 
 def _network_fields(given: Any) -> tuple[str, str, Mapping[str, Any]]:
     """The name of a network, whether it lists tasks or tables, and the list."""
     kinds = [k for k in ("tasks", "tables") if isinstance(given, Mapping) and k in given]
-    if not isinstance(given, Mapping) or set(given) - {"name", "tasks", "tables"} or len(kinds) != 1:
+    if not isinstance(given, Mapping) or set(given) - {"name", "tasks", "tables", "graph"} or len(kinds) != 1:
         raise Malformed(f"{_NETWORK}, not {say(given)}")
     name, (kind,) = given.get("name"), kinds
     listed = given[kind]

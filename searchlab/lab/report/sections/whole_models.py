@@ -1,0 +1,80 @@
+"""Whole models: their measured times, end to end, beside the sums of their kernels, and how they are compiled."""
+
+from __future__ import annotations
+
+from searchlab.lab.report.blocks import Block, Column, Section, TableBlock, TableCell, Words
+from searchlab.lab.report.material import Material
+from searchlab.lab.report.words import digits, seconds, share
+from searchlab.lab.tuning.model_result import DEFAULT, TUNED, ModelResult, model_results
+
+_BUSY = 0.1
+
+
+def section(material: Material) -> Section | None:
+    """The section; None if no model was timed as a whole."""
+    found = [result for run in material.runs if run.folder for result in model_results(run.folder) if result.times]
+    if not found:
+        return None
+    lead = (
+        "A model is compiled with what the searches found, and whole runs of it are timed in turns with the model "
+        "compiled with default schedules, and with torch. The sum of the kernels' times, each taken alone, leaves out "
+        "the tasks that were not searched, what caches lose between kernels, and the machine that calls them."
+    )
+    blocks: list[Block] = [Words(lead)]
+    for number, result in enumerate(found, 1):
+        blocks.append(_times(result, number))
+        if result.variants:
+            blocks.append(_variants(result, number))
+    return Section("models", "Whole models, end to end", tuple(blocks))
+
+
+def _times(result: ModelResult, number: int) -> TableBlock:
+    columns = (
+        Column("model"),
+        Column("whole run", True, "the fastest run"),
+        Column("median", True),
+        Column("kernels", True, "the sum over the searched tasks, each timed alone"),
+        Column("× tuned", True, "its time relative to that of the tuned model"),
+    )
+    rows = []
+    for name, times in sorted(result.times.items(), key=lambda item: item[1].min):
+        alone = result.kernels.get(name)
+        ratio = times.min / result.times[TUNED].min if TUNED in result.times else None
+        rows.append(
+            (
+                TableCell(name),
+                TableCell(seconds(times.min), times.min),
+                TableCell(seconds(times.median), times.median),
+                TableCell("–" if alone is None else seconds(alone), alone),
+                TableCell("–" if ratio is None else digits(ratio), ratio),
+            )
+        )
+    return TableBlock(f"model-{number}", f"{result.name}: times of whole runs", columns, tuple(rows), _note(result))
+
+
+def _note(result: ModelResult) -> str:
+    tasks = f"{result.searched} tasks were searched"
+    if result.known:
+        tasks += f", {result.known} taken from earlier runs"
+    if result.others:
+        tasks += f", {result.others} left at their default schedule"
+    options = ", ".join(f"{name}: {value}" for name, value in result.options.items())
+    note = f"{tasks}. Results differ from the reference by {result.error:.1e} of the largest number at most."
+    note += f" Compiled with {options}." if options else ""
+    if result.load > _BUSY:
+        note += f" Other programs used {share(result.load)} of the cores meanwhile."
+    return note
+
+
+def _variants(result: ModelResult, number: int) -> TableBlock:
+    columns = (Column("decision"), Column("whole run", True), Column("", False))
+    rows = tuple(
+        (
+            TableCell(v.name),
+            TableCell("–" if v.seconds is None else seconds(v.seconds), v.seconds),
+            TableCell("chosen" if v.chosen else v.error),
+        )
+        for v in sorted(result.variants, key=lambda v: (v.seconds is None, v.seconds))
+    )
+    caption = f"{result.name}: ways to compile it, timed in turns before the search with {DEFAULT} schedules"
+    return TableBlock(f"model-{number}-decisions", caption, columns, rows)

@@ -1,0 +1,125 @@
+"""Decisions about a whole model that no kernel can make alone, measured end to end: fusion, layouts, libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from searchlab.errors import SearchLabError
+from searchlab.graph.model.options import CompileOptions
+from searchlab.graph.model.pipeline import lowered
+from searchlab.graph.model_source import ModelSource
+from searchlab.lab.tuning.model_result import VariantTime
+from searchlab.lab.tuning.tuned import Tuned
+from searchlab.lab.tuning.whole_model import Note, largest_error, prepared, race_models, silent
+from searchlab.targets import Target
+from searchlab.timing.race import Contender
+from searchlab.timing.turns import Times
+
+AS_GIVEN, TOGETHER = "as given", "all improvements"
+_MARGIN = 0.02  # the least difference that counts, however steady a race was
+
+Ways = dict[str, CompileOptions]
+
+
+def alternatives(base: CompileOptions, libraries: Sequence[str] = ()) -> Ways:
+    """The ways to compile a model that differ from given options in one decision, by what differs."""
+    changes: list[dict[str, Any]] = [{"fuse": f} for f in ("before", "after", "never") if f != base.fuse]
+    changes.append({"layouts": not base.layouts})
+    changes += [{"libraries": (*base.libraries, name)} for name in libraries if name not in base.libraries]
+    return {_said(change): replace(base, **change) for change in changes}
+
+
+def _said(changes: Mapping[str, Any]) -> str:
+    words = ((name, "+".join(v) if isinstance(v, tuple) else str(v).lower()) for name, v in changes.items())
+    return ", ".join(f"{name}: {value}" for name, value in words)
+
+
+def decide(
+    source: ModelSource,
+    target: Target,
+    tuned: Tuned | None,
+    base: CompileOptions,
+    libraries: Sequence[str] = (),
+    seconds: float = 0.5,
+    note: Note = silent,
+) -> tuple[CompileOptions, tuple[VariantTime, ...]]:
+    """The options of the fastest whole model, and the times of all that were tried.
+
+    First every decision is changed by itself, all in turns with the given options.  If several changes were an
+    improvement, they are made together as well, and race against the best of them.
+    """
+    contest = _Contest(source, target, tuned, seconds, note)
+    ways = different(source, {AS_GIVEN: base, **alternatives(base, libraries)})
+    runs, failed = contest.built(ways)
+    times = contest.times(runs)
+    better = sorted((n for n in times if _beats(times[n], times[AS_GIVEN])), key=lambda n: times[n].min)
+    chosen = better[0] if better else AS_GIVEN
+    if len(better) > 1:
+        ways[TOGETHER] = _merged(base, [ways[name] for name in better])
+        both, missed = contest.built({TOGETHER: ways[TOGETHER]})
+        failed |= missed
+        if both:
+            again = contest.times({chosen: runs[chosen], **both})
+            times[TOGETHER] = again[TOGETHER]
+            chosen = TOGETHER if _beats(again[TOGETHER], again[chosen]) else chosen
+    rows = [VariantTime(name, t.min, name == chosen) for name, t in times.items()]
+    return ways[chosen], (*rows, *(VariantTime(name, error=why) for name, why in failed.items()))
+
+
+def different(source: ModelSource, ways: Ways) -> Ways:
+    """The ways that lead to different graphs; of equal ones the first."""
+    seen: list[Any] = []
+    kept: Ways = {}
+    for name, options in ways.items():
+        made = lowered(source.module, options)
+        graph = made.functions, {n: program.hash for n, program in made.programs.items()}
+        if graph not in seen:
+            seen.append(graph)
+            kept[name] = options
+    return kept
+
+
+def _beats(one: Times, other: Times) -> bool:
+    """Whether a model is faster by more than the noise of the race."""
+    return one.min * (1 + max(_MARGIN, one.spread, other.spread)) < other.min
+
+
+def _merged(base: CompileOptions, others: Sequence[CompileOptions]) -> CompileOptions:
+    """The options with everything that others changed; the first of two that disagree has its way."""
+    usual = asdict(base)
+    changes = {name: v for other in reversed(others) for name, v in asdict(other).items() if v != usual[name]}
+    return replace(base, **changes)
+
+
+@dataclass(frozen=True)
+class _Contest:
+    """Models of one source, compiled in several ways and timed in turns."""
+
+    source: ModelSource
+    target: Target
+    tuned: Tuned | None
+    seconds: float
+    note: Note
+
+    def built(self, ways: Ways) -> tuple[dict[str, Contender], dict[str, str]]:
+        """The models that could be compiled and are correct, and why others are missing."""
+        runs: dict[str, Contender] = {}
+        failed: dict[str, str] = {}
+        for name, options in ways.items():
+            self.note(f"compiling ({name})")
+            try:
+                run = prepared(self.source, self.target, self.tuned, options)
+                largest_error(self.source, {name: run})
+                runs[name] = run
+            except SearchLabError as e:
+                if name == AS_GIVEN:
+                    raise
+                failed[name] = str(e)
+        return runs, failed
+
+    def times(self, runs: Mapping[str, Contender]) -> dict[str, Times]:
+        """The times of whole runs."""
+        alone = replace(self.source, eager=None)
+        return race_models(alone, runs, self.target, self.seconds, self.note)[0]

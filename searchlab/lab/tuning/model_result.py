@@ -1,0 +1,124 @@
+"""What is known of a whole model after it was tuned: its times side by side, and the decisions behind them.
+
+A run folder keeps it in `models.json`, one entry for each model of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from searchlab.lab.folder import atomic
+from searchlab.lab.folder.file_forms import FileForm
+from searchlab.timing.turns import Times
+
+FILE = "models.json"
+DEFAULT, TUNED, EAGER = "default", "tuned", "torch"
+_AGAIN = "delete it: `searchlab tune` or `searchlab run` times the model again"
+
+
+@dataclass(frozen=True)
+class VariantTime:
+    """A way to compile a model, by what differs from the options that others start from, and its time.
+
+    `error` is why it has none.
+    """
+
+    name: str
+    seconds: float | None = None
+    chosen: bool = False
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class ModelResult:
+    """The times of whole runs of a model, taken in turns: with default schedules, with tuned ones, and in torch.
+
+    `kernels` are sums over the tasks that were searched, each as often as it occurs and timed alone, with the default
+    schedules and with the tuned ones.  `searched`, `known` and `others` count tasks: those of this run, those taken
+    from earlier ones, and those left at their default.  `error` is the largest difference from the reference, relative
+    to the largest result; `load` the share of the cores that other processes used; `options` are those of the model.
+    """
+
+    name: str
+    graph: str
+    target: str
+    times: Mapping[str, Times]
+    kernels: Mapping[str, float] = field(default_factory=dict)
+    searched: int = 0
+    known: int = 0
+    others: int = 0
+    error: float = 0.0
+    load: float = 0.0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    variants: tuple[VariantTime, ...] = ()
+    after: tuple[str, ...] = ()  # the runs that known tasks were taken from
+
+    def speedup(self, over: str) -> float | None:
+        """How many times faster the tuned model is than another one."""
+        if over not in self.times or TUNED not in self.times:
+            return None
+        return self.times[over].min / self.times[TUNED].min
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """The result as plain data."""
+        return {**asdict(self), "times": {name: asdict(t) for name, t in self.times.items()}}
+
+    @staticmethod
+    def of(data: Mapping[str, Any]) -> ModelResult:
+        """The result that plain data describes; keys of later versions are ignored."""
+        known = {name: data[name] for name in ModelResult.__dataclass_fields__ if name in data}
+        times = {name: Times(**t) for name, t in data["times"].items()}
+        variants = tuple(VariantTime(**v) for v in data.get("variants", ()))
+        return ModelResult(**{**known, "times": times, "variants": variants, "after": tuple(data.get("after", ()))})
+
+
+class TimesForm(FileForm):
+    """The times of one contender."""
+
+    min: float
+    median: float
+    rounds: int
+    spread: float
+
+
+class VariantForm(FileForm):
+    """One way to compile a model."""
+
+    name: str
+    seconds: float | None
+    chosen: bool
+    error: str
+
+
+class ModelForm(FileForm):
+    """One model."""
+
+    name: str
+    graph: str
+    target: str
+    times: dict[str, TimesForm]
+    kernels: dict[str, float]
+    variants: list[VariantForm]
+
+
+class ModelsForm(FileForm):
+    """The file."""
+
+    models: list[ModelForm]
+
+
+def model_results(folder: str | Path) -> tuple[ModelResult, ...]:
+    """The whole models of a run folder; none if there is no file, or if it is damaged, which causes a warning."""
+    data = atomic.known_json(Path(folder) / FILE, ModelsForm, _AGAIN)
+    return () if data is None else tuple(map(ModelResult.of, data["models"]))
+
+
+def write_results(folder: str | Path, found: Iterable[ModelResult]) -> None:
+    """Adds results to those of a folder; a newer one of the same model takes the place of an older one."""
+    whole = {result.name: result for result in (*model_results(folder), *found)}
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    atomic.replace_json(Path(folder) / FILE, {"models": [result.plain for result in whole.values()]})

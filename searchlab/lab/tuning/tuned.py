@@ -1,0 +1,135 @@
+"""Tuned: the programs that earlier searches found, for whoever compiles a graph that contains the same tasks.
+
+    tuned = Tuned.from_run("runs/resnet18")
+    searchlab.graph.compile(module, target, tuned=tuned)
+
+A task is known by its plain program, whatever that is called, by the inputs that are weights, and by the target.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from searchlab import targets
+from searchlab.errors import ExportError, IRError, SearchLabError
+from searchlab.graph.tasks import program_key
+from searchlab.ir.jsonform import from_json, to_json
+from searchlab.ir.program import Program
+from searchlab.lab.export.finding import best_programs
+from searchlab.lab.folder import atomic
+from searchlab.lab.folder.file_forms import FileForm
+from searchlab.lab.folder.found import Found
+
+FILE = "tuned.json"  # in a run folder: its programs, so that no space has to be made again
+_AGAIN = "delete it: the programs are made again from the records"
+
+
+class TunedFile(FileForm):
+    """The form of the file: programs as JSON, by the hash of the program that was measured."""
+
+    programs: dict[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class TunedTask:
+    """What a run found for a task; `kept` says that nothing was faster than the default schedule."""
+
+    found: Found
+    stored: Mapping[str, str] = field(repr=False)  # programs as JSON, by hash
+
+    @property
+    def kept(self) -> bool:
+        """Whether the default schedule won."""
+        return self.found.origin == "default"
+
+    @property
+    def seconds(self) -> float:
+        """The time of one run of the kernel."""
+        return self.found.seconds
+
+    @cached_property
+    def program(self) -> Program:
+        """The scheduled program, as it was measured."""
+        record = self.found.record
+        text = None if record is None else self.stored.get(record.program)
+        if text is not None and record is not None:
+            program = from_json(text)
+            if program.hash == record.program:
+                return program
+        return self.found.program
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """A source of scheduled programs for `compile`: those of tasks that runs have searched for one target.
+
+    `asked` notes for every task that was asked for whether it was known.
+    """
+
+    target: targets.Target
+    tasks: Mapping[str, TunedTask] = field(repr=False)
+    asked: dict[str, bool] = field(default_factory=dict, repr=False)
+
+    @staticmethod
+    def from_run(*folders: str | os.PathLike[str], target: targets.Target | None = None) -> Tuned:
+        """The best programs of run folders, for this machine unless a target is given; of two the faster."""
+        machine = target or targets.detect()
+        found: dict[str, TunedTask] = {}
+        for folder in folders:
+            for key, task in _tasks(Path(folder), machine):
+                if key not in found or task.seconds < found[key].seconds:
+                    found[key] = task
+        return Tuned(machine, found)
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def known(self, program: Program, weights: Iterable[str]) -> TunedTask | None:
+        """What is known of the task of a plain program; None if it was not searched."""
+        return self.tasks.get(program_key(program, frozenset(weights)))
+
+    def __call__(self, program: Program, weights: frozenset[str]) -> Program | None:
+        """The scheduled program of a plain one; None if the default schedule is the best that is known."""
+        key = program_key(program, weights)
+        task = self.tasks.get(key)
+        self.asked[key] = task is not None
+        if task is None or task.kept:
+            return None
+        try:
+            return replace(task.program, name=program.name)
+        except (ExportError, IRError) as e:
+            warnings.warn(f"{e}; the default schedule is used", stacklevel=2)
+            self.asked[key] = False
+            return None
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Writes the programs to a file, from which `from_run` reads them if it is in the folder of the run."""
+        programs = {}
+        for task in self.tasks.values():
+            try:
+                program = None if task.kept else task.program
+            except SearchLabError:  # it can no longer be made, which is said when it is asked for
+                program = None
+            if program is not None:
+                programs[program.hash] = to_json(program)
+        atomic.replace_json(Path(path), {"programs": programs})
+        return Path(path)
+
+
+def _tasks(folder: Path, target: targets.Target) -> Iterable[tuple[str, TunedTask]]:
+    stored = _stored(folder)
+    for best, *_ in best_programs(folder).values():
+        if best.cell.recorded or best.target.fingerprint() != target.fingerprint():
+            continue
+        yield program_key(best.workload.program, best.workload.weights), TunedTask(best, stored)
+
+
+def _stored(folder: Path) -> Mapping[str, str]:
+    data: dict[str, Any] | None = atomic.known_json(folder / FILE, TunedFile, _AGAIN)
+    return {} if data is None else data["programs"]

@@ -1,0 +1,89 @@
+"""Times of whole models: compiled with default schedules, with tuned ones, and run by torch, all in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from searchlab.bench.library_threads import threads
+from searchlab.errors import GraphError
+from searchlab.graph.evaluation import evaluate_graph
+from searchlab.graph.model.compiling import compile
+from searchlab.graph.model.options import CompileOptions
+from searchlab.graph.model_source import ModelSource, array_of
+from searchlab.lab.tuning.model_result import EAGER
+from searchlab.lab.tuning.tuned import Tuned
+from searchlab.measure import CoreLock
+from searchlab.targets import Target
+from searchlab.timing.race import Contender, OtherLoad, Steady, race
+from searchlab.timing.turns import Times
+
+_CLOSE = 1e-2  # the largest difference from the reference that rounding explains, relative to the largest result
+_STEADY = 0.03
+Note = Callable[[str], None]
+
+
+def silent(text: str) -> None:
+    """Says nothing."""
+
+
+def prepared(source: ModelSource, target: Target, tuned: Tuned | None, options: CompileOptions) -> Contender:
+    """The model, compiled, as a function without arguments that runs it on its example inputs."""
+    model = compile(source.module, target, tuned, options)
+    return lambda: model(*source.inputs)
+
+
+def largest_error(source: ModelSource, runs: Mapping[str, Contender]) -> float:
+    """The largest difference of any result from that of torch, or of the interpreter, relative to the largest number.
+
+    What differs by more than rounding explains is refused: its time would mean nothing.
+    """
+    wanted = _flat(source.eager() if source.eager is not None else evaluate_graph(source.module, *source.inputs))
+    worst = 0.0
+    for name, run in runs.items():
+        got = _flat(run())
+        if [y.shape for y in got] != [y.shape for y in wanted]:
+            raise GraphError(f"{source.name}: '{name}' gives shapes {[y.shape for y in got]}, not those of the model")
+        error = max((_difference(a, b) for a, b in zip(got, wanted, strict=True)), default=0.0)
+        if not error <= _CLOSE:
+            raise GraphError(f"{source.name}: results of '{name}' differ from the reference by {error:.2%}")
+        worst = max(worst, error)
+    return worst
+
+
+def _flat(value: Any) -> list[Any]:
+    """All arrays of a result in order, those of torch as arrays."""
+    if isinstance(value, tuple | list):
+        return [y for part in value for y in _flat(part)]
+    if isinstance(value, Mapping):
+        return [y for part in value.values() for y in _flat(part)]
+    if value is None:
+        return []
+    return [value if isinstance(value, np.ndarray) else array_of(value)]
+
+
+def _difference(got: Any, want: Any) -> float:
+    if got.size == 0:
+        return 0.0
+    a, b = got.astype(np.float64), want.astype(np.float64)
+    scale = float(np.max(np.abs(b))) or 1.0
+    return float(np.max(np.abs(a - b))) / scale
+
+
+def race_models(
+    source: ModelSource, runs: Mapping[str, Contender], target: Target, seconds: float, note: Note = silent
+) -> tuple[dict[str, Times], float]:
+    """The times of compiled models beside torch, in turns, and the load of the machine meanwhile."""
+    everyone = {**runs, **({EAGER: source.eager} if source.eager is not None else {})}
+    with _alone(target, note), OtherLoad() as load:
+        times = race(everyone, seconds, 5, target.threads, Steady(_STEADY, 2 * seconds))
+    return times, load.share
+
+
+@contextmanager
+def _alone(target: Target, note: Note) -> Iterator[None]:
+    with CoreLock.all(note), threads(target.threads):
+        yield

@@ -1,0 +1,107 @@
+"""What searches found is found again by whoever compiles the same task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from lab.export.small_run import write
+
+from searchlab import targets
+from searchlab.graph import GraphBuilder, GraphModule
+from searchlab.graph.model_source import source_of
+from searchlab.graph.tasks import model_tasks
+from searchlab.lab.config import from_data, load_resolved
+from searchlab.lab.run import Folder, load
+from searchlab.lab.tuning.tuned import FILE, Tuned
+from searchlab.workloads import parse
+
+TARGET = targets.parse("x86-64-v3")
+MODEL = """
+import numpy as np
+from searchlab.graph import GraphBuilder
+
+def make():
+    b = GraphBuilder()
+    x = b.input("x", (16, 32))
+    w = b.constant("w", np.ones((32, 32), "float32"))
+    v = b.constant("v", np.ones((32, 32), "float32"))
+    return b.build(b.softmax(b.relu(b.linear(b.relu(b.linear(x, w)), v))))
+"""
+SETTINGS = {"model": "none", "strategy": "random", "budget": {"trials": 6, "batch": 3}, "seeds": [0]}
+
+
+def other_model() -> GraphModule:
+    """Shares its layer with the first model, under other names; the product is another task."""
+    b = GraphBuilder()
+    data = b.input("data", (16, 32))
+    weight = b.constant("a_weight", np.zeros((32, 32), "float32"))
+    wide = b.constant("wide", np.zeros((48, 32), "float32"))
+    return b.build(b.linear(b.relu(b.linear(data, weight)), wide))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "first_model.py").write_text(MODEL)
+    workload = {"graph": f"{tmp_path / 'first_model.py'}:make"}
+    data = {"name": "first", "target": "x86-64-v3", "workloads": [workload], **SETTINGS}
+    return write(tmp_path / "run", monkeypatch, **data)
+
+
+def test_a_model_is_searched_as_a_network(folder: Path) -> None:
+    (cell,) = load(folder).cells
+    assert cell.task == "first_model" and cell.state == "done"
+    assert [(p.label.partition(".")[0], p.weight) for p in cell.cell.parts] == [("linear_relu", 2), ("softmax", 1)]
+    assert len(cell.seconds) == 12  # six for each task
+
+
+def test_an_experiment_needs_its_model_once(folder: Path) -> None:
+    """The tasks are in the folder: its experiment is read, and its programs are made, without the model."""
+    (folder.parent / "first_model.py").unlink()
+    experiment = load_resolved(Folder(folder).experiment)
+    ((item,),) = (experiment.workloads,)
+    assert item["network"]["graph"].endswith("first_model.py:make")
+    for spec in item["network"]["tasks"]:
+        w = parse(spec)
+        assert w.check(w.reference(w.inputs()), w.inputs()) is None
+    assert len(Tuned.from_run(folder, target=TARGET)) == 2
+
+
+def test_another_model_finds_the_tasks_that_it_shares(folder: Path) -> None:
+    tuned = Tuned.from_run(folder, target=TARGET)
+    shared, other = model_tasks(source_of(other_model()))
+    found = tuned(shared.workload.program, frozenset(shared.workload.weights))
+    known = tuned.known(shared.workload.program, shared.workload.weights)
+    assert found is not None and known is not None
+    assert found.hash == known.program.hash == known.found.record.program  # type: ignore[union-attr]
+    assert found != shared.workload.program
+    assert tuned(other.workload.program, frozenset(other.workload.weights)) is None
+    assert tuned(shared.workload.program, frozenset()) is None  # nothing is packed ahead there
+    assert sorted(tuned.asked.values()) == [False, False, True]
+
+
+def test_other_targets_find_nothing(folder: Path) -> None:
+    assert len(Tuned.from_run(folder, target=targets.parse("x86-64-v4"))) == 0
+
+
+def test_programs_are_kept_in_a_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Tuned.from_run(folder, target=TARGET)
+    made.save(folder / FILE)
+    monkeypatch.setattr("searchlab.lab.folder.found._space", None)  # no space is made again
+    again = Tuned.from_run(folder, target=TARGET)
+    assert {k: t.program.hash for k, t in again.tasks.items()} == {k: t.program.hash for k, t in made.tasks.items()}
+
+
+def test_a_damaged_file_is_left_out(folder: Path) -> None:
+    (folder / FILE).write_text("{")
+    assert all(t.program for t in Tuned.from_run(folder, target=TARGET).tasks.values())
+
+
+def test_mistakes_in_the_file_are_refused() -> None:
+    from searchlab.errors import ConfigError
+
+    with pytest.raises(ConfigError, match="graph takes a name or a list of names, not 3"):
+        from_data({"workloads": [{"graph": 3}]})
+    with pytest.raises(ConfigError, match="there is no file .*missing.py"):
+        from_data({"workloads": [{"graph": "missing.py:make"}]})

@@ -1,0 +1,234 @@
+"""Whole models: decided, searched, compiled with what was found, timed, kept and reported."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from lab.export.small_run import MadeUp
+from typer.testing import CliRunner
+
+from searchlab import targets
+from searchlab.cli import app
+from searchlab.errors import GraphError, SearchLabError
+from searchlab.graph import CompileOptions, GraphBuilder, GraphModule, evaluate_graph
+from searchlab.graph.model_source import ModelSource, source_of
+from searchlab.lab.report.report import Report
+from searchlab.lab.run import load, run
+from searchlab.lab.run.execute.measurers import Measurers
+from searchlab.lab.run.runoff import holder
+from searchlab.lab.study import Finish, TaskSubject
+from searchlab.lab.tuning import decisions
+from searchlab.lab.tuning.decisions import AS_GIVEN, TOGETHER, alternatives, decide, different
+from searchlab.lab.tuning.model_result import FILE, ModelResult, VariantTime, model_results, write_results
+from searchlab.lab.tuning.tuning import TunePlan, finish_model, finish_run, plan_tuning
+from searchlab.lab.tuning.whole_model import largest_error, prepared
+from searchlab.timing.turns import Times
+
+TARGET = "x86-64-v3"
+SETTINGS = {"model": "none", "strategy": "random"}
+needs_avx2 = pytest.mark.skipif(TARGET not in targets.offered(), reason="runs code for AVX2")
+
+
+def layers(count: int, last: int = 16) -> GraphModule:
+    b = GraphBuilder()
+    x = b.input("x", (8, 16))
+    for n in range(count):
+        w = b.constant(f"w{n}", np.linspace(-1, 1, 256, dtype="float32").reshape(16, 16))
+        x = b.relu(b.linear(x, w))
+    return b.build(b.linear(x, b.constant("last", np.ones((last, 16), "float32"))))
+
+
+def planned(source: ModelSource, **more: Any) -> TunePlan:
+    return plan_tuning(source, TARGET, 8, share=1.0, options=CompileOptions(), settings=SETTINGS, **more)
+
+
+@pytest.fixture
+def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches without hardware; whole models are still compiled and timed."""
+
+    def final(self: TaskSubject, finalists: object, best_s: float, *_: float) -> Finish:
+        return Finish(0, best_s, {"default": 2 * best_s})
+
+    monkeypatch.setattr(Measurers, "of", lambda *_: MadeUp())
+    monkeypatch.setattr(TaskSubject, "final", final)
+    monkeypatch.setattr(holder, "hold", lambda *_: None)
+
+
+def test_a_plan_divides_the_trials(tmp_path: Path) -> None:
+    plan = planned(source_of(layers(3), name="three:layers=3"))
+    assert [(t.workload.program.name, t.count) for t in plan.tasks] == [("linear_relu", 3), ("linear", 1)]
+    experiment = plan.experiment
+    assert (experiment.name, experiment.budget.trials, experiment.budget.batch) == ("three-layers-3", 4, 2)
+    assert experiment.workloads[0]["network"]["graph"] == "three:layers=3"
+
+
+@needs_avx2
+def test_a_second_model_needs_no_trial(tmp_path: Path, made_up: None) -> None:
+    first = planned(source_of(layers(2), name="first"))
+    run(first.experiment, tmp_path / "first", jobs=0)
+    result = finish_model(first, tmp_path / "first", seconds=0.05)
+    assert result.searched == 2 and result.known == 0 and result.error < 1e-5
+    assert set(result.times) == {"default", "tuned"} and result.kernels["default"] == 2 * result.kernels["tuned"]
+    (cell,) = load(tmp_path / "first").cells
+    assert result.kernels["tuned"] == cell.taken_s
+
+    deeper = planned(source_of(layers(5), name="deeper"), after=[str(tmp_path / "first")])
+    assert (deeper.tasks, len(deeper.known), deeper.others) == ((), 2, ())
+    with pytest.raises(SearchLabError, match="there is nothing to search"):
+        deeper.experiment  # noqa: B018
+    again = finish_model(deeper, tmp_path / "deeper", seconds=0.05)
+    assert (again.searched, again.known) == (0, 2) and again.times["tuned"].min > 0
+    assert not (tmp_path / "deeper" / "manifest.json").exists()  # no search, no trial
+
+    wider = planned(source_of(layers(2, last=24), name="wider"), after=[str(tmp_path / "first")])
+    assert [t.workload.program.name for t in wider.tasks] == ["linear"] and len(wider.known) == 1
+
+
+@needs_avx2
+def test_the_result_is_kept_and_reported(tmp_path: Path, made_up: None) -> None:
+    plan = planned(source_of(layers(1), name="small"), folder=tmp_path)
+    assert model_results(tmp_path)[0].times == {}  # decided, not yet timed
+    run(plan.experiment, tmp_path, jobs=0)
+    result = finish_model(plan, tmp_path, seconds=0.05)
+    assert model_results(tmp_path) == (result,)
+    page = Report.of([load(tmp_path)]).html
+    assert "Whole models, end to end" in page and "small: times of whole runs" in page
+
+
+@needs_avx2
+def test_experiments_time_their_models(tmp_path: Path, made_up: None) -> None:
+    """`{graph: ...}` in a file: when the cells are done, the model is timed, and once is enough."""
+    from searchlab.lab.config import from_data
+
+    (tmp_path / "of_yaml.py").write_text(
+        "import numpy as np\nfrom searchlab.graph import GraphBuilder\n"
+        "def make():\n"
+        "    b = GraphBuilder()\n"
+        "    return b.build(b.relu(b.linear(b.input('x', (8, 16)), b.constant('w', np.ones((16, 16), 'float32')))))\n"
+    )
+    data = {"name": "of-yaml", "target": TARGET, "workloads": [{"graph": f"{tmp_path / 'of_yaml.py'}:make"}]}
+    experiment = from_data({**data, **SETTINGS, "budget": {"trials": 3, "batch": 3}, "seeds": [0]})
+    assert run(experiment, tmp_path / "run", jobs=0).exit_code == 0
+    (result,) = finish_run(tmp_path / "run")
+    assert result.name == "of_yaml" and result.searched == 1 and {"default", "tuned"} <= set(result.times)
+    assert finish_run(tmp_path / "run", again=False) == ()
+
+
+@needs_avx2
+def test_wrong_results_are_refused() -> None:
+    source = source_of(layers(1), name="wrong")
+    target = targets.parse(TARGET)
+    run_it = prepared(source, target, None, CompileOptions())
+    assert largest_error(source, {"default": run_it}) < 1e-5
+    assert np.allclose(run_it(), evaluate_graph(source.module, *source.inputs), atol=1e-5)
+    with pytest.raises(GraphError, match="results of 'tuned' differ from the reference by"):
+        largest_error(source, {"tuned": lambda: 1.1 * run_it()})
+
+
+def test_results_of_a_folder_replace_earlier_ones(tmp_path: Path) -> None:
+    times = {"tuned": Times(1.0, 1.5, 3, 0.1), "torch": Times(3.0, 3.5, 3, 0.1)}
+    one = ModelResult("a", "a.py:make", "native", {}, variants=(VariantTime("fuse: never", error="why"),))
+    write_results(tmp_path, [one, ModelResult("b", "b.py:make", "native", {})])
+    new = ModelResult("a", "a.py:make", "native", times, {"tuned": 0.5}, options={"fuse": "never"})
+    write_results(tmp_path, [new])
+    assert [r.name for r in model_results(tmp_path)] == ["a", "b"] and model_results(tmp_path)[0] == new
+    assert new.speedup("torch") == 3.0 and new.speedup("default") is None
+    (tmp_path / FILE).write_text("[]")
+    assert model_results(tmp_path) == ()
+
+
+# --- decisions --------------------------------------------------------------------------------------------------------
+
+
+def test_decisions_change_one_thing_at_a_time() -> None:
+    ways = alternatives(CompileOptions(), ["blas"])
+    assert list(ways) == ["fuse: after", "fuse: never", "layouts: false", "libraries: blas"]
+    assert ways["fuse: never"] == CompileOptions(fuse="never")
+    assert ways["libraries: blas"].libraries == ("blas",)
+
+
+def test_ways_to_the_same_graph_are_one() -> None:
+    source = source_of(layers(1), name="same")
+    ways = different(
+        source,
+        {AS_GIVEN: CompileOptions(), "memory": CompileOptions(memory="pool"), "never": CompileOptions(fuse="never")},
+    )
+    assert list(ways) == [AS_GIVEN, "never"]
+
+
+@pytest.mark.parametrize(
+    ("times", "chosen"),
+    [
+        ({AS_GIVEN: 1.0, "fuse: never": 0.99, "layouts: false": 1.5}, AS_GIVEN),  # within the noise
+        ({AS_GIVEN: 1.0, "fuse: never": 0.9, "layouts: false": 1.5}, "fuse: never"),
+        ({AS_GIVEN: 1.0, "fuse: never": 0.9, "layouts: false": 0.8, TOGETHER: 0.7}, TOGETHER),
+        ({AS_GIVEN: 1.0, "fuse: never": 0.9, "layouts: false": 0.8, TOGETHER: 0.85}, "layouts: false"),
+    ],
+)
+def test_the_fastest_whole_model_is_chosen(
+    monkeypatch: pytest.MonkeyPatch, times: Mapping[str, float], chosen: str
+) -> None:
+    def race(source: object, runs: Mapping[str, Any], *_: object) -> tuple[dict[str, Times], float]:
+        return {name: Times(times[name], times[name], 5, 0.01) for name in runs if name in times}, 0.0
+
+    monkeypatch.setattr(decisions, "race_models", race)
+    monkeypatch.setattr(decisions, "prepared", lambda *_: lambda: None)
+    monkeypatch.setattr(decisions, "largest_error", lambda *_: 0.0)
+    monkeypatch.setattr(decisions, "different", lambda source, ways: dict(ways))
+    source = source_of(layers(1), name="made up")
+    options, rows = decide(source, targets.parse(TARGET), None, CompileOptions())
+    assert [row.name for row in rows if row.chosen] == [chosen]
+    assert (options.fuse == "never") == ("never" in chosen or chosen == TOGETHER)
+    assert {row.name: row.seconds for row in rows} == times
+
+
+def test_a_way_that_cannot_be_compiled_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(source: object, target: object, tuned: object, options: CompileOptions) -> Any:
+        if options.fuse == "never":
+            raise GraphError("it cannot")
+        return lambda: None
+
+    monkeypatch.setattr(decisions, "prepared", build)
+    monkeypatch.setattr(decisions, "largest_error", lambda *_: 0.0)
+    monkeypatch.setattr(decisions, "race_models", lambda s, runs, *_: ({n: Times(1.0, 1.0, 5) for n in runs}, 0.0))
+    _, rows = decide(source_of(layers(1)), targets.parse(TARGET), None, CompileOptions())
+    assert [row.error for row in rows if row.name == "fuse: never"] == ["it cannot"]
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On this machine, with real times: searched, timed, printed; the same command again measures nothing."""
+    (tmp_path / "of_torch.py").write_text(
+        "import torch\nfrom torch import nn\n"
+        "def make():\n"
+        "    return nn.Sequential(nn.Linear(16, 16), nn.ReLU()).eval(), (torch.ones(4, 16),)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    words = [
+        "tune",
+        "of_torch.py:make",
+        "--trials",
+        "2",
+        "--threads",
+        "1",
+        "--no-decide",
+        "--out",
+        "found",
+        "--seconds",
+        "0.1",
+    ]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert "1 tasks to search" in done.output and "x torch" in done.output and "end to end" in done.output
+    records = sum(len(path.read_text().splitlines()) for path in (tmp_path / "found" / "records").glob("*.jsonl"))
+    again = CliRunner().invoke(app, [*words, "--json"])
+    found = json.loads(again.stdout.splitlines()[-1])
+    assert found["name"] == "of_torch" and set(found["times"]) == {"default", "tuned", "torch"}
+    assert records == sum(len(p.read_text().splitlines()) for p in (tmp_path / "found" / "records").glob("*.jsonl"))
