@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from searchlab.defaults import default_schedule
     from searchlab.ir import Builder, knob, size
     from searchlab.lab.export import load
-    from searchlab.lab.study import Study
+    from searchlab.lab.study import Study, tune_family
     from searchlab.schedule import Schedule
     from searchlab.search import Task
     from searchlab.targets import Target, detect
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Builder", "Schedule", "Study", "Target", "Task", "__version__", "compile", "default_schedule", "detect", "knob",
-    "load", "operator", "size", "workload",
+    "load", "operator", "size", "tune_family", "workload",
 ]  # fmt: skip
 
 _MODULES = {
@@ -42,6 +42,7 @@ _MODULES = {
     "load": "lab.export",
     "operator": "workloads",
     "size": "ir",
+    "tune_family": "lab.study",
     "workload": "workloads",
 }
 

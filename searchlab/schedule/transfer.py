@@ -1,9 +1,9 @@
 """Schedules found at one size, applied to the program whose size is known only at run time.
 
 A schedule is the trace of its primitives, with knobs for the integers that a search chooses.  The steps that were taken
-for `m = 128` are taken again on the program with the size symbol `m`: a split of a loop whose extent has become a symbol
-rounds up and leaves a tail, all other steps are as they were.  Primitives prove what they rely on, so a step that is
-right for one size only is refused, and so is a program that would assume anything of its sizes.
+for `m = 128` are taken again on the program with the size symbol `m`: a split of a loop whose extent has become a
+symbol rounds up and leaves a tail, all other steps are as they were.  Primitives prove what they rely on, so a step
+that is right for one size only is refused, and so is a program that would assume anything of its sizes.
 """
 
 from __future__ import annotations
