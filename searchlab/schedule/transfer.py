@@ -23,6 +23,8 @@ def transfer(scheduled: Program, plain: Program) -> Program:
 
     Raises ScheduleError where a step cannot be taken, or the result would be right for some sizes only.
     """
+    if not scheduled.trace:
+        raise ScheduleError("it was not made by schedule primitives, so there are no steps to take")
     found = plain
     for number, step in enumerate(scheduled.trace):
         try:

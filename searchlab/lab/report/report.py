@@ -24,14 +24,15 @@ from searchlab.lab.report.sections import (
     pairwise,
     programs,
     repeating,
+    sizes,
     standing,
     trouble,
 )
 from searchlab.lab.results import Run
 
 _PARTS = (
-    standing, expectations, convergence, pairwise, ablation, network_tasks, model_quality, costs, trouble, programs,
-    repeating,
+    standing, expectations, convergence, pairwise, ablation, network_tasks, sizes, model_quality, costs, trouble,
+    programs, repeating,
 )  # fmt: skip
 
 

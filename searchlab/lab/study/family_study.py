@@ -140,7 +140,7 @@ class FamilyStudy(JointStudy):
         workload = self.family.at(size)
         jobs = [
             Job(
-                f"{program.hash}-{size}",
+                f"{program.hash}:{size}",
                 workload,
                 subject.task.target,
                 program,

@@ -37,7 +37,8 @@ _NETWORK = "a network is a name such as resnet18, or {name: NAME, tasks: {WORKLO
 def normal_workloads(given: Any, place: Place, problems: Problems) -> PlacedList:
     """Workloads in their one form: text with all parameters, {suite: NAME}, {table: NAME or absolute path}, networks.
 
-    A family of sizes is text, too.  That of a network is {network: {name: NAME, tasks: {text: weight}}}, or with tables: instead of tasks:.
+    A family of sizes is text, too.  A network is {network: {name: NAME, tasks: {text: weight}}}, or with tables:
+    instead of tasks:.
     """
     items = given if isinstance(given, PlacedList) else PlacedList(place, [(given, place)])
     if not items:
