@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from searchlab.lab.config.experiment import Experiment, ReportSettings
-from searchlab.lab.study.dispatch import FamilyTable
 from searchlab.lab.study.fallback import Fallback, Origin, origin_of, taken_s
 from searchlab.lab.study.objective import Latency
+from searchlab.lab.study.size_dispatch import FamilyTable
 
 if TYPE_CHECKING:
     from searchlab.lab.code import Code

@@ -9,13 +9,13 @@ A new operator is one decorated function; see `operator`.
 
 from searchlab.workloads.catalogue import lazy, operator, operators, parse, workload
 from searchlab.workloads.definition import Definition, Operator, Tolerance, Workload
-from searchlab.workloads.families import Family, SizeRange, family, is_family, is_range, read_family
+from searchlab.workloads.families import DynamicRange, Family, family, is_family, is_range, read_family
 from searchlab.workloads.networks import NetworkTask, network, networks
 from searchlab.workloads.parameters import Count, Extent, Float, Number, Padding, Window
 from searchlab.workloads.suites import Case, suite, suites
 
 __all__ = [
     "Case", "Count", "Definition", "Extent", "Family", "Float", "NetworkTask", "Number", "Operator", "Padding",
-    "SizeRange", "Tolerance", "Window", "Workload", "family", "is_family", "is_range", "lazy", "network", "networks",
+    "DynamicRange", "Tolerance", "Window", "Workload", "family", "is_family", "is_range", "lazy", "network", "networks",
     "operator", "operators", "parse", "read_family", "suite", "suites", "workload",
 ]  # fmt: skip

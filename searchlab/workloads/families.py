@@ -31,7 +31,7 @@ _LARGEST = 1 << 20  # of a range
 
 
 @dataclass(frozen=True)
-class SizeRange:
+class DynamicRange:
     """The sizes of a family, from `low` to `high`; `weights` says how often which occur, if not log-uniformly."""
 
     low: int
@@ -95,7 +95,7 @@ class Family:
 
     workload: Workload
     size: str
-    range: SizeRange
+    range: DynamicRange
 
     def __post_init__(self) -> None:
         if (sizes := self.workload.sizes) != (self.size,):
@@ -149,7 +149,7 @@ def is_range(value: object) -> bool:
     return (isinstance(value, Mapping) and "dyn" in value) or (isinstance(value, str) and value.startswith("dyn("))
 
 
-def _family(made: Workload, size: str, sizes: SizeRange) -> Family:
+def _family(made: Workload, size: str, sizes: DynamicRange) -> Family:
     found = Family(made, size, sizes)
     for end in (sizes.low, sizes.high):  # what is impossible at one size is refused here
         found.at(end)
@@ -164,7 +164,7 @@ def _only(found: Iterable[tuple[str, Any]], where: str) -> tuple[str, Any]:
     return every[0]
 
 
-def _range_of(given: Any) -> SizeRange:
+def _range_of(given: Any) -> DynamicRange:
     if isinstance(given, str):
         match = _DYNAMIC.fullmatch(f"size={given}")
         if match is None:
@@ -174,7 +174,7 @@ def _range_of(given: Any) -> SizeRange:
     if isinstance(ends, str):
         found = _range_of_text(ends)
     elif isinstance(ends, Iterable) and len(listed := list(ends)) == 2 and all(type(e) is int for e in listed):
-        found = SizeRange(*listed)
+        found = DynamicRange(*listed)
     else:
         raise WorkloadError(f"{dict(given)} is no range of sizes; accepted: {_MAPPING}")
     if set(given) - {"dyn", "weights"} or not isinstance(weights, Mapping):
@@ -182,13 +182,13 @@ def _range_of(given: Any) -> SizeRange:
     return replace(found, weights=tuple(sorted(_weight(s, w) for s, w in weights.items())) or found.weights)
 
 
-def _range_of_text(inside: str) -> SizeRange:
+def _range_of_text(inside: str) -> DynamicRange:
     ends, *weights = (part.strip() for part in inside.split(","))
     low, dots, high = (part.strip() for part in ends.partition(".."))
     if not dots or not low.isdecimal() or not high.isdecimal():
         raise WorkloadError(f"'dyn({inside})' is no range of sizes; accepted: {_FORM}")
     pairs = [part.partition(":") for part in weights]
-    return SizeRange(int(low), int(high), tuple(sorted(_weight(s, w) for s, _, w in pairs)))
+    return DynamicRange(int(low), int(high), tuple(sorted(_weight(s, w) for s, _, w in pairs)))
 
 
 def _weight(size: object, weight: object) -> tuple[int, float]:

@@ -47,7 +47,12 @@ def test_right_for_sizes_of_no_search(data: st.DataObject) -> None:
     family, any_size = made(text, name, data.draw(st.sampled_from(searched[1:])))
     rng = np.random.default_rng(data.draw(st.integers(0, 9)))
     (point,) = any_size.space.sample_new(1, rng).points
-    kernel = compile(any_size.program(point), target(MACHINE))
+    try:
+        program = any_size.program(point)
+    except SpaceError as e:  # some programs of mapped tasks are written as loops, without primitives
+        assert name == "task-mapping" and "not made by schedule primitives" in str(e)
+        return
+    kernel = compile(program, target(MACHINE))
     sizes = data.draw(st.lists(st.integers(family.range.low, family.range.high), min_size=2, max_size=3, unique=True))
     for size in sizes:
         fixed = family.at(size)
@@ -73,7 +78,9 @@ def test_a_space_that_cannot_says_why() -> None:
     """A program that was not made by primitives is one for its size only."""
     plain = workload("matmul", m=4, n=4, k=4)
     space = Space([Sketch("fixed", (menu("t", [1, 2]),), (), plain.program)], "made", "1", target(MACHINE))
-    with pytest.raises(SpaceError, match="space 'made' has no structure that can be used for every size: .* primitives"):
+    with pytest.raises(
+        SpaceError, match="space 'made' has no structure that can be used for every size: .* primitives"
+    ):
         AnySize(space, _any()).require()
     with pytest.raises(SpaceError, match="space 'made': 'fixed' cannot be used for every size"):
         AnySize(space, _any()).program(space.at([0]))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchlab.errors import WorkloadError
-from searchlab.workloads import SizeRange, family, is_family, read_family
+from searchlab.workloads import DynamicRange, family, is_family, read_family
 
 TEXT = "matmul:m=dyn(1..512),n=768,k=768"
 
@@ -18,7 +18,9 @@ def test_text_and_data_give_the_same() -> None:
     found = read_family(TEXT)
     assert found.label == str(found) == "matmul(m=1..512, n=768, k=768)"
     assert found.spec == "matmul:m=dyn(1..512),n=768,k=768,dtype=float32" and is_family(found.spec)
-    assert found == family("matmul", m={"dyn": [1, 512]}, n=768, k=768) == family("matmul", m="dyn(1..512)", n=768, k=768)
+    assert (
+        found == family("matmul", m={"dyn": [1, 512]}, n=768, k=768) == family("matmul", m="dyn(1..512)", n=768, k=768)
+    )
     assert found.workload.sizes == ("m",) and found.at(7).label == "matmul(m=7, n=768, k=768)"
     assert not is_family("matmul:m=512") and not is_family({"suite": "ansor-ops"})
 
@@ -36,9 +38,9 @@ def test_a_size_may_occur_twice() -> None:
 
 
 def test_sizes_of_a_range() -> None:
-    assert [s for s, _ in SizeRange(1, 512).representatives] == [1, 5, 24, 108, 512]
-    assert [s for s, _ in SizeRange(3, 6).representatives] == [3, 4, 5, 6]
-    halves = dict(SizeRange(1, 512).representatives)
+    assert [s for s, _ in DynamicRange(1, 512).representatives] == [1, 5, 24, 108, 512]
+    assert [s for s, _ in DynamicRange(3, 6).representatives] == [3, 4, 5, 6]
+    halves = dict(DynamicRange(1, 512).representatives)
     assert halves[512] == pytest.approx(math.log(512.5 / math.sqrt(108 * 512)) / math.log(512.5 / 0.5), abs=0.01)
 
 
@@ -48,7 +50,7 @@ def test_representatives_stand_for_all_sizes(data: st.DataObject) -> None:
     low = data.draw(st.integers(1, 1000))
     high = data.draw(st.integers(low + 1, low + 3000))
     sizes = data.draw(st.dictionaries(st.integers(low, high), st.floats(0.01, 100), max_size=20))
-    found = SizeRange(low, high, tuple(sorted(sizes.items())))
+    found = DynamicRange(low, high, tuple(sorted(sizes.items())))
     chosen = [s for s, _ in found.representatives]
     assert chosen == sorted(set(chosen)) and 1 <= len(chosen) <= 6
     assert all(low <= s <= high and w > 0 for s, w in found.representatives)
@@ -82,7 +84,9 @@ def test_refused(text: str, message: str) -> None:
         read_family(text)
 
 
-@pytest.mark.parametrize("given", [{"dyn": [1]}, {"dyn": 3}, {"dyn": [1, 9], "wights": {}}, {"dyn": [1, 9], "weights": [1]}])
+@pytest.mark.parametrize(
+    "given", [{"dyn": [1]}, {"dyn": 3}, {"dyn": [1, 9], "wights": {}}, {"dyn": [1, 9], "weights": [1]}]
+)
 def test_refused_data(given: object) -> None:
     with pytest.raises(WorkloadError, match="no range of sizes; accepted: {dyn: "):
         family("matmul", m=given)

@@ -17,10 +17,18 @@ from searchlab.bench import Steady, prepare_program
 from searchlab.defaults import default_schedule
 from searchlab.errors import SpaceError
 from searchlab.ir.program import Program
-from searchlab.lab.study.dispatch import AnySizeProgram, FamilyTable, SizeInterval, SizeTimes, Times, cover, intervals
 from searchlab.lab.study.finish import Finish
 from searchlab.lab.study.joint import JointStudy
 from searchlab.lab.study.scheduler import Policy
+from searchlab.lab.study.size_dispatch import (
+    AnySizeProgram,
+    FamilyTable,
+    SizeInterval,
+    SizeTimes,
+    Times,
+    cover,
+    intervals,
+)
 from searchlab.lab.study.study import Study
 from searchlab.lab.study.subject import TaskSubject
 from searchlab.measure import Job
@@ -42,7 +50,7 @@ class _Rival:
 
 
 @dataclass(frozen=True, eq=False)
-class _Chosen:
+class _TableChoice:
     """The programs of the table, with their intervals, and the measured times of all rivals."""
 
     rivals: tuple[_Rival, ...]
@@ -72,7 +80,7 @@ class FamilyStudy(JointStudy):
         self._any = [AnySize(study.space, family.workload.program) for study in studies]
         for any_size in self._any:
             any_size.require()
-        self._chosen: _Chosen | None = None
+        self._chosen: _TableChoice | None = None
         self._table: FamilyTable | None = None
 
     # --- results ------------------------------------------------------------------------------------------------------
@@ -104,7 +112,7 @@ class FamilyStudy(JointStudy):
 
     # --- programs for every size --------------------------------------------------------------------------------------
 
-    def compare(self) -> _Chosen:
+    def compare(self) -> _TableChoice:
         """Measures the best few of every size at all sizes and chooses the programs of the table; done once."""
         if self._chosen is None:
             rivals, refused = self._rivals()
@@ -155,7 +163,7 @@ class FamilyStudy(JointStudy):
             found = {o.id: o for o in study.measurer.measure(jobs)}
         return [(found[job.id].figure(study.figure), found[job.id].error) for job in jobs]
 
-    def _choose(self, rivals: tuple[_Rival, ...], times: Times, refused: list[str]) -> _Chosen:
+    def _choose(self, rivals: tuple[_Rival, ...], times: Times, refused: list[str]) -> _TableChoice:
         """The programs of the table, each of which is right at the ends and in the middle of its intervals."""
         sizes, weights = zip(*self.family.representatives, strict=True)
         ends = self.family.range
@@ -166,7 +174,7 @@ class FamilyStudy(JointStudy):
             ranges = intervals(sizes, per_size, ends.low, ends.high)
             wrong = self._wrong(rivals, ranges, set(sizes))
             if wrong is None:
-                return _Chosen(rivals, times, tuple(per_size), ranges, tuple(refused))
+                return _TableChoice(rivals, times, tuple(per_size), ranges, tuple(refused))
             number, why = wrong
             times[number] = math.inf
             refused.append(f"{rivals[number].origin.point} {why}")
@@ -185,7 +193,7 @@ class FamilyStudy(JointStudy):
 
     # --- the race -----------------------------------------------------------------------------------------------------
 
-    def _raced(self, part: int, chosen: _Chosen, seconds: float, most: float) -> SizeTimes:
+    def _raced(self, part: int, chosen: _TableChoice, seconds: float, most: float) -> SizeTimes:
         """The table at one size beside what was found at this size alone, and the default schedule for any size."""
         size, weight = self.family.representatives[part]
         study, subject, number = self.studies[part], self._subject(part), chosen.per_size[part]
@@ -203,7 +211,7 @@ class FamilyStudy(JointStudy):
         return _task_subject(self.studies[part])
 
 
-def _numbers(chosen: _Chosen) -> list[int]:
+def _numbers(chosen: _TableChoice) -> list[int]:
     """The rivals that are in the table, in the order of its intervals."""
     return list(dict.fromkeys(i.program for i in chosen.intervals))
 

@@ -19,10 +19,10 @@ from searchlab.errors import KernelError
 from searchlab.ir.expr import Var
 from searchlab.ir.program import Program
 from searchlab.lab.auto import AUTO
-from searchlab.lab.study.dispatch import FamilyTable
 from searchlab.lab.study.family_study import FamilyStudy
 from searchlab.lab.study.ledger import Ledger
 from searchlab.lab.study.scheduler import Policy
+from searchlab.lab.study.size_dispatch import FamilyTable
 from searchlab.lab.study.study import Study, StudyOptions
 from searchlab.measure import LocalMeasurer
 from searchlab.registry import Component
@@ -101,12 +101,14 @@ def tune_family(
     model: Component | CostModel | None = AUTO,
     strategy: Component = AUTO,
     scheduler: Policy = "gradient",
+    seconds: float = 1.0,
     **options: Unpack[StudyOptions],
 ) -> TunedFamily:
     """Searches a family at its representative sizes, with `trials` for each on average, and makes its table.
 
-    `options` are those of a study, such as `seed` and `batch`; with a `store` and a `cell`, tuning that was interrupted
-    takes its earlier measurements from there.
+    `seconds` is the time of each of the final races, of which there are two for each of the sizes.  `options` are those
+    of a study, such as `seed` and `batch`; with a `store` and a `cell`, tuning that was interrupted takes its earlier
+    measurements from there.
     """
     made = read_family(family) if isinstance(family, str) else family
     machine = target or detect()
@@ -122,5 +124,5 @@ def tune_family(
     finally:
         if given is None:
             measurer.close()  # the race needs its cores
-    search.finish()
+    search.finish(seconds, 2.5 * seconds)
     return TunedFamily(made, machine, search.table, search.programs)

@@ -9,9 +9,9 @@ from searchlab.bench import DEFAULT, LIBRARIES, Steady, contest, prepare_program
 from searchlab.bench.contests import ContestRow, Maker
 from searchlab.errors import SpaceError
 from searchlab.ir.program import Program
-from searchlab.lab.study.dispatch import FamilyTable
 from searchlab.lab.study.fallback import Fallback, Origin, origin_of, taken_s
 from searchlab.lab.study.objective import Latency
+from searchlab.lab.study.size_dispatch import FamilyTable
 from searchlab.targets import Target
 from searchlab.workloads import Workload
 
