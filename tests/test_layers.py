@@ -46,7 +46,6 @@ ALLOWED: dict[str, set[str]] = {
         "intrinsics",
         "errors",
         "interpreter",
-        "intrinsics",
         "ir",
         "named",
         "registry",
@@ -112,9 +111,17 @@ LAB: dict[str, set[str]] = {
     "run.runoff": {"folder", "manifest", "results", "run.cores", "run.processes", "study"},
     "run.readback": {"config", "folder", "results", "run.runoff"},
     "export.finding": {"folder", "results", "run.runoff"},
-    "export.opening": {"export", "export.finding"},
+    "export.tuned_families": {"export.finding", "folder", "manifest", "results", "run.runoff", "study"},
+    "export.opening": {"export", "export.finding", "export.tuned_families"},
     "export.verification": {"export", "export.opening"},
-    "export.__init__": {"export", "export.finding", "export.opening", "export.verification", "folder"},
+    "export.__init__": {
+        "export",
+        "export.finding",
+        "export.opening",
+        "export.tuned_families",
+        "export.verification",
+        "folder",
+    },  # fmt: skip
 }
 LAB["run.execute"] = {part for part in LAB if not part.startswith("export")} - {"run.readback"}
 LAB["run.status"] = {"code", "folder", "manifest", "results", "run.execute", "run.runoff", "statistics"}
@@ -124,7 +131,7 @@ LAB["replay"] = {
     "study",
 }  # fmt: skip
 LAB["leaderboard"] = {"export.finding", "folder", "results", "run.runoff", "statistics"}
-LAB["report"] = {"config", "export.finding", "folder", "leaderboard", "records", "results", "statistics"}
+LAB["report"] = {"config", "export.finding", "folder", "leaderboard", "records", "results", "statistics", "study"}
 LAB["tuning"] = {"config.__init__", "export.finding", "folder", "results", "run.__init__"}
 LAB["report"] |= {"tuning"}
 LAB["scaffold"] = set()

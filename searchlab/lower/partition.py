@@ -120,7 +120,7 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
         self._gates: dict[int, frozenset[frozenset[Expr]]] = {}
         self._loops: dict[int, tuple[Loop, ...]] = {}
         self._weights: dict[int, int] = {}
-        self._digits: dict[Var, int] = {}  # the digits of fused loops, with their extents
+        self._digits: dict[Var, int] = {}  # the digits of fused loops, with their extents if known
         self._sums, self._summed = _sums(body)
         self._kept: list[Stmt] = []  # bodies made here: what is known about statements goes by their ids
         most = MOST_UNIFORM if self.uniform(body) else MOST_STATEMENTS
@@ -198,7 +198,7 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
             body = self.branch([loop], self.asked(loop, here), here)
         else:
             self._kept.append(found.body)
-            self._digits |= {var: value_of(size) or 1 for var, size in found.extents.items()}
+            self._digits |= {var: n for var, size in found.extents.items() if (n := value_of(size)) is not None}
             nest = [Loop(var, size, found.body) for var, size in found.extents.items()]
             tails = [c for c in self.tails(nest[0], here) if not self.cut_inside(c, nest[0])]
             cut = self.branch(nest, tails, here)
