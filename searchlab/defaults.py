@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from math import prod
 
 from searchlab import tactics
+from searchlab.dtype import HALVES
 from searchlab.ir.expr import value_of
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block, Iter
 from searchlab.schedule import Schedule
-from searchlab.schedule.primitive import consumers
 from searchlab.tactics import IntrinsicView, Panel, ProductView, Trailing, attempt
 from searchlab.targets import Target
 
@@ -224,12 +224,13 @@ class _Pixels:
 
 
 def _as_pixels(program: Program, block: Block, target: Target) -> _Pixels | None:
-    """How to multiply channels with pixels; None if there are too few for all threads, or a stage follows.
+    """How to multiply channels with pixels; None if there are too few for all threads, or not only epilogues follow.
 
     A narrow tile would take one cache line from each of many pages, so its pixels are packed.
     """
     found = tactics.trailing(program, block.name)
-    if found is None or consumers(program, block.store.buffer):
+    halves = any(ld.type in HALVES for ld in tactics.operands(block))
+    if found is None or halves or tactics.epilogues(program, block.name) is None:
         return None
     *around, channels = (_axis_extent(it) for it in tactics.space_axes(block)[: -found.count])
     pixels = prod(_axis_extent(it) for it in tactics.space_axes(block)[-found.count :])
@@ -244,10 +245,13 @@ def _by_pixels(s: Schedule, block: str, view: _Pixels, target: Target) -> None:
     """Vectors of pixels, each applied to several output channels."""
     copy: str | None = None
     if view.panels:
-        copy, panel = tactics.collapse(s, block, view.axes)
-        tactics.lay_in_panels(s, copy, panel.dimension, view.columns)
+        copy, panel = tactics.joined_copy(s, block, view.axes)
+    if tactics.epilogues(s.program, block):
+        tactics.collapse_stages(s, block, view.axes)
     else:
         tactics.collapse_loops(s, block, view.axes)
+    if copy is not None:
+        tactics.lay_in_panels(s, copy, panel.dimension, view.columns)
     (*around, rows, pixels), reduction = tactics.loops_by_kind(s, block, s.loops(block))
     i0, i1 = s.split(rows, [None, view.rows], tail=True)
     j0, j1, j2 = s.split(pixels, [None, max(view.panels, 1), view.columns], tail=True)
@@ -258,7 +262,9 @@ def _by_pixels(s: Schedule, block: str, view: _Pixels, target: Target) -> None:
         s.compute_at(copy, j0)
         tactics.read_rows_as_they_lie(s, copy, panel)
         s.vectorize(s.loops(copy)[-1])
+    tactics.join_epilogues(s, block, j1)
     _parallelize(s, [*around, j0], target)
+    _finish_others(s, target)
 
 
 def _stencil(s: Schedule, block: str, target: Target) -> None:

@@ -22,7 +22,15 @@ from searchlab.tactics.axes import (
     work,
 )
 from searchlab.tactics.call_tiling import CallTiles, results_are_in_order, structure_around, tile_for_calls
-from searchlab.tactics.collapse import Trailing, collapse, collapse_loops, trailing
+from searchlab.tactics.collapse import (
+    Trailing,
+    collapse,
+    collapse_loops,
+    collapse_stages,
+    epilogues,
+    joined_copy,
+    trailing,
+)
 from searchlab.tactics.fetching import fetch_next_rows, goes_row_by_row, next_rows
 from searchlab.tactics.intrinsic_views import (
     CallShape,
@@ -84,16 +92,16 @@ from searchlab.tactics.vectors import contiguous_reduction, reduces_along_rows, 
 __all__ = [
     "CallLoops", "CallShape", "CallTiles", "Factors", "IntrinsicView", "LaidOperands", "Panel", "ProductView",
     "RoundedUp", "Tiles", "Trailing", "attempt", "axis_loops", "call_around", "call_shape", "call_tile",
-    "call_views", "collapse", "collapse_loops", "constant", "contiguous_reduction", "copy_in_vectors",
-    "exact_view", "extent", "fetch_next_rows", "finish_fused", "finish_untiled", "fits_registers",
-    "fresh_stages", "fuse_outer", "fuse_parallel", "fuse_reader", "fused_width", "gather_inputs", "gather_rows",
-    "goes_row_by_row", "inline_cheap", "insert_calls", "intermediate_results", "intrinsic_view",
-    "join_epilogues", "join_trailing", "lane_factors", "lane_loop", "lay_for_calls", "lay_in_panels",
-    "lies_side_by_side", "loops_by_kind", "loops_inside", "moves_with", "next_rows", "operands", "outermost",
-    "own_loops", "pack", "panel", "parallel_outer", "phases", "product_views", "products",
-    "read_rows_as_they_lie", "reduce_axes", "reduces_along_rows", "register_tile", "results_are_in_order",
-    "rfactor", "rows_first", "run_copies", "share", "share_around", "side_by_side", "space_axes", "split_by",
-    "split_for_calls", "spread_rows", "stores_plainly", "structure_around", "tile", "tile_along_panels",
-    "tile_collapsed", "tile_for_calls", "tile_in_place", "trailing", "transpose_results", "unroll_up_to",
-    "values_of", "vector_width", "vectorize_outputs", "vectorize_tile", "widen_halves", "work",
+    "call_views", "collapse", "collapse_loops", "collapse_stages", "constant", "contiguous_reduction",
+    "epilogues", "exact_view", "extent", "fetch_next_rows", "finish_fused", "finish_untiled",
+    "fits_registers", "fresh_stages", "fuse_outer", "fuse_parallel", "fuse_reader", "fused_width",
+    "gather_inputs", "gather_rows", "goes_row_by_row", "inline_cheap", "insert_calls", "intermediate_results",
+    "intrinsic_view", "join_epilogues", "join_trailing", "joined_copy", "lane_factors", "lane_loop",
+    "lay_for_calls", "lay_in_panels", "lies_side_by_side", "loops_by_kind", "loops_inside", "moves_with",
+    "next_rows", "operands", "outermost", "own_loops", "pack", "panel", "parallel_outer", "phases",
+    "product_views", "products", "read_rows_as_they_lie", "reduce_axes", "reduces_along_rows", "register_tile",
+    "results_are_in_order", "rfactor", "rows_first", "run_copies", "share", "share_around", "side_by_side",
+    "space_axes", "split_by", "split_for_calls", "spread_rows", "stores_plainly", "structure_around", "tile",
+    "tile_along_panels", "tile_collapsed", "tile_for_calls", "tile_in_place", "trailing", "transpose_results",
+    "unroll_up_to", "values_of", "vector_width", "vectorize_outputs", "vectorize_tile", "widen_halves", "work",
 ]  # fmt: skip
