@@ -51,10 +51,12 @@ l2_norm:batch=3,rows=17,cols=65
 l2_norm:batch=1,rows=64,cols=64
 max_pool2d:n=2,c=3,h=19,w=37,padding=1
 max_pool2d:c=5,h=8,w=8,k=2
+max_pool2d:n=2,c=3,h=64,w=112,k=3,stride=2,padding=1
 avg_pool2d:c=3,h=19,w=37,padding=1
 avg_pool2d:n=2,c=2,h=9,w=8,k=3,stride=1
 global_avg_pool2d:n=2,c=33,h=7,w=7
 global_avg_pool2d:c=3,h=16,w=16
+global_avg_pool2d:c=37,h=7,w=5
 elementwise:rows=19,cols=77,ops=add,relu,sigmoid,mul,tanh
 elementwise:rows=1,cols=300,ops=exp,abs,gelu
 reduce:shape=13x70x9,axis=1,op=mean
