@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from math import prod
 
 from searchlab import tactics
+from searchlab.dtype import HALVES
 from searchlab.ir.expr import Var, value_of
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block, Iter
+from searchlab.ir.walk import variables
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import consumers, producers
 from searchlab.tactics import IntrinsicView, Panel, ProductView, Trailing, attempt
@@ -39,7 +41,7 @@ def default_schedule(
     """
     s = Schedule(program)
     tactics.inline_cheap(s)
-    block = max(tactics.products(s.program), key=tactics.work, default=None)
+    block = max(filter(_is_tiled, s.program.blocks.values()), key=tactics.work, default=None)
     if block is None:
         _row_by_row(s, target)
     elif (calls := tactics.exact_view(s.program, block.name, target, ranges)) is not None:
@@ -53,6 +55,20 @@ def default_schedule(
     else:
         _stencil(s, block.name, target)
     return s.program
+
+
+def _is_tiled(block: Block) -> bool:
+    """Whether a stage uses what it reads several times: a matrix product, or windows that overlap along rows.
+
+    Others combine their operands element by element as they add up, such as a variance with its mean.
+    """
+    space, sums = tactics.space_axes(block), {it.var for it in tactics.reduce_axes(block)}
+    if len(space) < 2 or not block.reduces:
+        return False
+    read = tactics.operands(block)
+    rows = [variables(ld.indices[-1]) for ld in read if ld.indices]
+    overlap = any(space[-1].var in row and sums & row for row in rows)
+    return overlap or (len(read) >= 2 and bool(tactics.product_views(block)))
 
 
 def _extent(s: Schedule, loop: str) -> int:
@@ -248,12 +264,13 @@ class _Pixels:
 
 
 def _as_pixels(program: Program, block: Block, target: Target) -> _Pixels | None:
-    """How to multiply channels with pixels; None if there are too few for all threads, or a stage follows.
+    """How to multiply channels with pixels; None if there are too few for all threads, or not only epilogues follow.
 
     A narrow tile would take one cache line from each of many pages, so its pixels are packed.
     """
     found = tactics.trailing(program, block.name)
-    if found is None or consumers(program, block.store.buffer):
+    halves = any(ld.type in HALVES for ld in tactics.operands(block))
+    if found is None or halves or tactics.epilogues(program, block.name) is None:
         return None
     *around, channels = (_axis_extent(it) for it in tactics.space_axes(block)[: -found.count])
     pixels = prod(_axis_extent(it) for it in tactics.space_axes(block)[-found.count :])
@@ -268,10 +285,13 @@ def _by_pixels(s: Schedule, block: str, view: _Pixels, target: Target) -> None:
     """Vectors of pixels, each applied to several output channels."""
     copy: str | None = None
     if view.panels:
-        copy, panel = tactics.collapse(s, block, view.axes)
-        tactics.lay_in_panels(s, copy, panel.dimension, view.columns)
+        copy, panel = tactics.joined_copy(s, block, view.axes)
+    if tactics.epilogues(s.program, block):
+        tactics.collapse_stages(s, block, view.axes)
     else:
         tactics.collapse_loops(s, block, view.axes)
+    if copy is not None:
+        tactics.lay_in_panels(s, copy, panel.dimension, view.columns)
     (*around, rows, pixels), reduction = tactics.loops_by_kind(s, block, s.loops(block))
     i0, i1 = s.split(rows, [None, view.rows], tail=True)
     j0, j1, j2 = s.split(pixels, [None, max(view.panels, 1), view.columns], tail=True)
@@ -282,7 +302,9 @@ def _by_pixels(s: Schedule, block: str, view: _Pixels, target: Target) -> None:
         s.compute_at(copy, j0)
         tactics.read_rows_as_they_lie(s, copy, panel)
         s.vectorize(s.loops(copy)[-1])
+    tactics.join_epilogues(s, block, j1)
     _parallelize(s, [*around, j0], target)
+    _finish_others(s, target)
 
 
 def _one_row(s: Schedule, name: str, target: Target, weights: Sequence[str]) -> None:
@@ -344,12 +366,37 @@ def _parallelize(s: Schedule, loops: list[str], target: Target) -> None:
 
 
 def _row_by_row(s: Schedule, target: Target) -> None:
+    *others, last = s.program.blocks
+    if tactics.meets_only_at_elements(s.program) and _rows(s, last) < _JOBS * target.threads:
+        _vector_by_vector(s, others, last, target)
+        return
     row = tactics.gather_rows(s)
-    last = list(s.program.blocks)[-1]
     for name in list(s.program.blocks):
         _plain(s, name, target, inside=name != last and row in s.loops(name))
     if len(s.program.blocks) > 1 and row is not None:
         tactics.fetch_next_rows(s)
+
+
+def _rows(s: Schedule, name: str) -> int:
+    """The number of rows of a stage: iterations of all loops but the last long one, along which its vectors run."""
+    extents = [_extent(s, lp) for lp in tactics.axis_loops(s, name)[0]]
+    return prod(extents) // max(1, next((e for e in reversed(extents) if e > 1), 1))
+
+
+def _vector_by_vector(s: Schedule, others: Sequence[str], last: str, target: Target) -> None:
+    """Computes what a vector of the last stage needs just before it: there are too few rows for all threads."""
+    space, _ = tactics.axis_loops(s, last)
+    lanes = target.lanes(s.program.buffers[s.program.blocks[last].store.buffer].dtype)
+    long = next((lp for lp in reversed(space) if _extent(s, lp) > 1), space[-1])
+    outer, vector = s.split(long, [None, lanes], tail=True)
+    space[space.index(long)] = outer
+    s.reorder(*space, vector)
+    for name in reversed(others):
+        attempt(s.compute_at, name, space[-1])
+    s.vectorize(vector)
+    for name in others:
+        _plain(s, name, target, inside=space[-1] in s.loops(name))
+    _parallelize(s, space, target)
 
 
 def _plain(s: Schedule, name: str, target: Target, inside: bool = False) -> None:
@@ -372,8 +419,14 @@ def _plain(s: Schedule, name: str, target: Target, inside: bool = False) -> None
 
 
 def _sum_in_lanes(s: Schedule, b: Block, reduction: list[str], width: int) -> None:
-    """Keeps partial results in up to four vectors along the contiguous reduction axis, if it is long enough."""
+    """Keeps partial results in up to four vectors along the contiguous reduction axis, if it is long enough.
+
+    Short axes that lie one behind the other in memory, such as rows and columns of a small image, become one.
+    """
     lane = tactics.contiguous_reduction(b, reduction)
+    if lane is not None and _extent(s, lane) < width and tactics.reduces_as_one(s.program, b):
+        lane = s.fuse(*reduction)
+        reduction = [lane]
     if lane is None or _extent(s, lane) < width:
         return
     outer, inner = s.split(lane, [None, min(4, -(-_extent(s, lane) // width)) * width], tail=True)

@@ -29,6 +29,7 @@ conv2d:n=2,ci=19,co=35,h=13,w=17,k=3,padding=1
 conv2d:ci=8,co=64,h=9,w=9,k=1,stride=2
 conv2d:n=3,ci=5,co=13,h=41,w=37,k=1
 conv2d:ci=9,co=17,h=7,w=5,k=1
+conv2d:ci=9,co=17,h=43,w=35,k=1,then=bias,add,sigmoid
 conv2d:ci=12,co=24,h=11,w=10,k=3,dilation=2,padding=2,groups=4
 conv2d:ci=3,co=20,h=15,w=14,k=7,stride=2,padding=3,then=bn,add,relu
 conv2d:ci=6,co=33,h=9,w=8,k=3,padding=1,dtype=int8
@@ -50,10 +51,12 @@ l2_norm:batch=3,rows=17,cols=65
 l2_norm:batch=1,rows=64,cols=64
 max_pool2d:n=2,c=3,h=19,w=37,padding=1
 max_pool2d:c=5,h=8,w=8,k=2
+max_pool2d:n=2,c=3,h=64,w=112,k=3,stride=2,padding=1
 avg_pool2d:c=3,h=19,w=37,padding=1
 avg_pool2d:n=2,c=2,h=9,w=8,k=3,stride=1
 global_avg_pool2d:n=2,c=33,h=7,w=7
 global_avg_pool2d:c=3,h=16,w=16
+global_avg_pool2d:c=37,h=7,w=5
 elementwise:rows=19,cols=77,ops=add,relu,sigmoid,mul,tanh
 elementwise:rows=1,cols=300,ops=exp,abs,gelu
 reduce:shape=13x70x9,axis=1,op=mean
@@ -91,6 +94,7 @@ NAMED = [
     "conv2d:ci=4,co=19,h=9,w=10,k=3,padding=1",
     "conv2d:ci=7,co=11,h=53,w=47,k=1",
     "conv2d:n=2,ci=3,co=5,h=48,w=32,k=1",
+    "conv2d:n=2,ci=3,co=5,h=48,w=31,k=1,then=bn,relu",
     "depthwise_conv2d:c=5,h=13,w=29,padding=1",
     "depthwise_conv2d:c=3,h=18,w=7,k=5,stride=2,padding=2,then=bn,relu",
     "softmax:rows=5,cols=77",
@@ -165,6 +169,7 @@ def test_weights_are_packed_ahead(spec: str) -> None:
         "softmax:rows=?,cols=?",
         "layer_norm:rows=?",
         "conv2d:ci=5,co=9,h=?,w=?,k=1",
+        "conv2d:ci=5,co=9,h=?,w=?,k=1,then=bias,relu6",
         "depthwise_conv2d:c=3,h=?,w=?,k=3,padding=1",
         "depthwise_conv2d:c=3,h=?,w=?,k=5,padding=2",
     ],

@@ -22,7 +22,15 @@ from searchlab.tactics.axes import (
     work,
 )
 from searchlab.tactics.call_tiling import CallTiles, results_are_in_order, structure_around, tile_for_calls
-from searchlab.tactics.collapse import Trailing, collapse, collapse_loops, trailing
+from searchlab.tactics.collapse import (
+    Trailing,
+    collapse,
+    collapse_loops,
+    collapse_stages,
+    epilogues,
+    joined_copy,
+    trailing,
+)
 from searchlab.tactics.fetching import fetch_next_rows, goes_row_by_row, next_rows
 from searchlab.tactics.intrinsic_views import (
     CallShape,
@@ -51,7 +59,14 @@ from searchlab.tactics.panels import (
     spread_rows,
     widen_halves,
 )
-from searchlab.tactics.placing import fresh_stages, gather_inputs, gather_rows, inline_cheap, join_epilogues
+from searchlab.tactics.placing import (
+    fresh_stages,
+    gather_inputs,
+    gather_rows,
+    inline_cheap,
+    join_epilogues,
+    meets_only_at_elements,
+)
 from searchlab.tactics.products import ProductView, product_views, products
 from searchlab.tactics.register_tiles import fits_registers, register_tile
 from searchlab.tactics.sharing import fuse_parallel, outermost, share, share_around
@@ -79,21 +94,28 @@ from searchlab.tactics.tiling import (
 )
 from searchlab.tactics.untiled import finish_fused, finish_untiled, fused_width, lane_factors, lane_loop
 from searchlab.tactics.value_ranges import values_of
-from searchlab.tactics.vectors import contiguous_reduction, reduces_along_rows, side_by_side, vectorize_outputs
+from searchlab.tactics.vectors import (
+    contiguous_reduction,
+    reduces_along_rows,
+    reduces_as_one,
+    side_by_side,
+    vectorize_outputs,
+)
 
 __all__ = [
     "CallLoops", "CallShape", "CallTiles", "Factors", "IntrinsicView", "LaidOperands", "Panel", "ProductView",
     "RoundedUp", "Tiles", "Trailing", "attempt", "axis_loops", "call_around", "call_shape", "call_tile",
-    "call_views", "collapse", "collapse_loops", "constant", "contiguous_reduction", "copy_in_vectors",
-    "exact_view", "extent", "fetch_next_rows", "finish_fused", "finish_untiled", "fits_registers",
+    "call_views", "collapse", "collapse_loops", "collapse_stages", "constant", "contiguous_reduction",
+    "epilogues", "exact_view", "extent", "fetch_next_rows", "finish_fused", "finish_untiled", "fits_registers",
     "fresh_stages", "fuse_outer", "fuse_parallel", "fuse_reader", "fused_width", "gather_inputs", "gather_rows",
     "goes_row_by_row", "inline_cheap", "insert_calls", "intermediate_results", "intrinsic_view",
-    "join_epilogues", "join_trailing", "lane_factors", "lane_loop", "lay_for_calls", "lay_in_panels",
-    "lies_side_by_side", "loops_by_kind", "loops_inside", "moves_with", "next_rows", "operands", "outermost",
-    "own_loops", "pack", "panel", "parallel_outer", "phases", "product_views", "products",
-    "read_rows_as_they_lie", "reduce_axes", "reduces_along_rows", "register_tile", "results_are_in_order",
-    "rfactor", "rows_first", "run_copies", "share", "share_around", "side_by_side", "space_axes", "split_by",
-    "split_for_calls", "spread_rows", "stores_plainly", "structure_around", "tile", "tile_along_panels",
-    "tile_collapsed", "tile_for_calls", "tile_in_place", "trailing", "transpose_results", "unroll_up_to",
-    "values_of", "vector_width", "vectorize_outputs", "vectorize_tile", "widen_halves", "work",
+    "join_epilogues", "join_trailing", "joined_copy", "lane_factors", "lane_loop", "lay_for_calls",
+    "lay_in_panels", "lies_side_by_side", "loops_by_kind", "loops_inside", "meets_only_at_elements",
+    "moves_with", "next_rows", "operands", "outermost", "own_loops", "pack", "panel", "parallel_outer",
+    "phases", "product_views", "products", "read_rows_as_they_lie", "reduce_axes", "reduces_along_rows",
+    "reduces_as_one", "register_tile", "results_are_in_order", "rfactor", "rows_first", "run_copies", "share",
+    "share_around", "side_by_side", "space_axes", "split_by", "split_for_calls", "spread_rows",
+    "stores_plainly", "structure_around", "tile", "tile_along_panels", "tile_collapsed", "tile_for_calls",
+    "tile_in_place", "trailing", "transpose_results", "unroll_up_to", "values_of", "vector_width",
+    "vectorize_outputs", "vectorize_tile", "widen_halves", "work",
 ]  # fmt: skip

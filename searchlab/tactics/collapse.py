@@ -9,6 +9,7 @@ from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block
 from searchlab.ir.walk import Substitution, variables
 from searchlab.schedule import Schedule
+from searchlab.schedule.primitive import consumers
 from searchlab.tactics.axes import moves_with, operands, reduce_axes, space_axes, stores_plainly
 from searchlab.tactics.panels import Panel, join_trailing
 
@@ -51,10 +52,17 @@ def collapse(s: Schedule, name: str, found: Trailing) -> tuple[str, Panel]:
 
     Returns the copy, and the panel along which it is packed.
     """
+    copy, panel = joined_copy(s, name, found)
+    collapse_loops(s, name, found)
+    return copy, panel
+
+
+def joined_copy(s: Schedule, name: str, found: Trailing) -> tuple[str, Panel]:
+    """A copy of the operand that has one dimension for the trailing axes, and the panel along which it is packed."""
     copy = s.cache_read(name, found.buffer)
     rank = len(s.program.buffers[copy].shape)
     join_trailing(s, copy, found.count)
-    return copy, Panel(found.buffer, collapse_loops(s, name, found), rank - found.count)
+    return copy, Panel(found.buffer, len(space_axes(s.program.blocks[name])) - found.count, rank - found.count)
 
 
 def collapse_loops(s: Schedule, name: str, found: Trailing) -> int:
@@ -62,3 +70,37 @@ def collapse_loops(s: Schedule, name: str, found: Trailing) -> int:
     count = len(space_axes(s.program.blocks[name]))
     s.fuse(*s.loops(name)[count - found.count : count])
     return count - found.count
+
+
+def epilogues(program: Program, name: str) -> list[str] | None:
+    """The stages after a stage, if each reads the one before it element by element and is its only reader.
+
+    None if what follows is anything else.
+    """
+    found: list[str] = []
+    block = program.blocks[name]
+    while readers := consumers(program, block.store.buffer):
+        reader, axes = readers[0], tuple(it.var for it in space_axes(readers[0]))
+        read = {ld.indices for ld in operands(reader) if ld.buffer == block.store.buffer}
+        same = [it.extent for it in space_axes(reader)] == [it.extent for it in space_axes(block)]
+        if len(readers) > 1 or reader.reduces or not stores_plainly(reader) or read != {axes} or not same:
+            return None
+        found.append(reader.name)
+        block = reader
+    return found
+
+
+def collapse_stages(s: Schedule, name: str, found: Trailing) -> None:
+    """Collapses the trailing axes of a stage and of its `epilogues`, and those of the results between them."""
+    count = found.count
+    stages = [name, *(epilogues(s.program, name) or ())]
+    first = len(space_axes(s.program.blocks[name])) - count
+    for stage in stages:
+        axes = s.program.blocks[stage].iters
+        olds = tuple(Var(f"x{n}") for n in range(len(axes)))
+        joined: Expr = olds[first]
+        for n in range(first + 1, first + count):
+            joined = joined * axes[n].extent + olds[n]
+        s.transform_block_layout(stage, (olds, (*olds[:first], joined, *olds[first + count :])))
+    for stage in stages[:-1]:
+        join_trailing(s, s.program.blocks[stage].store.buffer, count)

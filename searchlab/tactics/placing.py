@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from searchlab.ir.expr import Call, Expr, Select, value_of
+from searchlab.ir.program import Program
 from searchlab.ir.walk import variables, walk
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import consumers
 from searchlab.tactics.attempts import attempt
-from searchlab.tactics.axes import loops_inside, space_axes
+from searchlab.tactics.axes import loops_inside, operands, space_axes
 from searchlab.tactics.vectors import side_by_side
 
 _UNROLLED = 16  # the most rows of an epilogue's tile that are unrolled
@@ -42,6 +43,23 @@ def gather_rows(s: Schedule) -> str | None:
     for name in reversed(others):
         attempt(s.compute_at, name, row)
     return row
+
+
+def meets_only_at_elements(program: Program) -> bool:
+    """Whether stages read each other only at their own elements, as where a mean divides what a sum has added up.
+
+    The last of several stages does not reduce, and the others reduce along rows of their operands.
+    """
+    *others, last = program.blocks.values()
+    made = {b.store.buffer for b in others}
+    plain = all(
+        ld.indices == tuple(it.var for it in space_axes(b))
+        for b in program.blocks.values()
+        for ld in operands(b)
+        if ld.buffer in made
+    )
+    along_rows = all(b.reduces and not side_by_side(b) for b in others)
+    return bool(others) and bool(last.iters) and not last.reduces and along_rows and plain
 
 
 def gather_inputs(s: Schedule, loop: str) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from searchlab.ir.algebra import poly
-from searchlab.ir.expr import Binary, Expr, Like, Var, value_of
+from searchlab.ir.expr import Binary, Expr, Like, Load, Var, value_of
+from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block, Iter
 from searchlab.ir.walk import variables
 from searchlab.schedule import Schedule
@@ -51,6 +52,24 @@ def contiguous_reduction(block: Block, loops: Sequence[str]) -> str | None:
         if any(ld.indices and it.var in variables(ld.indices[-1]) for ld in operands(block)):
             return loop
     return None
+
+
+def reduces_as_one(program: Program, block: Block) -> bool:
+    """Whether several reduction axes run through memory as one: they are the last indices of every operand, in order.
+
+    All but the first have to be complete.
+    """
+    axes = reduce_axes(block)
+    count, names = len(axes), tuple(it.var for it in axes)
+    whole = tuple(it.extent for it in axes[1:])
+
+    def runs(ld: Load) -> bool:
+        before = {v for i in ld.indices[:-count] for v in variables(i)}
+        return ld.indices[-count:] == names and not before & set(names)
+
+    walked = [ld for ld in operands(block) if any(moves_with(ld, v) for v in names)]
+    shapes = [program.buffers[ld.buffer].shape for ld in walked]
+    return count > 1 and all(map(runs, walked)) and all(shape[len(shape) - count + 1 :] == whole for shape in shapes)
 
 
 def vectorize_outputs(s: Schedule, column: str, reduction: Sequence[str], width: Like) -> str:
