@@ -29,9 +29,9 @@ class ProbabilisticSpace(SpaceGenerator):
     `rules`, `mutators` and `postprocessors` are objects or "module:Class" names; `program` is a function of a
     ProbabilisticSchedule, or its "module:function" name, that takes the place of the rules.  `most` is a limit on the
     number of structures, and `tails` says whether the tiles of rules may round extents up: "auto" where few sizes
-    divide them, and in programs of rows where no whole number of vectors does, "always" or "never".  `intrinsics` says which products rules tile around calls of the target's
-    instructions: "auto" those of bytes and bfloat16, which then have no structures of plain loops, "always" those of
-    float32 too, beside their other structures, or "never".
+    divide them, and in programs of rows where no whole number of vectors does, "always" or "never".  `intrinsics` says
+    which products rules tile around calls of the target's instructions: "auto" those of bytes and bfloat16, which then
+    have no structures of plain loops, "always" those of float32 too, beside their other structures, or "never".
     """
 
     name: ClassVar[str] = "probabilistic"
