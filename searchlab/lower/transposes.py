@@ -57,7 +57,7 @@ class _Squares(Rewriter[[Buffers]]):
     def side(self, nest: _TransposedNest, buffers: Buffers) -> int:
         """The largest side of squares along the outermost loop and the lanes of a nest; 0 if there are none."""
         rows, lanes = (value_of(lp.extent) or 0 for lp in (nest.rows, nest.lanes))
-        if lanes < SMALLEST or not nest.may_be_reordered():
+        if min(rows, lanes) < SMALLEST or not nest.may_be_reordered():
             return 0
         found = 0
         for ld in loads(nest.store.value):

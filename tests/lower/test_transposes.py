@@ -20,6 +20,7 @@ from searchlab.search import Task, space
 from searchlab.targets import parse
 
 TARGET = parse("x86-64-v3")
+EIGHT = Const(8)
 
 
 def reordered(channels: int, rows: int, columns: int, width: int = 0, dtype: str = "float32") -> Program:
@@ -66,17 +67,18 @@ def test_rows_in_panels_are_whole_where_squares_end_with_them() -> None:
     assert "T[c_0, w + 8, c]" in str(lower(s.program, TARGET))
 
 
-def copy(place: Expr, source: str = "T") -> Stmt:
+def copy(place: Expr, source: str = "T", rows: Expr = EIGHT) -> Stmt:
     """Rows of eight, in vectors along their columns."""
     a, v = Var("a"), Var("v")
     store = Store("Y", (place,), Load(source, (v, a), "float32"))
-    return Loop(a, Const(8), Loop(v, Const(8), store, LoopKind.VECTORIZED))
+    return Loop(a, rows, Loop(v, Const(8), store, LoopKind.VECTORIZED))
 
 
 def test_an_order_that_decides_what_is_stored_stays() -> None:
     buffers = {n: Buffer(n, (Const(8), Const(8)), "float32") for n in ("T", "Y")}
     a, v = Var("a"), Var("v")
     kept = [copy(v), copy(a + v), copy(8 * a + v, "Y")]  # the last a stores, sums of a and v, and its own elements
+    kept.append(copy(8 * a + v, rows=8 - Var("left")))  # so many as there are
     assert [read_in_squares(s, buffers, TARGET) for s in kept] == kept
     assert read_in_squares(copy(8 * a + v), buffers, TARGET) != copy(8 * a + v)
 
