@@ -198,8 +198,7 @@ def _by_channels(
         s.vectorize(lanes)
         _parallelize(s, packing, target)
     results = tactics.intermediate_results(s, block)
-    squares = across[0], target.lanes(s.program.buffers[results].dtype)
-    tactics.join_epilogues(s, block, loops.columns, unroll=False, squares=squares)
+    tactics.join_epilogues(s, block, loops.columns, unroll=False)
     attempt(tactics.lay_in_panels, s, results, *across)
     return outer
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
+from searchlab.analysis.access import AccessColumns
 from searchlab.analysis.columns import Schema
 from searchlab.analysis.graph import Node
 from searchlab.analysis.nest import CalledLoops, LoopColumns, Nest, Statement
@@ -34,7 +33,9 @@ def _instructions(nest: Nest, s: Statement, target: Target | None) -> Node:
         copies = g.choose(more.at_most(_MOST_COPIES), more, copies)
     vectors = g.product(_registers(lp, lanes) for lp in around)
     computing = s.flops if s.called is None else _of_call(s.called)
-    return copies * vectors * _parts(nest, s) * (computing + sum(len(a.indices) for a in s.accesses))
+    rows = _rows(nest, s, lanes)
+    tiles = 1 - rows.at_most(1) if s.called is None else g.one
+    return copies * rows * vectors * _parts(nest, s, tiles) * (computing + sum(len(a.indices) for a in s.accesses))
 
 
 def _of_call(called: CalledLoops) -> float:
@@ -50,22 +51,48 @@ def _registers(lp: LoopColumns, lanes: int) -> Node:
     return 1 + lp.kinds["vectorized"] * (written + (lp.extent - full * lanes).least(2) - 1)
 
 
-def _parts(nest: Nest, s: Statement) -> Node:
-    """How many parts conditions cut the loops around a statement into: on every level, the middle and both ends."""
-    found = nest.graph.one
-    for cut in dict.fromkeys(_conditions(s)):
-        loops = (lp for lp in s.loops if lp.var in cut)
-        levels = nest.graph.total(lp.alive * (lp.kinds["serial"] + lp.kinds["parallel"]) for lp in loops)
-        # tiles of calls stand in the program once, and what does not fill one is a loop of single calls
-        found = found * (1 + (2 * levels if s.called is None else levels.least(1)))
+def _rows(nest: Nest, s: Statement, lanes: int) -> Node:
+    """How many rows are written where lanes read columns, which are taken in squares (`lower.transposes`)."""
+    g = nest.graph
+    found = g.one
+    for a in s.accesses if s.called is None and not s.block.reduces else ():
+        read = AccessColumns(nest, s, a)
+        for lane in s.loops:
+            jumps = lane.kinds["vectorized"] * (1 - read.stride(lane).at_most(1))
+            for lp in s.loops[: lane.depth] if jumps is not g.zero else ():
+                along = jumps * lp.kinds["serial"] * read.stride(lp).equals(1)
+                found = found.most(1 + along * (lp.extent.least(lanes) - 1))
     return found
 
 
-def _conditions(s: Statement) -> Iterator[frozenset[Var]]:
-    """The loop variables of each comparison in the predicate of a statement and in the value that it stores."""
+def _parts(nest: Nest, s: Statement, tiles: Node) -> Node:
+    """How many parts conditions cut the loops around a statement into: on every level, the middle and both ends.
+
+    Whole `tiles`, of calls or of squares, stand in the program once, and what does not fill one is a loop beside them.
+    """
+    found = nest.graph.one
+    for cut, fails in _conditions(nest, s).items():
+        loops = (lp for lp in s.loops if lp.var in cut)
+        levels = nest.graph.total(lp.alive * (lp.kinds["serial"] + lp.kinds["parallel"]) for lp in loops)
+        found = found * (1 + fails * nest.graph.choose(tiles, levels.least(1), 2 * levels))
+    return found
+
+
+def _conditions(nest: Nest, s: Statement) -> dict[frozenset[Var], Node]:
+    """The loop variables of comparisons in the predicate of a statement and in the value that it stores.
+
+    With a mask of where one of the comparisons may fail: a tail of an extent that its tile divides does not exist.
+    """
+    found: dict[frozenset[Var], Node] = {}
     put = Substitution({it.var: e for it, e in zip(s.block.iters, s.bindings, strict=True)})
     asked: list[Expr] = [e.condition for e in walk(s.block.store.value) if isinstance(e, Select)]
     for condition in (s.block.predicate, *asked):
         for e in walk(condition):
             if isinstance(e, Compare):
-                yield frozenset(variables(put(e)))
+                cut = frozenset(variables(put(e)))
+                fails = nest.graph.one
+                if e.op in ("lt", "le"):
+                    _, most = nest.ranges.of(put(e.a - e.b), s.running(0))
+                    fails = 1 - most.at_most(-1 if e.op == "lt" else 0)
+                found[cut] = found.get(cut, nest.graph.zero).most(fails)
+    return found

@@ -6,6 +6,7 @@
     storage     intermediate buffers shrink to the region needed by one iteration of the loop they are allocated in
     partition   loops are cut so that their main part is free of conditions
     registers   reduction tiles are accumulated in registers; other reductions get explicit inits
+    transposes  vectors along the columns of a buffer are taken in squares of its rows
     invariants  divisions and functions that a loop does not change are computed before it
 """
 
@@ -23,6 +24,7 @@ from searchlab.lower.invariants import hoist_invariants
 from searchlab.lower.partition import partition
 from searchlab.lower.registers import place_reductions
 from searchlab.lower.storage import place_buffers
+from searchlab.lower.transposes import read_in_squares
 from searchlab.targets import Target
 
 
@@ -57,6 +59,7 @@ def lower(program: Program, target: Target) -> Lowered:
     body = fuse_loops(flatten(program))
     body = place_buffers(program, body)
     body = partition(body)
-    body = hoist_invariants(place_reductions(body, target))
+    body = read_in_squares(place_reductions(body, target), program.buffers, target)
+    body = hoist_invariants(body)
     parameters = tuple(program.buffers[n] for n in (*program.inputs, *program.outputs))
     return Lowered(program.name, parameters, program.inputs, program.outputs, body)

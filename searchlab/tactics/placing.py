@@ -69,37 +69,21 @@ def gather_inputs(s: Schedule, loop: str) -> None:
             s.vectorize(s.loops(name)[-1])
 
 
-def join_epilogues(
-    s: Schedule, block: str, loop: str, unroll: bool = True, squares: tuple[int, int] | None = None
-) -> None:
+def join_epilogues(s: Schedule, block: str, loop: str, unroll: bool = True) -> None:
     """Computes elementwise consumers of a stage tile by tile, inside `loop`, while the tile is in registers or cache.
 
-    Their last axis is vectorised; with `unroll`, the others are unrolled.  Where the stage's results lie side by side
-    along another axis, `squares` are that axis and the lanes of a vector: then they are read in squares of so many.
+    Their last axis is vectorised; with `unroll`, the others are unrolled.
     """
     for reader in consumers(s.program, s.program.blocks[block].store.buffer):
         if reader.reduces or not attempt(s.reverse_compute_at, reader.name, loop):
             continue
         inner = loops_inside(s, reader.name, loop)
-        if squares is not None and len(inner) == len(s.program.blocks[reader.name].iters):
-            _read_in_squares(s, inner, *squares)
-        elif inner:
+        if inner:
             s.vectorize(inner[-1])
         for lp in inner[:-1] if unroll else ():
             if _is_short(s.program.loops[lp].extent):
                 s.unroll(lp)
         join_epilogues(s, reader.name, loop, unroll)
-
-
-def _read_in_squares(s: Schedule, loops: list[str], axis: int, lanes: int) -> None:
-    """Vectors along the last of a stage's loops, and as many unrolled along another: together they read whole rows."""
-    *others, last = loops
-    columns, vector = s.split(last, [None, lanes], tail=True)
-    outer, rows = s.split(others[axis], [None, lanes], tail=True)
-    others[axis] = outer
-    s.reorder(*others, columns, rows, vector)
-    s.unroll(rows)
-    s.vectorize(vector)
 
 
 def _is_short(extent: Expr) -> bool:
