@@ -130,11 +130,12 @@ def _has_program(module: GraphModule, call: OperatorCall) -> bool:
 
 def fusion_rows() -> Iterator[Row]:
     """Intermediate results of graphs that are bound by memory, and of the transformer."""
-    from searchlab.graph.passes.operator_fusion import fuse_operators
+    from searchlab.graph.passes import fuse_operators, fuse_programs
 
     made = {"tail": _tail(), "quantised weights": _decoded(), "transformer": transformer_layers(whole=True)}
     for case, module in made.items():
-        before, after = (intermediate_bytes(m, 256) for m in (module, fuse_operators(module)))
+        fused = fuse_programs(legalise(fuse_operators(module)))
+        before, after = (intermediate_bytes(m, 256) for m in (legalise(module), fused))
         goal = None if case == "transformer" else 0.7
         yield _row(case, "bytes", after / before, goal, before_bytes=before, after_bytes=after)
 

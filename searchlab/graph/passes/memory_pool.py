@@ -7,6 +7,7 @@ for each block.  So what happens at run time can be computed without running any
 from __future__ import annotations
 
 import bisect
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -113,12 +114,15 @@ def allocation_log(plan: MemoryPlan, sizes: Sizes | Sequence[Sizes], pool: Memor
     """
     series = [sizes] if isinstance(sizes, Mapping) else list(sizes)
     ledger = AllocationLedger(plan.policy, pool)
+    begins, ends = defaultdict(list), defaultdict(list)  # storages by the bindings before and after which they change
+    for s in plan.storages:
+        begins[s.first].append(s)
+        ends[s.last].append(s)
     for values in series:
-        for binding in range(plan.length):
-            for s in plan.acquired_before(binding):
+        for binding in range(plan.length + 1):
+            for s in begins[binding]:
                 ledger.acquire(s.name, storage_bytes(s, values))
-            ledger.release(s.name for s in plan.released_after(binding))
-        ledger.release(s.name for s in plan.released_after(plan.length))
+            ledger.release(s.name for s in ends[binding])
     return ledger.log
 
 
