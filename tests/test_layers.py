@@ -47,6 +47,7 @@ ALLOWED: dict[str, set[str]] = {
         "interpreter",
         "ir",
         "registry",
+        "wholefile",
         "workloads",
         "schedule",
         "tactics",

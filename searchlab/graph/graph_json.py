@@ -18,6 +18,7 @@ import numpy.typing as npt
 from searchlab.errors import GraphError, SearchLabError
 from searchlab.graph.annotations import ObjectType, ShapeType, TensorType, TupleType
 from searchlab.graph.calls import (
+    BranchCall,
     Extents,
     FunctionCall,
     ItemCall,
@@ -43,7 +44,7 @@ _CLASSES = {
     c.__name__: c
     for c in (
         ObjectType, TensorType, ShapeType, TupleType, Scalar, Extents, OperatorCall, ProgramCall, LibraryCall,
-        FunctionCall, MatchCast, TupleCall, ItemCall, Binding, GraphParameter, SizeRange,
+        FunctionCall, BranchCall, MatchCast, TupleCall, ItemCall, Binding, GraphParameter, SizeRange,
     )
 }  # fmt: skip
 
