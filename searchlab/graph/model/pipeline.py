@@ -13,6 +13,7 @@ from searchlab.graph.functions import GraphModule
 from searchlab.graph.legalising import legalise
 from searchlab.graph.model.options import CompileOptions
 from searchlab.graph.passes.inlining import inline_functions
+from searchlab.graph.passes.library_dispatch import dispatch_libraries
 
 Observe = Callable[[str, GraphModule, GraphModule], None]
 
@@ -22,7 +23,7 @@ class NamedPass:
     """A step of the pipeline; `wanted` says whether options ask for it."""
 
     name: str
-    run: Callable[[GraphModule], GraphModule]
+    run: Callable[[GraphModule, CompileOptions], GraphModule]
     wanted: Callable[[CompileOptions], bool] = lambda options: True
 
 
@@ -32,8 +33,11 @@ def _is_computed(call: OperatorCall) -> bool:
 
 
 PIPELINE: tuple[NamedPass, ...] = (
-    NamedPass("inline_functions", inline_functions),
-    NamedPass("legalise", lambda module: legalise(module, _is_computed)),
+    NamedPass("inline_functions", lambda module, _: inline_functions(module)),
+    NamedPass(
+        "dispatch_libraries", lambda module, o: dispatch_libraries(module, o.libraries), lambda o: bool(o.libraries)
+    ),
+    NamedPass("legalise", lambda module, _: legalise(module, _is_computed)),
 )
 
 
@@ -41,7 +45,7 @@ def lowered(module: GraphModule, options: CompileOptions, observe: Observe | Non
     """The module after all passes that the options ask for; `observe` sees each with the module before and after."""
     for step in PIPELINE:
         if step.wanted(options):
-            before, module = module, step.run(module)
+            before, module = module, step.run(module, options)
             if observe is not None:
                 observe(step.name, before, module)
     return module
