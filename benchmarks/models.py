@@ -3,7 +3,7 @@
 Every network runs at batch 1 with two threads, in turns with torch (eager, channels last, compiled and frozen) and
 onnxruntime; `over_best` is the time of the fastest of these divided by that of the compiled model, by fastest runs.
 `--tuned FOLDER` adds the model with the schedules that a run has found.  `compile` is the time from a module of torch
-to a compiled ResNet-50, in seconds.
+to a compiled ResNet-50, in seconds; `vm-overhead` the time that the virtual machine adds to a kernel.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from benchmarks.machine_overhead import overhead_rows
 from benchmarks.networks import NETWORKS, Network, Run, first_of, peers_of
 from experiments.models import resnet
 from searchlab import graph
@@ -74,6 +75,7 @@ def compile_rows(tuned: Any) -> Iterator[Row]:
 CASES: dict[str, Callable[[Any], Iterator[Row]]] = {
     **{name: lambda tuned, network=network: network_rows(network, tuned) for name, network in NETWORKS.items()},  # type: ignore[misc]
     "compile": compile_rows,
+    "vm-overhead": lambda tuned: overhead_rows(),
 }
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from searchlab.errors import GraphError
+from searchlab.graph.functions import GraphModule
 from searchlab.graph.model.c_export import export_model
 from searchlab.graph.model.model_function import ModelFunction
 from searchlab.graph.model.model_parts import ModelParts, facts_of
@@ -56,10 +57,10 @@ class RunnableModel:
 
 
 class CompiledModel(RunnableModel):
-    """A model in the process that compiled it."""
+    """A model in the process that compiled it; `lowered` is the graph of kernels that it runs, without constants."""
 
-    def __init__(self, parts: ModelParts) -> None:
-        self.parts = parts
+    def __init__(self, parts: ModelParts, lowered: GraphModule) -> None:
+        self.parts, self.lowered = parts, lowered
         threads = parts.target.threads
         self._objects = {name: LoadedObject(k.code, parts.target) for name, k in parts.kernels.items()}
         self._constants = {n: a if a.ctypes.data % 64 == 0 else placed(a) for n, a in parts.constants.items()}
@@ -84,13 +85,17 @@ class CompiledModel(RunnableModel):
             facts_of(function), loaded, image.address, threads, (self._objects, self._constants, image)
         )
 
+    def kernel_address(self, symbol: str) -> int:
+        """Where the code of a kernel is, as long as the model exists."""
+        return self._objects[symbol].address(symbol)
+
     def _address(self, word: int | Reference) -> int:
         if isinstance(word, int):
             return word
         if word.kind == "builtin":
             return self._builtins[word.name]
         if word.kind == "kernel":
-            return self._objects[word.name].address(word.name)
+            return self.kernel_address(word.name)
         return int(self._constants[word.name].ctypes.data)
 
 

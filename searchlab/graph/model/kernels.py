@@ -132,19 +132,6 @@ def kernel_site(
     return KernelSite(kernel.entry, kernel.sizes, kernel.shared, kernel.private, passed)
 
 
-def scratch_of(
-    module: GraphModule, kernels: Mapping[TaskKey, CpuArtifact], threads: int
-) -> Callable[[ProgramCall], Expr]:
-    """What says how much scratch memory the kernel of a call needs."""
-
-    def bytes_of(call: ProgramCall) -> Expr:
-        program = module.program(call.program)
-        kernel = kernels.get((program.hash, weights_of(module, program, call)))
-        return ZERO if kernel is None else workspace_bytes(kernel, threads)
-
-    return bytes_of
-
-
 def sites_of(
     module: GraphModule,
     function: GraphFunction,
@@ -159,3 +146,16 @@ def sites_of(
             weights = weights_of(module, program, call)
             sites[name] = kernel_site(module, call, kernels[program.hash, weights], weights, constants)
     return sites
+
+
+def workspace_of(
+    module: GraphModule, kernels: Mapping[TaskKey, CpuArtifact], threads: int
+) -> Callable[[ProgramCall], Expr]:
+    """The scratch memory of the kernels of calls, so that it is planned with all other memory."""
+
+    def found(call: ProgramCall) -> Expr:
+        program = module.program(call.program)
+        kernel = kernels.get((program.hash, weights_of(module, program, call)))
+        return ZERO if kernel is None else workspace_bytes(kernel, threads)
+
+    return found

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from searchlab.graph.vm.call_sites import CallFacts
 from searchlab.ir.evaluate import evaluate
+from searchlab.ir.expr import Expr
+from searchlab.ir.walk import variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +41,11 @@ class ModelProfile:
         function: str, calls: Sequence[CallFacts], sizes: Mapping[str, int], times: Sequence[Sequence[int]]
     ) -> ModelProfile:
         """A profile from the nanoseconds at which calls began in several runs: the median for each."""
-        rows = []
-        for at, call in enumerate(calls):
-            seconds = statistics.median(run[at + 1] - run[at] for run in times) / 1e9
-            flops = None if call.flops is None else int(evaluate(call.flops, sizes))
+        rows, made = [], [at for at in range(len(calls) + 1) if times[0][at]]  # without the other halves of branches
+        for at, after in itertools.pairwise(made):
+            call = calls[at]
+            seconds = statistics.median(run[after] - run[at] for run in times) / 1e9
+            flops = None if call.flops is None else _known(call.flops, sizes)
             rows.append(ProfiledCall(call.name, call.callee, seconds, flops))
         return ModelProfile(function, dict(sizes), tuple(rows))
 
@@ -63,6 +67,12 @@ class ModelProfile:
         widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
         head = f"{self.function}{f' at {at}' * bool(at)}\n"
         return head + "\n".join(_line(row, widths) for row in rows)
+
+
+def _known(flops: Expr, sizes: Mapping[str, int]) -> int | None:
+    """The value of an expression; None if it has symbols of another function."""
+    known = {v.name for v in variables(flops)} <= sizes.keys()
+    return int(evaluate(flops, sizes)) if known else None
 
 
 def _line(row: tuple[str, ...], widths: Sequence[int]) -> str:
