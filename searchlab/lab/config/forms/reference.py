@@ -78,6 +78,8 @@ One of these, or a list of them:
 |---|---|
 | `matmul:m=512,n=512` | a workload with parameters, as on the command line |
 | `{matmul: {m: 512, n: 512}}` | the same |
+| `matmul:m=dyn(1..512),n=512` | a [family](families.md) of sizes known only at run time, searched as a whole |
+| `{matmul: {m: {dyn: [1, 512], weights: {"1": 0.7, "128": 0.3}}}}` | the same, and how often which sizes occur |
 | `{suite: ansor-ops}`, `{suite: resnet18}`, `{suite: "resnet18:batch=16"}` | all workloads of a suite or network |
 | `{network: resnet18}`, `{network: "resnet18:batch=16"}` | a [network](#networks), searched as a whole |
 | `{network: {name: block, tasks: {matmul: 4, softmax: 1}}}` | your own network: tasks, and how often each occurs |
