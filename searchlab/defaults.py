@@ -143,8 +143,20 @@ def _tile(s: Schedule, view: ProductView, target: Target, weights: Sequence[str]
         outer = _by_columns(s, view.block, loops, panels)
     else:
         outer = _by_channels(s, view.block, loops, panels, (view.vector, width), target)
+        _pad_by_bands(s, outer, target)
     _parallelize(s, outer, target)
     _finish_others(s, target)
+
+
+def _pad_by_bands(s: Schedule, outer: list[str], target: Target) -> None:
+    """Computes padding, and what else a product reads, for a band of rows at a time, if threads share bands only.
+
+    Where they share channels too, each of them would pad the same band.
+    """
+    shared = tactics.outermost(s, outer, _JOBS * target.threads, unknown=_LARGE)
+    for name in tactics.fresh_stages(s) if shared != outer else ():
+        if attempt(s.compute_at, name, shared[-1]):
+            s.vectorize(s.loops(name)[-1])
 
 
 def _by_columns(s: Schedule, block: str, loops: _RegisterTile, panels: str) -> list[str]:
