@@ -25,6 +25,7 @@ _BAND, _GROUP = 7, 16  # rows of output, and input channels, that a convolution 
 _TAPS = 32  # the most taps of a window that are unrolled
 _STEPS = 2  # of a sum by calls that are unrolled: so short a loop is mostly its calls, but not only
 _REUSE = 8  # rows that read a packed operand, from which on floats of 16 bits are converted as they are packed
+_ROUNDED = 1.1  # the most that vectors of pixels may have for every pixel
 _JOBS = 4  # the fewest iterations of a parallel loop for each thread
 
 
@@ -248,12 +249,13 @@ class _Pixels:
     rows: int
     columns: int
     panels: int  # packed at once; 0 if pixels are read as they lie
+    few: bool  # pixels, so that threads share channels instead
 
 
 def _as_pixels(program: Program, block: Block, target: Target) -> _Pixels | None:
-    """How to multiply channels with pixels; None if there are too few for all threads, or not only epilogues follow.
+    """How to multiply channels with pixels; None if threads could not share them, or not only epilogues follow.
 
-    A narrow tile would take one cache line from each of many pages, so its pixels are packed.
+    A narrow tile would take one cache line from each of many pages, so the pixels of large images are packed.
     """
     found = tactics.trailing(program, block.name)
     halves = any(ld.type in HALVES for ld in tactics.operands(block))
@@ -264,8 +266,11 @@ def _as_pixels(program: Program, block: Block, target: Target) -> _Pixels | None
     vectors, panels = (3, 0) if target.vector_registers >= 32 else (2, 4)
     dtype = program.buffers[block.store.buffer].dtype
     rows, columns = tactics.register_tile(target, dtype, channels, pixels, vectors)
-    enough = prod(around) * pixels >= _JOBS * target.threads * columns * max(panels, 1)
-    return _Pixels(found, rows, columns, panels) if enough else None
+    jobs, lanes = _JOBS * target.threads, target.lanes(dtype)
+    if prod(around) * pixels >= jobs * columns * max(panels, 1):
+        return _Pixels(found, rows, columns, panels, few=False)
+    whole = -(-pixels // lanes) * lanes <= _ROUNDED * pixels
+    return _Pixels(found, rows, columns, 0, few=True) if whole and prod(around) * channels >= jobs * rows else None
 
 
 def _by_pixels(s: Schedule, block: str, view: _Pixels, target: Target) -> None:
@@ -282,7 +287,8 @@ def _by_pixels(s: Schedule, block: str, view: _Pixels, target: Target) -> None:
     (*around, rows, pixels), reduction = tactics.loops_by_kind(s, block, s.loops(block))
     i0, i1 = s.split(rows, [None, view.rows], tail=True)
     j0, j1, j2 = s.split(pixels, [None, max(view.panels, 1), view.columns], tail=True)
-    s.reorder(*around, j0, i0, j1, *reduction, i1, j2)
+    outer = [*around, i0, j0] if view.few else [*around, j0, i0]
+    s.reorder(*outer, j1, *reduction, i1, j2)
     s.unroll(i1)
     s.vectorize(j2)
     if copy is not None:
@@ -290,7 +296,7 @@ def _by_pixels(s: Schedule, block: str, view: _Pixels, target: Target) -> None:
         tactics.read_rows_as_they_lie(s, copy, panel)
         s.vectorize(s.loops(copy)[-1])
     tactics.join_epilogues(s, block, j1)
-    _parallelize(s, [*around, j0], target)
+    _parallelize(s, outer[:-1], target)
     _finish_others(s, target)
 
 
