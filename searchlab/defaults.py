@@ -26,6 +26,7 @@ _BAND, _GROUP = 7, 16  # rows of output, and input channels, that a convolution 
 _TAPS = 32  # the most taps of a window that are unrolled
 _STEPS = 2  # of a sum by calls that are unrolled: so short a loop is mostly its calls, but not only
 _REUSE = 8  # rows that read a packed operand, from which on floats of 16 bits are converted as they are packed
+_ROUNDED = 1.1  # the most that vectors of pixels may have for every pixel
 _JOBS = 4  # the fewest iterations of a parallel loop for each thread
 
 
@@ -156,6 +157,7 @@ def _tile(s: Schedule, view: ProductView, target: Target, weights: Sequence[str]
         outer = _by_columns(s, view.block, loops, panels)
     else:
         outer = _by_channels(s, view.block, loops, panels, (view.vector, width), target)
+        _pad_by_bands(s, outer, target)
     _parallelize(s, outer, target)
     _finish_others(s, target)
 
@@ -180,6 +182,17 @@ def _lay_constants(s: Schedule, block: Block, axis: Var, width: int, weights: Se
         if load.buffer in weights and axis in load.indices:
             if not any(layout.buffer == load.buffer for layout in s.program.layouts):
                 tactics.lay_in_panels(s, load.buffer, load.indices.index(axis), width)
+
+
+def _pad_by_bands(s: Schedule, outer: list[str], target: Target) -> None:
+    """Computes padding, and what else a product reads, for a band of rows at a time, if threads share bands only.
+
+    Where they share channels too, each of them would pad the same band.
+    """
+    shared = tactics.outermost(s, outer, _JOBS * target.threads, unknown=_LARGE)
+    for name in tactics.fresh_stages(s) if shared != outer else ():
+        if attempt(s.compute_at, name, shared[-1]):
+            s.vectorize(s.loops(name)[-1])
 
 
 def _by_columns(s: Schedule, block: str, loops: _RegisterTile, panels: str) -> list[str]:
@@ -270,12 +283,13 @@ class _Pixels:
     rows: int
     columns: int
     panels: int  # packed at once; 0 if pixels are read as they lie
+    few: bool  # pixels, so that threads share channels instead
 
 
 def _as_pixels(program: Program, block: Block, target: Target) -> _Pixels | None:
-    """How to multiply channels with pixels; None if there are too few for all threads, or not only epilogues follow.
+    """How to multiply channels with pixels; None if threads could not share them, or not only epilogues follow.
 
-    A narrow tile would take one cache line from each of many pages, so its pixels are packed.
+    A narrow tile would take one cache line from each of many pages, so the pixels of large images are packed.
     """
     found = tactics.trailing(program, block.name)
     halves = any(ld.type in HALVES for ld in tactics.operands(block))
@@ -286,8 +300,11 @@ def _as_pixels(program: Program, block: Block, target: Target) -> _Pixels | None
     vectors, panels = (3, 0) if target.vector_registers >= 32 else (2, 4)
     dtype = program.buffers[block.store.buffer].dtype
     rows, columns = tactics.register_tile(target, dtype, channels, pixels, vectors)
-    enough = prod(around) * pixels >= _JOBS * target.threads * columns * max(panels, 1)
-    return _Pixels(found, rows, columns, panels) if enough else None
+    jobs, lanes = _JOBS * target.threads, target.lanes(dtype)
+    if prod(around) * pixels >= jobs * columns * max(panels, 1):
+        return _Pixels(found, rows, columns, panels, few=False)
+    whole = -(-pixels // lanes) * lanes <= _ROUNDED * pixels
+    return _Pixels(found, rows, columns, 0, few=True) if whole and prod(around) * channels >= jobs * rows else None
 
 
 def _by_pixels(s: Schedule, block: str, view: _Pixels, target: Target) -> None:
@@ -304,7 +321,8 @@ def _by_pixels(s: Schedule, block: str, view: _Pixels, target: Target) -> None:
     (*around, rows, pixels), reduction = tactics.loops_by_kind(s, block, s.loops(block))
     i0, i1 = s.split(rows, [None, view.rows], tail=True)
     j0, j1, j2 = s.split(pixels, [None, max(view.panels, 1), view.columns], tail=True)
-    s.reorder(*around, j0, i0, j1, *reduction, i1, j2)
+    outer = [*around, i0, j0] if view.few else [*around, j0, i0]
+    s.reorder(*outer, j1, *reduction, i1, j2)
     s.unroll(i1)
     s.vectorize(j2)
     if copy is not None:
@@ -312,7 +330,7 @@ def _by_pixels(s: Schedule, block: str, view: _Pixels, target: Target) -> None:
         tactics.read_rows_as_they_lie(s, copy, panel)
         s.vectorize(s.loops(copy)[-1])
     tactics.join_epilogues(s, block, j1)
-    _parallelize(s, [*around, j0], target)
+    _parallelize(s, outer[:-1], target)
     _finish_others(s, target)
 
 
