@@ -78,7 +78,7 @@ class _Quantised:
         held = self.before.constants.get(name)
         if held is None or DTYPES[held.dtype].sort != "float" or held.array.size < self.least:
             return False
-        return held.array.shape[1 if turned else 0] % self.group == 0
+        return bool(held.array.shape[1 if turned else 0] % self.group == 0)
 
     def _quantised(self, name: str, turned: bool) -> list[str]:
         """The names of packed weights, scales and offsets."""
