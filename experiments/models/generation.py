@@ -14,6 +14,7 @@ the interpreter of graphs or a compiled model.
 from __future__ import annotations
 
 import argparse
+import copy
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
@@ -21,9 +22,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import nn
 
 from experiments.models import decoder
 from searchlab.graph import GraphModule, compile, evaluate_graph, from_torch, quantise_weights
+from searchlab.graph.ops.quantised_ops import quantised, unpacked
 
 Array = npt.NDArray[Any]
 Run = Callable[..., Sequence[Array]]  # the name of a function and its inputs to logits and the cache
@@ -38,6 +41,17 @@ def imported(model: decoder.Decoder, sequences: int | None = 1, longest: int = 2
     prompt, step = decoder.example_inputs(length=8, **sizes), decoder.example_inputs(length=1, past=8, **sizes)
     module = from_torch(model, prompt, decoder.dynamic_shapes(**free), name="prompt")
     return from_torch(model, step, decoder.dynamic_shapes(length=1, past=8, **free), name="step", into=module)
+
+
+def rounded(model: decoder.Decoder, group: int = 32) -> decoder.Decoder:
+    """A copy of the decoder with the weights that those of 4 bits stand for."""
+    made = copy.deepcopy(model)
+    for layer in made.modules():
+        if isinstance(layer, nn.Linear):
+            data, scale, _ = quantised(layer.weight.detach().numpy().T, group)
+            steps = torch.from_numpy(np.repeat(scale, group, axis=0))
+            layer.weight.data = (torch.from_numpy(unpacked(data, group)) * steps).T.contiguous()
+    return made
 
 
 def eager(model: decoder.Decoder) -> Run:
@@ -97,7 +111,7 @@ def main() -> None:
     start = perf_counter()
     run = compiled(quantise_weights(module) if given.bits == 4 else module)
     print(f"compiled in {perf_counter() - start:.1f} s")
-    peer = eager(model)
+    peer = eager(rounded(model) if given.bits == 4 else model)
     for length in given.prompts:
         prompt = np.random.default_rng(length).integers(0, 32000, (1, length))
         (mine, said), (theirs, wanted) = generate(run, prompt, given.new), generate(peer, prompt, given.new)

@@ -182,3 +182,16 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     assert "onnx refuses it" in refused(model_of([made("y = Relu z")], {"x": ["n"]}, ["y"]))
     model.graph.input[0].type.tensor_type.elem_type = TensorProto.COMPLEX64
     assert "the input 'x' has dtype complex64" in refused(model)
+
+
+def test_arrangements_of_sizes_are_those_of_arrays() -> None:
+    nodes = [
+        made("s = Shape x"), made("row = Unsqueeze s zero"), made("flat = Squeeze row zero"),
+        made("table = Reshape s two"), made("product = ReduceProd flat", keepdims=0), made("less = Neg product"),
+        made("part = Slice s zero one"), made("three = Concat part part zero", axis=0), made("most = Max s one"),
+        made("rest = Mod product one"), made("halves = Div product one"),
+    ]  # fmt: skip
+    held = {"zero": np.array([0]), "one": np.array([1]), "two": np.array([-1, 1])}
+    results = ["row", "flat", "table", "less", "three", "most", "halves", "rest"]
+    model = model_of(nodes, {"x": ["n", "m"]}, results, held)
+    compare(model, from_onnx(model), [np.zeros((2, 5), "float32")])

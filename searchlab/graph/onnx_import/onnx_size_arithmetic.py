@@ -145,14 +145,23 @@ def concat(step: OnnxStep, *parts: KnownTensor, axis: int) -> KnownTensor:
     return known_sizes(np.concatenate([x.exprs for x in parts], axis), parts[0].dtype)
 
 
-@on_sizes("Squeeze", "Unsqueeze", "Reshape", "Flatten")
-def reshaped(
-    step: OnnxStep, x: KnownTensor, shape: KnownTensor | None = None, *, axes: Sequence[int] = (), **_: Any
+@on_sizes("Squeeze", "Unsqueeze")
+def squeezed(
+    step: OnnxStep, x: KnownTensor, given: KnownTensor | None = None, *, axes: Sequence[int] | None = None
 ) -> KnownTensor:
-    """The same sizes; they have one axis, or none."""
-    count = x.array.size
-    scalar = step.operator == "Squeeze" and count == 1 or step.operator == "Reshape" and shape and shape.array.size == 0
-    return known_sizes(x.exprs.reshape(() if scalar else (count,)), x.dtype)
+    """The same sizes, with axes of extent 1 removed or added."""
+    where = axes if given is None else step.ints(given, "the axes")
+    if step.operator == "Squeeze":
+        return known_sizes(np.squeeze(x.exprs, None if where is None else tuple(where)), x.dtype)
+    return known_sizes(np.expand_dims(x.exprs, tuple(where or ())), x.dtype)
+
+
+@on_sizes("Reshape")
+def reshaped(step: OnnxStep, x: KnownTensor, shape: KnownTensor, *, allowzero: int = 0) -> KnownTensor:
+    """The same sizes, arranged in another way."""
+    wanted = step.ints(shape, "the shape of sizes")
+    kept = [x.array.shape[axis] if n == 0 and not allowzero else n for axis, n in enumerate(wanted)]
+    return known_sizes(x.exprs.reshape(kept), x.dtype)
 
 
 @on_sizes("Slice")
@@ -167,6 +176,7 @@ def sliced(
     """Some of the sizes."""
     given = [part for part in (starts, ends, axes, steps) if part is not None]
     need(not any(part.symbolic for part in given), "the position of a size depends on a size")
+    need(x.array.ndim == starts.array.size == 1, "parts of sizes that have several axes")
     by = int(steps.array.item()) if steps is not None else 1
     return known_sizes(x.exprs[int(starts.array.item()) : int(ends.array.item()) : by], x.dtype)
 
@@ -176,6 +186,7 @@ def reduced(
     step: OnnxStep, x: KnownTensor, axes: KnownTensor | None = None, *, keepdims: int = 1, **_: Any
 ) -> KnownTensor:
     """The product, sum or extreme of all sizes."""
+    need(x.array.ndim <= 1, "sizes that have several axes")
     function = {"Prod": lambda a, b: a * b, "Sum": lambda a, b: a + b, "Max": maximum, "Min": minimum}
     made = reduce(function[step.operator.removeprefix("Reduce")], x.exprs.flat)
     return known_sizes(np.array([made] if keepdims else made, object), x.dtype)
