@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from searchlab import tactics
-from searchlab.dtype import HALVES
+from searchlab.dtype import DTYPES, HALVES
 from searchlab.ir.expr import Var, value_of
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block, Iter
@@ -19,12 +19,13 @@ from searchlab.ir.walk import variables
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import consumers, producers
 from searchlab.tactics import IntrinsicView, Panel, ProductView, Trailing, attempt
-from searchlab.targets import Target
+from searchlab.targets import CpuTarget, Target
 
 _LARGE = 1 << 30  # assumed for an extent that is known only at run time
 _BAND, _GROUP = 7, 16  # rows of output, and input channels, that a convolution tile is blocked by
 _TAPS = 32  # the most taps of a window that are unrolled
 _STEPS = 2  # of a sum by calls that are unrolled: so short a loop is mostly its calls, but not only
+_BLOCK = 0.4  # of the second-level cache, for rows of data that meet one panel after the other
 _REUSE = 8  # rows that read a packed operand, from which on floats of 16 bits are converted as they are packed
 _ROUNDED = 1.1  # the most that vectors of pixels may have for every pixel
 _JOBS = 4  # the fewest iterations of a parallel loop for each thread
@@ -257,14 +258,19 @@ def _in_steps(s: Schedule, loop: str) -> list[str]:
 
 def _by_calls(s: Schedule, view: IntrinsicView, target: Target, weights: Sequence[str]) -> None:
     """Tiles of calls of an intrinsic, with the operands laid out for it."""
-    space, _ = tactics.axis_loops(s, view.block)
+    space, terms = tactics.axis_loops(s, view.block)
+    row = DTYPES[view.types[0]].bytes * prod(_extent(s, lp) for lp in terms)
     height, vectors = tactics.call_tile(target, view, _extent(s, space[view.row]), _extent(s, space[view.column]))
     laid = tactics.lay_for_calls(s, view, ahead=view.weight.buffer in weights)
     made = tactics.split_for_calls(s, view, height, vectors)
-    across, sums = view.column == len(space) - 1, list(made.sums)
+    across, sums, around = view.column == len(space) - 1, list(made.sums), list(made.around)
+    rows = made.rows
     if across and len(sums) == 1:
         sums = _in_steps(s, sums[0])
-    loops = _RegisterTile(list(made.around), made.columns, [], made.rows, sums, made.row, made.vector, made.call)
+    if across and laid.weight not in s.program.blocks:  # panels that are packed here meet all rows at once
+        blocks, rows = _in_cache(s, rows, height * row, target)
+        around += blocks
+    loops = _RegisterTile(around, made.columns, [], rows, sums, made.row, made.vector, made.call)
     if across:
         outer = _by_columns(s, view.block, loops, laid.weight)
     else:
@@ -273,6 +279,19 @@ def _by_calls(s: Schedule, view: IntrinsicView, target: Target, weights: Sequenc
     tactics.insert_calls(s, view, made)
     tactics.run_copies(s, laid, target)
     _finish_others(s, target)
+
+
+def _in_cache(s: Schedule, tiles: str, size: int, target: Target) -> tuple[list[str], str]:
+    """Blocks of tiles of rows, each of `size` bytes, that stay in the second-level cache while they meet all columns.
+
+    Returns the loop over blocks and the one inside; all tiles are one block if they fit.
+    """
+    count = _extent(s, tiles)
+    if not isinstance(target, CpuTarget) or count == _LARGE or count * size <= target.l2 // 2:
+        return [], tiles
+    blocks = min(count, -(-count * size // int(_BLOCK * target.l2)))
+    outer, inner = s.split(tiles, [None, -(-count // blocks)], tail=True)
+    return [outer], inner
 
 
 @dataclass(frozen=True)

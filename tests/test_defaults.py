@@ -1,5 +1,7 @@
 """The default schedule of every operator compiles to code that is right, on one thread and on two."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,7 +9,8 @@ from hypothesis import strategies as st
 from searchlab import tactics
 from searchlab.backend import compile
 from searchlab.defaults import default_schedule
-from searchlab.targets import Target, detect, parse
+from searchlab.ir.expr import value_of
+from searchlab.targets import Target, cpu_of, detect, parse
 from searchlab.workloads import operators
 from searchlab.workloads import parse as parse_workload
 
@@ -207,3 +210,22 @@ def test_floats_of_16_bits_are_multiplied_as_float32(spec: str, dtype: str) -> N
             assert {ld.type for ld in tactics.operands(stage)} == {"float32"}
             if target.name == detect().name:
                 assert w.check(compile(program, target)(*inputs.values()), inputs) is None
+
+
+@pytest.mark.parametrize(("rows", "blocks"), [(100, []), (300, [2]), (1000, [5])])
+def test_rows_of_bytes_that_exceed_the_cache_are_taken_in_blocks(rows: int, blocks: list[int]) -> None:
+    """Beside packed weights; where weights are packed as the kernel runs, each of their panels meets all rows."""
+    target = replace(cpu_of(parse("x86-64-v3")), l2=1 << 17)
+    w = parse_workload(f"matmul:m={rows},n=64,k=128,dtype=uint8")
+    made = default_schedule(w.program, target, w.weights).loops
+    assert [value_of(made[name].extent) for name in made if name == "i_0_0"] == blocks
+    assert "i_0_0" not in default_schedule(w.program, target).loops
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_blocks_of_rows_are_right(threads: int) -> None:
+    w, machine = parse_workload("matmul:m=301,n=70,k=130,dtype=uint8"), cpu_of(detect())
+    target = replace(machine.with_threads(min(threads, machine.cores)), l2=1 << 14)
+    inputs = w.inputs()
+    kernel = compile(default_schedule(w.program, target, w.weights), target)
+    assert w.check(kernel(*inputs.values()), inputs) is None

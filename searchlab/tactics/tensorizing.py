@@ -16,6 +16,7 @@ from searchlab.tactics.vectors import vectorize_outputs
 from searchlab.targets import Target
 
 _MOST_ROWS = 10
+_VECTORS = 4  # that one iteration of a copy stores
 _JOBS = 4  # the fewest iterations of a parallel loop for each thread
 
 
@@ -151,7 +152,9 @@ def run_copies(s: Schedule, laid: LaidOperands, target: Target) -> None:
         if stage == laid.data and laid.in_order:
             if laid.grouped:
                 last = s.fuse(outer.pop(), last)
-            outer = [*outer, vectorize_outputs(s, last, [], target.lanes(s.program.buffers[stage].dtype))]
+            lanes = target.lanes(s.program.buffers[stage].dtype)
+            whole = value_of(s.program.loops[last].extent) or lanes
+            outer = [*outer, vectorize_outputs(s, last, [], lanes * max(1, min(_VECTORS, whole // lanes)))]
         else:
             s.vectorize(last)
         if target.threads > 1 and outer:
