@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from searchlab.defaults import default_schedule
     from searchlab.ir import Builder, knob, size
     from searchlab.lab.export import load
-    from searchlab.lab.study import Study
+    from searchlab.lab.study import Study, tune_family
     from searchlab.lab.tuning.tuned import Tuned
     from searchlab.lab.tuning.tuning import tune
     from searchlab.schedule import Schedule
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Builder", "Schedule", "Study", "Target", "Task", "Tuned", "__version__", "compile", "default_schedule", "detect",
-    "graph", "knob", "load", "operator", "size", "tune", "workload",
+    "graph", "knob", "load", "operator", "size", "tune", "tune_family", "workload",
 ]  # fmt: skip
 
 _MODULES = {
@@ -47,6 +47,7 @@ _MODULES = {
     "operator": "workloads",
     "size": "ir",
     "tune": "lab.tuning.tuning",
+    "tune_family": "lab.study",
     "workload": "workloads",
 }
 

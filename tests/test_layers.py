@@ -111,9 +111,17 @@ LAB: dict[str, set[str]] = {
     "run.runoff": {"folder", "manifest", "results", "run.cores", "run.processes", "study"},
     "run.readback": {"config", "folder", "results", "run.runoff"},
     "export.finding": {"folder", "results", "run.runoff"},
-    "export.opening": {"export", "export.finding"},
+    "export.tuned_families": {"export.finding", "folder", "manifest", "results", "run.runoff", "study"},
+    "export.opening": {"export", "export.finding", "export.tuned_families"},
     "export.verification": {"export", "export.opening"},
-    "export.__init__": {"export", "export.finding", "export.opening", "export.verification", "folder"},
+    "export.__init__": {
+        "export",
+        "export.finding",
+        "export.opening",
+        "export.tuned_families",
+        "export.verification",
+        "folder",
+    },  # fmt: skip
 }
 LAB["run.execute"] = {part for part in LAB if not part.startswith("export")} - {"run.readback"}
 LAB["run.status"] = {"code", "folder", "manifest", "results", "run.execute", "run.runoff", "statistics"}
@@ -123,9 +131,10 @@ LAB["replay"] = {
     "study",
 }  # fmt: skip
 LAB["leaderboard"] = {"export.finding", "folder", "results", "run.runoff", "statistics"}
-LAB["report"] = {"config", "export.finding", "folder", "leaderboard", "records", "results", "statistics"}
 LAB["tuning"] = {"config.__init__", "export.finding", "folder", "results", "run.__init__"}
-LAB["report"] |= {"tuning"}
+LAB["report"] = {
+    "config", "export.finding", "folder", "leaderboard", "records", "results", "statistics", "study", "tuning",
+}  # fmt: skip
 LAB["scaffold"] = set()
 LAB["__init__"] = set()
 

@@ -10,6 +10,7 @@ import typer
 
 from searchlab.cli.output import AsCsv, AsJson, duration, form, hint, out, print_program, print_rows, print_table, table
 from searchlab.cli.run_options import EntryOption, RunArgument, TaskOption
+from searchlab.errors import ExportError
 
 if TYPE_CHECKING:
     from searchlab.lab.export import Exported, Found, Verified
@@ -35,11 +36,18 @@ def best_command(
 
     Exit code 1 if a verified kernel gives a wrong result.
     """
-    from searchlab.lab.export import best_programs
+    from searchlab.cli.size_tables import family_fields, print_families
+    from searchlab.lab.export import best_programs, family_results
 
     wanted = form(as_json, as_csv)
-    found = best_programs(run, task, entry, top)
-    right, rows = True, []
+    families = family_results(run, task, entry)
+    if families and (export is not None or verify):
+        raise ExportError(
+            f"'{next(iter(families))}' is a family of sizes, and libraries have fixed ones: call it with"
+            " searchlab.load, or name one of the sizes that it was searched at with --task"
+        )
+    found = best_programs(run, task, entry, top, sizes=not families)
+    right, rows = True, [family_fields(label, result) for label, result in families.items()]
     for name, programs in found.items():
         done, seen = _taken(programs[0], export, verify)
         right &= seen is None or seen.wrong is None
@@ -54,7 +62,10 @@ def best_command(
         print_rows(rows, wanted)
     else:
         _print_notes(run)
-        _next(run, [first for first, *_ in found.values()], export is not None)
+        if families:
+            print_families(run, families)
+        if found:
+            _next(run, [first for first, *_ in found.values()], export is not None)
     if not right:
         raise typer.Exit(1)
 

@@ -1,4 +1,4 @@
-"""From what a user types to workloads: an operator with parameters, a network, a suite."""
+"""From what a user types to workloads: an operator with parameters, a family of sizes, a network, a suite."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class NamedWorkload(NamedTuple):
 
     case: str
     workload: Workload
-    weight: int = 1
+    weight: float = 1
 
 
 class NamedGroup(NamedTuple):
-    """The workloads that one text stands for; `kind` is workload, network or suite."""
+    """The workloads that one text stands for; `kind` is workload, network, family or suite."""
 
     kind: str
     name: str
@@ -29,8 +29,8 @@ class NamedGroup(NamedTuple):
 
 
 def resolve(text: str) -> NamedGroup:
-    """What a text stands for: `matmul:m=64`, `resnet50`, `resnet50:batch=16`, `ansor-ops`."""
-    from searchlab.workloads import network, networks, operators, parse, suite, suites
+    """What a text stands for: `matmul:m=64`, `matmul:m=dyn(1..64)`, `resnet50`, `resnet50:batch=16`, `ansor-ops`."""
+    from searchlab.workloads import is_family, network, networks, operators, parse, read_family, suite, suites
 
     name, _, rest = text.partition(":")
     if name in networks():
@@ -42,6 +42,10 @@ def resolve(text: str) -> NamedGroup:
     is_path = rest and "=" not in rest.partition(":")[0]  # module:function, perhaps with parameters
     if name not in known and not is_path:
         raise WorkloadError(_unknown(name, [*known, *networks(), *suites()]))
+    if is_family(text):
+        family = read_family(text)
+        sizes = tuple(NamedWorkload(family.at(s).label, family.at(s), w) for s, w in family.representatives)
+        return NamedGroup("family", text, f"the sizes that stand for {family.label}", sizes)
     workload = parse(text)
     return NamedGroup("workload", text, workload.operator.summary, (NamedWorkload(workload.label, workload),))
 

@@ -165,16 +165,16 @@ def _costs(workload: Workload) -> Iterator[tuple[str, str, str]]:
 def _print_tasks(group: NamedGroup) -> None:
     from rich.markup import escape
 
-    is_network = group.kind == "network"
-    right = ("weight", "flops", "bytes") if is_network else ("flops", "bytes")
-    first = () if is_network else ("case",)
-    found = table(*first, "workload", *right, right=right, title=f"{group.name}: {escape(group.summary)}")
+    is_network, weighted = group.kind == "network", group.kind in ("network", "family")
+    right = ("weight", "flops", "bytes") if weighted else ("flops", "bytes")
+    first = () if weighted else ("case",)
+    found = table(*first, "workload", *right, right=right, title=f"{escape(group.name)}: {escape(group.summary)}")
     for case, w, weight in group.entries:
         cost = (amount(w.flops, "flop"), amount(w.bytes, "B"))
-        found.add_row(*([] if is_network else [case]), escape(w.label), *([str(weight)] if is_network else []), *cost)
+        found.add_row(*([] if weighted else [case]), escape(w.label), *([f"{weight:.3g}"] if weighted else []), *cost)
     print_table(found)
     if is_network:
         flops = sum(e.workload.flops * e.weight for e in group.entries)
         runs = sum(e.weight for e in group.entries)
-        out.print(f"{len(group.entries)} tasks, {runs} operators in one run, {amount(flops, 'flop')} in total\n")
-    hint(f"searchlab bench {group.name}   [dim]all of them against the libraries[/]")
+        out.print(f"{len(group.entries)} tasks, {runs:g} operators in one run, {amount(flops, 'flop')} in total\n")
+    hint(f"searchlab bench {escape(shlex.quote(group.name))}   [dim]all of them against the libraries[/]")

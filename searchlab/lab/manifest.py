@@ -79,8 +79,13 @@ class Cell:
 
     @property
     def parts(self) -> tuple[NetworkPart, ...]:
-        """The tasks of a network."""
+        """The tasks of a network, or the sizes of a family."""
         return self.subject.parts
+
+    @property
+    def family(self) -> str | None:
+        """The text of a family of sizes."""
+        return self.subject.family
 
     @property
     def recorded(self) -> bool:
@@ -210,7 +215,8 @@ def _subject(row: Mapping[str, Any], config: Mapping[str, Any]) -> SubjectSettin
         NetworkPart(p["task"], p.get("workload"), table, p.get("digest", ""), weight=p["weight"])
         for p, table in zip(given, tables, strict=True)
     )
-    return SubjectSettings(row["task"], config.get("workload"), row.get("table"), config.get("digest", ""), parts)
+    named = config.get("workload"), row.get("table"), config.get("digest", "")
+    return SubjectSettings(row["task"], *named, parts, config.get("family"))
 
 
 @dataclass(frozen=True)

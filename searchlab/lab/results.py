@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from searchlab.lab.config.experiment import Experiment, ReportSettings
 from searchlab.lab.study.fallback import Fallback, Origin, origin_of, taken_s
 from searchlab.lab.study.objective import Latency
+from searchlab.lab.study.size_dispatch import FamilyTable
 
 if TYPE_CHECKING:
     from searchlab.lab.code import Code
@@ -27,7 +28,8 @@ class Winner:
     """The result of a search: the trial, the knob settings, the point as text, and its time.
 
     The time is that of the run-off of its task, or of the final race of its cell; `fallback` is the default schedule in
-    the same race, which is taken home where it was faster.  A network has `parts`, one for each of its tasks.
+    the same race, which is taken home where it was faster.  A network has `parts`, one for each of its tasks; a family
+    has one for each of its representative sizes, and the `table` that is taken home, whose time counts.
     """
 
     trial: int
@@ -36,6 +38,7 @@ class Winner:
     seconds: float
     parts: tuple[PartWinner, ...] = ()
     fallback: Fallback | None = None
+    table: FamilyTable | None = None
 
     @property
     def origin(self) -> Origin:
@@ -45,9 +48,24 @@ class Winner:
     @property
     def taken_s(self) -> float:
         """The time of what is taken home; `seconds` is that of what the search found."""
+        if self.table is not None:
+            return self.seconds
         if self.parts:
             return Latency(tuple(p.weight for p in self.parts))([p.best.taken_s for p in self.parts])
         return taken_s(self.fallback, self.seconds)
+
+    def with_parts(self, parts: Sequence[PartWinner]) -> Winner:
+        """The same with other times of its tasks.
+
+        How a family's table compares with programs for single sizes is known from one race, so its times follow theirs.
+        """
+        latency = Latency(tuple(p.weight for p in parts))
+        if self.table is None:
+            seconds = latency([p.best.seconds for p in parts])
+        else:
+            pairs = zip(parts, self.table.factors, strict=True)
+            seconds = latency([p.best.taken_s * factor for p, factor in pairs])
+        return replace(self, seconds=seconds, parts=tuple(parts))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The subjects of searches: workloads, suites, networks and recorded tables."""
+"""The subjects of searches: workloads, suites, networks, families of sizes and recorded tables."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from searchlab.errors import ConfigError
 from searchlab.lab.config.settings import Malformed
 from searchlab.measure.recorded.tables import shipped
 from searchlab.registry import nearest
-from searchlab.workloads import Workload, network, networks, parse, suite, suites
+from searchlab.workloads import Workload, is_family, network, networks, parse, read_family, suite, suites
 
 
 @dataclass(frozen=True)
 class SubjectSettings:
-    """One thing to search: a workload by its text, a table by its reference, or a network; `label` is for people.
+    """One thing to search: a workload by its text, a table by its reference, a network or a family of sizes.
 
-    `digest` identifies the content of a table, wherever it is stored.
+    `label` is for people.  `digest` identifies the content of a table, wherever it is stored.  `family` is the text of
+    a family, whose `parts` are its representative sizes.
     """
 
     label: str
@@ -27,26 +28,27 @@ class SubjectSettings:
     table: str | None = None
     digest: str = ""
     parts: tuple[NetworkPart, ...] = ()
+    family: str | None = None
     is_part: ClassVar[bool] = False  # whether its records stand among those of the other tasks of a network
 
     @property
     def key(self) -> str:
         """The same for subjects that are the same."""
         parts = "".join(f" {p.weight}*{p.workload or p.label + p.digest}" for p in self.parts)
-        return self.workload or f"{'network' if parts else 'table'} {self.label} {self.digest}{parts}"
+        return self.workload or self.family or f"{'network' if parts else 'table'} {self.label} {self.digest}{parts}"
 
     @property
     def plain(self) -> dict[str, Any]:
         """What it is, as plain data: a table is known by its name and what it holds, not by where it lies."""
         if self.parts:
             tasks = [{"task": p.label, **p.plain, "weight": p.weight} for p in self.parts]
-            return {"network": self.label, "parts": tasks}
+            return {"family": self.family, "parts": tasks} if self.family else {"network": self.label, "parts": tasks}
         return {"workload": self.workload} if self.workload else {"table": self.label, "digest": self.digest}
 
 
 @dataclass(frozen=True)
 class NetworkPart(SubjectSettings):
-    """One task of a network, and how often it occurs."""
+    """One task of a network, or one size of a family, and how often it occurs."""
 
     weight: float = 1.0
     is_part: ClassVar[bool] = True
@@ -55,6 +57,11 @@ class NetworkPart(SubjectSettings):
 def is_network(item: Any) -> bool:
     """Whether a workload in its one form is a network."""
     return isinstance(item, Mapping) and "network" in item
+
+
+def shares_budget(item: Any) -> bool:
+    """Whether a workload in its one form has tasks that share a budget: those of a network, or sizes of a family."""
+    return is_network(item) or is_family(item)
 
 
 def looked_up(item: Any) -> bool:
@@ -99,7 +106,15 @@ def _expand(item: Any) -> list[SubjectSettings]:
         return [_whole(item["network"])]
     if isinstance(item, Mapping):
         return [SubjectSettings(w.label, w.spec) for w in group(str(item["suite"]))]
-    return [SubjectSettings(parse(item).label, item)]
+    return [_sizes(item) if is_family(item) else SubjectSettings(parse(item).label, item)]
+
+
+def _sizes(text: str) -> SubjectSettings:
+    """A family as one subject, whose parts are its representative sizes."""
+    family = read_family(text)
+    each = [(family.at(size), weight) for size, weight in family.representatives]
+    parts = tuple(NetworkPart(w.label, w.spec, weight=weight) for w, weight in each)
+    return SubjectSettings(family.label, parts=parts, family=text)
 
 
 def _whole(network: Mapping[str, Any]) -> SubjectSettings:

@@ -20,15 +20,23 @@ C = TypeVar("C")  # a cell, or a result of one
 
 
 def best_programs(
-    folder: str | os.PathLike[str], task: str | None = None, entry: str | None = None, top: int = 1
+    folder: str | os.PathLike[str],
+    task: str | None = None,
+    entry: str | None = None,
+    top: int = 1,
+    sizes: bool = True,
 ) -> dict[str, list[Found]]:
     """The best programs of each task, the recommended one first.
 
     That is the fastest of those that won their search, or the default schedule if it beat them all; up to `top` - 1
-    others follow, fastest first.
+    others follow, fastest first.  Without `sizes`, the searches of single sizes of families are left out, and there may
+    be nothing else.
     """
     place = Folder(Path(folder))
-    wanted = chosen([one for result in results(place).values() for one in result.searches], task, entry)
+    known = [r for r in results(place).values() if sizes or r.cell.family is None]
+    if not known and not sizes:
+        return {}
+    wanted = chosen([one for result in known for one in result.searches], task, entry)
     tasks = dict.fromkeys(r.task for r in wanted)
     found = {t: _of_task([r for r in wanted if r.task == t], place, top) for t in tasks}
     if not any(found.values()):

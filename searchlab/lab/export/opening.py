@@ -19,7 +19,8 @@ from searchlab.targets import Target, class_of
 def load(path: str | os.PathLike[str], task: str | None = None) -> Any:
     """Loads a kernel that is called with arrays: of an export folder, or the best of a run folder.
 
-    A run with several tasks needs `task`: a label, or an unambiguous part of one.
+    A run with several tasks needs `task`: a label, or an unambiguous part of one.  A family of sizes is one kernel for
+    all of them.
     """
     folder = Path(path)
     if (folder / loader.DESCRIPTION).is_file():
@@ -28,7 +29,10 @@ def load(path: str | os.PathLike[str], task: str | None = None) -> Any:
         return exported(folder)
     if (folder / "manifest.json").is_file():
         from searchlab.lab.export.finding import best_program
+        from searchlab.lab.export.tuned_families import tuned_family
 
+        if (family := tuned_family(folder, task)) is not None:
+            return family.kernel
         found = best_program(folder, task)
         return compile(found.program, found.target)
     what = "holds neither kernel.json nor manifest.json" if folder.is_dir() else "does not exist"

@@ -12,7 +12,15 @@ import numpy as np
 from searchlab.jsonfile import plain
 from searchlab.lab.manifest import Cell
 from searchlab.lab.results import CellResult, Floats, PartWinner, RoundSummary, Winner
-from searchlab.lab.study import Fallback, IncumbentLook, Quality
+from searchlab.lab.study import (
+    AnySizeProgram,
+    Fallback,
+    FamilyTable,
+    IncumbentLook,
+    Quality,
+    SizeInterval,
+    SizeTimes,
+)
 
 FORMAT = 1
 
@@ -111,6 +119,8 @@ def _winner_data(best: Winner) -> dict[str, Any]:
     found = {"trial": best.trial, "knobs": best.knobs, "point": best.point, "seconds": best.seconds}
     if best.fallback is not None:
         found["fallback"] = asdict(best.fallback)
+    if best.table is not None:
+        found["table"] = asdict(best.table)
     return {**found, "parts": [_part_data(p) for p in best.parts]} if best.parts else found
 
 
@@ -122,7 +132,18 @@ def _winner(given: Mapping[str, Any]) -> Winner:
     parts = tuple(PartWinner(p["task"], p["weight"], _winner(p), p["baselines"]) for p in given.get("parts") or ())
     known = given.get("fallback")  # files of earlier versions have none
     fallback = None if known is None else Fallback(known["program"], known["seconds"], known["kept"])
-    return Winner(given["trial"], given["knobs"], given["point"], given["seconds"], parts, fallback)
+    table = None if given.get("table") is None else _table(given["table"])
+    return Winner(given["trial"], given["knobs"], given["point"], given["seconds"], parts, fallback, table)
+
+
+def _table(given: Mapping[str, Any]) -> FamilyTable:
+    return FamilyTable(
+        given["size"],
+        tuple(AnySizeProgram(p["found_at"], p["point"], p["knobs"], p["hash"]) for p in given["programs"]),
+        tuple(SizeInterval(i["low"], i["high"], i["program"]) for i in given["intervals"]),
+        tuple(SizeTimes(*(t[f.name] for f in fields(SizeTimes))) for t in given["times"]),
+        tuple(given["refused"]),
+    )
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------

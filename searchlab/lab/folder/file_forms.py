@@ -180,10 +180,54 @@ class FoundForm(BestForm):
     baselines: dict[str, _Time]
 
 
+class AnySizeProgramForm(FileForm):
+    """A program of a family's table, as in `study.AnySizeProgram`."""
+
+    found_at: int
+    point: str
+    knobs: dict[str, Any]
+    hash: str
+
+
+class SizeIntervalForm(FileForm):
+    """The sizes that a program is run for, as in `study.SizeInterval`."""
+
+    low: int
+    high: int
+    program: int
+
+
+class SizeTimesForm(FileForm):
+    """The times at one size, as in `study.SizeTimes`."""
+
+    size: int
+    weight: _Time
+    seconds: _Time
+    alone_s: _Time
+    default_s: _Time
+
+
+class TableForm(FileForm):
+    """The programs of a family with their intervals and times, as in `study.FamilyTable`."""
+
+    size: str
+    programs: list[AnySizeProgramForm]
+    intervals: Annotated[list[SizeIntervalForm], Field(min_length=1)]
+    times: Annotated[list[SizeTimesForm], Field(min_length=1)]
+    refused: list[str]
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        if not all(0 <= i.program < len(self.programs) for i in self.intervals):
+            raise ValueError("an interval has a program that is not listed")
+        return self
+
+
 class WholeForm(BestForm):
-    """The result for a task, or for a network with its tasks."""
+    """The result for a task, for a network with its tasks, or for a family with its sizes and its table."""
 
     parts: list[FoundForm] | None = None
+    table: TableForm | None = None
 
 
 class CellFile(FileForm):

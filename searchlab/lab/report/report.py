@@ -24,6 +24,7 @@ from searchlab.lab.report.sections import (
     pairwise,
     programs,
     repeating,
+    sizes,
     standing,
     trouble,
     whole_models,
@@ -31,7 +32,7 @@ from searchlab.lab.report.sections import (
 from searchlab.lab.results import Run
 
 _PARTS = (
-    standing, expectations, whole_models, convergence, pairwise, ablation, network_tasks, model_quality, costs,
+    standing, expectations, whole_models, convergence, pairwise, ablation, network_tasks, sizes, model_quality, costs,
     trouble, programs, repeating,
 )  # fmt: skip
 

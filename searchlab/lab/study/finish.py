@@ -11,6 +11,7 @@ from searchlab.errors import SpaceError
 from searchlab.ir.program import Program
 from searchlab.lab.study.fallback import Fallback, Origin, origin_of, taken_s
 from searchlab.lab.study.objective import Latency
+from searchlab.lab.study.size_dispatch import FamilyTable
 from searchlab.targets import Target
 from searchlab.workloads import Workload
 
@@ -24,7 +25,8 @@ class Finish:
 
     `ratio` is the speed-up over the fastest library.  `load` is the share of all cores that other programs used: under
     high load the figures say little.  `fallback` is the default schedule, which is taken home where it beat the
-    finalists.  `parts` are the final races of a network's tasks, and `weights` how often each occurs.
+    finalists.  `parts` are the final races of a network's tasks, and `weights` how often each occurs; the
+    `table` of a family has programs for all of its sizes.
     """
 
     winner: int
@@ -35,6 +37,7 @@ class Finish:
     fallback: Fallback | None = None
     parts: tuple[Finish, ...] = ()
     weights: tuple[float, ...] = ()
+    table: FamilyTable | None = None
 
     @property
     def origin(self) -> Origin:
@@ -43,7 +46,9 @@ class Finish:
 
     @property
     def taken_s(self) -> float:
-        """The time of the program to take home; `seconds` is that of the search's best."""
+        """The time of the program to take home; `seconds` is that of the search's best, or of a family's table."""
+        if self.table is not None:
+            return self.seconds
         if self.parts:
             return Latency(self.weights)([part.taken_s for part in self.parts])
         return taken_s(self.fallback, self.seconds)

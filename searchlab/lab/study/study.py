@@ -298,8 +298,11 @@ class Study:
         self._final = found
         return found
 
-    def _fastest(self, leader: Points, count: int) -> list[Points]:
+    def fastest(self, count: int) -> list[Points]:
         """The incumbent followed by the fastest other trials, at most `count` in total."""
+        return self._fastest(self.incumbent.point, count)
+
+    def _fastest(self, leader: Points, count: int) -> list[Points]:
         seconds, key = self.trials.seconds, int(self.space.key(leader)[0])
         order = np.argsort(seconds, kind="stable")[:count]
         others = [self.trials.points[int(n)] for n in order if math.isfinite(seconds[n])]

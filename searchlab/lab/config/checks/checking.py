@@ -16,7 +16,7 @@ from searchlab.lab.config.measuring import Timing
 from searchlab.lab.config.naming import Entry
 from searchlab.lab.config.selectors import matches
 from searchlab.lab.config.settings import SETTINGS, split
-from searchlab.lab.config.subjects import is_network, looked_up, subjects
+from searchlab.lab.config.subjects import looked_up, shares_budget, subjects
 from searchlab.lab.config.text.tree import Map, Path, Problems, find, unplaced
 from searchlab.lab.history.origins import digest
 from searchlab.registry import nearest
@@ -33,7 +33,7 @@ def check_settings(tree: Map, problems: Problems) -> list[Combination]:
         odd = tree["workloads"].at(recorded.index(not recorded[0]))
         problems.add(odd, "workloads and recorded tables are not searched in one experiment; write two files")
     _names(tree, problems)
-    networks = any(map(is_network, tree.get("workloads", ())))
+    networks = any(map(shares_budget, tree.get("workloads", ())))
     found = combinations(tree, problems)
     for combination in found:
         _settings(combination.settings, any(recorded), problems)

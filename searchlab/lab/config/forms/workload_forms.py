@@ -14,21 +14,35 @@ from searchlab.lab.config.subjects import group, is_network, named_network
 from searchlab.lab.config.text.tree import Map, Place, PlacedList, Problems
 from searchlab.measure.recorded.tables import check, indexed_names, shipped
 from searchlab.registry import nearest
-from searchlab.workloads import Workload, network, networks, parse, suites, workload
+from searchlab.workloads import (
+    Family,
+    Workload,
+    family,
+    is_family,
+    is_range,
+    network,
+    networks,
+    parse,
+    read_family,
+    suites,
+    workload,
+)
 
 _TABLE_FILES = ("*.json", "*.json.gz", "*.json.xz")
 _FORM = (
     "a workload is matmul:m=512,n=512, {matmul: {m: 512}}, {suite: NAME}, {network: NAME}, {graph: MODEL} or "
     "{table: NAME or FILE}"
 )
+_OPEN = "an experiment needs numbers for sizes, or the range of one, such as m=dyn(1..512)"
 _NETWORK = "a network is a name such as resnet18, or {name: NAME, tasks: {WORKLOAD: WEIGHT}}, with tables: for tables"
 
 
 def normal_workloads(given: Any, place: Place, problems: Problems) -> PlacedList:
     """Workloads in their one form: text with all parameters, {suite: NAME}, {table: NAME or absolute path}, networks.
 
-    That of a network is {network: {name: NAME, tasks: {text: weight}}}, or with tables: instead of tasks:.  The graph
-    of a model becomes such a network of its tasks, which also says where the model is, as graph:.
+    A family of sizes is text, too.  A network is {network: {name: NAME, tasks: {text: weight}}}, or with tables:
+    instead of tasks:.  The graph of a model becomes such a network of its tasks, which also says where the model is, as
+    graph:.
     """
     items = given if isinstance(given, PlacedList) else PlacedList(place, [(given, place)])
     if not items:
@@ -64,7 +78,7 @@ def _inner(item: Any, where: Place) -> Place:
 def _normal(item: Any, place: Place) -> Iterator[Any]:
     """The workloads of one item of the list, each in its one form."""
     if isinstance(item, str) and item:
-        yield _checked(item, parse)
+        yield _spec_of_family(lambda: read_family(item)) if is_family(item) else _checked(item, parse)
         return
     if not isinstance(item, Mapping) or len(item) != 1:
         raise Malformed(f"{_FORM}, not {say(item)}")
@@ -74,7 +88,11 @@ def _normal(item: Any, place: Place) -> Iterator[Any]:
     elif options is not None and not isinstance(options, Mapping):
         raise Malformed(f"the parameters of '{name}' are a mapping such as {{m: 512}}, not {say(options)}")
     else:
-        yield _checked(name, lambda n: workload(n, **(options or {})))
+        params = dict(options or {})
+        if any(map(is_range, params.values())):
+            yield _spec_of_family(lambda: family(name, **params))
+        else:
+            yield _checked(name, lambda n: workload(n, **params))
 
 
 def _suite_items(options: Any, place: Place) -> Iterator[Any]:
@@ -106,13 +124,21 @@ _GROUPS: dict[str, Callable[[Any, Place], Iterator[Any]]] = {
 }
 
 
+def _spec_of_family(make: Callable[[], Family]) -> str:
+    """The family with all its parameters, as text."""
+    try:
+        return make().spec
+    except WorkloadError as e:
+        raise Malformed(str(e)) from None
+
+
 def _checked(text: str, make: Callable[[str], Workload]) -> str:
     """The workload with all its parameters, as text; refused if it cannot be made or leaves sizes open."""
     try:
         made = make(text)
         if open_ := sorted({*made.sizes, *made.program.sizes}):
             left = f"{', '.join(open_)} {'is' if len(open_) == 1 else 'are'} left open"
-            raise Malformed(f"{made.label}: an experiment needs numbers for sizes, and {left}")
+            raise Malformed(f"{made.label}: {_OPEN}; {left}")
         return str(made.spec)
     except WorkloadError as e:
         name = text.partition(":")[0]

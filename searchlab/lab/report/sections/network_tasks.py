@@ -27,7 +27,7 @@ def section(material: Material) -> Section | None:
 
 
 def _parts(cell: CellResult) -> Sequence[PartWinner]:
-    return () if cell.best is None else cell.best.parts
+    return () if cell.best is None or cell.cell.family is not None else cell.best.parts
 
 
 def _times(cell: CellResult, number: int) -> TableBlock:

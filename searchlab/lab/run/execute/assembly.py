@@ -15,6 +15,7 @@ from searchlab.lab.folder import cellfile
 from searchlab.lab.history.trials import lessons
 from searchlab.lab.records import RecordStore
 from searchlab.lab.study import (
+    FamilyStudy,
     JointStudy,
     Ledger,
     NetworkSubject,
@@ -31,6 +32,7 @@ from searchlab.measure.recorded.tables import load as load_table
 from searchlab.search import Space, Task, Trials, space
 from searchlab.targets import parse as target
 from searchlab.workloads import parse as workload
+from searchlab.workloads import read_family
 
 if TYPE_CHECKING:
     from searchlab.lab.manifest import Cell
@@ -55,7 +57,7 @@ def subject_of(described: SubjectSettings, settings: SearchSettings, seed: int) 
 def search_of(
     cell: Cell, subject: Subject, measurer: MeasurerOf, store: RecordStore, before: CellResult | None
 ) -> Search:
-    """The study of a cell, or the joint study of its network; `before` is the result of an earlier run of it."""
+    """The study of a cell, or that of its network or family; `before` is the result of an earlier run of it."""
     ledger = Ledger()
     studies = [
         Study(
@@ -78,6 +80,8 @@ def search_of(
     if not cell.parts:
         return studies[0]
     weights, shared = [part.weight for part in cell.parts], bool(cell.budget.share_model)
+    if cell.family is not None:
+        return FamilyStudy(read_family(cell.family), studies, cell.scheduler, cell.seed, shared)
     return JointStudy(studies, weights, cell.scheduler, seed=cell.seed, share_model=shared)
 
 

@@ -25,7 +25,7 @@ from searchlab.lab.run.execute.events import CellEnded, CellProgress, Doing, Eve
 from searchlab.lab.run.execute.incumbents import best_of
 from searchlab.lab.run.execute.measurers import Measurers
 from searchlab.lab.run.execute.stopping import Stopped, Watch
-from searchlab.lab.study import Candidate, Finish, Round, SpaceSubject, search_loop
+from searchlab.lab.study import Candidate, FamilyStudy, Finish, Round, SpaceSubject, search_loop
 from searchlab.measure import CoreLock, Measurer, Outcome
 from searchlab.search.progress import listening
 
@@ -164,11 +164,18 @@ class _CellSearch:
         try:
             if not search_loop(self.search, self._next, self._measure, self._round):
                 self._exhausted()
+            self._compare()
         except Stopped:
             return self.result("interrupted")
         if self._stop.is_set() and self._left() > 0:
             return self.result("interrupted")
         return self._finished()
+
+    def _compare(self) -> None:
+        """Measures what was found for a family at all of its sizes, before the final races take the cores."""
+        if isinstance(self.search, FamilyStudy) and not self._stop.is_set() and math.isfinite(self.search.best_s):
+            with self._watch.batch():
+                self.search.compare()
 
     def _exhausted(self) -> None:
         """Notes why a cell ended before its budget was used."""

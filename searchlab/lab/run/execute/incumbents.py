@@ -26,6 +26,7 @@ def best_of(cell: Cell, search: Search, final: Finish | None) -> Winner:
         "; ".join(f"{p.task}: {p.best.point}" for p in parts),
         search.best_s if final is None else final.seconds,
         parts,
+        table=None if final is None else final.table,
     )
 
 

@@ -140,8 +140,7 @@ def _whole(result: CellResult, found: list[PartWinner]) -> CellResult:
     """The result of a network from those of its tasks; baselines count only if they have a time for every task."""
     assert result.best is not None
     latency = Latency(tuple(p.weight for p in found))
-    best = replace(result.best, seconds=latency([p.best.seconds for p in found]), parts=tuple(found))
-    return replace(result, best=best, baselines=latency.by_name([p.baselines for p in found]))
+    return replace(result, best=result.best.with_parts(found), baselines=latency.by_name([p.baselines for p in found]))
 
 
 def noise(known: Iterable[RunOff], cells: Iterable[CellResult]) -> float | None:
