@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from searchlab import targets
 from searchlab.errors import SearchLabError
 from searchlab.graph.model.options import CompileOptions
 from searchlab.graph.model_source import ModelSource, model_source
-from searchlab.graph.tasks import GraphTask, model_tasks, worth_tuning
+from searchlab.graph.tasks import GraphTask, model_tasks, sizes_of, worth_tuning
 from searchlab.lab.config import Experiment, from_data
 from searchlab.lab.results import CellResult, to_take
 from searchlab.lab.run import Folder, Observer, load, run
@@ -82,6 +82,7 @@ class TunePlan:
             others=len(self.others),
             options={name: value for name, value in asdict(self.options).items() if value != usual[name]},
             variants=self.variants,
+            sizes=sizes_of(self.source.module, self.source.inputs),
             after=self.after,
             **measured,
         )
@@ -168,6 +169,7 @@ def finish_model(plan: TunePlan, folder: str | Path, seconds: float = RACE_S, no
     tuned = Tuned.from_run(*searched, *plan.after, target=machine)
     if searched:
         Tuned.from_run(*searched, target=machine).save(place / tuned_files.FILE)
+        tuned = replace(tuned, sizes=(*tuned.sizes, sizes_of(plan.source.module, plan.source.inputs)))
     note("compiling")
     ways = {DEFAULT: None, TUNED: tuned}
     runs = {name: prepared(plan.source, machine, source, plan.options) for name, source in ways.items()}
