@@ -23,7 +23,6 @@ import numpy.typing as npt
 
 from searchlab.errors import BuildError, ExportError, MeasureError
 from searchlab.ir.evaluate import evaluate
-from searchlab.ir.expr import ZERO, Expr
 from searchlab.ir.program import Layout, Program
 from searchlab.ir.stmt import Buffer
 from searchlab.lower.passes import Lowered
@@ -52,11 +51,6 @@ class Artifact:
     def size(self) -> int | None:
         """Bytes of the code; None where the back end does not tell."""
         return None
-
-    @property
-    def workspace(self) -> Expr:
-        """Bytes of scratch memory that a caller provides, in terms of run-time sizes; zero where there are none."""
-        return ZERO
 
     @property
     def inputs(self) -> tuple[Buffer, ...]:

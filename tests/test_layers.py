@@ -49,6 +49,7 @@ ALLOWED: dict[str, set[str]] = {
         "ir",
         "named",
         "registry",
+        "wholefile",
         "workloads",
         "schedule",
         "tactics",

@@ -73,6 +73,10 @@ class GraphCall(ABC):
         """The call with its own index expressions replaced."""
         return self
 
+    def functions(self) -> tuple[str, ...]:
+        """The functions of the module that it may call."""
+        return ()
+
     def dims(self) -> Iterator[Expr]:
         """The index expressions of the call and of its operands."""
         yield from self.own_dims()
@@ -212,6 +216,36 @@ class FunctionCall(_ArgumentCall):
     def callee(self) -> str:
         """What is called, in a word."""
         return self.function
+
+    def functions(self) -> tuple[str, ...]:
+        """The function."""
+        return (self.function,)
+
+
+@dataclass(frozen=True, slots=True)
+class BranchCall(_ArgumentCall):
+    """A call of one of two functions of the module, as a condition on sizes decides at run time."""
+
+    condition: Expr
+    then: str
+    otherwise: str
+
+    @property
+    def callee(self) -> str:
+        """What is called, in a word."""
+        return self.then
+
+    def functions(self) -> tuple[str, ...]:
+        """Both functions."""
+        return self.then, self.otherwise
+
+    def own_dims(self) -> Iterator[Expr]:
+        """The condition."""
+        yield self.condition
+
+    def map_own_dims(self, put: Put) -> BranchCall:
+        """The call with the symbols of its condition replaced."""
+        return replace(self, condition=put(self.condition))
 
 
 @dataclass(frozen=True, slots=True)

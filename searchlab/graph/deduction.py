@@ -13,6 +13,7 @@ from typing import Any
 from searchlab.errors import GraphError, SearchLabError
 from searchlab.graph.annotations import Annotation, ObjectType, TensorType, TupleType
 from searchlab.graph.calls import (
+    BranchCall,
     FunctionCall,
     GraphCall,
     ItemCall,
@@ -172,6 +173,14 @@ def _function(scope: TypeScope, call: FunctionCall, args: list[Annotation]) -> A
     return scope.module.returns(callee).coarse(found.solved).map_dims(lambda e: scope.facts.simplify(put(e)))
 
 
+def _branch(scope: TypeScope, call: BranchCall, args: list[Annotation]) -> Annotation:
+    """Both functions take the arguments and return the same; ranges are left to the condition."""
+    then, otherwise = (_function(scope, FunctionCall(call.args, name), args) for name in call.functions())
+    if then != otherwise:
+        raise GraphError(f"its functions return {then} and {otherwise}; they have to agree")
+    return then
+
+
 def _outside(facts: SizeFacts, value: Expr, known: SizeRange) -> bool:
     """Whether a value is certainly out of a range."""
     return facts.proves(value < known.low) or (known.high is not None and facts.proves(value > known.high))
@@ -204,6 +213,7 @@ _RULES: dict[type[GraphCall], Callable[[TypeScope, Any, list[Annotation]], Annot
     ProgramCall: _program,
     LibraryCall: _library,
     FunctionCall: _function,
+    BranchCall: _branch,
     MatchCast: _match_cast,
     TupleCall: _tuple,
     ItemCall: _item,

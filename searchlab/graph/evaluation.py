@@ -16,6 +16,7 @@ from searchlab.dtype import DTYPES, FLOATS
 from searchlab.errors import GraphError
 from searchlab.graph.annotations import Annotation, ObjectType, ShapeType, TensorType, TupleType
 from searchlab.graph.calls import (
+    BranchCall,
     FunctionCall,
     GraphCall,
     ItemCall,
@@ -218,6 +219,10 @@ def _function(run: _Frame, call: FunctionCall) -> Any:
     return _Frame(run.module, run.module[call.function], held).result()
 
 
+def _branch(run: _Frame, call: BranchCall) -> Any:
+    return _function(run, FunctionCall(call.args, call.then if run.number(call.condition) else call.otherwise))
+
+
 def _match_cast(run: _Frame, call: MatchCast) -> Any:
     value = run.operand(call.value)
     run.solve(call.annotation, value)
@@ -231,6 +236,7 @@ _RULES: dict[type[GraphCall], Callable[[_Frame, Any], Any]] = {
     ProgramCall: _program,
     LibraryCall: _library,
     FunctionCall: _function,
+    BranchCall: _branch,
     MatchCast: _match_cast,
     TupleCall: lambda run, call: tuple(run.operand(o) for o in call.args),
     ItemCall: lambda run, call: run.operand(call.value)[call.index],

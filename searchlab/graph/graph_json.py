@@ -18,6 +18,7 @@ import numpy.typing as npt
 from searchlab.errors import GraphError, SearchLabError
 from searchlab.graph.annotations import ObjectType, ShapeType, TensorType, TupleType
 from searchlab.graph.calls import (
+    BranchCall,
     Extents,
     FunctionCall,
     ItemCall,
@@ -43,7 +44,7 @@ _CLASSES = {
     c.__name__: c
     for c in (
         ObjectType, TensorType, ShapeType, TupleType, Scalar, Extents, OperatorCall, ProgramCall, LibraryCall,
-        FunctionCall, MatchCast, TupleCall, ItemCall, Binding, GraphParameter, SizeRange,
+        FunctionCall, BranchCall, MatchCast, TupleCall, ItemCall, Binding, GraphParameter, SizeRange,
     )
 }  # fmt: skip
 
@@ -110,55 +111,58 @@ def _constant(name: str, dtype: str, shape: list[int], arrays: Mapping[str, npt.
 
 
 def _function(f: GraphFunction) -> dict[str, Any]:
-    ranges = [[encode(symbol), _encode(known)] for symbol, known in f.ranges.items()]
+    ranges = [[encode(symbol), encode_value(known)] for symbol, known in f.ranges.items()]
     return {
         "name": f.name,
-        "parameters": [_encode(p) for p in f.parameters],
-        "bindings": [_encode(b) for b in f.bindings],
+        "parameters": [encode_value(p) for p in f.parameters],
+        "bindings": [encode_value(b) for b in f.bindings],
         "result": f.result,
         "ranges": ranges,
     }
 
 
 def _read_function(data: dict[str, Any]) -> GraphFunction:
-    parameters, bindings = (tuple(_decode(part) for part in data[key]) for key in ("parameters", "bindings"))
+    parameters, bindings = (tuple(decode_value(part) for part in data[key]) for key in ("parameters", "bindings"))
     for part, wanted in [*((p, GraphParameter) for p in parameters), *((b, Binding) for b in bindings)]:
         if not isinstance(part, wanted):
             raise GraphError(f"{data['name']}: {part!r} is not a {wanted.__name__}")
-    ranges = {decode(symbol): _decode(known) for symbol, known in data["ranges"]}
+    ranges = {decode(symbol): decode_value(known) for symbol, known in data["ranges"]}
     if not all(isinstance(v, Var) and isinstance(r, SizeRange) for v, r in ranges.items()):
         raise GraphError(f"{data['name']}: its ranges are not those of symbols")
     return GraphFunction(data["name"], parameters, bindings, data["result"], ranges)
 
 
-def _encode(value: Any) -> Any:
+def encode_value(value: Any, classes: Mapping[str, type] = _CLASSES) -> Any:
     """A value of a graph as plain data: a list headed by its class; operators by name, expressions as the IR does."""
     if isinstance(value, GraphOperator):
-        return ["operator", value.name, {name: _encode(v) for name, v in value.attributes()}]
-    if type(value).__name__ in _CLASSES:
-        return [type(value).__name__, *(_encode(getattr(value, f.name)) for f in dataclasses.fields(value))]
+        return ["operator", value.name, {name: encode_value(v, classes) for name, v in value.attributes()}]
+    if type(value).__name__ in classes:
+        return [
+            type(value).__name__,
+            *(encode_value(getattr(value, f.name), classes) for f in dataclasses.fields(value)),
+        ]
     if isinstance(value, Expr):
         return ["expr", encode(value)]
     if isinstance(value, (tuple, list)):
-        return ["tuple", *map(_encode, value)]
+        return ["tuple", *(encode_value(v, classes) for v in value)]
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
     raise GraphError(f"{value!r} cannot be written as JSON")
 
 
-def _decode(data: Any) -> Any:
-    """The value that `_encode` wrote."""
+def decode_value(data: Any, classes: Mapping[str, type] = _CLASSES) -> Any:
+    """The value that `encode_value` wrote."""
     if not isinstance(data, list):
         return data
     head, *rest = data
     if head == "operator":
         name, attributes = rest
-        return operator_named(name, **{key: _decode(v) for key, v in attributes.items()})
+        return operator_named(name, **{key: decode_value(v, classes) for key, v in attributes.items()})
     if head == "expr":
         return decode(rest[0])
-    parts = [_decode(part) for part in rest]
+    parts = [decode_value(part, classes) for part in rest]
     if head == "tuple":
         return tuple(parts)
-    if head not in _CLASSES:
-        raise GraphError(f"unknown node '{head}'; known: {', '.join(_CLASSES)}")
-    return _CLASSES[head](*parts)
+    if head not in classes:
+        raise GraphError(f"unknown node '{head}'; known: {', '.join(classes)}")
+    return classes[head](*parts)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from searchlab.graph.calls import (
+    BranchCall,
     Extents,
     FunctionCall,
     GraphCall,
@@ -63,6 +64,7 @@ _TEXTS: dict[type[GraphCall], Callable[[Any], str]] = {
     ProgramCall: _program_call,
     LibraryCall: lambda c: f"library {c.function}({_arguments(c.args, c.attributes)})",
     FunctionCall: lambda c: f"call {c.function}({_arguments(c.args)})",
+    BranchCall: lambda c: f"call ({c.then} if {c.condition} else {c.otherwise})({_arguments(c.args)})",
     MatchCast: lambda c: f"match_cast({_arguments(c.operands())}, {c.annotation})",
     TupleCall: lambda c: f"({_arguments(c.args)})",
     ItemCall: lambda c: f"{operand_text(c.value)}[{c.index}]",

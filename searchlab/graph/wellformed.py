@@ -9,7 +9,6 @@ from __future__ import annotations
 from graphlib import CycleError, TopologicalSorter
 
 from searchlab.errors import GraphError, SearchLabError
-from searchlab.graph.calls import FunctionCall
 from searchlab.graph.deduction import scope_of
 from searchlab.graph.functions import GraphFunction, GraphModule
 from searchlab.graph.listing import call_text
@@ -58,7 +57,7 @@ def _verify_function(module: GraphModule, function: GraphFunction) -> None:
 
 
 def _verify_calls_end(module: GraphModule) -> None:
-    called = {f.name: {c.function for c in f.calls.values() if isinstance(c, FunctionCall)} for f in module}
+    called = {f.name: {name for c in f.calls.values() for name in c.functions()} for f in module}
     try:
         TopologicalSorter(called).prepare()
     except CycleError as e:

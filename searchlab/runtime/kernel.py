@@ -55,11 +55,6 @@ class CpuArtifact(Artifact):
         """Bytes of object code."""
         return len(self.code)
 
-    @property
-    def workspace(self) -> Expr:
-        """Bytes of scratch memory of a call, for all threads."""
-        return abi.scratch_bytes(self.shared, self.private, self.target.threads)
-
 
 @dataclass(frozen=True)
 class _Arguments:

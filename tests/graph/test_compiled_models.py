@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from random_graphs import RandomGraph, random_arrays
 
 from searchlab.errors import GraphError
-from searchlab.graph import GraphBuilder, GraphModule, compile, evaluate_graph
+from searchlab.graph import GraphBuilder, GraphModule, compile, evaluate_graph, split_by_size
 from searchlab.ir import size
 
 n, m = size("n"), size("m")
@@ -69,3 +69,16 @@ def test_random_graphs(data: st.DataObject) -> None:
     for sizes in ({"n": 3, "m": 4}, {"n": 1, "m": 2}, {"n": 8, "m": 5}) if symbolic else ({},):
         arrays = random_arrays(module, 0, **sizes)
         close(model["main"].observed(*arrays, poison=True).result, evaluate_graph(module, *arrays))
+
+
+def test_a_branch_between_halves() -> None:
+    """Each half has its own memory; what they return is used after the branch as well."""
+    module = split_by_size(classifier(), n, 16)
+    b = GraphBuilder("outer", module=module, ranges={n: (1, 64)})
+    x = b.input("x", (n, 24))
+    module = b.build(b.relu(b.call("main", x)) + 1.0, b.call("main", x))
+    model = compile(module)
+    for count in (1, 15, 16, 64):
+        x = np.random.default_rng(count).uniform(-1, 1, (count, 24)).astype("float32")
+        close(model["outer"].observed(x, poison=True).result, evaluate_graph(module, x, function="outer"))
+    assert [c.callee for c in model.profile(x).calls].count("softmax") == 2

@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from searchlab.errors import GraphError
-from searchlab.graph.model.model_function import FunctionFacts, ModelFunction
+from searchlab.graph.functions import GraphModule
+from searchlab.graph.model.c_export import export_model
+from searchlab.graph.model.model_function import ModelFunction
+from searchlab.graph.model.model_parts import ModelParts, facts_of
+from searchlab.graph.model.profile import ModelProfile
+from searchlab.graph.model.shared_library import write_library
 from searchlab.graph.vm.bytecode import ByteCode, Reference
 from searchlab.graph.vm.lowering import LoweredFunction
 from searchlab.graph.vm.machine import GraphMachine, machine
 from searchlab.llvm.jit import LoadedObject
 from searchlab.registry import nearest
-from searchlab.runtime.kernel import CpuArtifact
 from searchlab.runtime.memory import placed
 from searchlab.runtime.threadpool import parallel_for_address
-from searchlab.targets import CpuTarget
 
 Array = npt.NDArray[Any]
 MAIN = "main"
-
-
-@dataclass(frozen=True)
-class ModelParts:
-    """What a model consists of, as data: byte code of functions, kernels by symbol, constants as kernels read them."""
-
-    target: CpuTarget
-    functions: Mapping[str, LoweredFunction]
-    kernels: Mapping[str, CpuArtifact]
-    constants: Mapping[str, Array]
 
 
 class RunnableModel:
@@ -57,41 +51,52 @@ class RunnableModel:
         """The results for arrays of numpy, of torch or with `__dlpack__`, as arrays of the same kind."""
         return self.entry(*inputs)
 
+    def profile(self, *inputs: Any, repeats: int = 5) -> ModelProfile:
+        """The time of every call: the median of several runs.  It prints as a table."""
+        return self.entry.profile(*inputs, repeats=repeats)
+
 
 class CompiledModel(RunnableModel):
-    """A model in the process that compiled it."""
+    """A model in the process that compiled it; `lowered` is the graph of kernels that it runs, without constants."""
 
-    def __init__(self, parts: ModelParts) -> None:
-        self.parts = parts
+    def __init__(self, parts: ModelParts, lowered: GraphModule) -> None:
+        self.parts, self.lowered = parts, lowered
         threads = parts.target.threads
         self._objects = {name: LoadedObject(k.code, parts.target) for name, k in parts.kernels.items()}
         self._constants = {n: a if a.ctypes.data % 64 == 0 else placed(a) for n, a in parts.constants.items()}
-        parallel = any(k.parallel for k in parts.kernels.values())
-        pool = parallel_for_address(threads) if parallel else 0
-        loaded = machine()
+        pool = parallel_for_address(threads) if parts.parallel else 0
+        loaded, self._builtins = machine()
         self.functions = {
             name: self._function(function, loaded, pool, threads) for name, function in parts.functions.items()
         }
 
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Writes the model to one file, which `load_model` reads without anything that compiles."""
+        write_library(self.parts, Path(path), "model")
+        return Path(path)
+
+    def export_c(self, folder: str | os.PathLike[str], name: str = "model") -> Path:
+        """Writes a shared library with a header and a README, by which C programs run the model."""
+        return export_model(self.parts, Path(folder), name)
+
     def _function(self, function: LoweredFunction, loaded: GraphMachine, pool: int, threads: int) -> ModelFunction:
-        image = _Image(function.code, [self._address(loaded, w) for w in function.code.registers], pool)
+        image = _Image(function.code, [self._address(w) for w in function.code.registers], pool)
         return ModelFunction(
             facts_of(function), loaded, image.address, threads, (self._objects, self._constants, image)
         )
 
-    def _address(self, loaded: GraphMachine, word: int | Reference) -> int:
+    def kernel_address(self, symbol: str) -> int:
+        """Where the code of a kernel is, as long as the model exists."""
+        return self._objects[symbol].address(symbol)
+
+    def _address(self, word: int | Reference) -> int:
         if isinstance(word, int):
             return word
         if word.kind == "builtin":
-            return loaded.builtins[word.name]
+            return self._builtins[word.name]
         if word.kind == "kernel":
-            return self._objects[word.name].address(word.name)
+            return self.kernel_address(word.name)
         return int(self._constants[word.name].ctypes.data)
-
-
-def facts_of(f: LoweredFunction) -> FunctionFacts:
-    """What callers of a function see."""
-    return FunctionFacts(f.name, f.parameters, f.result, f.storages, f.libraries, f.symbols, f.calls, f.code.checks)
 
 
 class _Image:

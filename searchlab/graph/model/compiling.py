@@ -6,16 +6,18 @@ passes -> memory plan -> byte code -> kernels -> model
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from searchlab.errors import GraphError
-from searchlab.graph.calls import FunctionCall
 from searchlab.graph.functions import GraphModule
-from searchlab.graph.model.compiled_model import CompiledModel, ModelParts
-from searchlab.graph.model.kernels import ConstantTable, Tuned, build_kernel, sites_of, tasks_of, with_workspaces
+from searchlab.graph.model.compiled_model import CompiledModel
+from searchlab.graph.model.kernels import ConstantTable, Tuned, build_kernel, sites_of, tasks_of, workspace_of
+from searchlab.graph.model.model_parts import ModelParts
 from searchlab.graph.model.options import CompileOptions
 from searchlab.graph.model.pipeline import Observe, lowered
 from searchlab.graph.passes.memory_plan import plan_memory
+from searchlab.graph.passes.workspaces import lift_workspaces
 from searchlab.graph.vm.bytecode import Reference
 from searchlab.graph.vm.lowering import LoweredFunction, lower_function
 from searchlab.targets import CpuTarget, Target, cpu_of, detect
@@ -40,7 +42,7 @@ def compile(
     if chosen.threads is not None:
         cpu = cpu.with_threads(chosen.threads)
     names = _entries(module, functions)
-    return CompiledModel(parts_of(module, names, cpu, tuned, chosen, observe))
+    return CompiledModel(*parts_of(module, names, cpu, tuned, chosen, observe))
 
 
 def parts_of(
@@ -50,21 +52,29 @@ def parts_of(
     tuned: Tuned | None,
     options: CompileOptions,
     observe: Observe | None,
-) -> ModelParts:
-    """Everything that a model consists of, as data."""
+) -> tuple[ModelParts, GraphModule]:
+    """Everything that a model consists of, as data, and the module that it was made of after all passes."""
     made = lowered(module, options, observe)
-    tasks = tasks_of(made, [made[name] for name in names])
+    needed = _reachable(made, names)
     kernels = {
         key: build_kernel(task, target, tuned(task.program, task.weights) if tuned else None)
-        for key, task in tasks.items()
+        for key, task in tasks_of(made, [made[name] for name in needed]).items()
     }
+    made = lift_workspaces(made, workspace_of(made, kernels, target.threads))
     constants = ConstantTable(made)
-    functions = {}
-    for name in names:
-        function = with_workspaces(made, made[name], kernels)
-        plan = plan_memory(made.with_function(function), name, options.memory)
-        functions[name] = lower_function(made, function, plan, sites_of(made, function, kernels, constants))
-    return ModelParts(target, functions, {k.entry: k for k in kernels.values()}, _needed(functions, constants))
+    plans = {name: plan_memory(made, name, options.memory) for name in needed}
+    sites = {name: sites_of(made, made[name], kernels, constants) for name in needed}
+    functions = {name: lower_function(made, name, plans, sites) for name in names}
+    built = {k.entry: k for k in kernels.values()}
+    return ModelParts(target, functions, built, _needed(functions, constants)), replace(made, constants={})
+
+
+def _reachable(module: GraphModule, names: Sequence[str]) -> list[str]:
+    """These functions and all that they call."""
+    found = list(names)
+    for name in found:  # grows
+        found += [f for c in module[name].calls.values() for f in c.functions() if f not in found]
+    return found
 
 
 def _needed(functions: dict[str, LoweredFunction], constants: ConstantTable) -> dict[str, Any]:
@@ -80,7 +90,7 @@ def _entries(module: GraphModule, functions: Sequence[str] | None) -> list[str]:
     """The functions to compile: those asked for, or those that no other one calls."""
     if functions is not None:
         return [module[name].name for name in functions]
-    called = {c.function for f in module for c in f.calls.values() if isinstance(c, FunctionCall)}
+    called = {name for f in module for c in f.calls.values() for name in c.functions()}
     found = [f.name for f in module if f.name not in called]
     if not found:
         raise GraphError("the module has no function to compile")

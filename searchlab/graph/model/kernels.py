@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,12 @@ import numpy.typing as npt
 from searchlab.dtype import DTYPES
 from searchlab.errors import GraphError, SearchLabError
 from searchlab.graph.calls import Operand, ProgramCall, Scalar
-from searchlab.graph.functions import Binding, GraphFunction, GraphModule
+from searchlab.graph.functions import GraphFunction, GraphModule
+from searchlab.graph.passes.workspaces import workspace_bytes
 from searchlab.graph.vm.call_sites import KernelSite
 from searchlab.ir.bfloat16 import stored
-from searchlab.ir.expr import ZERO, Expr, Var, value_of
+from searchlab.ir.expr import ZERO, Expr, value_of
 from searchlab.ir.program import Program
-from searchlab.ir.walk import Substitution
 from searchlab.llvm import abi, jit
 from searchlab.llvm.module import generate
 from searchlab.lower.passes import lower
@@ -148,17 +148,14 @@ def sites_of(
     return sites
 
 
-def with_workspaces(
-    module: GraphModule, function: GraphFunction, kernels: Mapping[TaskKey, CpuArtifact]
-) -> GraphFunction:
-    """The function whose calls state the scratch memory of their kernels, so that it is planned with all other."""
-    bindings = []
-    for b in function.bindings:
-        call = b.call
-        if isinstance(call, ProgramCall):
-            program = module.program(call.program)
-            size = kernels[program.hash, weights_of(module, program, call)].workspace
-            put = Substitution({Var(name, "size"): value for name, value in call.sizes})
-            call = replace(call, workspace=None if size == ZERO else function.facts.simplify(put(size)))
-        bindings.append(Binding(b.name, call, b.annotation))
-    return replace(function, bindings=tuple(bindings))
+def workspace_of(
+    module: GraphModule, kernels: Mapping[TaskKey, CpuArtifact], threads: int
+) -> Callable[[ProgramCall], Expr]:
+    """The scratch memory of the kernels of calls, so that it is planned with all other memory."""
+
+    def found(call: ProgramCall) -> Expr:
+        program = module.program(call.program)
+        kernel = kernels.get((program.hash, weights_of(module, program, call)))
+        return ZERO if kernel is None else workspace_bytes(kernel, threads)
+
+    return found

@@ -14,8 +14,9 @@ from searchlab.errors import GraphError
 from searchlab.graph.annotations import Annotation, TupleType
 from searchlab.graph.model.callbacks import Callbacks
 from searchlab.graph.model.exchange import Passed, converter, dtype_name, flatten, passed, received
+from searchlab.graph.model.profile import ModelProfile
 from searchlab.graph.vm.bytecode import Check
-from searchlab.graph.vm.call_sites import LibrarySite
+from searchlab.graph.vm.call_sites import CallFacts, LibrarySite
 from searchlab.graph.vm.machine import (
     DESCRIPTOR_WORDS,
     DIVISION,
@@ -44,7 +45,7 @@ class FunctionFacts:
     storages: tuple[str, ...]
     libraries: tuple[LibrarySite, ...]
     symbols: Mapping[str, int]
-    calls: tuple[str, ...]
+    calls: tuple[CallFacts, ...]
     checks: Mapping[int, Check]
 
 
@@ -108,23 +109,38 @@ class ModelFunction:
 
     def observed(self, *args: Any, poison: bool = False) -> RunRecord:
         """A run of which times and events of memory are noted; `poison` fills memory that nobody should read."""
+        return self.observed_series([args], poison)[0]
+
+    def observed_series(self, series: Sequence[Sequence[Any]], poison: bool = False) -> list[RunRecord]:
+        """Runs one after the other in one state, so that later ones use the memory of earlier ones again."""
+        state = self._new_state()
+        state.put("poison", int(poison))
+        return [self._observe(state, args) for args in series]
+
+    def _observe(self, state: _State, args: Sequence[Any]) -> RunRecord:
         facts = self.facts
-        state = _State(self._machine, self._model, self.threads, facts.libraries)
         times = np.zeros(len(facts.calls) + 1, np.int64)
         log = np.zeros((2 * len(facts.storages) + 1, 3), np.int64)
-        state.put("times", times.ctypes.data)
-        state.put("log", log.ctypes.data)
-        state.put("poison", int(poison))
+        for field, value in (("times", times.ctypes.data), ("log", log.ctypes.data), ("logged", 0)):
+            state.put(field, value)
         result = self._run(state, args)
         events = tuple((EVENTS[e], facts.storages[s], int(n)) for e, s, n in log[: state.get("logged")])
         sizes = {name: state.register(number) for name, number in facts.symbols.items()}
         return RunRecord(result, tuple(times.tolist()), events, sizes)
 
+    def profile(self, *args: Any, repeats: int = 5) -> ModelProfile:
+        """The time of every call of the function: the median of several runs."""
+        runs = self.observed_series([args] * (repeats + 1))[1:]  # the first has memory to acquire
+        return ModelProfile.of(self.facts.name, self.facts.calls, runs[0].sizes, [run.times for run in runs])
+
     def _state(self) -> _State:
         try:
             return self._states.pop()
         except IndexError:
-            return _State(self._machine, self._model, self.threads, self.facts.libraries)
+            return self._new_state()
+
+    def _new_state(self) -> _State:
+        return _State(self._machine, self._model, self.threads, self.facts.libraries)
 
     def _run(self, state: _State, args: Sequence[Any]) -> Any:
         given, first = self._arguments(args)

@@ -30,8 +30,9 @@ def inline_functions(module: GraphModule) -> GraphModule:
 def _inlined(module: GraphModule, function: GraphFunction, done: dict[str, GraphFunction]) -> GraphFunction:
     if function.name not in done:
         called = [b.call.function for b in function.bindings if isinstance(b.call, FunctionCall)]
-        for name in called:
-            _inlined(module, module[name], done)
+        for b in function.bindings:
+            for name in b.call.functions():
+                _inlined(module, module[name], done)
         done[function.name] = _Inlining(module, function, done).run() if called else function
     return done[function.name]
 

@@ -14,6 +14,7 @@ from typing import Any
 from searchlab.dtype import DTYPES
 from searchlab.graph.annotations import Annotation, ShapeType, TensorType, TupleType
 from searchlab.graph.calls import (
+    BranchCall,
     FunctionCall,
     GraphCall,
     ItemCall,
@@ -201,11 +202,13 @@ def _library(walk: _LifetimeWalk, at: int, b: Binding) -> MemoryRef:
 
 def _function(walk: _LifetimeWalk, at: int, b: Binding) -> MemoryRef:
     """The callee hands its results over, in memory of its own, unless they are its arguments or views of these."""
-    assert isinstance(b.call, FunctionCall)
-    returned, retained = walk.leaving(b.call.function)
-    roots = [frozenset(walk.ref(operand).roots()) for operand in b.call.args]
-    walk.retained.update(*(roots[n] for n in retained))
-    return _sharing(_named(b.name, b.annotation), frozenset().union(*(roots[n] for n in returned)))
+    roots = [frozenset(walk.ref(operand).roots()) for operand in b.call.operands()]
+    shared: frozenset[str] = frozenset()
+    for callee in b.call.functions():
+        returned, retained = walk.leaving(callee)
+        walk.retained.update(*(roots[n] for n in retained))
+        shared = shared.union(*(roots[n] for n in returned))
+    return _sharing(_named(b.name, b.annotation), shared)
 
 
 def _sharing(ref: MemoryRef, roots: frozenset[str]) -> MemoryRef:
@@ -219,6 +222,7 @@ _RULES: dict[type[GraphCall], Callable[[_LifetimeWalk, int, Any], MemoryRef]] = 
     ProgramCall: _program,
     LibraryCall: _library,
     FunctionCall: _function,
+    BranchCall: _function,
     MatchCast: lambda walk, at, b: walk.ref(b.call.value),
     TupleCall: lambda walk, at, b: MemoryRef(parts=tuple(map(walk.ref, b.call.args))),
     ItemCall: lambda walk, at, b: walk.ref(b.call.value).part(b.call.index),

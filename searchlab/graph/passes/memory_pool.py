@@ -36,7 +36,7 @@ class MemoryPool:
     size.  With a slack of 1 blocks are reused for equal sizes only.
     """
 
-    def __init__(self, slack: float = 16.0) -> None:
+    def __init__(self, slack: float = 2.0) -> None:
         if slack < 1:
             raise GraphError(
                 f"a slack of {slack}: a block cannot be smaller than what it holds; at least 1 is accepted"

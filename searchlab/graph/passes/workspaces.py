@@ -6,37 +6,50 @@ the call, it is a value of the call like any other, needed by it alone, so calls
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Protocol
 
-from searchlab.backend import Artifact
 from searchlab.graph.calls import ProgramCall
 from searchlab.graph.functions import Binding, GraphFunction, GraphModule
 from searchlab.ir.expr import ZERO, Expr, Var
 from searchlab.ir.walk import Substitution
+from searchlab.llvm.abi import scratch_bytes
 
 
-def workspace_bytes(artifact: Artifact, call: ProgramCall | None = None) -> Expr | None:
-    """The bytes of scratch memory of a kernel, in its own sizes or those of a call; None if it needs none."""
-    if artifact.workspace == ZERO:
-        return None
-    sizes = () if call is None else call.sizes
-    return Substitution({Var(name, "size"): value for name, value in sizes})(artifact.workspace)
+class ScratchUser(Protocol):
+    """A compiled kernel: the bytes of scratch memory that all threads share, and those of each, in its sizes."""
+
+    @property
+    def shared(self) -> Expr:
+        """Bytes for all threads."""
+
+    @property
+    def private(self) -> Expr:
+        """Bytes for each thread."""
 
 
-def lift_workspaces(module: GraphModule, kernels: Mapping[str, Artifact]) -> GraphModule:
-    """The module whose calls of programs state the scratch memory of these kernels, which are known by program."""
+def workspace_bytes(kernel: ScratchUser, threads: int) -> Expr:
+    """The bytes of scratch memory that a call of a kernel needs, in terms of its run-time sizes."""
+    return scratch_bytes(kernel.shared, kernel.private, threads)
+
+
+def lift_workspaces(module: GraphModule, bytes_of: Callable[[ProgramCall], Expr]) -> GraphModule:
+    """The module whose calls of programs state their scratch memory.
+
+    `bytes_of` gives the `workspace_bytes` of the kernel of a call; calls that need none are left as they are.
+    """
     for function in module:
-        module = module.with_function(_lifted(function, kernels))
+        module = module.with_function(_lifted(function, bytes_of))
     return module
 
 
-def _lifted(function: GraphFunction, kernels: Mapping[str, Artifact]) -> GraphFunction:
+def _lifted(function: GraphFunction, bytes_of: Callable[[ProgramCall], Expr]) -> GraphFunction:
     bindings = []
     for b in function.bindings:
         call = b.call
-        if isinstance(call, ProgramCall) and call.program in kernels:
-            size = workspace_bytes(kernels[call.program], call)
-            call = replace(call, workspace=None if size is None else function.facts.simplify(size))
+        if isinstance(call, ProgramCall) and (size := bytes_of(call)) != ZERO:
+            put = Substitution({Var(name, "size"): value for name, value in call.sizes})
+            call = replace(call, workspace=function.facts.simplify(put(size)))
         bindings.append(Binding(b.name, call, b.annotation))
     return replace(function, bindings=tuple(bindings))

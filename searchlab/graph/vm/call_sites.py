@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from searchlab.ir.expr import Expr
+from searchlab.ir.expr import ZERO, Expr, index
+from searchlab.ir.program import Program
+from searchlab.workloads.counts import operations
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,18 @@ class KernelSite:
     shared: Expr
     private: Expr
     constants: tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class CallFacts:
+    """A call of a function for people: its result, what is called, and its arithmetic in the symbols of the function.
+
+    Terms that padding makes zero count as well, as is usual.
+    """
+
+    name: str
+    callee: str
+    flops: Expr | None = None
 
 
 @dataclass(frozen=True)
@@ -82,3 +96,14 @@ def without_expressions(value: Any) -> Any:
     if isinstance(value, Expr):
         return Word64()
     return tuple(map(without_expressions, value)) if isinstance(value, tuple) else value
+
+
+def arithmetic_of(program: Program) -> Expr:
+    """The operations on values of a program, in its sizes."""
+    total: Expr = ZERO
+    for block in program.blocks.values():
+        count: Expr = index(len(operations(block.store.value)))
+        for it in block.iters:
+            count = count * it.extent
+        total = total + count
+    return total

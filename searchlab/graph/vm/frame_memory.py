@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from searchlab.errors import GraphError
 from searchlab.graph.annotations import Shape, TensorType
 from searchlab.graph.passes.lifetimes import WORKSPACE
@@ -12,16 +15,38 @@ from searchlab.graph.vm.run_values import ExtentsAt, RunValue, TensorAt, bytes_o
 from searchlab.graph.vm.size_registers import SizeRegisters
 
 
-class FrameMemory:
-    """Writes the code that acquires, places and releases; `roots` says which values are the outputs of the function."""
+@dataclass(frozen=True, slots=True)
+class HeldStorage:
+    """A storage that is acquired somewhere in the code: its name, its register, and whether its block is kept."""
 
-    def __init__(self, where: str, code: CodeWriter, sizes: SizeRegisters, plan: MemoryPlan, roots: list[str]) -> None:
-        self.where, self.code, self.sizes, self.plan = where, code, sizes, plan
-        self.storages: dict[str, int] = {}  # the registers of those acquired so far
+    name: str
+    register: int
+    keep: int
+
+
+class FrameMemory:
+    """Writes the code that acquires, places and releases; `roots` says which values are the outputs of the function.
+
+    `held` gathers all storages of the code.  A function that is called by another one writes its outputs to the
+    addresses in the registers `given`; those of others are handed to the caller of the model.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        sizes: SizeRegisters,
+        plan: MemoryPlan,
+        roots: list[str],
+        held: list[HeldStorage],
+        given: Sequence[int] | None = None,
+    ) -> None:
+        self.where, self.code, self.sizes, self.plan = where, sizes.code, sizes, plan
+        self._held, self._given = held, given
+        self._numbers: dict[str, int] = {}  # of the storages acquired so far
         self.made: dict[str, TensorAt] = {}  # what calls have filled
         self._roots = roots
         self._own: list[str] = []  # storages that the plan does not know of
-        self._keep = code.word(int(plan.policy != "none"))
+        self._keep = self.code.word(int(plan.policy != "none"))
         self._direct: dict[str, int] = {}  # the outputs that calls write themselves
         for number, root in enumerate(roots):
             if root not in plan.places:
@@ -52,7 +77,7 @@ class FrameMemory:
         else:
             self._acquire(Storage(name, bytes_of(annotation.shape, annotation.dtype), 0, 0))
             self._own.append(name)
-            address = self.storages[name]
+            address = self._register(name)
         self.made[name] = TensorAt(address, annotation.dtype, annotation.shape)
         return self.made[name]
 
@@ -67,8 +92,8 @@ class FrameMemory:
             return None
         offset = self.plan.offsets.get(name, 0)
         if not offset:
-            return self.storages[storage]
-        return self.code.value("add", self.storages[storage], self.code.word(offset))
+            return self._register(storage)
+        return self.code.value("add", self._register(storage), self.code.word(offset))
 
     def hand_over(self, result: RunValue) -> None:
         """Fills the outputs that no call has written: arguments, constants, what is returned twice, and shapes."""
@@ -88,30 +113,25 @@ class FrameMemory:
         for name in self._own:
             self._release(name)
 
-    def clean_up(self) -> int:
-        """Where the code begins by which a run that fails gives back everything that it holds."""
-        begin = len(self.code.words)
-        for name in self.storages:
-            self._release(name)
-        for number in range(len(self._roots)):
-            self.code.call("drop_output", self.code.word(number))
-        self.code.leave()
-        return begin
-
     def _acquire(self, storage: Storage) -> None:
         check = Check(f"{self.where}: memory for {storage.name}")
-        size, number = self.sizes.register(storage.size), self.code.word(len(self.storages))
-        self.storages[storage.name] = self.code.value("acquire", size, number, self._keep, check=check)
+        size, number = self.sizes.register(storage.size), self.code.word(len(self._held))
+        register = self.code.value("acquire", size, number, self._keep, check=check)
+        self._numbers[storage.name] = len(self._held)
+        self._held.append(HeldStorage(storage.name, register, self._keep))
 
-    def _release(self, name: str) -> None:
-        register = self.storages[name]
-        number = self.code.word(list(self.storages).index(name))
-        self.code.call("release", register, number, self._keep, result=register)
+    def _register(self, storage: str) -> int:
+        return self._held[self._numbers[storage]].register
+
+    def _release(self, storage: str) -> None:
+        release(self.code, self._held, self._numbers[storage])
 
     def _output(self, number: int, shape: Shape, dtype: str) -> int:
         """The register of the address of an output."""
         if len(shape) > MOST_AXES:
             raise GraphError(f"{self.where}: a result has {len(shape)} axes, of which there may be {MOST_AXES}")
+        if self._given is not None:
+            return self._given[number]
         word = self.code.word
         size, extents = self.sizes.register(bytes_of(shape, dtype)), [self.sizes.register(e) for e in shape]
         check = Check(f"{self.where}: memory for result {number}")
@@ -119,6 +139,25 @@ class FrameMemory:
         return self.code.value("output", word(number), size, *about, *extents, check=check)
 
     def _output_shape(self, number: int, value: ExtentsAt) -> None:
+        if self._given is not None:
+            raise GraphError(f"{self.where}: a function that is called by a branch returns tensors, not shapes")
         word = self.code.word
         about = word(LINE), word(SHAPE_NUMBER), word(len(value.registers))
         self.code.call("output", word(number), *about, *value.registers)
+
+
+def release(code: CodeWriter, held: Sequence[HeldStorage], number: int) -> None:
+    """Gives a storage back, if it is held."""
+    storage = held[number]
+    code.call("release", storage.register, code.word(number), storage.keep, result=storage.register)
+
+
+def clean_up(code: CodeWriter, held: Sequence[HeldStorage], outputs: int) -> int:
+    """Where the code begins by which a run that fails gives back everything that it holds."""
+    begin = len(code.words)
+    for number in range(len(held)):
+        release(code, held, number)
+    for number in range(outputs):
+        code.call("drop_output", code.word(number))
+    code.leave()
+    return begin

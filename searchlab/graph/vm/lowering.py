@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from searchlab.errors import GraphError
 from searchlab.graph.annotations import Annotation, ShapeType, TensorType, TupleType
 from searchlab.graph.calls import (
+    BranchCall,
     Extents,
     FunctionCall,
     GraphCall,
@@ -21,21 +22,23 @@ from searchlab.graph.calls import (
     Scalar,
     TupleCall,
 )
-from searchlab.graph.functions import Binding, GraphFunction, GraphModule
+from searchlab.graph.functions import Binding, GraphModule
 from searchlab.graph.listing import call_text
 from searchlab.graph.passes.memory_plan import MemoryPlan
 from searchlab.graph.vm.bytecode import ByteCode, Check, CodeWriter, Reference
 from searchlab.graph.vm.call_sites import (
     ArraySpec,
+    CallFacts,
     KernelSite,
     LibrarySite,
     NumberSpec,
     ShapeSpec,
     Spec,
+    arithmetic_of,
     without_expressions,
     words_in,
 )
-from searchlab.graph.vm.frame_memory import FrameMemory
+from searchlab.graph.vm.frame_memory import FrameMemory, HeldStorage, clean_up
 from searchlab.graph.vm.machine import DTYPE_NUMBERS, LINE, MOST_AXES, SHAPE_NUMBER
 from searchlab.graph.vm.run_values import ExtentsAt, RunValue, TensorAt, result_roots
 from searchlab.graph.vm.size_registers import SizeRegisters
@@ -57,55 +60,79 @@ class LoweredFunction:
     storages: tuple[str, ...]
     libraries: tuple[LibrarySite, ...]
     symbols: Mapping[str, int]
-    calls: tuple[str, ...]
+    calls: tuple[CallFacts, ...]
+
+
+@dataclass(frozen=True)
+class LoweredWhole:
+    """What the functions of one code share: plans and kernels by function, and what has been written so far."""
+
+    module: GraphModule
+    plans: Mapping[str, MemoryPlan]
+    sites: Mapping[str, Mapping[str, KernelSite]]
+    code: CodeWriter = field(default_factory=CodeWriter)
+    calls: list[CallFacts] = field(default_factory=list)
+    libraries: list[LibrarySite] = field(default_factory=list)
+    held: list[HeldStorage] = field(default_factory=list)
 
 
 def lower_function(
-    module: GraphModule, function: GraphFunction, plan: MemoryPlan, sites: Mapping[str, KernelSite]
+    module: GraphModule, name: str, plans: Mapping[str, MemoryPlan], sites: Mapping[str, Mapping[str, KernelSite]]
 ) -> LoweredFunction:
-    """The byte code of a function whose calls are programs, library functions and views; `sites` has its kernels."""
-    return _Lowering(module, function, plan, sites).run()
+    """The byte code of a function whose calls are programs, library functions, views, and branches to such functions.
+
+    `plans` and `sites` have its memory and its kernels, and those of the functions that branches call.
+    """
+    whole = LoweredWhole(module, plans, sites)
+    lowering, function, code = _Lowering(whole, name), module[name], whole.code
+    lowering.enter()
+    lowering.body()
+    code.call("stamp", code.word(len(whole.calls)))
+    code.leave()
+    return LoweredFunction(
+        name,
+        code.code(clean_up(code, whole.held, len(result_roots(function)))),
+        tuple((p.name, p.annotation) for p in function.parameters),
+        function.annotations.get(function.result) or module.constants[function.result].annotation,
+        tuple(s.name for s in whole.held),
+        tuple(whole.libraries),
+        {v.name: register for v, register in lowering.sizes.symbols.items()},
+        tuple(whole.calls),
+    )
 
 
 class _Lowering:
     """Writes one function; `values` are those defined so far."""
 
-    def __init__(
-        self, module: GraphModule, function: GraphFunction, plan: MemoryPlan, sites: Mapping[str, KernelSite]
-    ) -> None:
-        self.module, self.function, self.sites = module, function, sites
-        self.code = CodeWriter()
-        self.sizes = SizeRegisters(self.code, function.facts)
-        self.memory = FrameMemory(function.name, self.code, self.sizes, plan, result_roots(function))
+    def __init__(self, whole: LoweredWhole, name: str, given: Sequence[int] | None = None) -> None:
+        self.whole, self.module, self.code = whole, whole.module, whole.code
+        self.function, self.sites, self.libraries = whole.module[name], whole.sites[name], whole.libraries
+        self.sizes = SizeRegisters(self.code, self.function.facts)
+        roots = result_roots(self.function)
+        self.memory = FrameMemory(name, self.sizes, whole.plans[name], roots, whole.held, given)
         self.values: dict[str, RunValue] = {}
-        self.libraries: list[LibrarySite] = []
 
-    def run(self) -> LoweredFunction:
-        """All of it, in order."""
-        function, bindings = self.function, self.function.bindings
-        self.enter()
+    def body(self) -> None:
+        """All calls in order, then the result."""
+        bindings = self.function.bindings
         for at, b in enumerate(bindings):
-            self.code.call("stamp", self.code.word(at))
+            self.code.call("stamp", self.code.word(len(self.whole.calls)))
+            self.whole.calls.append(self.about(b))
             self.memory.before(at)
             try:
                 self.values[b.name] = _RULES[type(b.call)](self, b, b.call)
             except GraphError as e:
                 raise GraphError(f"{self.where(b)}: {e}") from e
             self.memory.after(at)
-        self.memory.hand_over(self.value(function.result))
+        self.memory.hand_over(self.value(self.function.result))
         self.memory.after(len(bindings))
-        self.code.call("stamp", self.code.word(len(bindings)))
-        self.code.leave()
-        return LoweredFunction(
-            function.name,
-            self.code.code(self.memory.clean_up()),
-            tuple((p.name, p.annotation) for p in function.parameters),
-            function.annotations.get(function.result) or self.module.constants[function.result].annotation,
-            tuple(self.memory.storages),
-            tuple(self.libraries),
-            {v.name: register for v, register in self.sizes.symbols.items()},
-            tuple(b.name for b in bindings),
-        )
+
+    def about(self, b: Binding) -> CallFacts:
+        """A call, for profiles."""
+        if not isinstance(b.call, ProgramCall):
+            return CallFacts(b.name, b.call.callee)
+        put = Substitution({Var(name, "size"): e for name, e in b.call.sizes})
+        return CallFacts(b.name, b.call.callee, put(arithmetic_of(self.module.program(b.call.program))))
 
     def where(self, b: Binding) -> str:
         """A call, for messages."""
@@ -263,6 +290,39 @@ class _Lowering:
         self.sizes.match(where, annotation.shape, axes, value.shape)
         return TensorAt(value.address, value.dtype, annotation.shape)
 
+    def branch(self, b: Binding, call: BranchCall) -> RunValue:
+        """One of two functions, both of which write to the same memory."""
+        parts = b.annotation.parts if isinstance(b.annotation, TupleType) else (b.annotation,)
+        whole = tuple(part for part in parts if isinstance(part, TensorType) and part.is_whole)
+        if len(whole) != len(parts):
+            raise GraphError(f"a branch returns tensors whose shapes are known before it, not {b.annotation}")
+        made = self.outputs(b, whole)
+        passed = [self.opaque(self.value(operand)) for operand in call.args]
+        otherwise = self.code.branch(self.sizes.condition(call.condition))
+        self.half(call.then, passed, made)
+        end = self.code.jump()
+        self.code.land(otherwise)
+        self.half(call.otherwise, passed, made)
+        self.code.land(end)
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def half(self, name: str, passed: Sequence[RunValue], made: Sequence[TensorAt]) -> None:
+        """The body of a function in place, on these values."""
+        inner = _Lowering(self.whole, name, [t.address for t in made])
+        for p, value in zip(inner.function.parameters, passed, strict=True):
+            inner.values[p.name] = inner.cast(f"{name}: {p.name}", p.annotation, value)
+        inner.sizes.settle()
+        inner.body()
+
+    def opaque(self, value: RunValue) -> RunValue:
+        """A value whose extents are in registers: expressions in symbols mean nothing to another function."""
+        if isinstance(value, tuple):
+            return tuple(map(self.opaque, value))
+        axes = self.axes(value)
+        return (
+            ExtentsAt(axes, None) if isinstance(value, ExtentsAt) else TensorAt(value.address, value.dtype, None, axes)
+        )
+
     def function_call(self, b: Binding, call: FunctionCall) -> RunValue:
         """Functions are inlined before this."""
         raise GraphError(f"the call of {call.function} has not been inlined")
@@ -286,6 +346,7 @@ _RULES: dict[type[GraphCall], Callable[[_Lowering, Binding, Any], RunValue]] = {
     ProgramCall: _Lowering.program,
     LibraryCall: _Lowering.library,
     FunctionCall: _Lowering.function_call,
+    BranchCall: _Lowering.branch,
     MatchCast: _Lowering.match_cast,
     TupleCall: lambda run, b, call: tuple(map(run.value, call.args)),
     ItemCall: lambda run, b, call: run.value(call.value)[call.index],

@@ -21,6 +21,7 @@ FIELDS = (
     "model", "pc", "got", "expected", "scratch", "scratch_bytes", "pool", "threads", "free", "blocks", "poison", "log",
     "logged", "times", "library", "inputs", "outputs",
 )  # fmt: skip
+PC_AT, GOT_AT, EXPECTED_AT = (FIELDS.index(name) for name in ("pc", "got", "expected"))
 # The words that describe a model: its code, the initial values of its registers, their number, and so on.
 MODEL = ("code", "template", "registers", "window", "cleanup", "pool")
 
@@ -61,12 +62,11 @@ def machine_ir() -> str:
 
 @dataclass(frozen=True, slots=True)
 class GraphMachine:
-    """The functions of a loaded machine; `builtins` has the addresses of what byte code calls."""
+    """The functions of a loaded machine."""
 
     create: Any
     destroy: Any
     call: Any
-    builtins: dict[str, int]
 
     @staticmethod
     def at(address: Any) -> GraphMachine:
@@ -76,7 +76,6 @@ class GraphMachine:
             ctypes.CFUNCTYPE(pointer, pointer, word)(address("machine_create")),
             ctypes.CFUNCTYPE(None, pointer)(address("machine_destroy")),
             ctypes.CFUNCTYPE(word, pointer, pointer, pointer)(address("machine_call")),
-            {name: address(f"builtin_{name}") for name in BUILTINS},
         )
 
 
@@ -85,13 +84,13 @@ CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.POINTER(ctyp
 
 
 @cache
-def machine() -> GraphMachine:
-    """The machine in this process; loaded once, and never unloaded."""
+def machine() -> tuple[GraphMachine, dict[str, int]]:
+    """The machine in this process, and the addresses of what byte code calls; loaded once, and never unloaded."""
     from searchlab.llvm.jit import LoadedObject, compile_ir
     from searchlab.targets import detect
 
     target = detect()
     code = LoadedObject(compile_ir(machine_ir(), target, pipeline=("O2",)), target)
-    made = GraphMachine.at(code.address)
+    made = GraphMachine.at(code.address), {name: code.address(f"builtin_{name}") for name in BUILTINS}
     code.keep()
     return made

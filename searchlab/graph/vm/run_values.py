@@ -8,7 +8,7 @@ from typing import Any
 
 from searchlab.dtype import DTYPES
 from searchlab.graph.annotations import Annotation, Shape, TupleType
-from searchlab.graph.calls import ItemCall, LibraryCall, MatchCast, OperatorCall, ProgramCall, TupleCall
+from searchlab.graph.calls import ItemCall, MatchCast, OperatorCall, TupleCall
 from searchlab.graph.functions import GraphFunction
 from searchlab.ir.expr import ONE, Expr
 
@@ -80,5 +80,4 @@ def _tree(trees: dict[str, Any], name: str, call: object, annotation: Annotation
         return of(call.value)
     if isinstance(call, OperatorCall):
         return of(call.args[0])  # a view: others have been lowered
-    assert isinstance(call, (ProgramCall, LibraryCall))
     return _named(name, annotation)

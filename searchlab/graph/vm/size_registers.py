@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from searchlab.errors import GraphError
 from searchlab.graph.symbols import SizeFacts, SizeRange, solvable
 from searchlab.graph.vm.bytecode import Check, CodeWriter
-from searchlab.ir.expr import Binary, Const, Expr, Monomial, Poly, Var
+from searchlab.ir.expr import And, Binary, Compare, Const, Expr, Monomial, Poly, Var
 from searchlab.ir.walk import variables
 
 ANY = SizeRange()
@@ -54,6 +54,23 @@ class SizeRegisters:
         for other in rest:
             first = self.code.value(builtin, first, other, check=check)
         return first
+
+    def condition(self, e: Expr) -> int:
+        """The register that is 1 if a condition on sizes holds, else 0."""
+        value, word = self.code.value, self.code.word
+        if isinstance(e, Const):
+            return word(int(bool(e.value)))
+        if isinstance(e, And):
+            return self._folded("mul", [self.condition(c) for c in e.args], Check("a condition"))
+        if not isinstance(e, Compare):
+            raise GraphError(f"{e} is not a condition on sizes")
+        a, b = self.register(e.a), self.register(e.b)
+        if e.op == "le":
+            return value("at_most", a, b)
+        if e.op == "lt":
+            return value("at_most", value("add", a, word(1)), b)
+        same = value("mul", value("at_most", a, b), value("at_most", b, a))
+        return same if e.op == "eq" else value("at_most", same, word(0))
 
     # --- binding and checking -----------------------------------------------------------------------------------------
 

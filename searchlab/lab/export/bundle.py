@@ -16,9 +16,9 @@ from searchlab.errors import ExportError
 from searchlab.ir.program import Program
 from searchlab.lab.export import loader
 from searchlab.lab.export.header import header
-from searchlab.lab.export.linking import link
 from searchlab.lab.export.readme import readme
 from searchlab.lab.records.identity import toolchain
+from searchlab.runtime.standalone.linking import link
 from searchlab.targets import Target
 
 SCHEMA = 1
@@ -88,7 +88,7 @@ def _prepared(folder: Path) -> Path:
 
 
 def _library(code: Standalone, folder: Path) -> str:
-    return code.linkable or link(folder / loader.OBJECT, folder / loader.LIBRARY)
+    return code.linkable or link([folder / loader.OBJECT], folder / loader.LIBRARY)
 
 
 def _checksums(folder: Path) -> dict[str, str]:

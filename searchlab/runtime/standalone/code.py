@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,13 +10,12 @@ from searchlab.llvm import abi, jit
 from searchlab.llvm.module import KernelCode, generate
 from searchlab.lower.passes import lower
 from searchlab.runtime import threadpool
+from searchlab.runtime.standalone.cpu_needs import cpu_needs
 from searchlab.runtime.standalone.entries import KERNEL, PACK, POOL, at_loading, entry_points, packing_entry, pool_setup
 from searchlab.runtime.standalone.modules import joined, owned
 from searchlab.runtime.standalone.packing import packing
 from searchlab.runtime.standalone.tile_permission import ENTRY, SETUP, TILES, TYPE, asking
 from searchlab.targets import CpuTarget, detect
-
-_TILES = ("amx-tile", "amx-int8", "amx-bf16")
 
 
 @dataclass(frozen=True)
@@ -39,11 +37,7 @@ class CpuStandalone(Standalone):
     @property
     def needs(self) -> list[str]:
         """The vector extensions that the code may use, limited to those that Linux names in the same way."""
-        if self.target.arch != "x86_64":
-            return []
-        features = self.target.enabled_features()
-        tiles = [f.replace("-", "") for f in _TILES if f in features and self.permission]  # used only by name
-        return sorted([*tiles, *(f for f in features if f in ("fma", "f16c") or re.match(r"avx(?!10|.*-)", f))])
+        return cpu_needs(self.target, tiles=bool(self.permission))
 
     @property
     def permission(self) -> str:

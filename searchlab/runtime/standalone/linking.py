@@ -1,10 +1,11 @@
-"""From an object file to a shared library, with any linker that the machine has."""
+"""From object files to a shared library, with any linker that the machine has."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 # Compilers know the location of the C library; a bare linker leaves its symbols to the process that loads the library.
@@ -23,12 +24,15 @@ def linker() -> list[str] | None:
     return None
 
 
-def link(obj: Path, library: Path) -> str:
-    """Links a library; returns "" or the reason why it failed."""
+def link(objects: Sequence[Path], library: Path, exports: Path | None = None) -> str:
+    """Links a library; returns "" or the reason why it failed.  `exports` is a version script: what others may see."""
     command = linker()
     if command is None:
         return f"no linker found ({', '.join((*COMPILERS, *LINKERS))}): install one, or give CC"
-    done = subprocess.run([*command, "-o", str(library), str(obj)], capture_output=True, text=True)
+    if exports is not None:
+        flag = f"--version-script={exports}"
+        command.append(flag if Path(command[0]).name in LINKERS else f"-Wl,{flag}")
+    done = subprocess.run([*command, "-o", str(library), *map(str, objects)], capture_output=True, text=True)
     if done.returncode:
         library.unlink(missing_ok=True)
         return f"{command[0]} failed: {' '.join(done.stderr.split())[:300]}"
