@@ -55,11 +55,21 @@ def passed(where: str, annotation: Annotation, value: Any) -> Passed:
     if not (kind.isnative and array.flags.c_contiguous and array.flags.aligned):
         array = np.ascontiguousarray(array, kind.newbyteorder("=")).reshape(array.shape)
         array = array if array.flags.aligned else array.copy()
-    name = kind.name
+    name = _name(kind)
     if annotation.dtype == BFLOAT16 and name == DTYPES[BFLOAT16].storage:
         name = BFLOAT16
     address = int(array.__array_interface__["data"][0])
     return Passed(address, _dtype_number(where, annotation, name), _extents(where, array.shape), array)
+
+
+@cache
+def _name(kind: np.dtype[Any]) -> str:
+    return kind.name  # which numpy computes at every call
+
+
+@cache
+def _typestr(dtype: str) -> str:
+    return np.dtype(DTYPES[dtype].storage).str
 
 
 def _shape(where: str, annotation: ShapeType, value: Any) -> Passed:
@@ -134,8 +144,7 @@ class _Block:
 
     def __init__(self, address: int, dtype: str, shape: tuple[int, ...]) -> None:
         self._address = address
-        kind = np.dtype(DTYPES[dtype].storage).str
-        self.__array_interface__ = {"data": (address, False), "typestr": kind, "shape": shape, "version": 3}
+        self.__array_interface__ = {"data": (address, False), "typestr": _typestr(dtype), "shape": shape, "version": 3}
 
     def __del__(self) -> None:
         _free()(self._address)

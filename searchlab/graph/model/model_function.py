@@ -32,6 +32,7 @@ from searchlab.graph.vm.machine import (
     GraphMachine,
 )
 
+_ZEROS = (0,) * DESCRIPTOR_WORDS
 _AT = {name: 8 * number for number, name in enumerate(FIELDS)}
 
 
@@ -93,7 +94,7 @@ class ModelFunction:
         self.facts, self.threads = facts, threads
         self._machine, self._model, self._keep = machine, model, keep
         self._states: list[_State] = []
-        self._outputs = _count(facts.result)
+        self._descriptors = ctypes.c_int64 * (_count(facts.result) * DESCRIPTOR_WORDS)  # of outputs
 
     def __repr__(self) -> str:
         taken = ", ".join(f"{name}: {annotation}" for name, annotation in self.facts.parameters)
@@ -144,19 +145,18 @@ class ModelFunction:
 
     def _run(self, state: _State, args: Sequence[Any]) -> Any:
         given, first = self._arguments(args)
-        inputs = np.zeros((len(given), DESCRIPTOR_WORDS), np.int64)
-        for row, p in zip(inputs, given, strict=True):
-            row[0], row[DTYPE_AT], row[RANK_AT] = p.address, p.dtype, len(p.shape)
-            row[SHAPE_AT : SHAPE_AT + len(p.shape)] = p.shape
-        outputs = np.zeros((self._outputs, DESCRIPTOR_WORDS), np.int64)
-        status = self._machine.call(state.address, inputs.ctypes.data, outputs.ctypes.data)
+        words: list[int] = []
+        for p in given:
+            rank = len(p.shape)
+            words += (p.address, p.dtype, rank, *p.shape, *_ZEROS[: DESCRIPTOR_WORDS - SHAPE_AT - rank])
+        inputs, outputs = (ctypes.c_int64 * len(words))(*words), self._descriptors()
+        status = self._machine.call(state.address, inputs, outputs)
         if status:
             raise self._error(state, status)
-        convert = converter(first)
-        made = []
-        for words in outputs.tolist():
-            shape = tuple(words[SHAPE_AT : SHAPE_AT + words[RANK_AT]])
-            made.append(received(words[0], words[DTYPE_AT], shape, convert))
+        convert, found, made = converter(first), list(outputs), []
+        for at in range(0, len(found), DESCRIPTOR_WORDS):
+            shape = tuple(found[at + SHAPE_AT : at + SHAPE_AT + found[at + RANK_AT]])
+            made.append(received(found[at], found[at + DTYPE_AT], shape, convert))
         return _nested(self.facts.result, iter(made))
 
     def _arguments(self, args: Sequence[Any]) -> tuple[list[Passed], Any]:
