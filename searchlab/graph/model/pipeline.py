@@ -21,6 +21,7 @@ from searchlab.graph.passes import (
     share_equal_calls,
 )
 from searchlab.graph.passes.inlining import inline_functions
+from searchlab.graph.passes.library_dispatch import dispatch_libraries
 
 Observe = Callable[[str, GraphModule, GraphModule], None]
 
@@ -30,7 +31,7 @@ class NamedPass:
     """A step of the pipeline; `wanted` says whether options ask for it."""
 
     name: str
-    run: Callable[[GraphModule], GraphModule]
+    run: Callable[[GraphModule, CompileOptions], GraphModule]
     wanted: Callable[[CompileOptions], bool] = lambda options: True
 
 
@@ -43,15 +44,25 @@ def _fuses(options: CompileOptions) -> bool:
     return options.fuse != "never"
 
 
+def _plain(run: Callable[[GraphModule], GraphModule]) -> Callable[[GraphModule, CompileOptions], GraphModule]:
+    """A pass that no option concerns."""
+    return lambda module, options: run(module)
+
+
 PIPELINE: tuple[NamedPass, ...] = (
-    NamedPass("inline_functions", inline_functions),
-    NamedPass("fold_constants", fold_constants),
-    NamedPass("fold_batch_norms", fold_batch_norms),
-    NamedPass("share_equal_calls", share_equal_calls),
-    NamedPass("remove_dead", remove_dead),
-    NamedPass("fuse_operators", fuse_operators, _fuses),
-    NamedPass("fuse_programs", fuse_programs, _fuses),
-    NamedPass("legalise", lambda module: legalise(module, _is_computed)),
+    NamedPass("inline_functions", _plain(inline_functions)),
+    NamedPass("fold_constants", _plain(fold_constants)),
+    NamedPass("fold_batch_norms", _plain(fold_batch_norms)),
+    NamedPass("share_equal_calls", _plain(share_equal_calls)),
+    NamedPass("remove_dead", _plain(remove_dead)),
+    NamedPass(
+        "dispatch_libraries",
+        lambda module, options: dispatch_libraries(module, options.libraries),
+        lambda options: bool(options.libraries),
+    ),
+    NamedPass("fuse_operators", _plain(fuse_operators), _fuses),
+    NamedPass("fuse_programs", _plain(fuse_programs), _fuses),
+    NamedPass("legalise", lambda module, options: legalise(module, _is_computed)),
 )
 
 
@@ -59,7 +70,7 @@ def lowered(module: GraphModule, options: CompileOptions, observe: Observe | Non
     """The module after all passes that the options ask for; `observe` sees each with the module before and after."""
     for step in PIPELINE:
         if step.wanted(options):
-            before, module = module, step.run(module)
+            before, module = module, step.run(module, options)
             if observe is not None:
                 observe(step.name, before, module)
     return module

@@ -142,7 +142,7 @@ def plan_tuning(
     earlier = Tuned.from_run(*after, target=machine)
     variants: tuple[VariantTime, ...] = ()
     if options is None and (before := _decided(folder, source)) is not None:
-        options, variants = CompileOptions.of(dict(before.options)), before.variants
+        options, variants = _options_of(before), before.variants
     elif options is None:
         options, variants = decide(source, machine, earlier if len(earlier) else None, CompileOptions(), note=note)
     every = model_tasks(source, options)
@@ -159,6 +159,11 @@ def plan_tuning(
 def _decided(folder: str | Path | None, source: ModelSource) -> ModelResult | None:
     known = () if folder is None else model_results(folder)
     return next((result for result in known if result.name == source.name), None)
+
+
+def _options_of(result: ModelResult) -> CompileOptions:
+    """The options of a result that was read from a file, where tuples are lists."""
+    return CompileOptions.of({n: tuple(v) if isinstance(v, list) else v for n, v in result.options.items()})
 
 
 def finish_model(plan: TunePlan, folder: str | Path, seconds: float = RACE_S, note: Note = silent) -> ModelResult:
@@ -216,7 +221,7 @@ def _plan_of(network: Mapping[str, Any], target: Component, folder: str | Path) 
     """What was planned for a model whose tasks have been searched."""
     source = model_source(str(network["graph"]))
     before = _decided(folder, source)
-    options = CompileOptions() if before is None else CompileOptions.of(dict(before.options))
+    options = CompileOptions() if before is None else _options_of(before)
     every = model_tasks(source, options)
     searched = tuple(task for task in every if task.workload.spec in network["tasks"])
     others = tuple(task for task in every if task.workload.spec not in network["tasks"])
