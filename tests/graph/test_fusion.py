@@ -161,6 +161,24 @@ def test_several_outputs() -> None:
     np.testing.assert_allclose(evaluate_graph(fused, x), evaluate_graph(module, x), rtol=1e-5)
 
 
+def test_parts_of_a_tensor() -> None:
+    """One part goes on in a group that does not have the whole, another is all that is taken."""
+
+    def parts(b: GraphBuilder) -> GraphValue:
+        both = b.split(b.input("x", (n, 6)) * 2.0, axis=1, lengths=(2, 4))
+        left = b.split(b.softmax(both[1]) + 1.0, axis=1, lengths=(3, 1))[0]
+        return b.matmul(b.permute(b.relu(b.tanh(both[0])), axes=(1, 0)), b.exp(left))
+
+    module = built(parts)
+    fused_ones = ["fused_mul_split", "fused_softmax_add", "fused_split_exp", "fused_tanh_relu_permute"]
+    assert sorted(groups(module)) == [*fused_ones, "getitem", "getitem", "matmul"]
+    fused = legalise(fuse_programs(fuse_operators(module)))
+    verify_graph(fused)
+    assert len(fused.program("fused_split_exp").blocks) == 1  # the other part is not made
+    x = np.random.default_rng(0).standard_normal((5, 6)).astype("float32")
+    np.testing.assert_allclose(evaluate_graph(fused, x), evaluate_graph(module, x), rtol=1e-5)
+
+
 def test_groups_have_a_largest_size() -> None:
     def chain(b: GraphBuilder) -> GraphValue:
         x = b.input("x", (n,))
@@ -184,6 +202,34 @@ def test_equal_groups_share_a_program() -> None:
     assert set(fused.programs) == {"fused_linear_relu"} and set(fused.functions) == {"main", "fused_linear_relu"}
     again = fuse_programs(fuse_operators(fused))
     assert again == fused
+
+
+def test_a_function_that_cannot_be_one_program_is_refused() -> None:
+    b = GraphBuilder("fused_by_hand")
+    x = b.input("x", (5, 3))
+    inner = b.build(b.relu(b.take(x, b.input("at", (n,), "int64"))))
+    with pytest.raises(GraphError, match="fused_by_hand: take: there is no program for take, so it cannot be fused"):
+        fuse_programs(inner)
+
+
+def test_names_of_constants_are_avoided() -> None:
+    b = GraphBuilder()
+    x = b.input("x", (n, 4)) + b.constant("p", np.ones(4, "float32"))
+    module = b.build(b.relu(x * b.constant("relu_1", np.ones(4, "float32")) * b.constant("p_1", np.ones(4, "float32"))))
+    fused = fuse_programs(fuse_operators(module))
+    verify_graph(fused)
+    given = np.random.default_rng(0).standard_normal((2, 4)).astype("float32")
+    np.testing.assert_allclose(evaluate_graph(fused, given), evaluate_graph(module, given), rtol=1e-6)
+
+
+def test_long_graphs() -> None:
+    """Blocks with residuals, one after the other: two kernels each, of two programs in all."""
+    b = GraphBuilder()
+    x, w = b.input("x", (n, 4)), b.constant("w", np.ones((4, 4), "float32"))
+    for _ in range(300):
+        x = x + b.linear(b.gelu(b.linear(x, w)), w)
+    fused = fuse_programs(fuse_operators(b.build(x)))
+    assert len(fused["main"].bindings) == 600 and set(fused.programs) == {"fused_linear_gelu", "fused_linear_add"}
 
 
 # --- after scheduling -------------------------------------------------------------------------------------------------

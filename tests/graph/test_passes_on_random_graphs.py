@@ -8,15 +8,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_graphs import RandomGraph, random_arrays
 
+from searchlab.defaults import default_schedule
 from searchlab.graph import GraphModule, evaluate_graph, graph_from_json, graph_to_json, legalise, verify_graph
 from searchlab.graph.passes import (
     fold_batch_norms,
     fold_constants,
     fuse_operators,
     fuse_programs,
+    fused_program,
     remove_dead,
+    schedule_then_fuse,
     share_equal_calls,
 )
+from searchlab.ir import interpret
+from searchlab.ir.bfloat16 import stored
+from searchlab.targets import parse
 
 Pass = Callable[[GraphModule], GraphModule]
 ALL = (fold_constants, fold_batch_norms, share_equal_calls, remove_dead, fuse_operators, fuse_programs, legalise)
@@ -95,6 +101,37 @@ def test_fused_programs(module: GraphModule) -> None:
 @given(graphs(calls=16, weights=True))
 def test_all_passes_together(module: GraphModule) -> None:
     check(module, *ALL, sizes=[{"n": 5, "m": 3}])
+
+
+@settings(max_examples=15)
+@given(graphs(calls=20, weights=True))
+def test_fusion_after_scheduling(module: GraphModule) -> None:
+    check_after(module)
+
+
+def check_after(module: GraphModule) -> None:
+    """Compares groups that were scheduled and then fused with those that were fused and not scheduled."""
+    fused, target = fuse_operators(module), parse("x86-64-v3:threads=2")
+    rng = np.random.default_rng(0)
+    for function in fused:
+        if function.name == "main":
+            continue
+        plain = fused_program(fused, function)
+        after = schedule_then_fuse(fused, function, lambda product: default_schedule(product, target))
+        sizes = {name: {"n": 3, "m": 4}[name] for name in plain.sizes}
+        buffers = [plain.substitute(sizes).buffers[name] for name in plain.inputs]
+        given = [stored(rng.uniform(0.1, 1, [int(e.value) for e in b.shape]), b.dtype) for b in buffers]
+        found = interpret(after, dict(zip(after.inputs, given, strict=True)), sizes)
+        wanted = interpret(plain, dict(zip(plain.inputs, given, strict=True)), sizes)
+        for got, want in zip(found.values(), wanted.values(), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+@settings(max_examples=300)
+@given(graphs(weights=True))
+def test_fusion_after_scheduling_of_many(module: GraphModule) -> None:
+    check_after(module)
 
 
 @pytest.mark.slow

@@ -78,8 +78,8 @@ def _without_views(function: GraphFunction, group: list[int]) -> list[int]:
         kept.pop()
     for number in list(kept):
         inside = {function.bindings[n].name for n in kept}
-        binding = function.bindings[number]
-        if _is_view(binding.call) and inside.isdisjoint(binding.call.names()):
+        call = function.bindings[number].call
+        if (_is_view(call) or isinstance(call, ItemCall)) and inside.isdisjoint(call.names()):
             kept.remove(number)
     return kept
 

@@ -22,7 +22,7 @@ from searchlab.ir.compose import Port, composed
 from searchlab.ir.expr import Expr, Var
 from searchlab.ir.program import Program
 from searchlab.ir.rename import Renaming, rename
-from searchlab.ir.stmt import Block
+from searchlab.ir.stmt import Block, swap
 from searchlab.ir.walk import loads, walk
 from searchlab.schedule import compute_inline
 from searchlab.schedule.primitive import consumers
@@ -158,7 +158,18 @@ def inlined(program: Program, handed: Collection[str]) -> Program:
     for block in list(program.blocks.values()):
         if block.store.buffer in handed and _is_put_in(program, program.blocks[block.name]):
             program = compute_inline(program, block.name)
-    return replace(program, trace=())
+    return replace(_without_unread(program), trace=())
+
+
+def _without_unread(program: Program) -> Program:
+    """The program without stages that nothing reads, such as parts of a tensor that nobody takes."""
+    for block in reversed(program.blocks.values()):
+        buffer = block.store.buffer
+        if buffer not in program.outputs and not consumers(program, buffer):
+            body = swap(program.body, program.blocks[block.name], None)
+            assert body is not None
+            program = program.with_body(body, buffers={n: b for n, b in program.buffers.items() if n != buffer})
+    return program
 
 
 def _is_put_in(program: Program, block: Block) -> bool:
