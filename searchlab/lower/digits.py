@@ -31,14 +31,18 @@ class LoopDigits:
 
 
 def digits(loop: Loop, conditions: Iterable[Expr]) -> LoopDigits | None:
-    """The digits by which conditions depend on a loop's index; None unless they do so in the way of fused loops."""
+    """The digits by which conditions depend on a loop's index; None unless they do so in the way of fused loops.
+
+    The extent of the outermost one may be known only at run time.
+    """
     bounds = sorted({b for c in conditions for x in walk(c) for b in _boundaries(x, loop.var)} - {1})
-    whole = value_of(loop.extent)
-    steps = [1, *bounds, whole or 1]
-    if not bounds or whole is None or any(high % low or high == low for low, high in zip(steps, steps[1:])):
+    if not bounds or loop.extent % bounds[-1] != ZERO or loop.extent == ONE * bounds[-1]:
         return None
-    sizes = [high // low for low, high in zip(steps, steps[1:])]
-    extents = {Var(f"{loop.name}.{n}"): ONE * size for n, size in enumerate(reversed(sizes))}
+    steps = [1, *bounds]
+    if any(high % low for low, high in zip(steps, steps[1:])):
+        return None
+    sizes = [loop.extent // bounds[-1], *(ONE * (high // low) for low, high in reversed(list(zip(steps, steps[1:]))))]
+    extents = {Var(f"{loop.name}.{n}"): size for n, size in enumerate(sizes)}
     index: Expr = ZERO
     for digit, extent in extents.items():
         index = index * extent + digit

@@ -7,12 +7,11 @@ few iterations at either end become separate loops (or single iterations), whose
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from searchlab.ir.algebra import floordiv, poly
 from searchlab.ir.bounds import Facts
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import (
@@ -28,16 +27,16 @@ from searchlab.ir.expr import (
     Var,
     all_of,
     conditions,
-    maximum,
-    minimum,
     value_of,
 )
 from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.stmt import If, Loop, Seq, Stmt, Store, Tensorized, Update, below, seq, statements
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution, iterators, transform, variables, walk
+from searchlab.lower.cuts import Segment, bound, cuts, is_empty, moving
 from searchlab.lower.digits import digits
 from searchlab.lower.flatten import is_unit, is_whole, with_serial_sums
+from searchlab.lower.remainders import remainder
 
 # limit on the copies of innermost statements after a cut; beyond it conditions stay, which bounds compile time
 LIMIT = 3000
@@ -57,15 +56,6 @@ def partition(body: Stmt) -> Stmt:
     """The body with its loops partitioned."""
     result = _Partition(body).visit(body, _Here(Facts()))
     return result if result is not None else Seq(())
-
-
-@dataclass(frozen=True)
-class _Segment:
-    """Iterations [low, high) of a loop, and the conditions decided in them."""
-
-    low: Expr
-    high: Expr
-    known: dict[Expr, Expr]
 
 
 @dataclass(frozen=True)
@@ -120,7 +110,7 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
         self._gates: dict[int, frozenset[frozenset[Expr]]] = {}
         self._loops: dict[int, tuple[Loop, ...]] = {}
         self._weights: dict[int, int] = {}
-        self._digits: dict[Var, int] = {}  # the digits of fused loops, with their extents
+        self._digits: dict[Var, int] = {}  # the digits of fused loops, with their extents if known
         self._sums, self._summed = _sums(body)
         self._kept: list[Stmt] = []  # bodies made here: what is known about statements goes by their ids
         most = MOST_UNIFORM if self.uniform(body) else MOST_STATEMENTS
@@ -169,11 +159,11 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
         made = _main_first(segments, lambda segment: self.part(loop, segment, here))
         return seq(*made) if made else None
 
-    def keep(self, loop: Loop, extent: Expr, here: _Here) -> Stmt | None:
-        body = self.visit(loop.body, here.inside(loop.var, extent))
+    def keep(self, loop: Loop, extent: Expr, here: _Here, partial: tuple[Expr, ...] = ()) -> Stmt | None:
+        body = self.inside(loop.body, here.inside(loop.var, extent), partial)
         return None if body is None else Loop(loop.var, extent, body, loop.kind, loop.annotations)
 
-    def part(self, loop: Loop, segment: _Segment, here: _Here) -> Stmt | None:
+    def part(self, loop: Loop, segment: Segment, here: _Here) -> Stmt | None:
         """One segment as a separate loop, or without a loop if it is a single iteration."""
         here = here.knowing(segment.known)
         count = here.facts.simplify(segment.high - segment.low)
@@ -182,11 +172,20 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
         if (lone := self.lone(segment, here)) is not None:
             (digit, value), *_ = lone.items()
             put = Substitution(lone)
-            inside = self.part(loop, _Segment(put(segment.low), put(segment.high), {}), here.at(digit, value))
+            inside = self.part(loop, Segment(put(segment.low), put(segment.high), {}), here.at(digit, value))
             return None if inside is None else If(digit.equals(value), inside)
         if segment.low != ZERO:
             here = self.at(loop, loop.var + segment.low, here)
-        return self.keep(loop, count, here)
+        return self.keep(loop, count, here, segment.partial)
+
+    def inside(self, body: Stmt, here: _Here, partial: tuple[Expr, ...]) -> Stmt | None:
+        """The body of a loop; where a tile is only a part of a whole one, a branch for each number of its rows."""
+        found = next((r for c in partial if (r := remainder(here.put(c), self.loops(body)))), None)
+        if found is None or self.left < found.tile or self.weight(body) * found.tile > LIMIT:
+            return self.visit(body, here)
+        self.left -= found.tile
+        made = [(value, self.visit(body, here.at(found.size, value))) for value in found.values]
+        return seq(*(If(found.size.equals(value), case) for value, case in made if case is not None))
 
     def visit_parallel(self, loop: Loop, extent: Expr, here: _Here) -> Stmt | None:
         """Keeps all iterations in one parallel loop, so that threads share the boundary iterations too.
@@ -198,14 +197,14 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
             body = self.branch([loop], self.asked(loop, here), here)
         else:
             self._kept.append(found.body)
-            self._digits |= {var: value_of(size) or 1 for var, size in found.extents.items()}
+            self._digits |= {var: n for var, size in found.extents.items() if (n := value_of(size)) is not None}
             nest = [Loop(var, size, found.body) for var, size in found.extents.items()]
             tails = [c for c in self.tails(nest[0], here) if not self.cut_inside(c, nest[0])]
             cut = self.branch(nest, tails, here)
             body = None if cut is None else found.restored(cut, here.facts)
         return None if body is None else replace(loop, extent=extent, body=body)
 
-    def branch(self, nest: list[Loop], asked: list[Expr], here: _Here) -> Stmt | None:
+    def branch(self, nest: list[Loop], asked: list[Expr], here: _Here, partial: tuple[Expr, ...] = ()) -> Stmt | None:
         """The body that loops have in common, with a branch for each segment of each of them."""
         if not nest:
             return None
@@ -213,20 +212,21 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
         extent = here.put(loop.extent)
         inside = here.inside(loop.var, extent)
         own = [c for c in asked if loop.var in variables(c)]
-        segments = self.segments(loop, extent, own, here) or [_Segment(ZERO, extent, {})]
+        segments = self.segments(loop, extent, own, here) or [Segment(ZERO, extent, {})]
 
-        def branch(segment: _Segment) -> Stmt | None:
+        def branch(segment: Segment) -> Stmt | None:
             inner = inside.knowing(segment.known)
             if here.facts.simplify(segment.high - segment.low) == ONE:
                 inner = self.at(loop, segment.low, inner)
-            done = self.branch(rest, asked, inner) if rest else self.visit(loop.body, inner)
+            part = (*partial, *segment.partial)
+            done = self.branch(rest, asked, inner, part) if rest else self.inside(loop.body, inner, part)
             condition = inside.facts.simplify(all_of((segment.low <= loop.var, loop.var < segment.high)))
             return done if done is None or condition == TRUE else If(condition, done)
 
         parts = _main_first(segments, branch)
         return seq(*parts) if parts else None
 
-    def lone(self, segment: _Segment, here: _Here) -> dict[Var, Expr] | None:
+    def lone(self, segment: Segment, here: _Here) -> dict[Var, Expr] | None:
         """The digit of a parallel loop on which a segment depends, if it is empty for all its values but one."""
         moving = variables(segment.low) | variables(segment.high)
         if len(moving) != 1 or not moving <= self._digits.keys():
@@ -235,7 +235,7 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
         values = np.arange(self._digits[digit])
         counts = np.broadcast_to(evaluate(segment.high - segment.low, {digit.name: values}), values.shape)
         filled = np.flatnonzero(counts > 0)
-        return {digit: _const(int(filled[0]))} if len(filled) == 1 else None
+        return {digit: ONE * int(filled[0])} if len(filled) == 1 else None
 
     def at(self, loop: Loop, value: Expr, here: _Here) -> _Here:
         """The context with a value for the loop's variable, and the conditions it decides."""
@@ -245,7 +245,7 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
 
     # --- where to cut -------------------------------------------------------------------------------------------------
 
-    def segments(self, loop: Loop, extent: Expr, asked: list[Expr], here: _Here) -> list[_Segment] | None:
+    def segments(self, loop: Loop, extent: Expr, asked: list[Expr], here: _Here) -> list[Segment] | None:
         """The loop's range cut where the conditions asked in it change, or None if cutting does not help."""
         # a vectorised loop is cut regardless: with a condition left inside, it would run element by element
         if not asked or (self.left <= 0 and loop.kind != LoopKind.VECTORIZED):
@@ -256,18 +256,18 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
         for c in asked:
             now = here.put(c)
             if not everything.proves(now):
-                bound = _bound(c, now, loop.var, inner, everything)
-                if bound is not None:
-                    bounds.append(bound)
-        if not bounds or _moving(bounds) > MOST_MOVING:
+                found = bound(c, now, loop.var, inner, everything)
+                if found is not None:
+                    bounds.append(found)
+        if not bounds or moving(bounds) > MOST_MOVING:
             return None
-        left = [x for x in _cuts(bounds, extent, here.facts) if not _is_empty(x, here.facts)]
+        left = [x for x in cuts(bounds, extent, here.facts) if not is_empty(x, here.facts)]
         if not self.worthwhile(loop, extent, left):
             return None
         self.left -= len(left) - 1
         return left
 
-    def worthwhile(self, loop: Loop, extent: Expr, segments: list[_Segment]) -> bool:
+    def worthwhile(self, loop: Loop, extent: Expr, segments: list[Segment]) -> bool:
         constant = all(value_of(x.low) is not None and value_of(x.high) is not None for x in segments)
         if loop.kind == LoopKind.UNROLLED and not constant:
             return False
@@ -355,94 +355,12 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
 # --- where to cut -----------------------------------------------------------------------------------------------------
 
 
-def _main_first(segments: list[_Segment], make: Callable[[_Segment], Stmt | None]) -> list[Stmt]:
+def _main_first(segments: list[Segment], make: Callable[[Segment], Stmt | None]) -> list[Stmt]:
     """The segments, made in order of the conditions that hold in them: where most time is spent, parts are not left out
     because the ends of the loop have used them up."""
     order = sorted(range(len(segments)), key=lambda n: -list(segments[n].known.values()).count(TRUE))
     made = {n: make(segments[n]) for n in order}
     return [part for _, part in sorted(made.items()) if part is not None]
-
-
-@dataclass(frozen=True)
-class _Bound:
-    """A condition as a bound on a loop variable: above (below) `sure` it always holds, below (above) `maybe` never."""
-
-    condition: Expr
-    from_below: bool
-    sure: Expr
-    maybe: Expr
-
-
-def _cuts(bounds: list[_Bound], extent: Expr, facts: Facts) -> list[_Segment]:
-    """The range of a loop as five segments in which the conditions hold never, sometimes, always, sometimes, never."""
-    below, above = [b for b in bounds if b.from_below], [b for b in bounds if not b.from_below]
-    clamp = _Clamp(facts, extent)
-    never_low, low = clamp.maximum(b.maybe for b in below), clamp.maximum(b.sure for b in below)
-    never_high, high = clamp.minimum(b.maybe for b in above), clamp.minimum(b.sure for b in above)
-    if (value_of(high - low) if value_of(high - low) is not None else 1) <= 0:  # type: ignore[operator]
-        low = high = never_high  # no iteration satisfies all conditions: inner loops will have to be cut
-    else:
-        high = facts.simplify(maximum(low, high))
-    never_low, never_high = facts.simplify(minimum(never_low, low)), facts.simplify(maximum(never_high, high))
-    return [
-        _Segment(ZERO, never_low, _all_false(below)),
-        _Segment(never_low, low, {}),
-        _Segment(low, high, {b.condition: TRUE for b in bounds}),
-        _Segment(high, never_high, {}),
-        _Segment(never_high, extent, _all_false(above)),
-    ]
-
-
-@dataclass(frozen=True)
-class _Clamp:
-    """Maximum and minimum of several bounds, clamped to the range of a loop."""
-
-    facts: Facts
-    extent: Expr
-
-    def maximum(self, bounds: Iterable[Expr]) -> Expr:
-        result: Expr = ZERO
-        for b in bounds:
-            result = maximum(result, b)
-        return self.facts.simplify(minimum(result, self.extent))
-
-    def minimum(self, bounds: Iterable[Expr]) -> Expr:
-        result = self.extent
-        for b in bounds:
-            result = minimum(result, b)
-        return self.facts.simplify(maximum(result, ZERO))
-
-
-def _moving(bounds: list[_Bound]) -> int:
-    """The number of distinct cuts that depend on other loops."""
-    return len({e for b in bounds for e in (b.sure, b.maybe) if any(v.role == "iter" for v in variables(e))})
-
-
-def _all_false(bounds: list[_Bound]) -> dict[Expr, Expr]:
-    """The conditions that are false beyond their common bound; with different bounds, it is not known which are."""
-    return {b.condition: FALSE for b in bounds} if len({b.maybe for b in bounds}) == 1 else {}
-
-
-def _is_empty(segment: _Segment, facts: Facts) -> bool:
-    count = value_of(facts.simplify(segment.high - segment.low))
-    return count is not None and count <= 0
-
-
-def _bound(came: Expr, c: Expr, v: Var, inner: dict[Var, Expr], facts: Facts) -> _Bound | None:
-    """The bound on `v` given by the condition `c`, whose original form is `came`."""
-    if not isinstance(c, Compare) or c.op not in ("lt", "le"):
-        return None
-    gap = c.b - c.a if c.op == "le" else c.b - c.a - 1  # c holds where gap >= 0
-    scale = poly(gap).get((v,), 0)
-    rest = gap - v * scale
-    if scale == 0 or v in variables(rest):
-        return None
-    worst, best = facts.lower(rest, inner), facts.upper(rest, inner)
-    if scale > 0:
-        return _Bound(
-            came, True, floordiv(-worst + (scale - 1), _const(scale)), floordiv(-best + (scale - 1), _const(scale))
-        )
-    return _Bound(came, False, floordiv(worst, _const(-scale)) + 1, floordiv(best, _const(-scale)) + 1)
 
 
 def _sums(body: Stmt) -> tuple[frozenset[Var], frozenset[Var]]:
@@ -451,10 +369,6 @@ def _sums(body: Stmt) -> tuple[frozenset[Var], frozenset[Var]]:
     sums = frozenset(v for s in inside if isinstance(s, Update) for v in iterators(s.first))
     around = [s for s in inside if isinstance(s, Loop) and s.var in sums]
     return sums, frozenset(x.var for lp in around for x in below(lp) if isinstance(x, Loop))
-
-
-def _const(n: int) -> Expr:
-    return ONE * n
 
 
 def _own_guards(s: Stmt) -> Iterator[_Guard]:
