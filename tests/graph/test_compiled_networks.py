@@ -1,0 +1,38 @@
+"""Whole networks compiled once, compared with torch at sizes that they were not exported with."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tiny_networks import TINY, arrays, flat, tiny  # noqa: E402
+
+from searchlab.graph import compile, evaluate_graph  # noqa: E402
+
+# float32 kernels, with sums in other orders than torch's; relative to the largest element
+TOLERANCE = 2e-5
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_against_torch(name: str) -> None:
+    network, module = TINY[name], tiny(name)
+    model, net = compile(module), network.make()
+    for sizes in network.tried:
+        inputs = network.inputs(*sizes)
+        with torch.no_grad():
+            wanted = flat(net(*inputs))
+        found = flat(model["main"].observed(*flat(inputs), poison=True).result)
+        assert len(found) == len(wanted)
+        for got, want in zip(found, wanted, strict=True):
+            assert got.dtype == want.dtype and got.shape == want.shape
+            scale = want.abs().max().item() or 1.0
+            np.testing.assert_allclose(got.numpy() / scale, want.numpy() / scale, rtol=0, atol=TOLERANCE)
+
+
+def test_against_the_interpreter_with_each_policy() -> None:
+    module, given = tiny("prompt"), arrays(TINY["prompt"].inputs(2, 5))
+    wanted = evaluate_graph(module, *given)
+    for policy in ("none", "pool", "symbolic", "bounds"):
+        found = compile(module, options={"memory": policy})["main"].observed(*given, poison=True).result
+        for got, want in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-4)
