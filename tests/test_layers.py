@@ -132,9 +132,10 @@ LAB["replay"] = {
     "study",
 }  # fmt: skip
 LAB["leaderboard"] = {"export.finding", "folder", "results", "run.runoff", "statistics"}
-LAB["report"] = {"config", "export.finding", "folder", "leaderboard", "records", "results", "statistics", "study"}
 LAB["tuning"] = {"config.__init__", "export.finding", "folder", "results", "run.__init__"}
-LAB["report"] |= {"tuning"}
+LAB["report"] = {
+    "config", "export.finding", "folder", "leaderboard", "records", "results", "statistics", "study", "tuning",
+}  # fmt: skip
 LAB["scaffold"] = set()
 LAB["__init__"] = set()
 

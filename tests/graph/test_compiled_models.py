@@ -81,4 +81,4 @@ def test_a_branch_between_halves() -> None:
     for count in (1, 15, 16, 64):
         x = np.random.default_rng(count).uniform(-1, 1, (count, 24)).astype("float32")
         close(model["outer"].observed(x, poison=True).result, evaluate_graph(module, x, function="outer"))
-    assert [c.callee for c in model.profile(x).calls].count("softmax") == 2
+    assert [c.callee for c in model.profile(x).calls].count("softmax") == 1  # equal calls are shared

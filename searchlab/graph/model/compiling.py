@@ -16,6 +16,7 @@ from searchlab.graph.model.kernels import ConstantTable, Tuned, build_kernel, si
 from searchlab.graph.model.model_parts import ModelParts
 from searchlab.graph.model.options import CompileOptions
 from searchlab.graph.model.pipeline import lowered
+from searchlab.graph.model.scheduling import scheduled
 from searchlab.graph.passes.memory_plan import plan_memory
 from searchlab.graph.passes.pass_listing import Watch
 from searchlab.graph.passes.workspaces import lift_workspaces
@@ -58,7 +59,7 @@ def parts_of(
     made = lowered(module, options, observe)
     needed = _reachable(made, names)
     kernels = {
-        key: build_kernel(task, target, tuned(task.program, task.weights) if tuned else None)
+        key: build_kernel(task, target, scheduled(made, task, target, tuned, options.fuse == "after"))
         for key, task in tasks_of(made, [made[name] for name in needed]).items()
     }
     made = lift_workspaces(made, workspace_of(made, kernels, target.threads))

@@ -33,11 +33,15 @@ Tuned = Callable[[Program, frozenset[str]], Program | None]
 
 @dataclass(frozen=True)
 class KernelTask:
-    """A program of a graph, and the inputs that are constants in all calls that share its kernel."""
+    """A program of a graph, and the inputs that are constants in all calls that share its kernel.
+
+    `name` is that of the program in the module, and of the function that it computes, if there is one.
+    """
 
     symbol: str
     program: Program
     weights: frozenset[str]
+    name: str
 
 
 TaskKey = tuple[str, frozenset[str]]  # the hash of a program, and its inputs that are constants
@@ -53,7 +57,7 @@ def tasks_of(module: GraphModule, functions: Iterable[GraphFunction]) -> dict[Ta
                 key = program.hash, weights_of(module, program, call)
                 if key not in found:
                     name = re.sub(r"\W", "_", program.name)
-                    found[key] = KernelTask(f"kernel{len(found)}_{name}", program, key[1])
+                    found[key] = KernelTask(f"kernel{len(found)}_{name}", program, key[1], call.program)
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 from searchlab.errors import GraphError
 from searchlab.graph.passes.memory_plan import Policy
-from searchlab.registry import nearest
+from searchlab.registry import Component, nearest
 
 Fusion = Literal["before", "after", "never"]
 _CHOICES = {"fuse": get_args(Fusion), "memory": get_args(Policy)}
@@ -24,7 +24,7 @@ class CompileOptions:
 
     fuse: Fusion = "before"
     memory: Policy = "bounds"
-    libraries: tuple[str, ...] = ()
+    libraries: tuple[Component, ...] = ()
     layouts: bool = True
     threads: int | None = None
 

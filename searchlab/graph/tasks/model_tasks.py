@@ -15,7 +15,7 @@ from searchlab.graph.operator import Array
 from searchlab.graph.symbols import solvable
 from searchlab.graph.tasks.graph_tasks import GraphTask, graph_tasks
 from searchlab.graph.tasks.reference_functions import with_references
-from searchlab.ir.expr import Const, Expr, Var
+from searchlab.ir.expr import Const, Var
 from searchlab.ir.walk import Substitution
 
 LEGALISE = "legalise"  # the pass by which operators become programs
@@ -58,17 +58,23 @@ def worth_tuning(tasks: Sequence[GraphTask], share: float = 0.99) -> tuple[Graph
 
 def at_sizes(module: GraphModule, inputs: Sequence[Array], function: str = "main") -> GraphModule:
     """The module with the symbols of a function at the values that they have for these inputs."""
-    old = module[function]
-    if len(old.parameters) != len(inputs):
-        names = ", ".join(p.name for p in old.parameters)
+    sizes = {Var(name, "size"): Const(value) for name, value in sizes_of(module, inputs, function).items()}
+    return module if not sizes else module.with_function(deduced(module, _put(module[function], Substitution(sizes))))
+
+
+def sizes_of(module: GraphModule, inputs: Sequence[Array], function: str = "main") -> dict[str, int]:
+    """The values that the symbols of a function have for these inputs."""
+    parameters = module[function].parameters
+    if len(parameters) != len(inputs):
+        names = ", ".join(p.name for p in parameters)
         raise GraphError(f"{function} takes ({names}), got {len(inputs)} example inputs")
-    sizes: dict[Var, Expr] = {}
-    for p, array in zip(old.parameters, inputs, strict=True):
+    sizes: dict[str, int] = {}
+    for p, array in zip(parameters, inputs, strict=True):
         for e, n in zip(p.annotation.dims(), array.shape, strict=False):
             if (found := solvable(e)) is not None:
                 symbol, scale, offset = found
-                sizes.setdefault(symbol, Const((int(n) - offset) // scale))
-    return module if not sizes else module.with_function(deduced(module, _put(old, Substitution(sizes))))
+                sizes.setdefault(symbol.name, (int(n) - offset) // scale)
+    return sizes
 
 
 def _put(function: GraphFunction, put: Substitution) -> GraphFunction:

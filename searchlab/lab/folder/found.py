@@ -19,6 +19,7 @@ from searchlab.lab.results import CellResult
 from searchlab.lab.study.fallback import Fallback, Origin, origin_of
 from searchlab.measure.recorded.tables import load
 from searchlab.search import Points, Space, Task, space
+from searchlab.search.any_size import AnySize
 from searchlab.workloads import Workload, parse
 
 if TYPE_CHECKING:
@@ -128,6 +129,11 @@ class Found:
                 f"({self._change()}); run the experiment again"
             )
         return program
+
+    def for_any_size(self, plain: Program) -> Program:
+        """The schedule on the workload's program with open sizes; refused where it is right for one size only."""
+        space, point = self._place
+        return AnySize(space, plain).program(point)
 
     def _change(self) -> str:
         assert self.record is not None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 from searchlab.errors import SearchLabError
-from searchlab.graph.model.options import CompileOptions
+from searchlab.graph.library import GRAPH_LIBRARIES
+from searchlab.graph.model.options import CompileOptions, Fusion
 from searchlab.graph.model.pipeline import lowered
 from searchlab.graph.model_source import ModelSource
+from searchlab.graph.passes.chosen_library import ChosenCalls, library_calls
 from searchlab.lab.tuning.model_result import VariantTime
 from searchlab.lab.tuning.tuned import Tuned
 from searchlab.lab.tuning.whole_model import Note, largest_error, prepared, race_models, silent
@@ -18,22 +20,37 @@ from searchlab.timing.race import Contender
 from searchlab.timing.turns import Times
 
 AS_GIVEN, TOGETHER = "as given", "all improvements"
+_CALLS = 3  # of each library, as kinds of calls that are decided
 _MARGIN = 0.02  # the least difference that counts, however steady a race was
 
 Ways = dict[str, CompileOptions]
 
 
-def alternatives(base: CompileOptions, libraries: Sequence[str] = ()) -> Ways:
-    """The ways to compile a model that differ from given options in one decision, by what differs."""
-    changes: list[dict[str, Any]] = [{"fuse": f} for f in ("before", "after", "never") if f != base.fuse]
-    changes.append({"layouts": not base.layouts})
-    changes += [{"libraries": (*base.libraries, name)} for name in libraries if name not in base.libraries]
-    return {_said(change): replace(base, **change) for change in changes}
+def alternatives(base: CompileOptions, calls: Mapping[str, Sequence[str]] | None = None) -> Ways:
+    """The ways to compile a model that differ from given options in one decision, by what differs.
+
+    `calls` are those that libraries could compute, by library; each is a decision of its own.
+    """
+    found: Ways = {f"fuse: {f}": replace(base, fuse=f) for f in get_args(Fusion) if f != base.fuse}
+    found[f"layouts: {str(not base.layouts).lower()}"] = replace(base, layouts=not base.layouts)
+    for library, texts in (calls or {}).items():
+        for text in texts:
+            component = {ChosenCalls.name: {"library": library, "calls": [text]}}
+            found[f"{library}: {text}"] = replace(base, libraries=(*base.libraries, component))
+    return found
 
 
-def _said(changes: Mapping[str, Any]) -> str:
-    words = ((name, "+".join(v) if isinstance(v, tuple) else str(v).lower()) for name, v in changes.items())
-    return ", ".join(f"{name}: {value}" for name, value in words)
+def offered_calls(source: ModelSource, most: int = _CALLS) -> dict[str, list[str]]:
+    """The calls that installed libraries could compute, those that occur most often first, a few for each library."""
+    found = {}
+    for library in GRAPH_LIBRARIES.names():
+        if library == ChosenCalls.name:
+            continue
+        try:
+            found[library] = [text for text, _ in library_calls(source.module, library).most_common(most)]
+        except SearchLabError:  # it is not installed
+            continue
+    return found
 
 
 def decide(
@@ -41,17 +58,19 @@ def decide(
     target: Target,
     tuned: Tuned | None,
     base: CompileOptions,
-    libraries: Sequence[str] = (),
+    calls: Mapping[str, Sequence[str]] | None = None,
     seconds: float = 0.5,
     note: Note = silent,
 ) -> tuple[CompileOptions, tuple[VariantTime, ...]]:
     """The options of the fastest whole model, and the times of all that were tried.
 
     First every decision is changed by itself, all in turns with the given options.  If several changes were an
-    improvement, they are made together as well, and race against the best of them.
+    improvement, they are made together as well, and race against the best of them.  `calls` are those that libraries
+    could compute, by library; by default what is installed here offers.
     """
     contest = _Contest(source, target, tuned, seconds, note)
-    ways = different(source, {AS_GIVEN: base, **alternatives(base, libraries)})
+    offered = offered_calls(source) if calls is None else calls
+    ways = different(source, {AS_GIVEN: base, **alternatives(base, offered)})
     runs, failed = contest.built(ways)
     times = contest.times(runs)
     better = sorted((n for n in times if _beats(times[n], times[AS_GIVEN])), key=lambda n: times[n].min)
@@ -69,12 +88,13 @@ def decide(
 
 
 def different(source: ModelSource, ways: Ways) -> Ways:
-    """The ways that lead to different graphs; of equal ones the first."""
+    """The ways that lead to different graphs or kernels; of equal ones the first."""
     seen: list[Any] = []
     kept: Ways = {}
     for name, options in ways.items():
         made = lowered(source.module, options)
-        graph = made.functions, {n: program.hash for n, program in made.programs.items()}
+        after = options.fuse == "after" and any(n in made.functions for n in made.programs)  # other kernels, same graph
+        graph = made.functions, {n: program.hash for n, program in made.programs.items()}, after
         if graph not in seen:
             seen.append(graph)
             kept[name] = options
@@ -87,10 +107,14 @@ def _beats(one: Times, other: Times) -> bool:
 
 
 def _merged(base: CompileOptions, others: Sequence[CompileOptions]) -> CompileOptions:
-    """The options with everything that others changed; the first of two that disagree has its way."""
+    """The options with everything that others changed; the first of two that disagree has its way.
+
+    Calls of libraries are added up.
+    """
     usual = asdict(base)
     changes = {name: v for other in reversed(others) for name, v in asdict(other).items() if v != usual[name]}
-    return replace(base, **changes)
+    added = [component for other in others for component in other.libraries[len(base.libraries) :]]
+    return replace(base, **{**changes, "libraries": (*base.libraries, *added)})
 
 
 @dataclass(frozen=True)

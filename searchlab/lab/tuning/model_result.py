@@ -40,6 +40,7 @@ class ModelResult:
     schedules and with the tuned ones.  `searched`, `known` and `others` count tasks: those of this run, those taken
     from earlier ones, and those left at their default.  `error` is the largest difference from the reference, relative
     to the largest result; `load` the share of the cores that other processes used; `options` are those of the model.
+    `sizes` are the values that open sizes had while tasks were searched, and in the runs that were timed.
     """
 
     name: str
@@ -54,6 +55,7 @@ class ModelResult:
     load: float = 0.0
     options: Mapping[str, Any] = field(default_factory=dict)
     variants: tuple[VariantTime, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
     after: tuple[str, ...] = ()  # the runs that known tasks were taken from
 
     def speedup(self, over: str) -> float | None:

@@ -3,28 +3,32 @@
     tuned = Tuned.from_run("runs/resnet18")
     searchlab.graph.compile(module, target, tuned=tuned)
 
-A task is known by its plain program, whatever that is called, by the inputs that are weights, and by the target.
+A task is known by its plain program, whatever that is called, by the inputs that are weights, and by the target.  A
+program with open sizes is known by what it is at the sizes that were searched; the schedule that was found there is
+applied to it where that is right for all sizes.
 """
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from searchlab import targets
-from searchlab.errors import ExportError, IRError, SearchLabError
+from searchlab.errors import ExportError, IRError, SearchLabError, SpaceError
 from searchlab.graph.tasks import program_key
+from searchlab.ir.expr import Const, Var
 from searchlab.ir.jsonform import from_json, to_json
 from searchlab.ir.program import Program
 from searchlab.lab.export.finding import best_programs
 from searchlab.lab.folder import atomic
 from searchlab.lab.folder.file_forms import FileForm
 from searchlab.lab.folder.found import Found
+from searchlab.lab.tuning.model_result import model_results
 
 FILE = "tuned.json"  # in a run folder: its programs, so that no space has to be made again
 _AGAIN = "delete it: the programs are made again from the records"
@@ -74,6 +78,7 @@ class Tuned:
 
     target: targets.Target
     tasks: Mapping[str, TunedTask] = field(repr=False)
+    sizes: tuple[Mapping[str, int], ...] = ()  # at which models with open sizes were searched
     asked: dict[str, bool] = field(default_factory=dict, repr=False)
 
     @staticmethod
@@ -81,32 +86,45 @@ class Tuned:
         """The best programs of run folders, for this machine unless a target is given; of two the faster."""
         machine = target or targets.detect()
         found: dict[str, TunedTask] = {}
+        sizes = [dict(result.sizes) for folder in folders for result in model_results(Path(folder)) if result.sizes]
         for folder in folders:
             for key, task in _tasks(Path(folder), machine):
                 if key not in found or task.seconds < found[key].seconds:
                     found[key] = task
-        return Tuned(machine, found)
+        return Tuned(machine, found, tuple(sizes))
 
     def __len__(self) -> int:
         return len(self.tasks)
 
     def known(self, program: Program, weights: Iterable[str]) -> TunedTask | None:
         """What is known of the task of a plain program; None if it was not searched."""
-        return self.tasks.get(program_key(program, frozenset(weights)))
+        named = frozenset(weights)
+        keys = (program_key(plain, named) for plain in self._at_sizes(program))
+        return next((self.tasks[key] for key in keys if key in self.tasks), None)
 
     def __call__(self, program: Program, weights: frozenset[str]) -> Program | None:
         """The scheduled program of a plain one; None if the default schedule is the best that is known."""
-        key = program_key(program, weights)
-        task = self.tasks.get(key)
+        task, key = self.known(program, weights), program_key(program, weights)
         self.asked[key] = task is not None
         if task is None or task.kept:
             return None
         try:
-            return replace(task.program, name=program.name)
+            found = task.found.for_any_size(program) if program.sizes else task.program
+            return replace(found, name=program.name)
+        except SpaceError:  # the schedule is right at the size that was searched, and not at all others
+            self.asked[key] = False
         except (ExportError, IRError) as e:
             warnings.warn(f"{e}; the default schedule is used", stacklevel=2)
             self.asked[key] = False
-            return None
+        return None
+
+    def _at_sizes(self, program: Program) -> Iterator[Program]:
+        """The program itself, or with open sizes at those that were searched."""
+        if not program.sizes:
+            yield program
+        for sizes in self.sizes:
+            if program.sizes and sizes.keys() >= set(program.sizes):
+                yield program.with_symbols({Var(n, "size"): Const(sizes[n]) for n in program.sizes})
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Writes the programs to a file, from which `from_run` reads them if it is in the folder of the run."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from searchlab import targets
 from searchlab.errors import SearchLabError
 from searchlab.graph.model.options import CompileOptions
 from searchlab.graph.model_source import ModelSource, model_source
-from searchlab.graph.tasks import GraphTask, model_tasks, worth_tuning
+from searchlab.graph.tasks import GraphTask, model_tasks, sizes_of, worth_tuning
 from searchlab.lab.config import Experiment, from_data
 from searchlab.lab.results import CellResult, to_take
 from searchlab.lab.run import Folder, Observer, load, run
@@ -82,6 +82,7 @@ class TunePlan:
             others=len(self.others),
             options={name: value for name, value in asdict(self.options).items() if value != usual[name]},
             variants=self.variants,
+            sizes=sizes_of(self.source.module, self.source.inputs),
             after=self.after,
             **measured,
         )
@@ -141,7 +142,7 @@ def plan_tuning(
     earlier = Tuned.from_run(*after, target=machine)
     variants: tuple[VariantTime, ...] = ()
     if options is None and (before := _decided(folder, source)) is not None:
-        options, variants = CompileOptions.of(dict(before.options)), before.variants
+        options, variants = _options_of(before), before.variants
     elif options is None:
         options, variants = decide(source, machine, earlier if len(earlier) else None, CompileOptions(), note=note)
     every = model_tasks(source, options)
@@ -160,6 +161,11 @@ def _decided(folder: str | Path | None, source: ModelSource) -> ModelResult | No
     return next((result for result in known if result.name == source.name), None)
 
 
+def _options_of(result: ModelResult) -> CompileOptions:
+    """The options of a result that was read from a file, where tuples are lists."""
+    return CompileOptions.of({n: tuple(v) if isinstance(v, list) else v for n, v in result.options.items()})
+
+
 def finish_model(plan: TunePlan, folder: str | Path, seconds: float = RACE_S, note: Note = silent) -> ModelResult:
     """Compiles a model with what was found, times it beside its default schedules and torch, and keeps the result."""
     machine = targets.parse(plan.target)
@@ -168,6 +174,7 @@ def finish_model(plan: TunePlan, folder: str | Path, seconds: float = RACE_S, no
     tuned = Tuned.from_run(*searched, *plan.after, target=machine)
     if searched:
         Tuned.from_run(*searched, target=machine).save(place / tuned_files.FILE)
+        tuned = replace(tuned, sizes=(*tuned.sizes, sizes_of(plan.source.module, plan.source.inputs)))
     note("compiling")
     ways = {DEFAULT: None, TUNED: tuned}
     runs = {name: prepared(plan.source, machine, source, plan.options) for name, source in ways.items()}
@@ -214,7 +221,7 @@ def _plan_of(network: Mapping[str, Any], target: Component, folder: str | Path) 
     """What was planned for a model whose tasks have been searched."""
     source = model_source(str(network["graph"]))
     before = _decided(folder, source)
-    options = CompileOptions() if before is None else CompileOptions.of(dict(before.options))
+    options = CompileOptions() if before is None else _options_of(before)
     every = model_tasks(source, options)
     searched = tuple(task for task in every if task.workload.spec in network["tasks"])
     others = tuple(task for task in every if task.workload.spec not in network["tasks"])

@@ -9,12 +9,14 @@ import pytest
 from lab.export.small_run import write
 
 from searchlab import targets
-from searchlab.graph import GraphBuilder, GraphModule
-from searchlab.graph.model_source import source_of
+from searchlab.graph import CompileOptions, GraphBuilder, GraphModule, compile, evaluate_graph
+from searchlab.graph.model.pipeline import lowered
+from searchlab.graph.model_source import model_source, source_of
 from searchlab.graph.tasks import model_tasks
 from searchlab.lab.config import from_data, load_resolved
 from searchlab.lab.run import Folder, load
 from searchlab.lab.tuning.tuned import FILE, Tuned
+from searchlab.lab.tuning.tuning import plan_tuning
 from searchlab.workloads import parse
 
 TARGET = targets.parse("x86-64-v3")
@@ -28,6 +30,17 @@ def make():
     w = b.constant("w", np.ones((32, 32), "float32"))
     v = b.constant("v", np.ones((32, 32), "float32"))
     return b.build(b.softmax(b.relu(b.linear(b.relu(b.linear(x, w)), v))))
+"""
+ANY_ROWS = """
+import numpy as np
+from searchlab.graph import GraphBuilder
+from searchlab.ir import size
+
+def make():
+    n = size("n")
+    b = GraphBuilder("main", ranges={n: (1, 64)})
+    w = np.random.default_rng(0).random((32, 32), "float32")
+    return b.build(b.relu(b.linear(b.input("x", (n, 32)), b.constant("w", w)))), (np.ones((24, 32), "float32"),)
 """
 SETTINGS = {"model": "none", "strategy": "random", "budget": {"trials": 6, "batch": 3}, "seeds": [0]}
 
@@ -79,6 +92,27 @@ def test_another_model_finds_the_tasks_that_it_shares(folder: Path) -> None:
     assert tuned(other.workload.program, frozenset(other.workload.weights)) is None
     assert tuned(shared.workload.program, frozenset()) is None  # nothing is packed ahead there
     assert sorted(tuned.asked.values()) == [False, False, True]
+
+
+@pytest.mark.skipif("x86-64-v3" not in targets.offered(), reason="runs code for AVX2")
+def test_a_schedule_serves_all_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model with an open size is searched at the size of its inputs; what was found there is compiled for all."""
+    (tmp_path / "any_rows.py").write_text(ANY_ROWS)
+    source = model_source(f"{tmp_path / 'any_rows.py'}:make")
+    plan = plan_tuning(source, "x86-64-v3", 8, folder=tmp_path / "run", options=CompileOptions(), settings=SETTINGS)
+    network = plan.experiment.workloads[0]
+    data = {"name": "rows", "target": "x86-64-v3", "workloads": [network], **SETTINGS}
+    write(tmp_path / "run", monkeypatch, **data)
+    tuned = Tuned.from_run(tmp_path / "run", target=TARGET)
+    assert tuned.sizes == ({"n": 24},)
+    (program,) = lowered(source.module, CompileOptions()).programs.values()
+    assert program.sizes == ("n",)
+    known, found = tuned.known(program, ["W"]), tuned(program, frozenset({"W"}))
+    assert known is not None and found is not None and found.sizes == ("n",)
+    compiled = compile(source.module, TARGET, tuned)
+    for rows in (1, 7, 24, 31):
+        x = np.random.default_rng(rows).random((rows, 32), "float32")
+        assert np.allclose(compiled(x), evaluate_graph(source.module, x), rtol=1e-4)
 
 
 def test_other_targets_find_nothing(folder: Path) -> None:

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from searchlab import targets
 from searchlab.cli import app
 from searchlab.errors import GraphError, SearchLabError
-from searchlab.graph import CompileOptions, GraphBuilder, GraphModule, evaluate_graph
+from searchlab.graph import CompileOptions, GraphBuilder, GraphModule, LibraryCall, evaluate_graph
+from searchlab.graph.model.pipeline import lowered
 from searchlab.graph.model_source import ModelSource, source_of
 from searchlab.lab.report.report import Report
 from searchlab.lab.run import load, run
@@ -23,7 +24,7 @@ from searchlab.lab.run.execute.measurers import Measurers
 from searchlab.lab.run.runoff import holder
 from searchlab.lab.study import Finish, TaskSubject
 from searchlab.lab.tuning import decisions
-from searchlab.lab.tuning.decisions import AS_GIVEN, TOGETHER, alternatives, decide, different
+from searchlab.lab.tuning.decisions import AS_GIVEN, TOGETHER, alternatives, decide, different, offered_calls
 from searchlab.lab.tuning.model_result import FILE, ModelResult, VariantTime, model_results, write_results
 from searchlab.lab.tuning.tuning import TunePlan, finish_model, finish_run, plan_tuning
 from searchlab.lab.tuning.whole_model import largest_error, prepared
@@ -34,9 +35,9 @@ SETTINGS = {"model": "none", "strategy": "random"}
 needs_avx2 = pytest.mark.skipif(TARGET not in targets.offered(), reason="runs code for AVX2")
 
 
-def layers(count: int, last: int = 16) -> GraphModule:
+def layers(count: int, last: int = 16, rows: int = 8) -> GraphModule:
     b = GraphBuilder()
-    x = b.input("x", (8, 16))
+    x = b.input("x", (rows, 16))
     for n in range(count):
         w = b.constant(f"w{n}", np.linspace(-1, 1, 256, dtype="float32").reshape(16, 16))
         x = b.relu(b.linear(x, w))
@@ -146,10 +147,10 @@ def test_results_of_a_folder_replace_earlier_ones(tmp_path: Path) -> None:
 
 
 def test_decisions_change_one_thing_at_a_time() -> None:
-    ways = alternatives(CompileOptions(), ["blas"])
-    assert list(ways) == ["fuse: after", "fuse: never", "layouts: false", "libraries: blas"]
+    ways = alternatives(CompileOptions(), {"numpy": ["linear(a, b)"]})
+    assert list(ways) == ["fuse: after", "fuse: never", "layouts: false", "numpy: linear(a, b)"]
     assert ways["fuse: never"] == CompileOptions(fuse="never")
-    assert ways["libraries: blas"].libraries == ("blas",)
+    assert ways["numpy: linear(a, b)"].libraries == ({"chosen": {"library": "numpy", "calls": ["linear(a, b)"]}},)
 
 
 def test_ways_to_the_same_graph_are_one() -> None:
@@ -181,7 +182,7 @@ def test_the_fastest_whole_model_is_chosen(
     monkeypatch.setattr(decisions, "largest_error", lambda *_: 0.0)
     monkeypatch.setattr(decisions, "different", lambda source, ways: dict(ways))
     source = source_of(layers(1), name="made up")
-    options, rows = decide(source, targets.parse(TARGET), None, CompileOptions())
+    options, rows = decide(source, targets.parse(TARGET), None, CompileOptions(), calls={})
     assert [row.name for row in rows if row.chosen] == [chosen]
     assert (options.fuse == "never") == ("never" in chosen or chosen == TOGETHER)
     assert {row.name: row.seconds for row in rows} == times
@@ -196,8 +197,31 @@ def test_a_way_that_cannot_be_compiled_is_noted(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(decisions, "prepared", build)
     monkeypatch.setattr(decisions, "largest_error", lambda *_: 0.0)
     monkeypatch.setattr(decisions, "race_models", lambda s, runs, *_: ({n: Times(1.0, 1.0, 5) for n in runs}, 0.0))
-    _, rows = decide(source_of(layers(1)), targets.parse(TARGET), None, CompileOptions())
+    _, rows = decide(source_of(layers(1)), targets.parse(TARGET), None, CompileOptions(), calls={})
     assert [row.error for row in rows if row.name == "fuse: never"] == ["it cannot"]
+
+
+@needs_avx2
+@pytest.mark.parametrize("way", ["fuse: after", "fuse: never", "numpy: linear(float32[32, 16], float32[16, 16])"])
+def test_every_way_computes_the_same(way: str) -> None:
+    source = source_of(layers(2, rows=32), name="ways")
+    offered = offered_calls(source)
+    assert offered["numpy"] == [
+        "linear+relu(float32[32, 16], float32[16, 16])",
+        "linear(float32[32, 16], float32[16, 16])",
+    ]
+    options = alternatives(CompileOptions(), offered)[way]
+    run_it = prepared(source, targets.parse(TARGET), None, options)
+    assert largest_error(source, {way: run_it}) < 1e-5
+
+
+def test_calls_are_given_to_libraries_one_by_one() -> None:
+    module = layers(3, rows=32)
+    text = "linear+relu(float32[32, 16], float32[16, 16])"
+    chosen = lowered(module, CompileOptions(libraries=({"chosen": {"library": "numpy", "calls": [text]}},)))
+    every = lowered(module, CompileOptions(libraries=("numpy",)))
+    counts = [sum(isinstance(c, LibraryCall) for c in m["main"].calls.values()) for m in (chosen, every)]
+    assert counts == [3, 4]
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
