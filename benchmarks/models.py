@@ -1,9 +1,10 @@
 """Whole models beside torch and onnxruntime: python -m benchmarks.models [--json] [--only CASE] [--tuned FOLDER].
 
 Every network runs at batch 1 with two threads, in turns with torch (eager, channels last, compiled and frozen) and
-onnxruntime; `over_best` is the time of the fastest of these divided by that of the compiled model, by fastest runs.
-`--tuned FOLDER` adds the model with the schedules that a run has found.  `compile` is the time from a module of torch
-to a compiled ResNet-50, in seconds; `vm-overhead` the time that the virtual machine adds to a kernel.
+onnxruntime; `decoder-N` generates 64 tokens after a prompt of N.  `over_best` is the time of the fastest of these
+divided by that of the compiled model, by fastest runs.  `--tuned FOLDER` adds the model with the schedules that a run
+has found.  `compile` is the time from a module of torch to a compiled ResNet-50, in seconds; `vm-overhead` the time
+that the virtual machine adds to a kernel.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from benchmarks.decoding import PROMPTS, decoder_module, decoding_peers, ours, prompt_of
 from benchmarks.machine_overhead import overhead_rows
-from benchmarks.networks import NETWORKS, Network, Run, first_of, peers_of
+from benchmarks.networks import NETWORKS, Network, Peers, Run, first_of, peers_of
 from experiments.models import resnet
-from searchlab import graph
+from searchlab import Tuned, graph
 from searchlab.targets import detect
 from searchlab.timing.race import OtherLoad, race
 from searchlab.timing.turns import Times
@@ -27,6 +29,7 @@ THREADS = 2
 SECONDS, ROUNDS = 6.0, 4
 COMPILE_S = 15.0
 OURS = ("default", "tuned")
+BESIDE = ("4 bits",)  # not the same work
 
 Row = dict[str, Any]
 
@@ -44,13 +47,18 @@ def network_rows(network: Network, tuned: Any) -> Iterator[Row]:
     with OtherLoad() as load:
         times = race(runs, SECONDS, ROUNDS, threads=THREADS)
     yield from ratio_rows(network.name, times, {"default": network.default, "tuned": network.tuned}, load.share)
+    yield from missing_rows(network.name, peers)
+
+
+def missing_rows(case: str, peers: Peers) -> Iterator[Row]:
+    """The systems that did not take part, with the reason."""
     for name, reason in peers.missing.items():
-        yield {"case": network.name, "metric": f"missing: {name}", "value": None, "target": None, "reason": reason}
+        yield {"case": case, "metric": f"missing: {name}", "value": None, "target": None, "reason": reason}
 
 
 def ratio_rows(case: str, times: Mapping[str, Times], targets: Mapping[str, float], load: float) -> Iterator[Row]:
     """The ratios of ours to the best of the others, and all times."""
-    best = min((name for name in times if name not in OURS), key=lambda name: times[name].min)
+    best = min((name for name in times if name not in (*OURS, *BESIDE)), key=lambda name: times[name].min)
     for name in (n for n in OURS if n in times):
         ratio = times[best].min / times[name].min
         middle = times[best].median / times[name].median
@@ -58,6 +66,28 @@ def ratio_rows(case: str, times: Mapping[str, Times], targets: Mapping[str, floa
                "median": round(middle, 3), "best": best}  # fmt: skip
     ms = {name: [round(1e3 * t.min, 3), round(1e3 * t.median, 3)] for name, t in times.items()}
     yield {"case": case, "metric": "ms", "value": ms["default"][0], "target": None, "min_median": ms, "load": load}
+
+
+def decoder_rows(length: int, tuned: Any) -> Iterator[Row]:
+    """The same for 64 new tokens after a prompt; with weights of 4 bits besides, which is other work."""
+    module, functions = decoder_module()
+    prompt, target = prompt_of(length), detect().with_threads(THREADS)
+    peers = decoding_peers(module, prompt, THREADS)
+    runs: dict[str, Run] = dict(peers.runs)
+    for name, source in {"default": None, **({"tuned": tuned} if tuned else {})}.items():
+        runs[name] = ours(graph.compile(functions, target, source), prompt)
+    runs["4 bits"] = ours(graph.compile(graph.quantise_weights(functions), target), prompt)
+    with OtherLoad() as load:
+        times = race(runs, SECONDS, ROUNDS, threads=THREADS)
+    yield from ratio_rows(f"decoder-{length}", times, {"default": 1.0, "tuned": 1.3}, load.share)
+    for name, reason in peers.missing.items():
+        yield {
+            "case": f"decoder-{length}",
+            "metric": f"missing: {name}",
+            "value": None,
+            "target": None,
+            "reason": reason,
+        }
 
 
 def compile_rows(tuned: Any) -> Iterator[Row]:
@@ -74,6 +104,7 @@ def compile_rows(tuned: Any) -> Iterator[Row]:
 
 CASES: dict[str, Callable[[Any], Iterator[Row]]] = {
     **{name: lambda tuned, network=network: network_rows(network, tuned) for name, network in NETWORKS.items()},  # type: ignore[misc]
+    **{f"decoder-{n}": lambda tuned, n=n: decoder_rows(n, tuned) for n in PROMPTS},  # type: ignore[misc]
     "compile": compile_rows,
     "vm-overhead": lambda tuned: overhead_rows(),
 }
@@ -85,7 +116,7 @@ def main() -> None:
     parser.add_argument("--only", choices=list(CASES), metavar="CASE", help=", ".join(CASES))
     parser.add_argument("--tuned", type=Path, metavar="FOLDER", help="a run folder of `searchlab tune`")
     options = parser.parse_args()
-    tuned = None
+    tuned = Tuned.from_run(options.tuned) if options.tuned else None
     for name, rows in CASES.items():
         if options.only in (None, name):
             for row in rows(tuned):
