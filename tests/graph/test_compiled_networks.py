@@ -13,7 +13,10 @@ from searchlab.graph import compile, evaluate_graph  # noqa: E402
 TOLERANCE = 2e-5
 
 
-@pytest.mark.parametrize("name", TINY)
+QUICK = ("mobilenet_v2", "bert")
+
+
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in TINY])
 def test_against_torch(name: str) -> None:
     network, module = TINY[name], tiny(name)
     model, net = compile(module), network.make()
@@ -30,7 +33,7 @@ def test_against_torch(name: str) -> None:
 
 
 def test_against_the_interpreter_with_each_policy() -> None:
-    module, given = tiny("prompt"), arrays(TINY["prompt"].inputs(2, 5))
+    module, given = tiny("bert"), arrays(TINY["bert"].inputs(2, 5))
     wanted = evaluate_graph(module, *given)
     for policy in ("none", "pool", "symbolic", "bounds"):
         found = compile(module, options={"memory": policy})["main"].observed(*given, poison=True).result

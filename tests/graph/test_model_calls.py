@@ -266,3 +266,12 @@ def test_too_much_memory_is_an_error() -> None:
     model = compile(b.build(b.sum(b.relu(big), axes=(1,))), options={"memory": "pool"})
     with pytest.raises(GraphError, match=r"main: memory for expand: \d+ bytes are not available"):
         model(np.ones(3, "float32"))
+
+
+def test_upper_bounds_that_nobody_means() -> None:
+    b = GraphBuilder(ranges={n: (1, 1 << 40)})
+    module = b.build(b.exp(b.tanh(b.input("x", (n,)))))
+    (x,) = arrays((5,))
+    found = compile(module)["main"].observed(x)
+    assert found.events == (("allocate", "storage_0", 64), ("release", "storage_0", 64))
+    np.testing.assert_allclose(found.result, np.exp(np.tanh(x)), rtol=1e-5)

@@ -17,12 +17,14 @@ from searchlab.graph.model.model_parts import ModelParts
 from searchlab.graph.model.options import CompileOptions
 from searchlab.graph.model.pipeline import lowered
 from searchlab.graph.model.scheduling import scheduled
-from searchlab.graph.passes.memory_plan import plan_memory
+from searchlab.graph.passes.memory_plan import MemoryPlan, Policy, plan_memory
 from searchlab.graph.passes.pass_listing import Watch
 from searchlab.graph.passes.workspaces import lift_workspaces
 from searchlab.graph.vm.bytecode import Reference
 from searchlab.graph.vm.lowering import LoweredFunction, lower_function
 from searchlab.targets import CpuTarget, Target, cpu_of, detect
+
+LARGEST_ARENA = 1 << 30  # bytes: bounds that nobody means as sizes would ask for more memory than there is
 
 
 def compile(
@@ -64,11 +66,17 @@ def parts_of(
     }
     made = lift_workspaces(made, workspace_of(made, kernels, target.threads))
     constants = ConstantTable(made)
-    plans = {name: plan_memory(made, name, options.memory) for name in needed}
+    plans = {name: planned(made, name, options.memory) for name in needed}
     sites = {name: sites_of(made, made[name], kernels, constants) for name in needed}
     functions = {name: lower_function(made, name, plans, sites) for name in names}
     built = {k.entry: k for k in kernels.values()}
     return ModelParts(target, functions, built, _needed(functions, constants)), replace(made, constants={})
+
+
+def planned(module: GraphModule, name: str, policy: Policy) -> MemoryPlan:
+    """The memory of a function; an arena that upper bounds make too large is replaced by storages of equal sizes."""
+    plan = plan_memory(module, name, policy)
+    return plan if (plan.arena or 0) <= LARGEST_ARENA else plan_memory(module, name, "symbolic")
 
 
 def _reachable(module: GraphModule, names: Sequence[str]) -> list[str]:
