@@ -135,7 +135,8 @@ class Experiment(Model):
         default="native", description="the machine to generate code for"
     )
     workloads: Annotated[tuple[Workload, ...], Listed, WithJsonSchema(alternatives.WORKLOADS)] = Field(
-        min_length=1, description="the computations to optimise: workloads, families, suites, networks, or recorded tables"
+        min_length=1,
+        description="the computations to optimise: workloads, families, suites and networks, or recorded tables",
     )
     space: Component | None = Field(
         default=None, description="the search space; sketch if not given, none for recorded tables"

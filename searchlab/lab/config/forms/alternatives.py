@@ -35,7 +35,8 @@ TARGET: Schema = {
     ],
 }
 WORKLOAD: Schema = {
-    "description": "matmul:m=512, matmul:m=dyn(1..512), {matmul: {m: 512}}, {suite: ansor-ops}, {network: resnet18}, {table: matmul-256}",
+    "description": "matmul:m=512, matmul:m=dyn(1..512), {matmul: {m: 512}}, {suite: ansor-ops}, {network: resnet18}, "
+    "{table: matmul-256}",
     "anyOf": [
         {"type": "string"},
         {
