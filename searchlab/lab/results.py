@@ -67,6 +67,16 @@ class Winner:
             seconds = latency([p.best.taken_s * factor for p, factor in pairs])
         return replace(self, seconds=seconds, parts=tuple(parts))
 
+    @property
+    def default_s(self) -> float | None:
+        """The time of the default schedule for the sizes of a family; None for everything else."""
+        if self.table is None:
+            return None
+        pairs = zip(self.parts, self.table.times, strict=True)
+        return Latency(tuple(p.weight for p in self.parts))(
+            [p.best.taken_s * t.default_s / t.alone_s for p, t in pairs]
+        )
+
 
 @dataclass(frozen=True)
 class PartWinner:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from searchlab.bench import Steady, prepare_program
+from searchlab.bench import DEFAULT, Steady, prepare_program
 from searchlab.defaults import default_schedule
 from searchlab.errors import SpaceError
 from searchlab.ir.program import Program
@@ -108,7 +108,8 @@ class FamilyStudy(JointStudy):
         ranges = tuple(replace(i, program=numbers.index(i.program)) for i in chosen.intervals)
         programs = tuple(chosen.rivals[n].origin for n in numbers)
         self._table = FamilyTable(self.family.size, programs, ranges, tuple(times), chosen.refused)
-        return replace(found, seconds=self._table.seconds, table=self._table)
+        others = {**found.baselines, DEFAULT: self._table.default_s}  # a default for each size is not to be had
+        return replace(found, seconds=self._table.seconds, baselines=others, table=self._table)
 
     # --- programs for every size --------------------------------------------------------------------------------------
 

@@ -121,6 +121,7 @@ def test_the_score_is_the_mean_time_of_a_call(measured: Path) -> None:
         assert table.regret == pytest.approx(0.1) and len(result.best.parts) == 2
         assert result.final_s == result.taken_s == pytest.approx(table.seconds)
         assert table.seconds == pytest.approx(sum(t.weight * t.seconds for t in table.times))
+        assert result.baselines["default"] == pytest.approx(table.default_s)
         assert cellfile.from_json(json.loads(json.dumps(cellfile.to_json(result))), result.cell).best == result.best
 
 
@@ -134,6 +135,7 @@ def test_times_follow_the_run_off(measured: Path, tmp_path: Path) -> None:
         for result in load_run(measured).cells:
             factors = result.best.table.factors if result.best and result.best.table else ()
             assert result.final_s == pytest.approx(0.75 * 1e-6 * factors[0] + 0.25 * 3e-6 * factors[1])
+            assert result.baselines["default"] == pytest.approx(2 * (0.75 * 1e-6 + 0.25 * 3e-6))
     finally:
         for group in found:
             group.path(folder).unlink()

@@ -140,7 +140,10 @@ def _whole(result: CellResult, found: list[PartWinner]) -> CellResult:
     """The result of a network from those of its tasks; baselines count only if they have a time for every task."""
     assert result.best is not None
     latency = Latency(tuple(p.weight for p in found))
-    return replace(result, best=result.best.with_parts(found), baselines=latency.by_name([p.baselines for p in found]))
+    best, baselines = result.best.with_parts(found), latency.by_name([p.baselines for p in found])
+    if (default_s := best.default_s) is not None:
+        baselines[DEFAULT] = default_s
+    return replace(result, best=best, baselines=baselines)
 
 
 def noise(known: Iterable[RunOff], cells: Iterable[CellResult]) -> float | None:
