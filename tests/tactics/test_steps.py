@@ -216,3 +216,45 @@ def test_outputs_in_vectors_inside_the_sum() -> None:
     assert s.loops("Y")[0] == outer and s.loops("Y")[1] == reduction[0]
     assert kinds(s, "Y") == ["serial", "serial", "vectorized"]
     right(w, s)
+
+
+# --- pixels and elements ----------------------------------------------------------------------------------------------
+
+
+def test_stages_are_collapsed_with_what_follows_them() -> None:
+    w = sl.workload("conv2d", ci=3, co=4, h=5, w=6, k=1, then="bias,add,sigmoid")
+    s = Schedule(w.program)
+    found = tactics.trailing(s.program, "C")
+    assert found is not None and tactics.epilogues(s.program, "C") == ["Y"]
+    tactics.collapse_stages(s, "C", found)
+    assert [value_of(s.program.loops[lp].extent) for lp in s.loops("Y")] == [1, 4, 30]
+    assert tuple(map(value_of, s.program.buffers["C"].shape)) == (1, 4, 30)  # an intermediate result, unlike Y
+    right(w, s)
+
+
+def test_what_reads_more_than_its_own_element_is_no_epilogue() -> None:
+    softmax = sl.workload("softmax", rows=4, cols=8).program
+    assert tactics.epilogues(softmax, "M") is None  # a value for a whole row
+    b = Builder("twice")
+    X = b.input("X", (4, 8), "float32")
+    A = b.compute("A", (4, 8), lambda i, j: X[i, j] * 2.0)
+    B = b.compute("B", (4, 8), lambda i, j: A[i, j] + 1.0)
+    program = b.program(b.compute("Y", (4, 8), lambda i, j: A[i, j] * B[i, j]))
+    assert tactics.epilogues(program, "A") is None and tactics.epilogues(program, "B") == ["Y"]
+
+
+def test_where_stages_meet() -> None:
+    def meets(name: str, **params: int | str) -> bool:
+        return tactics.meets_only_at_elements(sl.workload(name, **params).program)
+
+    assert meets("global_avg_pool2d", c=4, h=3, w=3)
+    assert not meets("softmax", rows=4, cols=8)  # all of a row needs its sum
+    assert not meets("reduce", shape="4x5x6", axis=1, op="mean")  # neighbouring sums read neighbouring elements
+    assert not meets("elementwise", rows=4, cols=8, ops="relu")  # one stage
+
+
+def test_reductions_that_run_through_memory_as_one() -> None:
+    pool = sl.workload("global_avg_pool2d", c=4, h=3, w=5).program
+    assert tactics.reduces_as_one(pool, pool.blocks["S"])
+    windows = sl.workload("max_pool2d", c=4, h=8, w=8).program
+    assert not tactics.reduces_as_one(windows, windows.blocks["Y"])  # rows of a window are not complete
