@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from searchlab.cli.output import AsCsv, OutputForm, err, form, hint, made_of, out, print_rows, print_table, table
-from searchlab.errors import ConfigError, RecordError
+from searchlab.errors import ConfigError, RecordError, SearchLabError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +83,7 @@ def run_command(
         raise typer.Exit(130) from None
     _report(summary, quiet, wanted)
     if not summary.exit_code:
-        _whole_models(summary, quiet or wanted is not None)
+        _whole_models(experiment, summary, quiet or wanted is not None)
     raise typer.Exit(summary.exit_code)
 
 
@@ -186,15 +186,22 @@ def _report(summary: RunSummary, quiet: bool, form: OutputForm | None) -> None:
     _next(summary)
 
 
-def _whole_models(summary: RunSummary, quiet: bool) -> None:
+def _whole_models(experiment: Experiment, summary: RunSummary, quiet: bool) -> None:
     """Times the models that the experiment names by their graphs, unless nothing has changed since they were timed."""
+    from searchlab.lab.config.subjects import is_model
+
+    if not any(map(is_model, experiment.workloads)):
+        return
+    from searchlab.cli.tune import print_model
     from searchlab.lab.tuning.tuning import finish_run
 
-    for result in finish_run(summary.folder, again=bool(summary.done)):
-        if not quiet:
-            from searchlab.cli.tune import print_model
-
-            print_model(result)
+    try:
+        results = finish_run(summary.folder, again=bool(summary.done))
+    except SearchLabError as e:  # the searches are done, and what they found is kept
+        err.print(f"[yellow]the whole model was not timed:[/] {e}", soft_wrap=True)
+        return
+    for result in results if not quiet else ():
+        print_model(result)
 
 
 def _errors(summary: RunSummary) -> None:

@@ -64,6 +64,11 @@ def shares_budget(item: Any) -> bool:
     return is_network(item) or is_family(item)
 
 
+def is_model(item: Any) -> bool:
+    """Whether a workload in its one form is the network of a model's tasks."""
+    return is_network(item) and "graph" in item["network"]
+
+
 def looked_up(item: Any) -> bool:
     """Whether a workload in its one form is a recorded table, or a network of them."""
     return isinstance(item, Mapping) and ("table" in item or (is_network(item) and "tables" in item["network"]))

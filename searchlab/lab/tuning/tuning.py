@@ -19,6 +19,7 @@ from searchlab.graph.model.options import CompileOptions
 from searchlab.graph.model_source import ModelSource, model_source
 from searchlab.graph.tasks import GraphTask, model_tasks, sizes_of, worth_tuning
 from searchlab.lab.config import Experiment, from_data
+from searchlab.lab.config.subjects import is_model
 from searchlab.lab.results import CellResult, to_take
 from searchlab.lab.run import Folder, Observer, load, run
 from searchlab.lab.tuning import tuned as tuned_files
@@ -209,10 +210,9 @@ def finish_run(folder: str | Path, again: bool = True, note: Note = silent) -> t
     if done_run.experiment is None or any(cell.state != "done" for cell in done_run.cells):
         return ()
     found = []
-    for item in done_run.experiment.workloads:
-        network = item.get("network", {}) if isinstance(item, Mapping) else {}
-        done = [r for r in model_results(folder) if r.name == network.get("name") and r.times]
-        if "graph" in network and (again or not done):
+    for network in (item["network"] for item in done_run.experiment.workloads if is_model(item)):
+        done = [r for r in model_results(folder) if r.name == network["name"] and r.times]
+        if again or not done:
             found.append(finish_model(_plan_of(network, done_run.cells[0].cell.target, folder), folder, note=note))
     return tuple(found)
 

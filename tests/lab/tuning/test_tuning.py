@@ -255,4 +255,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     again = CliRunner().invoke(app, [*words, "--json"])
     found = json.loads(again.stdout.splitlines()[-1])
     assert found["name"] == "of_torch" and set(found["times"]) == {"default", "tuned", "torch"}
+    (tmp_path / "of_torch.py").unlink()
+    resumed = CliRunner().invoke(app, ["run", "found"])
+    assert resumed.exit_code == 0, resumed.output  # nothing is left to do, not even for the model
     assert records == sum(len(p.read_text().splitlines()) for p in (tmp_path / "found" / "records").glob("*.jsonl"))
