@@ -136,7 +136,7 @@ class Experiment(Model):
     )
     workloads: Annotated[tuple[Workload, ...], Listed, WithJsonSchema(alternatives.WORKLOADS)] = Field(
         min_length=1,
-        description="the computations to optimise: workloads, families, suites, networks and models, or recorded tables",
+        description="the computations to optimise: workloads, families, suites, networks, models, or recorded tables",
     )
     space: Component | None = Field(
         default=None, description="the search space; sketch if not given, none for recorded tables"
