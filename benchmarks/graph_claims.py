@@ -1,4 +1,6 @@
-"""Claims of Relax about graphs that are exact, or nearly so: python -m benchmarks.graph_claims [--json] [--only GROUP].
+"""Claims of Relax and Hidet about graphs: python -m benchmarks.graph_claims [--timed] [--only GROUP] [--json|--table].
+
+These are exact, or nearly so, and take some seconds together; no figure but that of `deduction` depends on the machine:
 
 `memory`     bytes that four layers of a transformer hold over a series of lengths, by policy of memory: the arena of
              the policy `bounds`, divided by what a pool holds.  A pool of equal sizes reuses a block for the size that
@@ -9,13 +11,19 @@
 `deduction`  the exponent with which the time to deduce all annotations grows with the number of calls
 `workspace`  bytes of the workspaces of two products in parts, divided by what both would take apart
 
-All of it takes some seconds, and no figure but that of `deduction` depends on the machine.
+These are timed (`--timed`, or one by `--only`), on an idle machine and under a minute each:
+
+`tails`      the time without fusion, divided by that with it, where memory is the limit
+`quantised`  the time with weights of float32, divided by that with weights of 4 bits
+`libraries`  the time of numpy's BLAS, divided by that of kernels made for any number of rows
+`order`      fusion after scheduling, before it, and none, on convolutions of ResNet-50 and a layer
+`images`     the speed of a network on images of odd sizes, divided by that on images of 224 x 224
+`lengths`    the time of an encoder compiled once for all lengths, divided by that of one compiled for each
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +31,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.graph_models import N, split_k, transformer_layers
+from benchmarks.claim_rows import Row, claim_row
+from benchmarks.graph_models import LONGEST, N, decoded, product_with_tail, split_k, transformer_layers
+from benchmarks.timed_graph_claims import image_rows, length_rows, library_rows, order_rows, quantised_rows, tail_rows
 from searchlab.backend import build
 from searchlab.errors import GraphError
 from searchlab.graph import (
@@ -36,6 +46,7 @@ from searchlab.graph import (
     operator_program,
     scope_of,
 )
+from searchlab.graph.passes import fuse_operators, fuse_programs
 from searchlab.graph.passes.lifetimes import lifetimes
 from searchlab.graph.passes.memory_plan import POLICIES, plan_memory
 from searchlab.graph.passes.memory_pool import MemoryPool, allocation_log
@@ -44,8 +55,6 @@ from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import ZERO, Expr
 from searchlab.targets import parse
 
-Row = dict[str, Any]
-LONGEST = 1024
 SERIES: dict[str, list[int]] = {
     "up": [128, 256, 512, 1024],
     "down": [1024, 512, 256, 128],
@@ -53,22 +62,6 @@ SERIES: dict[str, list[int]] = {
     "random": [int(v) for v in np.random.default_rng(0).integers(64, LONGEST + 1, 32)],
     "short": [64] * 4,  # far below the bound, where planning for it loses
 }
-
-
-def _row(case: str, metric: str, value: float, target: float | None = None, at_most: bool = True, **more: Any) -> Row:
-    """A figure and what it should be; `held` is None where it is only reported."""
-    value = round(value, 4)
-    held = None if target is None else bool(value <= target if at_most else value >= target)
-    relation = None if target is None else ("at most" if at_most else "at least")
-    return {
-        "case": case,
-        "metric": metric,
-        "value": value,
-        "relation": relation,
-        "target": target,
-        "held": held,
-        **more,
-    }
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
@@ -93,10 +86,12 @@ def _series_rows(name: str, module: GraphModule) -> Iterator[Row]:
         totals.add(logs["bounds"].total)
         peaks = {f"{policy}_bytes": log.peak for policy, log in logs.items()}
         case, goal = f"{name}/{series}", 0.7 if series != "short" else None
-        yield _row(case, "bounds / pool of equal sizes", logs["bounds"].peak / exact.peak, goal, pool_bytes=exact.peak)
-        yield _row(case, "bounds / pool", logs["bounds"].peak / logs["pool"].peak, goal, **peaks)
-        yield _row(case, "symbolic / none", logs["symbolic"].peak / logs["none"].peak)
-    yield _row(name, "totals of bounds over all series", len(totals), 1)
+        yield claim_row(
+            case, "bounds / pool of equal sizes", logs["bounds"].peak / exact.peak, goal, pool_bytes=exact.peak
+        )
+        yield claim_row(case, "bounds / pool", logs["bounds"].peak / logs["pool"].peak, goal, **peaks)
+        yield claim_row(case, "symbolic / none", logs["symbolic"].peak / logs["none"].peak)
+    yield claim_row(name, "totals of bounds over all series", len(totals), 1)
 
 
 # --- symbols and unknown dimensions -----------------------------------------------------------------------------------
@@ -112,8 +107,8 @@ def unknown_rows() -> Iterator[Row]:
         calls = [c for c in module["main"].calls.values() if isinstance(c, OperatorCall)]
         programs = sum(_has_program(module, c) for c in calls) / len(calls)
         case, (low, high) = ("symbols", (0.5, 1.0)) if known else ("unknown", (0.05, 0.0))
-        yield _row(case, "reuse", reuse, low, at_most=not known, values=len(found.values))
-        yield _row(case, "programs", programs, high, at_most=not known, calls=len(calls))
+        yield claim_row(case, "reuse", reuse, low, at_most=not known, values=len(found.values))
+        yield claim_row(case, "programs", programs, high, at_most=not known, calls=len(calls))
 
 
 def _has_program(module: GraphModule, call: OperatorCall) -> bool:
@@ -130,38 +125,18 @@ def _has_program(module: GraphModule, call: OperatorCall) -> bool:
 
 def fusion_rows() -> Iterator[Row]:
     """Intermediate results of graphs that are bound by memory, and of the transformer."""
-    from searchlab.graph.passes import fuse_operators, fuse_programs
-
-    made = {"tail": _tail(), "quantised weights": _decoded(), "transformer": transformer_layers(whole=True)}
+    made = {"tail": product_with_tail(), "quantised weights": decoded(), "transformer": transformer_layers(whole=True)}
     for case, module in made.items():
         fused = fuse_programs(legalise(fuse_operators(module)))
         before, after = (intermediate_bytes(m, 256) for m in (legalise(module), fused))
         goal = None if case == "transformer" else 0.7
-        yield _row(case, "bytes", after / before, goal, before_bytes=before, after_bytes=after)
+        yield claim_row(case, "bytes", after / before, goal, before_bytes=before, after_bytes=after)
 
 
 def intermediate_bytes(module: GraphModule, length: int) -> int:
     """The bytes of everything that calls of `main` write, results aside."""
     found = lifetimes(module, module["main"]).values
     return sum(int(evaluate(v.size, {N.name: length})) for v in found if v.size is not None)
-
-
-def _tail() -> GraphModule:
-    """A product with an elementwise tail."""
-    b = GraphBuilder("main", ranges={N: (1, LONGEST)})
-    x, y = b.input("x", (N, 256)), b.input("y", (N, 256))
-    h = b.linear(x, b.constant("w", np.ones((256, 256), "float32")), b.constant("c", np.ones(256, "float32")))
-    h = b.relu(h) * 0.5 + y
-    return b.build(b.linear(b.tanh(h), b.constant("v", np.ones((256, 256), "float32"))))
-
-
-def _decoded() -> GraphModule:
-    """A layer whose weights are integers with a scale for each output."""
-    b = GraphBuilder("main", ranges={N: (1, LONGEST)})
-    x = b.input("x", (N, 256))
-    scale = b.input("scale", (256, 1))
-    w = b.cast(b.input("w", (256, 256), "int8"), dtype="float32") * scale
-    return b.build(b.relu(b.linear(x, w)))
 
 
 # --- deduction --------------------------------------------------------------------------------------------------------
@@ -173,8 +148,8 @@ def deduction_rows() -> Iterator[Row]:
     seconds = [_deduction_seconds(count) for count in counts]
     slope = float(np.polyfit(np.log(counts), np.log(seconds), 1)[0])
     times = {"ms": [round(1e3 * s, 2) for s in seconds]}
-    yield _row("10^2 to 10^4 calls", "slope", slope, 1.1, **times)
-    yield _row("10^2 to 10^4 calls", "slope", slope, 0.9, at_most=False, **times)
+    yield claim_row("10^2 to 10^4 calls", "slope", slope, 1.1, **times)
+    yield claim_row("10^2 to 10^4 calls", "slope", slope, 0.9, at_most=False, **times)
 
 
 def _deduction_seconds(count: int, repeats: int = 5) -> float:
@@ -214,17 +189,25 @@ def workspace_rows() -> Iterator[Row]:
     apart = sum(int(evaluate(v.size, {N.name: 64})) for v in spaces if v.size is not None)
     begins = {plan.offset_of(v.name) for v in spaces}
     shared = apart * len(begins) // len(spaces)
-    yield _row("two products in parts", "bytes", shared / apart, 0.5, workspaces=len(begins), calls=len(spaces))
+    yield claim_row("two products in parts", "bytes", shared / apart, 0.5, workspaces=len(begins), calls=len(spaces))
 
 
-GROUPS: dict[str, Callable[[], Iterator[Row]]] = {
+EXACT: dict[str, Callable[[], Iterator[Row]]] = {
     "memory": memory_rows,
     "unknown": unknown_rows,
+    "fusion": fusion_rows,
     "deduction": deduction_rows,
     "workspace": workspace_rows,
 }
-if importlib.util.find_spec("searchlab.graph.passes.operator_fusion"):
-    GROUPS["fusion"] = fusion_rows
+TIMED: dict[str, Callable[[], Iterator[Row]]] = {
+    "tails": tail_rows,
+    "quantised": quantised_rows,
+    "libraries": library_rows,
+    "order": order_rows,
+    "images": image_rows,
+    "lengths": length_rows,
+}
+GROUPS = EXACT | TIMED
 
 
 def rows(groups: Sequence[str]) -> Iterator[Row]:
@@ -242,17 +225,28 @@ def _line(row: Row) -> str:
     return f"{head} {more}".rstrip()
 
 
+def table_row(row: Row) -> str:
+    """A row of a table in Markdown: the statement, the figure, and whether it held."""
+    verdict = {True: "**held**", False: "not held", None: "–"}[row["held"]]
+    goal = "" if row["target"] is None else f", {row['relation']} {row['target']:.3g}"
+    return f"| {row['group']} | {row['case']} | {row['metric']}{goal} | {row['value']:.3g} | {verdict} |"
+
+
 _SHOWN = {"group", "case", "metric", "value", "relation", "target", "held"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Prints a row for every claim."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="one JSON object for each row")
+    parser.add_argument("--timed", action="store_true", help="the groups that are timed, instead of the exact ones")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="one JSON object for each row")
+    form.add_argument("--table", action="store_true", help="the rows of a table in Markdown")
     parser.add_argument("--only", choices=list(GROUPS), help="one group")
     options = parser.parse_args(arguments)
-    for row in rows([options.only] if options.only else list(GROUPS)):
-        print(json.dumps(row) if options.json else _line(row), flush=True)
+    shown = json.dumps if options.json else table_row if options.table else _line
+    for row in rows([options.only] if options.only else list(TIMED if options.timed else EXACT)):
+        print(shown(row), flush=True)
 
 
 if __name__ == "__main__":

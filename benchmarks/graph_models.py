@@ -9,6 +9,7 @@ from searchlab.ir import Program, size
 from searchlab.schedule import Schedule
 
 N = size("n")  # the length
+LONGEST = 1024
 
 
 class TransformerWriter:
@@ -57,16 +58,35 @@ def transformer_layers(
     width: int = 128,
     layers: int = 4,
     heads: int = 4,
-    longest: int | None = 1024,
+    longest: int | None = LONGEST,
     whole: bool = False,
     known: bool = True,
+    length: int | None = None,
 ) -> GraphModule:
-    """A transformer of some layers on a sequence of n vectors; unless `known`, of the sequence only the rank is."""
-    writer = TransformerWriter(width, heads, longest if known else None, whole)
-    x = writer.b.input("x", (N, width) if known else TensorType(dtype="float32", rank=2))
+    """A transformer of some layers on a sequence of n vectors, or of `length`; unless `known`, only its rank is."""
+    writer = TransformerWriter(width, heads, longest if known and length is None else None, whole)
+    x = writer.b.input("x", (N if length is None else length, width) if known else TensorType(dtype="float32", rank=2))
     for layer in range(layers):
         x = writer.layer(x, layer)
     return writer.b.build(x)
+
+
+def product_with_tail() -> GraphModule:
+    """A product with an elementwise tail."""
+    b = GraphBuilder("main", ranges={N: (1, LONGEST)})
+    x, y = b.input("x", (N, 256)), b.input("y", (N, 256))
+    h = b.linear(x, b.constant("w", np.ones((256, 256), "float32")), b.constant("c", np.ones(256, "float32")))
+    h = b.relu(h) * 0.5 + y
+    return b.build(b.linear(b.tanh(h), b.constant("v", np.ones((256, 256), "float32"))))
+
+
+def decoded() -> GraphModule:
+    """A layer whose weights are integers with a scale for each output."""
+    b = GraphBuilder("main", ranges={N: (1, LONGEST)})
+    x = b.input("x", (N, 256))
+    scale = b.input("scale", (256, 1))
+    w = b.cast(b.input("w", (256, 256), "int8"), dtype="float32") * scale
+    return b.build(b.relu(b.linear(x, w)))
 
 
 def split_k(program: Program, parts: int, parallel: bool = False) -> Program:

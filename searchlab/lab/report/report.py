@@ -19,6 +19,7 @@ from searchlab.lab.report.sections import (
     convergence,
     costs,
     expectations,
+    model_graphs,
     model_quality,
     network_tasks,
     pairwise,
@@ -32,8 +33,8 @@ from searchlab.lab.report.sections import (
 from searchlab.lab.results import Run
 
 _PARTS = (
-    standing, expectations, whole_models, convergence, pairwise, ablation, network_tasks, sizes, model_quality, costs,
-    trouble, programs, repeating,
+    standing, expectations, whole_models, model_graphs, convergence, pairwise, ablation, network_tasks, sizes,
+    model_quality, costs, trouble, programs, repeating,
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from searchlab.lab.folder import atomic
 from searchlab.lab.folder.file_forms import FileForm
@@ -16,6 +16,7 @@ from searchlab.timing.turns import Times
 
 FILE = "models.json"
 DEFAULT, TUNED, EAGER = "default", "tuned", "torch"
+CallKind = Literal["own", "library", "other"]
 _AGAIN = "delete it: `searchlab tune` or `searchlab run` times the model again"
 
 
@@ -33,6 +34,29 @@ class VariantTime:
 
 
 @dataclass(frozen=True)
+class CallRecord:
+    """A call of a model: its result, what is called, whose code that is, and its seconds in a typical run.
+
+    `reads` are the calls whose results it reads, views looked through; `live` the bytes of intermediate results and
+    workspaces that are needed while it runs.
+    """
+
+    name: str
+    callee: str
+    kind: CallKind
+    seconds: float
+    flops: int | None = None
+    reads: tuple[str, ...] = ()
+    live: int = 0
+
+    @staticmethod
+    def of(data: Mapping[str, Any]) -> CallRecord:
+        """The record that plain data describes."""
+        known = {name: data[name] for name in CallRecord.__dataclass_fields__ if name in data}
+        return CallRecord(**{**known, "reads": tuple(data["reads"])})
+
+
+@dataclass(frozen=True)
 class ModelResult:
     """The times of whole runs of a model, taken in turns: with default schedules, with tuned ones, and in torch.
 
@@ -41,6 +65,7 @@ class ModelResult:
     from earlier ones, and those left at their default.  `error` is the largest difference from the reference, relative
     to the largest result; `load` the share of the cores that other processes used; `options` are those of the model.
     `sizes` are the values that open sizes had while tasks were searched, and in the runs that were timed.
+    `calls` are those of the tuned model, and `held` the bytes that its plan of memory holds in one run.
     """
 
     name: str
@@ -57,6 +82,8 @@ class ModelResult:
     variants: tuple[VariantTime, ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
     after: tuple[str, ...] = ()  # the runs that known tasks were taken from
+    calls: tuple[CallRecord, ...] = ()
+    held: int = 0
 
     def speedup(self, over: str) -> float | None:
         """How many times faster the tuned model is than another one."""
@@ -75,7 +102,9 @@ class ModelResult:
         known = {name: data[name] for name in ModelResult.__dataclass_fields__ if name in data}
         times = {name: Times(**t) for name, t in data["times"].items()}
         variants = tuple(VariantTime(**v) for v in data.get("variants", ()))
-        return ModelResult(**{**known, "times": times, "variants": variants, "after": tuple(data.get("after", ()))})
+        calls = tuple(map(CallRecord.of, data.get("calls", ())))
+        made = {"times": times, "variants": variants, "after": tuple(data.get("after", ())), "calls": calls}
+        return ModelResult(**{**known, **made})
 
 
 class TimesForm(FileForm):
@@ -96,6 +125,18 @@ class VariantForm(FileForm):
     error: str
 
 
+class CallForm(FileForm):
+    """One call of a model."""
+
+    name: str
+    callee: str
+    kind: CallKind
+    seconds: float
+    flops: int | None
+    reads: list[str]
+    live: int
+
+
 class ModelForm(FileForm):
     """One model."""
 
@@ -105,6 +146,8 @@ class ModelForm(FileForm):
     times: dict[str, TimesForm]
     kernels: dict[str, float]
     variants: list[VariantForm]
+    calls: list[CallForm] = []
+    held: int = 0
 
 
 class ModelsForm(FileForm):

@@ -15,6 +15,7 @@ from typing import Any
 
 from searchlab import targets
 from searchlab.errors import SearchLabError
+from searchlab.graph.model.compiling import compile
 from searchlab.graph.model.options import CompileOptions
 from searchlab.graph.model_source import ModelSource, model_source
 from searchlab.graph.tasks import GraphTask, model_tasks, sizes_of, worth_tuning
@@ -23,10 +24,11 @@ from searchlab.lab.config.subjects import is_model
 from searchlab.lab.results import CellResult, to_take
 from searchlab.lab.run import Folder, Observer, load, run
 from searchlab.lab.tuning import tuned as tuned_files
+from searchlab.lab.tuning.call_records import call_records
 from searchlab.lab.tuning.decisions import decide
 from searchlab.lab.tuning.model_result import DEFAULT, TUNED, ModelResult, VariantTime, model_results, write_results
 from searchlab.lab.tuning.tuned import Tuned
-from searchlab.lab.tuning.whole_model import Note, largest_error, prepared, race_models, silent
+from searchlab.lab.tuning.whole_model import Note, largest_error, race_models, run_of, silent
 from searchlab.registry import Component
 
 _ROUNDS = 4  # batches that each task gets on average, at least
@@ -178,12 +180,14 @@ def finish_model(plan: TunePlan, folder: str | Path, seconds: float = RACE_S, no
         tuned = replace(tuned, sizes=(*tuned.sizes, sizes_of(plan.source.module, plan.source.inputs)))
     note("compiling")
     ways = {DEFAULT: None, TUNED: tuned}
-    runs = {name: prepared(plan.source, machine, source, plan.options) for name, source in ways.items()}
+    models = {name: compile(plan.source.module, machine, source, plan.options) for name, source in ways.items()}
+    runs = {name: run_of(model, plan.source) for name, model in models.items()}
     error = largest_error(plan.source, runs)
     note("timing whole runs")
     times, busy = race_models(plan.source, runs, machine, seconds, note)
     sums = kernel_sums(place, plan.source.name) if searched else {}
-    result = plan.result(times=times, kernels=sums, error=error, load=busy)
+    calls, held = call_records(models[TUNED], plan.source.inputs, plan.options.memory)
+    result = plan.result(times=times, kernels=sums, error=error, load=busy, calls=calls, held=held)
     write_results(place, [result])
     return result
 

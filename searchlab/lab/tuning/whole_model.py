@@ -11,6 +11,7 @@ import numpy as np
 from searchlab.bench.library_threads import threads
 from searchlab.errors import GraphError
 from searchlab.graph.evaluation import evaluate_graph
+from searchlab.graph.model.compiled_model import CompiledModel
 from searchlab.graph.model.compiling import compile
 from searchlab.graph.model.options import CompileOptions
 from searchlab.graph.model_source import ModelSource, array_of
@@ -32,7 +33,11 @@ def silent(text: str) -> None:
 
 def prepared(source: ModelSource, target: Target, tuned: Tuned | None, options: CompileOptions) -> Contender:
     """The model, compiled, as a function without arguments that runs it on its example inputs."""
-    model = compile(source.module, target, tuned, options)
+    return run_of(compile(source.module, target, tuned, options), source)
+
+
+def run_of(model: CompiledModel, source: ModelSource) -> Contender:
+    """A function without arguments that runs a model on its example inputs."""
     return lambda: model(*source.inputs)
 
 

@@ -97,6 +97,11 @@ def test_the_result_is_kept_and_reported(tmp_path: Path, made_up: None) -> None:
     run(plan.experiment, tmp_path, jobs=0)
     result = finish_model(plan, tmp_path, seconds=0.05)
     assert model_results(tmp_path) == (result,)
+    assert [(c.callee, c.kind, c.reads) for c in result.calls] == [
+        ("fused_linear_relu", "own", ()),
+        ("linear", "own", (result.calls[0].name,)),
+    ]
+    assert result.calls[0].live == 4 * 8 * 16 <= result.held and all(c.seconds > 0 for c in result.calls)
     page = Report.of([load(tmp_path)]).html
     assert "Whole models, end to end" in page and "small: times of whole runs" in page
 

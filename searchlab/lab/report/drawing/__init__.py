@@ -1,6 +1,7 @@
-"""Charts as SVG text, from numbers: lines with bands, bars, heat maps, rank diagrams."""
+"""Charts as SVG text, from numbers: lines with bands, bars, heat maps, rank diagrams, layered graphs."""
 
 from searchlab.lab.report.drawing.bars import Bar, interval_chart, stacked_chart
+from searchlab.lab.report.drawing.layered import GraphBox, layered_graph
 from searchlab.lab.report.drawing.line_chart import Series, line_chart
 from searchlab.lab.report.drawing.marks import EntryStyle
 from searchlab.lab.report.drawing.matrix import share_matrix
@@ -13,8 +14,10 @@ __all__ = [
     "Bar",
     "Drawing",
     "EntryStyle",
+    "GraphBox",
     "Series",
     "interval_chart",
+    "layered_graph",
     "line_chart",
     "rank_diagram",
     "share_matrix",

@@ -57,6 +57,8 @@ font-size:12px;fill:var(--ink)}
 .figure .cell-edge{fill:none;stroke:var(--hair)}
 .figure .win{fill:var(--win)}
 .figure .lose{fill:var(--lose)}
+.figure .node{fill:var(--panel);stroke:var(--faint)}
+.figure .edge{fill:none;stroke:var(--soft);stroke-width:1}
 .figure .gap{stroke:var(--ground);stroke-width:1}
 """
 _DASHES = ("", "7 4", "2 3", "9 3 2 3")
