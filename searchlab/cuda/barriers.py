@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from searchlab.errors import BuildError
 from searchlab.ir.apart import recovered
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import ONE, ZERO, Expr, Var, all_of, conditions, value_of
+from searchlab.ir.expr import ONE, ZERO, Expr, Var, all_of, conditions, index, value_of
 from searchlab.ir.loopkind import BLOCKS, THREADS, LoopKind
 from searchlab.ir.stmt import Alloc, Barrier, If, Loop, Prefetch, Seq, Stmt, Store, seq
 from searchlab.ir.visitor import Visitor
-from searchlab.ir.walk import loads, variables
+from searchlab.ir.walk import Substitution, loads, variables
 
 Path = tuple[Stmt, ...]
 Owner = tuple[Expr, ...] | None  # the thread, or block, that accesses an element; None: not proved
@@ -27,16 +27,24 @@ Owner = tuple[Expr, ...] | None  # the thread, or block, that accesses an elemen
 
 @dataclass(frozen=True)
 class Access:
-    """An access to common memory, with the thread and the block that make it as functions of the element."""
+    """An access to common memory, with the thread and the block that make it as functions of the element.
+
+    `now` is the thread that makes it in given iterations of the loops around it, which may differ from one to the next.
+    """
 
     buffer: str
     writes: bool
+    now: Owner
     thread: Owner
     block: Owner
 
     def meets(self, other: Access) -> bool:
         """Whether two threads may access one element, and one of them write it."""
         return self._clashes(other) and not _same(self.thread, other.thread)
+
+    def meets_at_once(self, other: Access) -> bool:
+        """Whether this is so for accesses of one statement in the same iteration."""
+        return self._clashes(other) and not _same(self.now, other.now)
 
     def meets_across_blocks(self, other: Access) -> bool:
         """Whether two blocks may access one element, and one of them write it."""
@@ -60,7 +68,7 @@ def with_barriers(where: str, body: Stmt, common: Collection[str], outside: Coll
                 raise BuildError(f"{where}: blocks may access one element of '{access.buffer}' while another writes it")
         store = path[-1]
         for other in _own(store, path[:-1], frozenset(common)):
-            if access.meets(other):
+            if access.meets_at_once(other):
                 raise BuildError(
                     f"{where}: in '{access.buffer}' one thread may write what another accesses in the same statement; "
                     "bind loops that carry no sum to threads, or use rfactor"
@@ -121,21 +129,26 @@ def _own(s: Stmt, path: Path, common: frozenset[str]) -> Iterator[Access]:
                 yield Access(ld.buffer, False, *_owners(ld.indices, path))
 
 
-def _owners(indices: tuple[Expr, ...], path: Path) -> tuple[Owner, Owner]:
+def _owners(indices: tuple[Expr, ...], path: Path) -> tuple[Owner, Owner, Owner]:
     loops = [s for s in path if isinstance(s, Loop)]
     asked = [c for s in path if isinstance(s, If) for c in conditions(s.condition)]
     facts = Facts({lp.var: lp.extent for lp in loops})
     threads = [lp for lp in loops if lp.kind in THREADS]
     blocks = [lp for lp in loops if lp.kind in BLOCKS]
     inside = [lp for lp in loops if lp.kind not in BLOCKS]
-    return _owner(indices, threads, inside, asked, facts), _owner(indices, blocks, loops, asked, facts)
+    at_once = [lp for lp in inside if lp.kind in THREADS or lp.kind == LoopKind.VECTORIZED]
+    each = ((threads, at_once), (threads, inside), (blocks, loops))
+    now, thread, block = (_owner(indices, axes, moving, asked, facts) for axes, moving in each)
+    return now, thread, block
 
 
 def _owner(indices: tuple[Expr, ...], axes: list[Loop], moving: list[Loop], asked: list[Expr], facts: Facts) -> Owner:
     """Each axis as a function of the element: `recovered`, or 0 where only the first thread comes."""
-    places = [(i, Var(f"x{d}")) for d, i in enumerate(indices)]
-    found = recovered(places, {lp.var: lp.extent for lp in moving}, all_of(asked), facts)
-    owner: list[Expr] = []
+    once = Substitution({lp.var: ZERO for lp in moving if lp.extent == ONE})
+    places = [(once(i), Var(f"x{d}")) for d, i in enumerate(indices)]
+    extents = {lp.var: lp.extent for lp in moving if lp.extent != ONE}
+    found = recovered(places, extents, once(all_of(asked)), facts)
+    owner: list[Expr] = [index(len(places))]  # places of other ranks are other functions of the element
     for lp in axes:
         if lp.extent == ONE or lp.var.equals(0) in asked:
             owner.append(ZERO)

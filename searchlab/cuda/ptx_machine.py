@@ -151,8 +151,8 @@ class _Wave:
         if operation is None or type_ not in TYPES:
             raise BuildError(f"the emulator does not know this instruction: {ins.line}")
         types = [type_] * (len(ins.operands) - 1)
-        if name in ("shl", "shr"):
-            types[1] = "u32"
+        if name in ("shl", "shr", "bfe"):
+            types[1:] = ["u32"] * (len(types) - 1)
         if "wide" in modifiers:
             self.put(ins.operands[0], self.widened(ins, type_, who), who)
             return
@@ -163,7 +163,8 @@ class _Wave:
         """A product of twice the bits, plus a number of as many."""
         double = f"{type_[0]}{2 * int(type_[1:])}"
         a, b = (self.get(x, type_, who).astype(TYPES[double]) for x in ins.operands[1:3])
-        return a * b + self.get(ins.operands[3], double, who) if len(ins.operands) > 3 else a * b
+        product: Values = a * b
+        return product + self.get(ins.operands[3], double, who) if len(ins.operands) > 3 else product
 
     def move(self, ins: Instruction, who: Ints) -> None:
         """`mov` and `cvta`: a copy; addresses are the same in all spaces here."""
@@ -273,7 +274,7 @@ def _viewed(held: npt.NDArray[Any], dtype: np.dtype[Any]) -> Values:
 
 
 def _special(grid: Shape, block: Shape, number: Ints, thread: Ints) -> dict[str, Ints]:
-    found = {}
+    found: dict[str, Ints] = {}
     for name, shape, at in (("tid", block, thread), ("ctaid", grid, number)):
         x, y, _ = shape
         found |= {f"%{name}.x": at % x, f"%{name}.y": at // x % y, f"%{name}.z": at // (x * y)}

@@ -49,7 +49,8 @@ class TrackedMemory:
         if self.writable:
             for marks in (self._writer, self._reader):
                 marks.fill(-1)
-            self._several.fill(False), self._blocks.fill(False)
+            for flags in (self._several, self._blocks):
+                flags.fill(False)
 
     def load(self, at: Ints, size: int, who: Who) -> Bytes:
         """The bytes at these addresses, one row for each thread."""
@@ -59,7 +60,8 @@ class TrackedMemory:
         if self.writable:
             self._check_writers(cells, who, "reads what another writes")
             self._note_readers(cells, who)
-        return self.data[cells]
+        found: Bytes = self.data[cells]
+        return found
 
     def store(self, at: Ints, values: Bytes, who: Who) -> None:
         """Writes a row of bytes for each thread."""
@@ -125,7 +127,8 @@ class PtxMemory:
         """The bytes at addresses; `slot` is the number of the block's shared memory, `row` that of the thread."""
         found, at = self._find(address, size, slot, row, space)
         if found is None:
-            return self.local[at[:, None] + np.arange(size)]
+            mine: Bytes = self.local[at[:, None] + np.arange(size)]
+            return mine
         return found.load(at, size, who)
 
     def store(self, address: Ints, values: Bytes, who: Who, slot: Ints, row: Ints, space: str) -> None:
@@ -150,7 +153,7 @@ class PtxMemory:
             return (None, row * self.sizes[kind] + at) if kind == "local" else (
                 self.shared, slot * self.sizes[kind] + at
             )  # fmt: skip
-        number = first // self.SPAN - 1
+        number = (first + self.SPAN // 2) // self.SPAN - 1
         if not 0 <= number < len(self.arrays):
             raise PtxFault(f"out of bounds: an access at {first:#x}, where there is no array")
         array = self.arrays[number]

@@ -20,9 +20,10 @@ TYPES: dict[str, npt.DTypeLike] = {
 
 
 def _fma(a: Values, b: Values, c: Values) -> Values:
-    """Float32 by way of float64, whose product is exact; the sum is rounded twice, which differs in a last bit rarely."""
+    """Float32 by way of float64, whose product is exact; rounding the sum twice seldom shows in the last bit."""
     wide = np.float64 if a.dtype == np.float32 else np.longdouble
-    return (a.astype(wide) * b.astype(wide) + c.astype(wide)).astype(a.dtype)
+    found: Values = (a.astype(wide) * b.astype(wide) + c.astype(wide)).astype(a.dtype)
+    return found
 
 
 def _shift(a: Values, by: Values, op: Callable[[Values, Values], Values]) -> Values:
@@ -47,7 +48,18 @@ def _quotient(a: Values, b: Values) -> Values:
 
 
 def _remainder(a: Values, b: Values) -> Values:
-    return (a - _quotient(a, b) * b).astype(a.dtype)
+    found: Values = (a - _quotient(a, b) * b).astype(a.dtype)
+    return found
+
+
+def _field(a: Values, at: Values, count: Values) -> Values:
+    """`bfe`: some bits of a number, the lowest of which is at a place."""
+    bits = a.dtype.itemsize * 8
+    top = np.minimum(bits - np.minimum(at + count, bits), bits - 1).astype(a.dtype)
+    left = _shift(a, top, np.left_shift)
+    return np.where(
+        count == 0, a.dtype.type(0), _shift(left, np.minimum(top + at.astype(a.dtype), bits - 1), np.right_shift)
+    )
 
 
 def _high(a: Values, b: Values) -> Values:
@@ -71,6 +83,8 @@ OPERATIONS: dict[str, Operation] = {
     "neg": np.negative,
     "abs": np.abs,
     "sqrt": np.sqrt,
+    "rcp": np.reciprocal,
+    "bfe": _field,
     "copysign": lambda sign, size: np.copysign(size, sign),
     "fma": _fma,
     "mad": lambda a, b, c: a * b + c,
@@ -98,7 +112,8 @@ COMPARISONS: dict[str, Operation] = {
     "ls": np.less_equal,
     "hi": np.greater,
     "hs": np.greater_equal,
-    **{f"{name}u": _unordered(test) for name, test in (*_ORDERED.items(), ("ne", np.not_equal))},
+    **{f"{name}u": _unordered(test) for name, test in _ORDERED.items()},
+    "neu": np.not_equal,
     "num": lambda a, b: ~(_nan(a) | _nan(b)),
     "nan": lambda a, b: _nan(a) | _nan(b),
 }
