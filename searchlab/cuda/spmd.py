@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from searchlab.cuda.barriers import check_private, with_barriers
 from searchlab.errors import BuildError
-from searchlab.ir.expr import Expr, Var, all_of, index, value_of
+from searchlab.ir.expr import ZERO, Expr, Var, all_of, index, value_of
 from searchlab.ir.loopkind import BLOCKS, THREADS, LoopKind
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import (
@@ -219,10 +219,12 @@ class _Thread(Rewriter[[frozenset[LoopKind]]]):
             return replace(s, kind=kind, body=kept(self.visit(s.body, bound)))
         if s.kind in bound:
             raise BuildError(f"{self.where}: two loops are bound to {s.kind}, one inside the other ('{s.name}')")
-        axis = Var(s.kind.value)
-        body = kept(self.visit(map_expressions(s.body, Substitution({s.var: axis})), bound | {s.kind}))
-        extent = value_of(s.extent)
-        return body if extent == self.extents[s.kind] else If(axis < s.extent, body)
+        axis, extent = Var(s.kind.value), value_of(s.extent)
+        mine = Substitution({s.var: ZERO if extent == 1 else axis})
+        body = kept(self.visit(map_expressions(s.body, mine), bound | {s.kind}))
+        if extent == self.extents[s.kind]:
+            return body
+        return If(axis.equals(0) if extent == 1 else axis < s.extent, body)
 
     def visit_store(self, s: Store, bound: frozenset[LoopKind]) -> Stmt | None:
         """A store outside of the loops of an axis is done by its first thread, or by all if each has the buffer."""

@@ -7,7 +7,7 @@ shared memory by all threads, then each computes a small tile of the result, whi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 
 from searchlab.ir.expr import value_of
 from searchlab.ir.stmt import Block
@@ -124,12 +124,17 @@ def _bind(s: Schedule, axes: dict[str, str]) -> None:
 
 
 def _copy_together(s: Schedule, copy: str, at: str, tiles: ThreadTiles) -> None:
-    """All threads copy neighbouring elements, as many at a time as one access takes."""
+    """Threads copy neighbouring elements, as many at a time as one access takes.
+
+    Where the elements cannot be dealt out evenly, fewer threads copy: others would leave the tile.
+    """
     loops = s.loops(copy)[s.loops(copy).index(at) + 1 :]
     extents = [value_of(s.program.loops[lp].extent) or 1 for lp in loops]
     fused = s.fuse(*loops) if len(loops) > 1 else loops[0]
-    lanes = tiles.lanes if extents[-1] % tiles.lanes == 0 and prod(extents) % tiles.lanes == 0 else 1
-    _, ty, tx, lane = s.split(fused, [None, *tiles.threads, lanes], tail=True)
+    lanes = tiles.lanes if extents[-1] % tiles.lanes == 0 else 1
+    columns = gcd(prod(extents) // lanes, tiles.threads[1])
+    rows = gcd(prod(extents) // lanes // columns, tiles.threads[0])
+    _, ty, tx, lane = s.split(fused, [None, rows, columns, lanes])
     _bind(s, {ty: _Y, tx: _X})
     s.vectorize(lane)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from searchlab.backend import backend_of
@@ -88,7 +88,8 @@ def test_contiguous_copies_are_vectors() -> None:
     assert "st.local" not in text and "ld.local" not in text  # results stay in registers
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=10, deadline=None, phases=(Phase.explicit, Phase.generate))
+@example(sizes=(1, 1, 4), threads=(2, 4), each=(1, 1), depth=3)
 @given(
     sizes=st.tuples(*(st.integers(1, 40) for _ in range(3))),
     threads=st.tuples(st.sampled_from((1, 2, 4, 8)), st.sampled_from((2, 4, 8))),
