@@ -233,6 +233,8 @@ class Backend(ABC):
     """Builds, loads and times programs on machines of one kind; `forms` are the kinds of listings it can produce."""
 
     forms: ClassVar[tuple[str, ...]] = ()
+    # Whether kernels run in an emulator: results are those of the target, times are not.
+    emulated: ClassVar[bool] = False
 
     @abstractmethod
     def lower(self, program: Program, target: Target) -> Lowered:

@@ -19,7 +19,7 @@ from searchlab.ir.walk import variables
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import consumers, producers
 from searchlab.tactics import IntrinsicView, Panel, ProductView, Trailing, attempt
-from searchlab.targets import CpuTarget, Target
+from searchlab.targets import CpuTarget, CudaTarget, Target
 
 _LARGE = 1 << 30  # assumed for an extent that is known only at run time
 _BAND, _GROUP = 7, 16  # rows of output, and input channels, that a convolution tile is blocked by
@@ -43,6 +43,9 @@ def default_schedule(
     """
     s = Schedule(program)
     tactics.inline_cheap(s)
+    if isinstance(target, CudaTarget):
+        tactics.schedule_for_threads(s)
+        return s.program
     block = max(filter(_is_tiled, s.program.blocks.values()), key=tactics.work, default=None)
     if block is None:
         _row_by_row(s, target)

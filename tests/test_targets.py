@@ -15,10 +15,10 @@ from searchlab.errors import BuildError, TargetError
 from searchlab.llvm.jit import check_runs_here
 from searchlab.measure import Job
 from searchlab.measure.local import LocalMeasurer
-from searchlab.targets import Target, cpu, detect, host, known, parse
+from searchlab.targets import CpuTarget, Target, cpu, detect, host, parse
 from searchlab.workloads import workload
 
-CPUS = [name for name in known() if name != "native"]
+CPUS = [name for name in CpuTarget.names() if name != "native"]
 
 
 def test_detects_this_machine() -> None:

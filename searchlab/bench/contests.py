@@ -9,12 +9,12 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from searchlab.backend import Artifact, compile, load
+from searchlab.backend import Artifact, backend_of, compile, load
 from searchlab.bench import with_numpy
 from searchlab.bench.library_threads import threads
 from searchlab.bench.operands import Array, LibraryOperands
 from searchlab.defaults import default_schedule
-from searchlab.errors import SearchLabError
+from searchlab.errors import MeasureError, SearchLabError
 from searchlab.interpreter import installed_only
 from searchlab.ir.program import Program
 from searchlab.runtime.memory import placed
@@ -110,6 +110,8 @@ def contest(
     Each maker prepares `copies`, the best of which counts: occasionally a program is several times slower than usual
     for as long as it stays loaded, and its load address can make a difference of a few per cent.
     """
+    if backend_of(target).emulated:
+        raise MeasureError(f"{target.name} is emulated here: its times cannot be compared with those of libraries")
     inputs = {name: placed(x) for name, x in workload.inputs().items()}
     expected = workload.reference(inputs)
     contenders: dict[str, Contender | list[Contender]] = {}

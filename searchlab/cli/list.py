@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from searchlab.cli.output import AsCsv, AsJson, amount, form, hint, out, print_rows, print_table, table
+
+if TYPE_CHECKING:
+    from searchlab.targets import Target
 
 Row = dict[str, Any]
 
@@ -79,7 +83,24 @@ def _targets() -> Iterator[Row]:
     from searchlab import targets
 
     for name in targets.known():
-        yield {"name": name, "summary": f"{targets.parse(name)}{' (this machine)' if name == 'native' else ''}"}
+        target = targets.parse(name)
+        summary = f"{target}{' (this machine)' if name == 'native' else ''}"
+        yield {"name": name, "summary": summary, "here": ", ".join(_possible(target))}
+
+
+def _possible(target: Target) -> Iterator[str]:
+    """What can be done with programs for a target on this machine."""
+    from searchlab.backend import backend_of
+    from searchlab.errors import BuildError
+    from searchlab.targets import CpuTarget
+
+    if isinstance(target, CpuTarget):
+        yield "search"  # spaces are made for CPUs
+    yield "compile"
+    backend = backend_of(target)
+    with suppress(BuildError):
+        backend.require(target)
+        yield "emulate" if backend.emulated else "measure"
 
 
 def _intrinsics() -> Iterator[Row]:

@@ -19,7 +19,7 @@ from searchlab.ir.bfloat16 import numbers, rounded, stored
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import TRUE, And, Binary, Call, Cast, Compare, Const, Expr, Load, Poly, Select, Var
 from searchlab.ir.program import Program
-from searchlab.ir.stmt import Alloc, Block, If, Loop, Prefetch, Seq, Store, Tensorized, map_expressions
+from searchlab.ir.stmt import Alloc, Barrier, Block, If, Loop, Prefetch, Seq, Store, Tensorized, map_expressions
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution
 
@@ -92,6 +92,9 @@ class _Source(Visitor[[str], str]):
 
     def visit_store(self, s: Store, indent: str) -> str:
         return f"{indent}{s.buffer}[{_indices(s.indices)}] = {_expr(s.value)}\n"
+
+    def visit_barrier(self, s: Barrier, indent: str) -> str:
+        return f"{indent}pass\n"
 
     def visit_prefetch(self, s: Prefetch, indent: str) -> str:
         return f"{indent}pass\n"

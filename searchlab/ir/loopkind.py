@@ -41,8 +41,10 @@ class LoopKind(StrEnum):
 
 LOOP_KINDS = (LoopKind.SERIAL, LoopKind.PARALLEL, LoopKind.VECTORIZED, LoopKind.UNROLLED)
 THREAD_AXES = tuple(kind for kind in LoopKind if kind not in LOOP_KINDS)
+BLOCKS = (LoopKind.BLOCK_X, LoopKind.BLOCK_Y, LoopKind.BLOCK_Z)
+THREADS = (LoopKind.THREAD_X, LoopKind.THREAD_Y, LoopKind.THREAD_Z)
 _VIRTUAL = frozenset((LoopKind.VIRTUAL_X, LoopKind.VIRTUAL_Y, LoopKind.VIRTUAL_Z))
-_APART = frozenset((LoopKind.PARALLEL, LoopKind.BLOCK_X, LoopKind.BLOCK_Y, LoopKind.BLOCK_Z))
+_APART = frozenset((LoopKind.PARALLEL, *BLOCKS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
 """Statements, before and after lowering, and functions that traverse and rewrite them.
 
-The class of each kind declares its parts: the statements directly inside it, its own expressions, its stores.  The
-traversals below rely on nothing else, and passes handle special kinds in methods of a `Visitor` or `Rewriter`
-(`ir.visitor`), so a new kind of statement does not require changes to existing traversals.
+The class of each kind declares its parts; traversals rely on nothing else, and passes handle special kinds in methods
+of a `Visitor` or `Rewriter` (`ir.visitor`), so a new kind of statement does not require changes to these.
 """
 
 from __future__ import annotations
@@ -120,7 +119,8 @@ class Store(Stmt):
 
     def map_places(self, f: Callable[[Place], Place]) -> Store:
         """The target element mapped."""
-        return replace(self, **_moved(self, f))
+        buffer, indices = f((self.buffer, self.indices))
+        return replace(self, buffer=buffer, indices=indices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +159,13 @@ class Prefetch(Stmt):
 
     def map_places(self, f: Callable[[Place], Place]) -> Prefetch:
         """The element mapped."""
-        return replace(self, **_moved(self, f))
+        buffer, indices = f((self.buffer, self.indices))
+        return replace(self, buffer=buffer, indices=indices)
 
 
-def _moved(s: Store | Prefetch, f: Callable[[Place], Place]) -> dict[str, Any]:
-    buffer, indices = f((s.buffer, s.indices))
-    return {"buffer": buffer, "indices": indices}
+@dataclass(frozen=True, slots=True)
+class Barrier(Stmt):
+    """No thread of a block goes on before all have come here (only in lowered programs)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +344,7 @@ class Tensorized(Around):
         return Tensorized(self.intrinsic, inside(self.body))
 
 
-KINDS: tuple[type[Stmt], ...] = (Store, Update, Prefetch, Seq, Loop, Block, If, Alloc, Tensorized)
+KINDS: tuple[type[Stmt], ...] = (Store, Update, Prefetch, Barrier, Seq, Loop, Block, If, Alloc, Tensorized)
 
 
 def seq(*parts: Stmt) -> Stmt:

@@ -16,7 +16,7 @@ from searchlab.ir.bfloat16 import stored
 from searchlab.llvm import vecmath
 from searchlab.llvm.halves import Halves
 from searchlab.llvm.ssa import TYPES, Function
-from searchlab.targets import CpuTarget
+from searchlab.targets import Target
 
 FLAGS = "contract nsz"
 _FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
@@ -27,7 +27,7 @@ _BITS = {**{name: d.bits for name, d in DTYPES.items()}, INDEX: 64, BOOL: 1}
 class Arithmetic:
     """Writes operations into a function; operands are texts, and `lanes` says how many values they hold."""
 
-    def __init__(self, function: Function, target: CpuTarget) -> None:
+    def __init__(self, function: Function, target: Target) -> None:
         self.f = function
         self.halves = Halves.of(function, target)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from searchlab.dtype import BFLOAT16, HALVES
 from searchlab.errors import BuildError
 from searchlab.llvm.vecmath import Emitter
-from searchlab.targets import CpuTarget
+from searchlab.targets import CpuTarget, Target
 
 _ONE_BELOW_HALF = 0x7FFF  # with the lowest kept bit added: below half a unit rounds down, a tie to even
 _INFINITY, _SIGN = 0x7F800000, 0x80000000  # of float32
@@ -26,9 +26,10 @@ class Halves:
     instructions: bool  # whether the CPU converts float16
 
     @staticmethod
-    def of(out: Emitter, target: CpuTarget) -> Halves:
-        """The conversions for a CPU."""
-        return Halves(out, target.arch != "x86_64" or "f16c" in target.enabled_features())
+    def of(out: Emitter, target: Target) -> Halves:
+        """The conversions for a machine: all but some x86 CPUs have instructions for them."""
+        old = isinstance(target, CpuTarget) and target.arch == "x86_64" and "f16c" not in target.enabled_features()
+        return Halves(out, not old)
 
     def widen(self, dtype: str, text: str, lanes: int) -> str:
         """The float32 value of these bits."""

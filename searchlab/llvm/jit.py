@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from searchlab.errors import BuildError
 from searchlab.targets import CAP, CpuTarget, cap, detect
@@ -66,6 +66,22 @@ _RUNS_PER_BUILDER = 32
 _runs = itertools.count()
 
 
+class LlvmTarget(Protocol):
+    """A machine as LLVM names it."""
+
+    @property
+    def triple(self) -> str:
+        """The platform."""
+
+    @property
+    def cpu(self) -> str:
+        """The processor."""
+
+    @property
+    def features(self) -> str:
+        """What it has, with plus signs."""
+
+
 def compile_ir(ir: str, target: CpuTarget, level: int = 2, pipeline: Sequence[str] = PIPELINE) -> bytes:
     """Object code of the module `ir`, optimised by `pipeline`; `level` (0-3) is the effort of code generation."""
     machine = _machine(target.triple, target.cpu, target.features, level)
@@ -73,12 +89,12 @@ def compile_ir(ir: str, target: CpuTarget, level: int = 2, pipeline: Sequence[st
     return bytes(machine.emit_object(module))
 
 
-def optimized_ir(ir: str, target: CpuTarget, level: int = 2, pipeline: Sequence[str] = PIPELINE) -> str:
+def optimized_ir(ir: str, target: LlvmTarget, level: int = 2, pipeline: Sequence[str] = PIPELINE) -> str:
     """The module after `pipeline`, as text."""
     return str(_optimized(ir, _machine(target.triple, target.cpu, target.features, level), pipeline))
 
 
-def assembly(ir: str, target: CpuTarget, level: int = 2, pipeline: Sequence[str] = PIPELINE) -> str:
+def assembly(ir: str, target: LlvmTarget, level: int = 2, pipeline: Sequence[str] = PIPELINE) -> str:
     """The machine code `compile_ir` would give, as text."""
     machine = _machine(target.triple, target.cpu, target.features, level)
     return str(machine.emit_assembly(_optimized(ir, machine, pipeline)))

@@ -32,7 +32,7 @@ from searchlab.llvm.ssa import TYPES, Function, Known, Linear, Module
 from searchlab.llvm.values import BufferPlace, Lanes, ValueWriter
 from searchlab.lower.passes import Lowered
 from searchlab.lower.registers import REGISTER
-from searchlab.targets import CpuTarget
+from searchlab.targets import CpuTarget, Target
 
 STACK = 16 * 1024  # larger buffers go to scratch memory
 CHUNKS = 8  # a vectorised loop that spans more registers becomes a loop over registers
@@ -80,15 +80,13 @@ def generate(lowered: Lowered, target: CpuTarget) -> KernelCode:
     return _Generator(lowered, target).run()
 
 
-class _Generator:
-    def __init__(self, lowered: Lowered, target: CpuTarget) -> None:
-        self.lowered = lowered
+class Generation:
+    """What the functions of one module have in common: the module, the target, and its vectors."""
+
+    def __init__(self, name: str, target: Target) -> None:
         self.target = target
-        self.module = Module(lowered.name)
+        self.module = Module(name)
         self.shared, self.private = Scratch(), Scratch()
-        found = {v for p in lowered.parameters for e in p.shape for v in variables(e)}
-        found |= {v for e in expressions(lowered.body) for v in variables(e)}
-        self.sizes = sorted((v for v in found if v.role == "size"), key=lambda v: v.name)
         self.bodies = 0  # of parallel loops
         self._lanes: dict[int, int] = {}
 
@@ -99,6 +97,15 @@ class _Generator:
             able = _VECTORIZABLE.visit(s.body, s.var)
             found = self._lanes[id(s)] = min(self.target.lanes(d) for d in _dtypes(s.body)) if able else 0
         return found
+
+
+class _Generator(Generation):
+    def __init__(self, lowered: Lowered, target: CpuTarget) -> None:
+        super().__init__(lowered.name, target)
+        self.lowered = lowered
+        found = {v for p in lowered.parameters for e in p.shape for v in variables(e)}
+        found |= {v for e in expressions(lowered.body) for v in variables(e)}
+        self.sizes = sorted((v for v in found if v.role == "size"), key=lambda v: v.name)
 
     def run(self) -> KernelCode:
         names = [f"%b{n}" for n in range(len(self.lowered.parameters))]
@@ -111,7 +118,7 @@ class _Generator:
         }
         for v, n in zip(self.sizes, size_names, strict=True):
             main.env[v] = Linear(0, ((n, 1),))
-        _Body(self, main, places, inside=False).visit(self.lowered.body)
+        BodyWriter(self, main, places, inside=False).visit(self.lowered.body)
         self.module.functions.append(main.text())
         self.module.functions.append(self._entry(names, size_names))
         sizes, parallel = tuple(v.name for v in self.sizes), self.bodies > 0
@@ -128,11 +135,11 @@ class _Generator:
         return "\n".join(lines)
 
 
-class _Body(Visitor[[], None]):
+class BodyWriter(Visitor[[], None]):
     """Writes statements into one function."""
 
     def __init__(
-        self, generator: _Generator, function: Function, places: dict[str, BufferPlace], *, inside: bool
+        self, generator: Generation, function: Function, places: dict[str, BufferPlace], *, inside: bool
     ) -> None:
         self.g = generator
         self.f = function
@@ -283,13 +290,13 @@ class _Body(Visitor[[], None]):
         self.g.module.functions.append(inner.text())
         self.g.module.functions.append(_trampoline(name, len(places), len(numbers)))
 
-    def _body(self, name: str, places: list[BufferPlace], numbers: list[str]) -> _Body:
+    def _body(self, name: str, places: list[BufferPlace], numbers: list[str]) -> BodyWriter:
         """The outlined function for the body of a parallel loop that uses these buffers and numbers."""
         own = [BufferPlace(p.buffer, f"%b{n}", p.align) for n, p in enumerate(places)]
         buffers = [f"ptr noalias nonnull align {p.align} {p.pointer}" for p in own]
         rest = ["i64 %stride", "ptr %private", "i64 %begin", "i64 %end", "i64 %slot"]
         function = Function(name, [*buffers, *(f"i64 {n}" for n in numbers), *rest], self.g.module)
-        return _Body(self.g, function, {p.buffer.name: p for p in own}, inside=True)
+        return BodyWriter(self.g, function, {p.buffer.name: p for p in own}, inside=True)
 
     def _call_pool(self, name: str, s: Loop, pointers: list[str], ints: list[str]) -> None:
         """Calls the pool, passing everything the body needs in a record on the stack."""

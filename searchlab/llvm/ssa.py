@@ -53,6 +53,8 @@ class Known:
 class Function:
     """One LLVM function under construction."""
 
+    linkage = "internal"
+
     def __init__(self, name: str, parameters: list[str], module: Module) -> None:
         self.name = name
         self.parameters = parameters
@@ -107,7 +109,7 @@ class Function:
     def text(self) -> str:
         """The function as LLVM IR."""
         (scope,) = self.scopes
-        head = f"define internal void @{self.name}({', '.join(self.parameters)}) #0 {{\nentry:"
+        head = f"define {self.linkage} void @{self.name}({', '.join(self.parameters)}) #0 {{\nentry:"
         return "\n".join([head, *self.allocas, *scope.head, *scope.lines, "  ret void", "}"])
 
     # --- hoisted index arithmetic -------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from searchlab.llvm.abi import LINE
 from searchlab.llvm.arithmetic import Arithmetic, suffix
 from searchlab.llvm.squares import column
 from searchlab.llvm.ssa import TYPES, Function, Linear
-from searchlab.targets import CpuTarget
+from searchlab.targets import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Lanes:
 class ValueWriter(Arithmetic):
     """Writes expressions into a function."""
 
-    def __init__(self, function: Function, places: dict[str, BufferPlace], target: CpuTarget) -> None:
+    def __init__(self, function: Function, places: dict[str, BufferPlace], target: Target) -> None:
         super().__init__(function, target)
         self.places = places
         self.lanes: Lanes | None = None

@@ -30,7 +30,7 @@ class _Hoister(Rewriter[[]]):
         return s  # what an intrinsic is matched with stays as it is
 
     def visit_loop(self, s: Loop) -> Stmt | None:
-        if s.kind != LoopKind.PARALLEL and _runs(s):
+        if s.kind != LoopKind.PARALLEL and not s.kind.is_thread and _runs(s):
             found = _Found(frozenset(written(s)), s.name, self.count)
             body = found.visit(s.body, _bound(s, _Inside()))
             self.count += len(found.values)

@@ -5,14 +5,14 @@ Accesses with divisions left by a fused loop (`a[i // n, i % n]`) become one fla
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from searchlab.ir.algebra import flat_index
 from searchlab.ir.apart import told_apart
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import TRUE, ZERO, Binary, Expr, Var, compare, value_of
-from searchlab.ir.loopkind import LoopKind
+from searchlab.ir.loopkind import THREADS, LoopKind
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import (
     Alloc,
@@ -34,9 +34,13 @@ from searchlab.ir.walk import loads, variables, walk
 Path = tuple[Stmt, ...]
 
 
-def place_buffers(program: Program, body: Stmt) -> Stmt:
-    """The body with an Alloc for every buffer that is not a parameter, and without the buffers that nothing reads."""
+def place_buffers(program: Program, body: Stmt, only: Collection[str] | None = None) -> Stmt:
+    """The body with an Alloc for every buffer that is not a parameter, and without the buffers that nothing reads.
+
+    Buffers in shared memory are placed outside of the loops of threads.  `only` limits this to some buffers.
+    """
     inner = {n: b for n, b in program.buffers.items() if n not in program.inputs and n not in program.outputs}
+    inner = inner if only is None else {n: inner[n] for n in only}
     body = _without_collisions(_without_unread(body, set(inner)), set(inner))
     for buffer in inner.values():
         body = _place(body, buffer)
@@ -127,7 +131,7 @@ def _place(body: Stmt, buffer: Buffer) -> Stmt:
     found = list(_accesses(body, buffer.name, ()))
     if not found:
         return body
-    home = _common([path for path, _ in found])
+    home = _common([path for path, _ in found], shared=buffer.scope == "shared")
     outside = {lp.var: lp.extent for lp in found[0][0][: _depth(found[0][0], home)] if isinstance(lp, Loop)}
     intervals = [_interval(buffer, d, found, home, outside) for d in range(len(buffer.shape))]
     lows = tuple(low for low, _ in intervals)
@@ -149,16 +153,18 @@ def _accesses(s: Stmt, name: str, path: Path) -> Iterator[tuple[Path, tuple[Expr
         yield from _accesses(child, name, here)
 
 
-def _common(paths: list[Path]) -> Loop | None:
-    """The innermost loop around all accesses, if any, outside of vectorised loops, whose lanes share one buffer."""
+def _common(paths: list[Path], *, shared: bool) -> Loop | None:
+    """The innermost loop around all accesses, if any, outside of loops whose iterations share one buffer: lanes of
+    vectors, and threads if it is in shared memory."""
     home = None
     for level in zip(*paths, strict=False):
-        if any(s is not level[0] for s in level) or (
-            isinstance(level[0], Loop) and level[0].kind == LoopKind.VECTORIZED
-        ):
+        s = level[0]
+        if any(other is not s for other in level):
             break
-        if isinstance(level[0], Loop):
-            home = level[0]
+        if isinstance(s, Loop):
+            if s.kind == LoopKind.VECTORIZED or (shared and s.kind in THREADS):
+                break
+            home = s
     return home
 
 

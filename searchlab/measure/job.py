@@ -66,7 +66,8 @@ class Outcome:
     build_s, check_s and run_s are the durations of the phases, queue_s is the time the job waited; `number` is the
     number of runs per repeat; `stopped_early` says that a slow candidate was repeated less often.  `pulses` are the
     readings of the clock probe beside each repeat (the slower of before and after), which show the core's speed.
-    A failure not caused by the candidate has `notes["environment"]` with the cause.
+    A failure not caused by the candidate has `notes["environment"]` with the cause; times that an emulator took, which
+    say nothing about the target, have `notes["emulated"]`.
     """
 
     id: str

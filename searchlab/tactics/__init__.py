@@ -79,6 +79,13 @@ from searchlab.tactics.tensorizing import (
     run_copies,
     split_for_calls,
 )
+from searchlab.tactics.thread_tiles import (
+    ThreadTiles,
+    bind_elements,
+    schedule_for_threads,
+    sum_with_threads,
+    tile_for_threads,
+)
 from searchlab.tactics.tiling import (
     Factors,
     RoundedUp,
@@ -104,18 +111,19 @@ from searchlab.tactics.vectors import (
 
 __all__ = [
     "CallLoops", "CallShape", "CallTiles", "Factors", "IntrinsicView", "LaidOperands", "Panel", "ProductView",
-    "RoundedUp", "Tiles", "Trailing", "attempt", "axis_loops", "call_around", "call_shape", "call_tile",
-    "call_views", "collapse", "collapse_loops", "collapse_stages", "constant", "contiguous_reduction",
-    "epilogues", "exact_view", "extent", "fetch_next_rows", "finish_fused", "finish_untiled", "fits_registers",
-    "fresh_stages", "fuse_outer", "fuse_parallel", "fuse_reader", "fused_width", "gather_inputs", "gather_rows",
-    "goes_row_by_row", "inline_cheap", "insert_calls", "intermediate_results", "intrinsic_view",
-    "join_epilogues", "join_trailing", "joined_copy", "lane_factors", "lane_loop", "lay_for_calls",
-    "lay_in_panels", "lies_side_by_side", "loops_by_kind", "loops_inside", "meets_only_at_elements",
-    "moves_with", "next_rows", "operands", "outermost", "own_loops", "pack", "panel", "parallel_outer",
-    "phases", "product_views", "products", "read_rows_as_they_lie", "reduce_axes", "reduces_along_rows",
-    "reduces_as_one", "register_tile", "results_are_in_order", "rfactor", "rows_first", "run_copies", "share",
-    "share_around", "side_by_side", "space_axes", "split_by", "split_for_calls", "spread_rows",
-    "stores_plainly", "structure_around", "tile", "tile_along_panels", "tile_collapsed", "tile_for_calls",
-    "tile_in_place", "trailing", "transpose_results", "unroll_up_to", "values_of", "vector_width",
-    "vectorize_outputs", "vectorize_tile", "widen_halves", "work",
+    "RoundedUp", "ThreadTiles", "Tiles", "Trailing", "attempt", "axis_loops", "bind_elements", "call_around",
+    "call_shape", "call_tile", "call_views", "collapse", "collapse_loops", "collapse_stages", "constant",
+    "contiguous_reduction", "epilogues", "exact_view", "extent", "fetch_next_rows", "finish_fused",
+    "finish_untiled", "fits_registers", "fresh_stages", "fuse_outer", "fuse_parallel", "fuse_reader",
+    "fused_width", "gather_inputs", "gather_rows", "goes_row_by_row", "inline_cheap", "insert_calls",
+    "intermediate_results", "intrinsic_view", "join_epilogues", "join_trailing", "joined_copy", "lane_factors",
+    "lane_loop", "lay_for_calls", "lay_in_panels", "lies_side_by_side", "loops_by_kind", "loops_inside",
+    "meets_only_at_elements", "moves_with", "next_rows", "operands", "outermost", "own_loops", "pack", "panel",
+    "parallel_outer", "phases", "product_views", "products", "read_rows_as_they_lie", "reduce_axes",
+    "reduces_along_rows", "reduces_as_one", "register_tile", "results_are_in_order", "rfactor", "rows_first",
+    "run_copies", "schedule_for_threads", "share", "share_around", "side_by_side", "space_axes", "split_by",
+    "split_for_calls", "spread_rows", "stores_plainly", "structure_around", "sum_with_threads", "tile",
+    "tile_along_panels", "tile_collapsed", "tile_for_calls", "tile_for_threads", "tile_in_place", "trailing",
+    "transpose_results", "unroll_up_to", "values_of", "vector_width", "vectorize_outputs", "vectorize_tile",
+    "widen_halves", "work",
 ]  # fmt: skip

@@ -144,7 +144,7 @@ class RunBench:
             number=found.number,
             run_s=spent,
             stopped_early=found.stopped_early,
-            notes=found.notes,
+            notes={**found.notes, "emulated": "times of an emulator"} if backend.emulated else found.notes,
             pulses=found.pulses if probe is not None else (),
         )
 

@@ -152,7 +152,10 @@ def _slots(settings: Map, options: Any) -> Iterator[tuple[Path, str]]:
 def _cores(settings: Map, options: Any) -> Iterator[tuple[Path, str]]:
     target = parse(unplaced(settings["target"]))
     try:
-        backend_of(target).require(target)
+        backend = backend_of(target)
+        backend.require(target)
+        if backend.emulated:
+            yield ("target",), f"{target.name} is emulated here: programs can be checked, but not timed"
     except SearchLabError as e:
         yield ("target",), str(e)
     usable = sorted(os.sched_getaffinity(0))

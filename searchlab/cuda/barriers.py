@@ -1,0 +1,246 @@
+"""Barriers: where the threads of a block must wait for each other, found by proof and not by convention.
+
+An access to common memory is *owned* if the element tells which thread makes it: `As[ty*4 + i, tx]` is accessed by the
+threads (x0 // 4, x1), whatever i is.  Two accesses, one of them a store, cannot meet in one element from two threads if
+they have the same owners; in every other case a barrier goes between them.  Threads that may meet within one statement
+cannot be separated, nor can blocks: such kernels are refused, as are those that need a barrier where only some threads
+come along.  So a kernel that is accepted has no race, on the assumption that its loops and conditions are as written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+from searchlab.errors import BuildError
+from searchlab.ir.apart import recovered
+from searchlab.ir.bounds import Facts
+from searchlab.ir.expr import ONE, ZERO, Expr, Var, all_of, conditions, index, value_of
+from searchlab.ir.loopkind import BLOCKS, THREADS, LoopKind
+from searchlab.ir.stmt import Alloc, Barrier, If, Loop, Prefetch, Seq, Stmt, Store, seq
+from searchlab.ir.visitor import Visitor
+from searchlab.ir.walk import Substitution, loads, variables
+
+Path = tuple[Stmt, ...]
+Owner = tuple[Expr, ...] | None  # the thread, or block, that accesses an element; None: not proved
+
+
+@dataclass(frozen=True)
+class Access:
+    """An access to common memory, with the thread and the block that make it as functions of the element.
+
+    `now` is the thread that makes it in given iterations of the loops around it, which may differ from one to the next.
+    """
+
+    buffer: str
+    writes: bool
+    now: Owner
+    thread: Owner
+    block: Owner
+
+    def meets(self, other: Access) -> bool:
+        """Whether two threads may access one element, and one of them write it."""
+        return self._clashes(other) and not _same(self.thread, other.thread)
+
+    def meets_at_once(self, other: Access) -> bool:
+        """Whether this is so for accesses of one statement in the same iteration."""
+        return self._clashes(other) and not _same(self.now, other.now)
+
+    def meets_across_blocks(self, other: Access) -> bool:
+        """Whether two blocks may access one element, and one of them write it."""
+        return self._clashes(other) and not _same(self.block, other.block)
+
+    def _clashes(self, other: Access) -> bool:
+        return self.buffer == other.buffer and (self.writes or other.writes)
+
+
+def _same(a: Owner, b: Owner) -> bool:
+    return a is not None and a == b
+
+
+def with_barriers(where: str, body: Stmt, common: Collection[str], outside: Collection[str]) -> Stmt:
+    """The kernel with the barriers it needs; `common` names the buffers that threads share, `outside` those of them
+    that blocks share."""
+    found = list(_accesses(body, (), frozenset(common)))
+    for path, access in found:
+        for _, other in found:
+            if access.buffer in outside and access.meets_across_blocks(other):
+                raise BuildError(f"{where}: blocks may access one element of '{access.buffer}' while another writes it")
+        store = path[-1]
+        for other in _own(store, path[:-1], frozenset(common)):
+            if access.meets_at_once(other):
+                raise BuildError(
+                    f"{where}: in '{access.buffer}' one thread may write what another accesses in the same statement; "
+                    "bind loops that carry no sum to threads, or use rfactor"
+                )
+    placed, _ = _Placement(where, frozenset(common)).visit(body, _State((), frozenset(), True))
+    return placed
+
+
+def check_private(where: str, body: Stmt, names: Collection[str]) -> None:
+    """Refuses buffers in local memory of which a thread accesses elements that another thread writes."""
+    found = [access for _, access in _accesses(body, (), frozenset(names))]
+    for access in found:
+        if any(access.meets(other) for other in found) and not _alone(body, access.buffer):
+            raise BuildError(f"{where}: '{access.buffer}' is in local memory, but threads access each other's elements")
+
+
+def _alone(body: Stmt, buffer: str) -> bool:
+    """Whether no access of a buffer depends on the thread: then each computes all of its own copy."""
+    axes = {Var(a.value) for a in THREADS}
+    paths = [(path, i) for path, indices in _places(body, (), buffer) for i in indices]
+    guarded = any(variables(s.condition) & axes for path, _ in paths for s in path if isinstance(s, If))
+    return not guarded and not any(variables(i) & axes for _, i in paths)
+
+
+def _places(s: Stmt, path: Path, buffer: str) -> Iterator[tuple[Path, tuple[Expr, ...]]]:
+    here = (*path, s)
+    for x in s.own_stores():
+        if x.buffer == buffer:
+            yield here, x.indices
+    for e in s.own_expressions():
+        yield from ((here, ld.indices) for ld in loads(e) if ld.buffer == buffer)
+    for child in s.children():
+        yield from _places(child, here, buffer)
+
+
+# --- owners -----------------------------------------------------------------------------------------------------------
+
+
+def _accesses(s: Stmt, path: Path, common: frozenset[str]) -> Iterator[tuple[Path, Access]]:
+    """All accesses of a statement to common memory, each with the statements around it and its own."""
+    here = (*path, s)
+    for access in _own(s, path, common):
+        yield here, access
+    for child in s.children():
+        yield from _accesses(child, here, common)
+
+
+def _own(s: Stmt, path: Path, common: frozenset[str]) -> Iterator[Access]:
+    """The accesses of a statement itself."""
+    if isinstance(s, Prefetch):
+        return
+    for x in s.own_stores():
+        if x.buffer in common:
+            yield Access(x.buffer, True, *_owners(x.indices, path))
+    for e in s.own_expressions():
+        for ld in loads(e):
+            if ld.buffer in common:
+                yield Access(ld.buffer, False, *_owners(ld.indices, path))
+
+
+def _owners(indices: tuple[Expr, ...], path: Path) -> tuple[Owner, Owner, Owner]:
+    loops = [s for s in path if isinstance(s, Loop)]
+    asked = [c for s in path if isinstance(s, If) for c in conditions(s.condition)]
+    facts = Facts({lp.var: lp.extent for lp in loops})
+    threads = [lp for lp in loops if lp.kind in THREADS]
+    blocks = [lp for lp in loops if lp.kind in BLOCKS]
+    inside = [lp for lp in loops if lp.kind not in BLOCKS]
+    at_once = [lp for lp in inside if lp.kind in THREADS or lp.kind == LoopKind.VECTORIZED]
+    each = ((threads, at_once), (threads, inside), (blocks, loops))
+    now, thread, block = (_owner(indices, axes, moving, asked, facts) for axes, moving in each)
+    return now, thread, block
+
+
+def _owner(indices: tuple[Expr, ...], axes: list[Loop], moving: list[Loop], asked: list[Expr], facts: Facts) -> Owner:
+    """Each axis as a function of the element: `recovered`, or 0 where only the first thread comes."""
+    once = Substitution({lp.var: ZERO for lp in moving if lp.extent == ONE})
+    places = [(once(i), Var(f"x{d}")) for d, i in enumerate(indices)]
+    extents = {lp.var: lp.extent for lp in moving if lp.extent != ONE}
+    found = recovered(places, extents, once(all_of(asked)), facts)
+    owner: list[Expr] = [index(len(places))]  # places of other ranks are other functions of the element
+    for lp in axes:
+        if lp.extent == ONE or lp.var.equals(0) in asked:
+            owner.append(ZERO)
+        elif lp.var in found:
+            owner.append(found[lp.var])
+        else:
+            return None
+    return tuple(owner)
+
+
+# --- placement --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _State:
+    """The statements around the current one, accesses since the last barrier, and whether all threads come here."""
+
+    path: Path
+    pending: frozenset[Access]
+    uniform: bool
+
+    def inside(self, s: Stmt, pending: frozenset[Access], uniform: bool = True) -> _State:
+        return _State((*self.path, s), pending, self.uniform and uniform)
+
+
+Placed = tuple[Stmt, frozenset[Access]]  # a statement with its barriers, and the accesses that no barrier follows
+_Place = Callable[[frozenset[Access]], Placed]
+
+
+@dataclass(frozen=True)
+class _Placement(Visitor[[_State], Placed]):
+    where: str
+    common: frozenset[str]
+
+    def other(self, s: Stmt, state: _State) -> Placed:
+        raise BuildError(f"{self.where}: cannot place barriers around a {type(s).__name__.lower()}")
+
+    def visit_prefetch(self, s: Prefetch, state: _State) -> Placed:
+        return s, state.pending
+
+    def visit_store(self, s: Store, state: _State) -> Placed:
+        own = frozenset(_own(s, state.path, self.common))
+        return self.after_barrier(s, own, state, lambda pending: (s, pending | own))
+
+    def visit_seq(self, s: Seq, state: _State) -> Placed:
+        parts, pending = [], state.pending
+        for part in s.body:
+            placed, pending = self.visit(part, _State((*state.path, s), pending, state.uniform))
+            parts.append(placed)
+        return seq(*parts), pending
+
+    def visit_alloc(self, s: Alloc, state: _State) -> Placed:
+        body, pending = self.visit(s.body, state.inside(s, state.pending))
+        return Alloc(s.buffer, body), pending
+
+    def visit_if(self, s: If, state: _State) -> Placed:
+        uniform = not _differs(s.condition)
+
+        def inside(pending: frozenset[Access]) -> Placed:
+            body, left = self.visit(s.body, state.inside(s, pending, uniform))
+            return If(s.condition, body), pending | left | frozenset(_own(s, state.path, self.common))
+
+        return self.after_barrier(s, self.within(s, state), state, inside)
+
+    def visit_loop(self, s: Loop, state: _State) -> Placed:
+        if s.kind in THREADS or s.kind in BLOCKS:
+            body, left = self.visit(s.body, state.inside(s, state.pending))
+            return s.with_body(body), left
+        uniform = not _differs(s.extent) and s.kind != LoopKind.VECTORIZED
+
+        def inside(pending: frozenset[Access]) -> Placed:
+            while True:  # what an iteration leaves is what the next one begins with
+                body, left = self.visit(s.body, state.inside(s, pending, uniform))
+                if left <= pending:
+                    return s.with_body(body), left if (value_of(s.extent) or 0) >= 1 else pending
+                pending |= left
+
+        return self.after_barrier(s, self.within(s, state), state, inside)
+
+    def within(self, s: Stmt, state: _State) -> frozenset[Access]:
+        return frozenset(access for _, access in _accesses(s, state.path, self.common))
+
+    def after_barrier(self, s: Stmt, own: frozenset[Access], state: _State, place: _Place) -> Placed:
+        """The statement behind a barrier, if it accesses what other threads may have accessed before."""
+        if not any(a.meets(b) for a in own for b in state.pending):
+            return place(state.pending)
+        if not state.uniform:
+            raise BuildError(f"{self.where}: threads would have to wait for each other where only some of them come")
+        placed, left = place(frozenset())
+        return seq(Barrier(), placed), left
+
+
+def _differs(e: Expr) -> bool:
+    """Whether threads may disagree on a condition or an extent."""
+    return any(Var(a.value) in variables(e) for a in THREADS) or any(True for _ in loads(e))

@@ -1,0 +1,283 @@
+"""An emulator of PTX: runs a kernel on arrays of the host, all threads of many blocks at a time, and watches them.
+
+It finds races, accesses out of bounds or misaligned, reads of what was never written, and barriers that only some
+threads of a block reach.  Its times say nothing about a device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from searchlab.cuda.ptx_memory import Ints, PtxFault, PtxMemory, TrackedMemory, Who
+from searchlab.cuda.ptx_operations import COMPARISONS, OPERATIONS, TYPES, Values, converted
+from searchlab.cuda.ptx_text import Instruction, PtxText
+from searchlab.errors import BuildError
+
+MOST_THREADS = 8192  # that run at a time: blocks beyond wait for their turn
+MOST_STEPS = 5_000_000
+_SPACES = ("global", "shared", "local", "param", "const")
+_LENGTHS = {"v2": 2, "v4": 4}
+Shape = tuple[int, int, int]
+
+
+def run_kernel(text: PtxText, grid: Shape, block: Shape, arrays: Sequence[TrackedMemory]) -> int:
+    """Runs a kernel on arrays, which are its parameters in order; returns the number of steps."""
+    if len(arrays) != len(text.parameters):
+        raise BuildError(f"{text.entry} has {len(text.parameters)} parameters, {len(arrays)} arrays are given")
+    threads, blocks = prod(block), prod(grid)
+    at_once, steps = max(1, MOST_THREADS // threads), 0
+    for first in range(0, blocks, at_once):
+        numbers = np.arange(first, min(blocks, first + at_once))
+        steps += _Wave(text, grid, block, numbers, list(arrays)).run()
+    return steps
+
+
+class _Wave:
+    """Some blocks that run together, in step as long as their threads agree."""
+
+    def __init__(self, text: PtxText, grid: Shape, block: Shape, blocks: Ints, arrays: list[TrackedMemory]) -> None:
+        self.text = text
+        threads = prod(block)
+        self.count = len(blocks) * threads
+        self.slot = np.repeat(np.arange(len(blocks)), threads)
+        self.row = np.arange(self.count)
+        self.block = np.repeat(blocks, threads)
+        self.thread = self.block * threads + self.row % threads
+        self.epoch = np.zeros(self.count, np.int64)
+        self.special = _special(grid, block, self.block, self.row % threads)
+        shared = np.full(len(blocks) * text.sizes["shared"], 0xAB, np.uint8)
+        local = np.full(self.count * text.sizes["local"], 0xAB, np.uint8)
+        self.memory = PtxMemory(arrays, TrackedMemory("shared memory", shared, written=False), local, text.sizes)
+        self.registers: dict[str, Values] = {}
+        self.pc = np.zeros(self.count, np.int64)
+        self.alive = np.ones(self.count, bool)
+        self.waiting = np.zeros(self.count, bool)
+
+    def run(self) -> int:
+        """Runs all threads to their ends: those that are furthest behind go first, so that branches meet again."""
+        steps = 0
+        with np.errstate(all="ignore"):
+            while self.alive.any():
+                ready = self.alive & ~self.waiting
+                if not ready.any():
+                    self._release()
+                    continue
+                at = int(self.pc[ready].min())
+                self._step(self.text.instructions[at], at, np.flatnonzero(ready & (self.pc == at)))
+                steps += 1
+                if steps > MOST_STEPS:
+                    raise PtxFault(f"{self.text.entry} does not end within {MOST_STEPS} steps")
+        return steps
+
+    def _release(self) -> None:
+        """Lets the threads go on that wait at a barrier: all of their block, at the same one."""
+        for slot in np.unique(self.slot[self.alive]):
+            mine = self.slot == slot
+            if not self.alive[mine].all() or len(np.unique(self.pc[mine])) > 1:
+                raise PtxFault(f"divergent barrier: not all threads of a block of {self.text.entry} reach it")
+        self.epoch[self.alive] += 1
+        self.pc[self.alive] += 1
+        self.waiting[:] = False
+
+    def _step(self, ins: Instruction, at: int, who: Ints) -> None:
+        go = who
+        if ins.guard:
+            held = self.registers[ins.guard][who]
+            go = who[~held if ins.negated else held]
+        self.pc[who] = at + 1
+        name = ins.parts[0]
+        if name == "bra":
+            self.pc[go] = self.text.labels[ins.operands[0]]
+        elif name in ("ret", "exit"):
+            self.alive[go] = False
+        elif name in ("bar", "barrier"):
+            self.waiting[go], self.pc[go] = True, at
+        elif len(go):
+            _EXECUTE.get(name, _Wave.arithmetic)(self, ins, go)
+
+    # --- operands -----------------------------------------------------------------------------------------------------
+
+    def get(self, operand: str, type_: str, who: Ints) -> Values:
+        """The values of an operand, as a type."""
+        dtype = np.dtype(TYPES[type_])
+        if operand in self.special:
+            return self.special[operand][who].astype(dtype)
+        if operand.startswith("%"):
+            held = self.registers.get(operand)
+            if held is None:
+                raise PtxFault(f"uninitialised: register {operand} of {self.text.entry}")
+            return _viewed(held[who], dtype)
+        return np.full(len(who), self.constant(operand, dtype))
+
+    def constant(self, operand: str, dtype: np.dtype[Any]) -> Any:
+        """A number, or the address of an array."""
+        if operand in self.text.arrays:
+            space, at = self.text.arrays[operand]
+            return np.int64((PtxMemory.SHARED if space == "shared" else PtxMemory.LOCAL) + at).astype(dtype)
+        if operand.startswith("0f"):
+            return np.uint32(int(operand[2:], 16)).view(np.float32).astype(dtype) if dtype.kind == "f" else np.uint32(
+                int(operand[2:], 16)
+            ).astype(dtype)  # fmt: skip
+        if operand.startswith("0d"):
+            bits = np.uint64(int(operand[2:], 16))
+            return bits.view(np.float64).astype(dtype) if dtype.kind == "f" else bits.astype(dtype)
+        if dtype.kind == "b":
+            return bool(int(operand, 0))
+        return np.array(int(operand, 0) & ((1 << 64) - 1), np.uint64).astype(dtype)
+
+    def put(self, register: str, value: Values, who: Ints) -> None:
+        """Writes a register; narrower values are extended by their signs or zeros."""
+        if register == "_":
+            return
+        width = self.text.widths[register.rstrip("0123456789")]
+        dtype = np.dtype(bool if width == 1 else f"u{width // 8}")
+        if register not in self.registers:
+            self.registers[register] = np.zeros(self.count, dtype)
+        if value.dtype.kind == "f":
+            value = value.view(f"u{value.dtype.itemsize}")
+        self.registers[register][who] = value.astype(dtype)
+
+    # --- instructions -------------------------------------------------------------------------------------------------
+
+    def arithmetic(self, ins: Instruction, who: Ints) -> None:
+        """An operation on operands of one type, the last part of its name."""
+        name, *modifiers, type_ = ins.parts
+        operation = OPERATIONS.get("mul.hi" if name == "mul" and "hi" in modifiers else name)
+        if operation is None or type_ not in TYPES:
+            raise BuildError(f"the emulator does not know this instruction: {ins.line}")
+        types = [type_] * (len(ins.operands) - 1)
+        if name in ("shl", "shr", "bfe"):
+            types[1:] = ["u32"] * (len(types) - 1)
+        if "wide" in modifiers:
+            self.put(ins.operands[0], self.widened(ins, type_, who), who)
+            return
+        values = [self.get(x, t, who) for x, t in zip(ins.operands[1:], types, strict=True)]
+        self.put(ins.operands[0], np.asarray(operation(*values)).astype(TYPES[type_]), who)
+
+    def widened(self, ins: Instruction, type_: str, who: Ints) -> Values:
+        """A product of twice the bits, plus a number of as many."""
+        double = f"{type_[0]}{2 * int(type_[1:])}"
+        a, b = (self.get(x, type_, who).astype(TYPES[double]) for x in ins.operands[1:3])
+        product: Values = a * b
+        return product + self.get(ins.operands[3], double, who) if len(ins.operands) > 3 else product
+
+    def move(self, ins: Instruction, who: Ints) -> None:
+        """`mov` and `cvta`: a copy; addresses are the same in all spaces here."""
+        target, source = ins.operands
+        if target.startswith("{"):
+            names = _listed(target)
+            whole = self.get(source, ins.parts[-1], who)
+            bits = whole.dtype.itemsize * 8 // len(names)
+            for n, name in enumerate(names):
+                self.put(name, (whole >> whole.dtype.type(n * bits)).astype(f"u{bits // 8}"), who)
+        elif source.startswith("{"):
+            names = _listed(source)
+            bits = int(ins.parts[-1][1:]) // len(names)
+            total = np.zeros(len(who), np.uint64)
+            for n, name in enumerate(names):
+                total |= self.get(name, f"b{bits}", who).astype(np.uint64) << np.uint64(n * bits)
+            self.put(target, total.astype(TYPES[ins.parts[-1]]), who)
+        else:
+            self.put(target, self.get(source, ins.parts[-1], who), who)
+
+    def compare(self, ins: Instruction, who: Ints) -> None:
+        """`setp`, with a condition that it is joined with if there is a fourth operand."""
+        test = COMPARISONS.get(ins.parts[1])
+        if test is None or len(ins.operands) != 3:
+            raise BuildError(f"the emulator does not know this instruction: {ins.line}")
+        a, b = (self.get(x, ins.parts[-1], who) for x in ins.operands[1:])
+        self.put(ins.operands[0], test(a, b), who)
+
+    def choose(self, ins: Instruction, who: Ints) -> None:
+        """`selp`: one of two values."""
+        target, a, b, p = ins.operands
+        x, y = (self.get(v, ins.parts[-1], who) for v in (a, b))
+        self.put(target, np.where(self.get(p, "pred", who), x, y), who)
+
+    def convert(self, ins: Instruction, who: Ints) -> None:
+        """`cvt`: from the last type to the one before it."""
+        *modifiers, target, source = ins.parts[1:]
+        if target not in TYPES or source not in TYPES or "sat" in modifiers:
+            raise BuildError(f"the emulator does not know this instruction: {ins.line}")
+        self.put(ins.operands[0], converted(self.get(ins.operands[1], source, who), target, tuple(modifiers)), who)
+
+    def load(self, ins: Instruction, who: Ints) -> None:
+        """`ld`: one value or a vector, which must be aligned as a whole."""
+        space, length, dtype = _access(ins)
+        if space == "param":
+            number = self.text.parameters.index(ins.operands[1].strip("[]"))
+            self.put(ins.operands[0], np.full(len(who), PtxMemory.address(number), np.uint64), who)
+            return
+        size, address = dtype.itemsize * length, self.address(ins.operands[1], who)
+        rows = self.memory.load(address, size, self.who(who), self.slot[who], self.row[who], space)
+        values = np.ascontiguousarray(rows).view(dtype)
+        for n, register in enumerate(_listed(ins.operands[0])):
+            self.put(register, np.ascontiguousarray(values[:, n]), who)
+
+    def store(self, ins: Instruction, who: Ints) -> None:
+        """`st`: one value or a vector."""
+        space, _, dtype = _access(ins)
+        values = [self.get(x, ins.parts[-1], who) for x in _listed(ins.operands[1])]
+        rows = np.ascontiguousarray(np.stack(values, axis=1)).view(np.uint8).reshape(len(who), -1)
+        address = self.address(ins.operands[0], who)
+        self.memory.store(address, rows, self.who(who), self.slot[who], self.row[who], space)
+
+    def address(self, operand: str, who: Ints) -> Ints:
+        """The addresses of an operand `[base+offset]`."""
+        base, _, offset = operand.strip("[]").partition("+")
+        return self.get(base.strip(), "u64", who).astype(np.int64) + int(offset or 0)
+
+    def who(self, who: Ints) -> Who:
+        """The threads as memory knows them."""
+        return Who(self.thread[who], self.block[who], self.epoch[who])
+
+
+_EXECUTE: dict[str, Callable[[_Wave, Instruction, Ints], None]] = {
+    "ld": _Wave.load,
+    "st": _Wave.store,
+    "mov": _Wave.move,
+    "cvta": _Wave.move,
+    "setp": _Wave.compare,
+    "selp": _Wave.choose,
+    "cvt": _Wave.convert,
+}
+
+
+def _access(ins: Instruction) -> tuple[str, int, np.dtype[Any]]:
+    """The space of an access ("": any), the number of values and their type."""
+    *modifiers, type_ = ins.parts[1:]
+    space, length = "", 1
+    for m in modifiers:
+        if m in _SPACES:
+            space = m
+        elif m in _LENGTHS:
+            length = _LENGTHS[m]
+        elif m != "nc":
+            raise BuildError(f"the emulator does not know this instruction: {ins.line}")
+    return space, length, np.dtype(TYPES[type_])
+
+
+def _listed(operand: str) -> list[str]:
+    return [x.strip() for x in operand.strip("{}").split(",")]
+
+
+def _viewed(held: npt.NDArray[Any], dtype: np.dtype[Any]) -> Values:
+    """The bits of a register as a type; of a wider register, the low ones."""
+    if dtype.kind == "b" or held.dtype == bool:
+        return held.astype(dtype)
+    return held.astype(f"u{dtype.itemsize}").view(dtype)
+
+
+def _special(grid: Shape, block: Shape, number: Ints, thread: Ints) -> dict[str, Ints]:
+    found: dict[str, Ints] = {}
+    for name, shape, at in (("tid", block, thread), ("ctaid", grid, number)):
+        x, y, _ = shape
+        found |= {f"%{name}.x": at % x, f"%{name}.y": at // x % y, f"%{name}.z": at // (x * y)}
+    for name, shape in (("ntid", block), ("nctaid", grid)):
+        found |= {f"%{name}.{axis}": np.full(len(thread), n) for axis, n in zip("xyz", shape, strict=True)}
+    return found

@@ -1,0 +1,179 @@
+"""Schedules for GPUs: elements, tiles of products and sums given to the threads of blocks.
+
+Loops of threads follow each other inside the loops of blocks, one for each stage: a tile of an operand is copied to
+shared memory by all threads, then each computes a small tile of the result, which it keeps in registers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd, prod
+
+from searchlab.ir.expr import value_of
+from searchlab.ir.stmt import Block
+from searchlab.ir.walk import loads, variables
+from searchlab.schedule import Schedule
+
+_Y, _X = "threadIdx.y", "threadIdx.x"
+_KINDS = ("space", "reduce")
+_MANY = 256  # elements, from which on a block is worth a tile, and threads need not share sums
+_LONG = 64  # terms of a sum that threads share
+
+
+@dataclass(frozen=True)
+class ThreadTiles:
+    """How a product is cut: threads of a block, rows and columns of each thread, and the depth of a step.
+
+    `lanes` values are copied by one access where rows of operands allow it.
+    """
+
+    threads: tuple[int, int] = (8, 8)
+    each: tuple[int, int] = (4, 4)
+    depth: int = 8
+    lanes: int = 4
+
+    @property
+    def rows(self) -> int:
+        """Rows of the result that a block computes."""
+        return self.threads[0] * self.each[0]
+
+    @property
+    def columns(self) -> int:
+        """Columns of the result that a block computes."""
+        return self.threads[1] * self.each[1]
+
+
+def bind_elements(s: Schedule, block: str, threads: int = 128) -> None:
+    """Gives every element of a stage to a thread of its own, which adds up its sum, if it is one."""
+    space = _loops(s, block, "space")
+    if not space:
+        return
+    if len(s.loops(block)) > 1:
+        s.reorder(*space, *_loops(s, block, "reduce"))
+    fused = s.fuse(*space) if len(space) > 1 else space[0]
+    outer, inner = s.split(fused, [None, min(threads, value_of(s.program.loops[fused].extent) or threads)], tail=True)
+    s.bind(outer, "blockIdx.x")
+    s.bind(inner, _X)
+
+
+def is_plain_product(block: Block) -> bool:
+    """Whether a stage is a product of two matrices: rows, columns and one sum, each in two of the three arrays."""
+    kinds = [it.kind for it in block.iters]
+    if sorted(kinds) != ["reduce", "space", "space"] or block.init is None:
+        return False
+    i, j, k = (*(it.var for it in block.iters if it.kind == "space"), _summed(block))
+    read = [ld for ld in loads(block.store.value) if ld.buffer != block.store.buffer]
+    pairs = [{v for e in ld.indices for v in variables(e)} for ld in read]
+    return len(read) == 2 and sorted(map(len, pairs)) == [2, 2] and {i, k} in pairs and {j, k} in pairs
+
+
+def _summed(block: Block) -> object:
+    return next(it.var for it in block.iters if it.kind == "reduce")
+
+
+def tile_for_threads(s: Schedule, block: str, tiles: ThreadTiles) -> None:
+    """Computes a product of two matrices in tiles of blocks and threads, with operands in shared memory.
+
+    Sizes that tiles do not divide are padded with zeros as operands are copied, and cropped as results are stored.
+    """
+    b = s.program.blocks[block]
+    i, j = (it.var.name for it in b.iters if it.kind == "space")
+    k = str(_summed(b))
+    given = {i: tiles.rows, j: tiles.columns, k: tiles.depth}
+    before = set(s.program.blocks)
+    s.pad(block, given)
+    padding = [n for n in s.program.blocks if n not in before]
+    operands = [ld.buffer for ld in loads(s.program.blocks[block].store.value)]
+    output = s.program.blocks[block].store.buffer
+    copies = [s.cache_read(block, n, "shared") for n in dict.fromkeys(operands) if n != output]
+    crop = s.cache_write(block, output, "local")
+    for name in padding:
+        made = s.program.blocks[name].store.buffer
+        if made not in s.program.outputs:
+            s.compute_inline(name)
+        else:
+            s.compute_inline(crop)  # what is cropped is copied already
+            crop = name
+    block = next(n for n, x in s.program.blocks.items() if x.reduces and x.store.buffer not in s.program.outputs)
+    _tile_product(s, block, copies, crop, tiles)
+
+
+def _tile_product(s: Schedule, block: str, copies: list[str], crop: str, tiles: ThreadTiles) -> None:
+    (i, j), (k,) = _loops(s, block, "space"), _loops(s, block, "reduce")
+    by, ty, ti = s.split(i, [None, tiles.threads[0], tiles.each[0]])
+    bx, tx, tj = s.split(j, [None, tiles.threads[1], tiles.each[1]])
+    ko, ki = s.split(k, [None, tiles.depth])
+    s.reorder(by, bx, ko, ty, tx, ki, ti, tj)
+    _bind(s, {by: "blockIdx.y", bx: "blockIdx.x", ty: _Y, tx: _X})
+    s.unroll(ki, ti, tj)
+    for copy in copies:
+        s.compute_at(copy, ko)
+        _copy_together(s, copy, ko, tiles)
+    s.reverse_compute_at(crop, bx)
+    rows, columns = s.loops(crop)[-2:]
+    ty, ti = s.split(rows, [None, tiles.each[0]], tail=True)
+    tx, tj = s.split(columns, [None, tiles.each[1]], tail=True)
+    s.reorder(ty, tx, ti, tj)
+    _bind(s, {ty: _Y, tx: _X})
+    s.unroll(ti, tj)
+
+
+def _bind(s: Schedule, axes: dict[str, str]) -> None:
+    for loop, axis in axes.items():
+        s.bind(loop, axis)
+
+
+def _copy_together(s: Schedule, copy: str, at: str, tiles: ThreadTiles) -> None:
+    """Threads copy neighbouring elements, as many at a time as one access takes.
+
+    Where the elements cannot be dealt out evenly, fewer threads copy: others would leave the tile.
+    """
+    loops = s.loops(copy)[s.loops(copy).index(at) + 1 :]
+    extents = [value_of(s.program.loops[lp].extent) or 1 for lp in loops]
+    fused = s.fuse(*loops) if len(loops) > 1 else loops[0]
+    lanes = tiles.lanes if extents[-1] % tiles.lanes == 0 else 1
+    columns = gcd(prod(extents) // lanes, tiles.threads[1])
+    rows = gcd(prod(extents) // lanes // columns, tiles.threads[0])
+    _, ty, tx, lane = s.split(fused, [None, rows, columns, lanes])
+    _bind(s, {ty: _Y, tx: _X})
+    s.vectorize(lane)
+
+
+def sum_with_threads(s: Schedule, block: str, threads: int = 64) -> None:
+    """Gives each sum of a stage to a block: its threads add up parts of the sum, and the first adds up these."""
+    (k,) = _loops(s, block, "reduce")
+    _, mine = s.split(k, [None, threads], tail=True)
+    part = s.rfactor(mine)
+    space = _loops(s, block, "space")
+    outer = s.fuse(*space) if len(space) > 1 else space[0]
+    s.compute_at(part, outer)
+    own, carried = (_own(s, part, outer, kind) for kind in ("space", "reduce"))
+    s.reorder(*own, *carried)  # threads outside of what each adds up
+    s.bind(next(lp for lp in own if value_of(s.program.loops[lp].extent) == threads), _X)
+    s.bind(outer, "blockIdx.x")
+
+
+def schedule_for_threads(s: Schedule) -> None:
+    """A schedule for any program: tiles of products, blocks for long sums, a thread for every other element."""
+    for name in list(s.program.blocks):
+        b = s.program.blocks[name]
+        space, sums = (prod(value_of(it.extent) or 1 for it in b.iters if it.kind == kind) for kind in _KINDS)
+        if is_plain_product(b) and space >= _MANY:
+            tile_for_threads(s, name, ThreadTiles())
+        elif len(_loops(s, name, "reduce")) == 1 and _loops(s, name, "space") and sums >= _LONG and space < _MANY:
+            sum_with_threads(s, name)
+        else:
+            bind_elements(s, name)
+
+
+def _own(s: Schedule, block: str, outer: str, kind: str) -> list[str]:
+    inside = s.loops(block)
+    inside = inside[inside.index(outer) + 1 :]
+    return [lp for lp in _loops(s, block, kind) if lp in inside]
+
+
+def _loops(s: Schedule, block: str, kind: str) -> list[str]:
+    """The loops of a stage that run over its elements, or over its sums."""
+    b = s.program.blocks[block]
+    names = {v for it, e in zip(b.iters, b.bindings, strict=True) if it.kind == kind for v in variables(e)}
+    return [lp for lp in s.loops(block) if s.program.loops[lp].var in names]
