@@ -7,6 +7,7 @@ of branches) is computed on whole maps, which are exact functions of the kept su
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
 from searchlab.errors import GraphError
@@ -25,6 +26,7 @@ from searchlab.graph import (
 )
 from searchlab.graph.passes import fold_batch_norms, fold_constants, remove_dead, share_equal_calls
 from searchlab.graph.passes.inlining import inline_functions
+from searchlab.ir.expr import value_of
 from searchlab.video.changes import weight_columns
 from searchlab.video.residual_options import ResidualOptions
 from searchlab.video.residual_plan import ChangePoint, KeptValue, ResidualLayer, ResidualPlan
@@ -164,6 +166,8 @@ class _Rewritten:
         self.computed: list[GraphValue] = []
         self.skipping: list[str] = []
         self.changes: dict[int, GraphValue] = {}  # by change point
+        self.active: dict[int, GraphValue] = {}  # by change point: which pixels changed
+        self.pixels: dict[int, GraphValue] = {}  # by change point: changes with channels last
         self.after: dict[int, GraphValue] = {}  # by place in the state
 
     def module(self) -> GraphModule:
@@ -224,6 +228,8 @@ class _Rewritten:
         self.after[point.slot] = now
         if passed is not None:
             change = self._op(f"{point.name}_change", "where", passed, change, 0.0)
+            if self.options.granularity == "pixel" and point.axis == 1:
+                self.active[number] = passed
             if self.options.rule != "previous":
                 self.after[point.slot] = self._op(f"{point.name}_seen", "where", passed, now, before)
         changed = self._op(f"{point.name}_changed", "ne", change, 0.0)
@@ -239,7 +245,7 @@ class _Rewritten:
         key = (b.call.names()[0], _CHANNELS[layer.operator.name])
         change = self._change(key, self.survey.points[key])
         before = self._before(layer.slot)
-        if self.options.kernel == "skip" and layer.operator.name in _SKIPPING:
+        if self._skips(layer, change, before):
             made = _SKIPPING[layer.operator.name](self, b, layer, change, before)
             self.after[layer.slot] = self.b.item(made, 0, name=b.name)
             self.computed.append(self.b.item(made, 1, name=self._name(f"{b.name}_computed")))
@@ -248,6 +254,13 @@ class _Rewritten:
         weight = self.b.known(b.call.names()[1])
         product = self.b.op(layer.operator, change, weight, name=self._name(f"{b.name}_product"))
         self.after[layer.slot] = self.b.op("add", before, product, name=b.name)
+
+    def _skips(self, layer: ResidualLayer, change: GraphValue, before: GraphValue) -> bool:
+        if self.options.kernel != "skip" or layer.operator.name not in _SKIPPING:
+            return False
+        units = [value_of(e) for e in (before.shape[2:] if layer.operator.name == "conv2d" else change.shape[-1:])]
+        known = [n for n in units if n is not None]
+        return len(known) < len(units) or math.prod(known) > self.options.smallest
 
     def _other(self, b: Binding) -> None:
         """A call that stays as it is; an activation that drops changes reads the sums that it passes on."""
@@ -270,16 +283,19 @@ class _Rewritten:
         return self.after[slot]
 
     def _conv2d(self, b: Binding, layer: ResidualLayer, change: GraphValue, before: GraphValue) -> GraphValue:
-        size = self._op(f"{b.name}_absolute", "abs", change)
-        strength = self._op(f"{b.name}_strength", "max", size, axes=(1,), keepdims=True)
-        columns = self.b.constant(
-            self._name(f"{b.call.names()[1]}_columns"), weight_columns(layer.weight, layer.groups)
-        )
-        outputs = (tensor(before.shape, FLOAT), tensor((1,), FLOAT))
+        """A convolution that skips pixels; it reads whole pixels, so channels come last."""
+        active = self.active.get(layer.point)
+        if active is None:
+            size = self._op(f"{b.name}_absolute", "abs", change)
+            active = self.active[layer.point] = self._op(f"{b.name}_active", "max", size, axes=(1,), keepdims=True)
+        if layer.point not in self.pixels:
+            self.pixels[layer.point] = self._op(f"{b.name}_pixels", "permute", change, axes=(0, 2, 3, 1))
+        name = self._name(f"{b.call.names()[1]}_columns")
+        columns = self.b.constant(name, weight_columns(layer.weight, layer.groups))
         return self.b.call_library(
             "video.conv2d_changes",
-            *(change, strength, before, columns),
-            out=outputs,
+            *(self.pixels[layer.point], active, before, columns),
+            out=(tensor(before.shape, FLOAT), tensor((1,), FLOAT)),
             name=self._name(f"{b.name}_sums"),
             kernel=layer.weight.shape[2:],
             limit=self.options.limit,

@@ -20,12 +20,14 @@ class ResidualOptions:
     before ("previous"), or sums before activations that were last passed on ("truncated").  `granularity` is the unit
     that is passed on or dropped.  `kernel` computes a layer on its whole map, in which dropped changes are zero, or
     skips output pixels that no change reaches; above `limit`, a share of output pixels, the latter computes all.
+    Layers of at most `smallest` output pixels of an image (fully connected ones: inputs) are computed as a whole.
     """
 
     rule: str = "propagated"
     granularity: str = "element"
     kernel: str = "whole"
     limit: float = 0.5
+    smallest: int = 128
 
     def __post_init__(self) -> None:
         for name, known in (("rule", RULES), ("granularity", GRANULARITIES), ("kernel", KERNELS)):
@@ -33,3 +35,5 @@ class ResidualOptions:
                 raise GraphError(f"{name} = '{getattr(self, name)}'{nearest(getattr(self, name), known)}")
         if not 0 <= self.limit <= 1:
             raise GraphError(f"limit = {self.limit}; a share from 0 to 1 is accepted")
+        if self.smallest < 0:
+            raise GraphError(f"smallest = {self.smallest}; at least 0 is accepted")

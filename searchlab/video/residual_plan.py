@@ -103,5 +103,9 @@ class ResidualPlan:
         return found
 
     def relative_thresholds(self, state: Sequence[Array], share: float) -> dict[str, float]:
-        """Thresholds that are a share of the standard deviation of the values that they apply to, in a state."""
-        return {name: share * float(state[slot].std()) for name, slot in self.thresholded.items()}
+        """Thresholds that are a share of the standard deviation of the maps that they apply to, in a state.
+
+        What is no map, as the input of a classifier, gets none: there is little to save, and much to lose.
+        """
+        maps = {name: slot for name, slot in self.thresholded.items() if state[slot].ndim == 4}
+        return {name: share * float(state[slot].std()) for name, slot in maps.items()}

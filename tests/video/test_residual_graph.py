@@ -16,7 +16,7 @@ from searchlab.graph import GraphBuilder, GraphModule, evaluate_graph, graph_fro
 from searchlab.video import ClipOptions, ResidualOptions, ResidualPlan, made_clip, relative_error, residual
 from searchlab.video.residual_options import GRANULARITIES, KERNELS, RULES
 
-WAYS = [ResidualOptions(*way) for way in product(RULES, GRANULARITIES, KERNELS)]
+WAYS = [ResidualOptions(*way, smallest=0) for way in product(RULES, GRANULARITIES, KERNELS)]
 
 
 def clip(frames: int, size: int, **changes: float) -> np.ndarray:
@@ -101,12 +101,20 @@ def test_a_still_clip_has_no_changes() -> None:
 def test_one_pixel_changes_its_neighbours() -> None:
     frames = np.zeros((2, 3, 6, 6), "float32")
     frames[1, 1, 2, 3] = 1
-    plan = residual(two_layers(), ResidualOptions(kernel="skip", limit=1.0))
+    plan = residual(two_layers(), ResidualOptions(kernel="skip", limit=1.0, smallest=0))
     _, counts, _ = interpreted(plan, frames, 0.5)[1]
     assert counts[0].tolist() == [0, 1, 0]  # one element of the second channel
     assert 0 < counts[1].max() <= 9
     first, second = (float(c[0]) for c in counts[2:])
     assert first == 9 and 9 <= second <= 25
+
+
+def test_small_layers_are_not_worth_skipping() -> None:
+    small = residual(two_layers(), ResidualOptions(kernel="skip", smallest=36))
+    assert small.skipping == ()
+    assert residual(two_layers(), ResidualOptions(kernel="skip", smallest=35)).skipping == ("conv2d", "conv2d_1")
+    with pytest.raises(GraphError, match="smallest = -1"):
+        ResidualOptions(smallest=-1)
 
 
 def test_each_layer_has_its_threshold() -> None:

@@ -68,9 +68,10 @@ def test_without_threshold_a_long_stream_is_exact(rule: str, kernel: str) -> Non
     assert max(errors(Stream(model(rule, kernel), 0.0, NEVER), frames)) < 1e-5
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_compiled_networks_are_exact(kernel: str) -> None:
-    compiled = ResidualModel(tiny("resnet18"), ResidualOptions(kernel=kernel), options={"threads": 1})
+def test_a_compiled_network_is_exact() -> None:
+    """Its first layer skips pixels, the others are too small for that."""
+    compiled = ResidualModel(tiny("resnet18"), ResidualOptions(kernel="skip"), options={"threads": 1})
+    assert len(compiled.plan.skipping) == 1 < len(compiled.plan.layers)
     frames = made_clip(ClipOptions(4, 32, 32, noise=0.01), np.random.default_rng(0))
     stream = Stream(compiled, 0.0, StreamOptions(cut=None))
     for frame in frames:
@@ -215,11 +216,11 @@ def test_relative_thresholds() -> None:
 @needs_clips
 def test_recorded_clips() -> None:
     """A still camera leaves little to compute at a small error; a moving one leaves more."""
-    compiled = ResidualModel(three_layers(64), ResidualOptions(granularity="pixel"), options={"threads": 1})
+    compiled = ResidualModel(three_layers(48), ResidualOptions(granularity="pixel"), options={"threads": 1})
     density = {}
     for name in ("static", "moving"):
         stream, found = Stream(compiled, relative=0.2, options=NEVER), []
-        for frame in read_clip(CLIPS / f"{name}.npy.xz", size=64)[:16]:
+        for frame in read_clip(CLIPS / f"{name}.npy.xz", size=48)[:12]:
             stream.frame(frame)
             assert stream.account is not None
             found.append(stream.account)
