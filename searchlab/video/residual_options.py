@@ -1,0 +1,39 @@
+"""What can be chosen about residual inference when a graph is rewritten."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from searchlab.errors import GraphError
+from searchlab.registry import nearest
+
+RULES = ("propagated", "previous", "truncated")
+GRANULARITIES = ("element", "pixel")
+KERNELS = ("whole", "skip")
+
+
+@dataclass(frozen=True)
+class ResidualOptions:
+    """How changes are found, and how layers are computed on them.
+
+    `rule` says what a change is measured against: what was last passed on ("propagated"), the input of the frame
+    before ("previous"), or sums before activations that were last passed on ("truncated").  `granularity` is the unit
+    that is passed on or dropped.  `kernel` computes a layer on its whole map, in which dropped changes are zero, or
+    skips output pixels that no change reaches; above `limit`, a share of output pixels, the latter computes all.
+    Layers of at most `smallest` output pixels of an image (fully connected ones: inputs) are computed as a whole.
+    """
+
+    rule: str = "propagated"
+    granularity: str = "element"
+    kernel: str = "whole"
+    limit: float = 0.5
+    smallest: int = 128
+
+    def __post_init__(self) -> None:
+        for name, known in (("rule", RULES), ("granularity", GRANULARITIES), ("kernel", KERNELS)):
+            if getattr(self, name) not in known:
+                raise GraphError(f"{name} = '{getattr(self, name)}'{nearest(getattr(self, name), known)}")
+        if not 0 <= self.limit <= 1:
+            raise GraphError(f"limit = {self.limit}; a share from 0 to 1 is accepted")
+        if self.smallest < 0:
+            raise GraphError(f"smallest = {self.smallest}; at least 0 is accepted")

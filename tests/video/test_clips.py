@@ -1,0 +1,67 @@
+"""Clips hold what their options say; recorded ones are read as they were."""
+
+import io
+import lzma
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from searchlab.errors import GraphError
+from searchlab.video import ClipOptions, made_clip, read_clip
+
+
+def made(seed: int = 0, **options: float) -> np.ndarray:
+    return made_clip(ClipOptions(height=24, width=32, **options), np.random.default_rng(seed))  # type: ignore[arg-type]
+
+
+def test_a_seed_determines_a_clip() -> None:
+    assert np.array_equal(made(noise=0.1, camera=1), made(noise=0.1, camera=1))
+    assert not np.array_equal(made(), made(seed=1))
+
+
+def test_what_happens_in_clips() -> None:
+    still = made(speed=0, frames=5)
+    assert still.shape == (5, 3, 24, 32) and still.dtype == np.float32
+    assert np.array_equal(still[0], still[4]) and still.std() > 0.05
+    changed = np.any(np.diff(made(speed=1, frames=5), axis=0) != 0, axis=1).mean()
+    assert 0 < changed < 0.3  # edges of objects
+    assert np.any(np.diff(made(camera=0.5, frames=3), axis=0) != 0, axis=1).mean() > 0.9
+    drifting = made(speed=0, drift=0.01, frames=5)
+    assert np.allclose(drifting[4] - drifting[0], 0.04, atol=1e-6)
+    noisy = made(speed=0, noise=0.02, frames=5) - still
+    assert 0.018 < noisy.std() < 0.022
+    cut = np.abs(np.diff(made(frames=6, cuts=(3,)), axis=0)).mean(axis=(1, 2, 3))
+    assert cut.argmax() == 2 and cut[2] > 10 * cut[1]
+
+
+def test_the_camera_moves_by_its_speed() -> None:
+    """After a number of frames in which the camera has moved by whole pixels, the image is the same, shifted."""
+    options = ClipOptions(frames=2, height=16, width=16, objects=0, camera=0.0)
+    background = made_clip(options, np.random.default_rng(3))[0]
+    moved = made_clip(ClipOptions(frames=2, height=16, width=16, objects=0, camera=2.5), np.random.default_rng(3))[1]
+    assert np.isclose(moved.mean(), background.mean(), atol=1e-5)
+    assert not np.allclose(moved, background, atol=0.05)
+
+
+def test_recorded_clips_are_read(tmp_path: Path) -> None:
+    frames = np.random.default_rng(0).integers(0, 256, (4, 6, 8, 3), dtype=np.uint8)
+    changes = np.concatenate([frames[:1], np.diff(frames, axis=0)])
+    buffer = io.BytesIO()
+    np.save(buffer, changes)
+    (tmp_path / "clip.npy.xz").write_bytes(lzma.compress(buffer.getvalue()))
+    clip = read_clip(tmp_path / "clip.npy.xz")
+    assert np.array_equal(np.round(clip * 255).astype("uint8"), frames.transpose(0, 3, 1, 2))
+    assert np.array_equal(read_clip(tmp_path / "clip.npy.xz", size=4), clip[:, :, 1:5, 2:6])
+    with pytest.raises(GraphError, match="size = 7"):
+        read_clip(tmp_path / "clip.npy.xz", size=7)
+
+
+def test_what_is_no_clip_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(GraphError, match="cannot be read"):
+        read_clip(tmp_path / "none.npy.xz")
+    (tmp_path / "text.npy.xz").write_text("no clip")
+    with pytest.raises(GraphError, match="cannot be read"):
+        read_clip(tmp_path / "text.npy.xz")
+    with pytest.raises(GraphError, match="at least 1"):
+        ClipOptions(frames=0)
