@@ -18,7 +18,7 @@ from searchlab.ir.stmt import Block, Iter
 from searchlab.ir.walk import variables
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import consumers, producers
-from searchlab.tactics import IntrinsicView, Panel, ProductView, Trailing, attempt
+from searchlab.tactics import BlockTile, IntrinsicView, Panel, ProductView, Trailing, attempt
 from searchlab.targets import CpuTarget, CudaTarget, Target
 
 _LARGE = 1 << 30  # assumed for an extent that is known only at run time
@@ -46,9 +46,15 @@ def default_schedule(
     if isinstance(target, CudaTarget):
         tactics.schedule_for_threads(s)
         return s.program
-    block = max(filter(_is_tiled, s.program.blocks.values()), key=tactics.work, default=None)
-    if block is None:
+    made = s.program.blocks.values()
+    slides = [b.name for b in made if tactics.slides_over_blocks(s.program, b, target)]
+    block = max(filter(_is_tiled, made), key=tactics.work, default=None)
+    if slides:
+        _by_blocks(s, slides[0], None, target)
+    elif block is None:
         _row_by_row(s, target)
+    elif (blocks := tactics.block_tile(s.program, block, target)) is not None:
+        _by_blocks(s, block.name, blocks, target)
     elif (calls := tactics.exact_view(s.program, block.name, target, ranges)) is not None:
         _by_calls(s, calls, target, weights)
     elif (pixels := _as_pixels(s.program, block, target)) is not None:
@@ -248,6 +254,19 @@ def _order_by_channels(s: Schedule, loops: _RegisterTile) -> list[str]:
     outer = [*around, *band, loops.columns]
     s.reorder(*outer, *loops.phases, *group, *inner, loops.rows, *rest, loops.row, loops.vector, *loops.call)
     return outer
+
+
+def _by_blocks(s: Schedule, block: str, tile: BlockTile | None, target: Target) -> None:
+    """Tiles of pixels by blocks of channels; without a tile, windows of one block, for which padding is computed."""
+    if tile is not None:
+        outer, tiles = tactics.tile_blocks(s, block, tile, _BAND)
+        _pad_by_bands(s, outer, target)
+    else:
+        outer, tiles = tactics.tile_windows(s, block, target.vector_registers // 4, _TAPS)
+        tactics.gather_inputs(s, outer[-1])
+    tactics.join_epilogues(s, block, tiles)
+    _parallelize(s, outer, target)
+    _finish_others(s, target)
 
 
 def _in_steps(s: Schedule, loop: str) -> list[str]:

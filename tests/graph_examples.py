@@ -280,4 +280,31 @@ def _windows(F: Any) -> list[Example]:
             "upsample_nearest2d", (f(1, 2, n, m),), lambda x: F.interpolate(x, scale_factor=(2, 3)), {"scale": (2, 3)}
         ),
         Example("upsample_nearest2d", (f(1, 2, 3, 4),), lambda x: F.interpolate(x, (5, 6)), {"size": (5, 6)}),
+        *_packed_windows(F),
+    ]
+
+
+def _packed_windows(F: Any) -> list[Example]:
+    steps = {"stride": (2, 1), "padding": (1, 2), "dilation": (1, 2)}
+    pool = {"kernel": 3, "stride": 2, "padding": 1}
+
+    def plain(x: Any) -> Any:
+        return x.permute(0, 1, 4, 2, 3).flatten(1, 2)
+
+    def packed(x: Any, block: int) -> Any:
+        return x.unflatten(1, (-1, block)).permute(0, 1, 3, 4, 2)
+
+    def convolution(x: Any, w: Any) -> Any:
+        whole = w.permute(0, 5, 1, 4, 2, 3).flatten(2, 3).flatten(0, 1)
+        return packed(F.conv2d(plain(x), whole, **steps), w.shape[-1])
+
+    def depthwise(x: Any, w: Any) -> Any:
+        whole = w.permute(0, 3, 1, 2).flatten(0, 1).unsqueeze(1)
+        return packed(F.conv2d(plain(x), whole, padding=1, groups=whole.shape[0]), w.shape[-1])
+
+    return [
+        Example("conv2d_packed", (f(n, 2, 6, 5, 3), f(2, 2, 3, 2, 3, 4)), convolution, steps),
+        Example("depthwise_conv2d_packed", (f(1, 2, n + 3, m + 3, 4), f(2, 3, 3, 4)), depthwise, {"padding": 1}),
+        Example("max_pool2d_packed", (f(n, 2, 6, 5, 4),), lambda x: packed(F.max_pool2d(plain(x), 3, 2, 1), 4), pool),
+        Example("avg_pool2d_packed", (f(n, 2, 6, 5, 4),), lambda x: packed(F.avg_pool2d(plain(x), 3, 2, 1), 4), pool),
     ]

@@ -58,7 +58,7 @@ def parts_of(
     observe: Watch | None,
 ) -> tuple[ModelParts, GraphModule]:
     """Everything that a model consists of, as data, and the module that it was made of after all passes."""
-    made = lowered(module, options, observe)
+    made = lowered(module, options, observe, target)
     needed = _reachable(made, names)
     kernels = {
         key: build_kernel(task, target, scheduled(made, task, target, tuned, options.fuse == "after"))

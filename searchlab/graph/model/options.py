@@ -18,14 +18,15 @@ class CompileOptions:
     """How a graph becomes a model.
 
     `fuse`: whether operators are fused before or after they become programs, or never.  `memory`: the policy by which
-    memory is planned.  `libraries`: which libraries are preferred to kernels.  `layouts`: whether layouts are chosen
-    across operators.  `threads`: how many threads kernels use, by default those of the target.
+    memory is planned.  `libraries`: which libraries are preferred to kernels.  `layouts`: whether channels
+    of images lie in blocks of a vector from one operator to the next.  `threads`: how many threads kernels use, by
+    default those of the target.
     """
 
     fuse: Fusion = "before"
     memory: Policy = "bounds"
     libraries: tuple[Component, ...] = ()
-    layouts: bool = True
+    layouts: bool = False
     threads: int | None = None
 
     def __post_init__(self) -> None:

@@ -17,20 +17,22 @@ from searchlab.graph.passes import (
     fold_constants,
     fuse_operators,
     fuse_programs,
+    propagate_layouts,
     remove_dead,
     share_equal_calls,
 )
 from searchlab.graph.passes.inlining import inline_functions
 from searchlab.graph.passes.library_dispatch import dispatch_libraries
 from searchlab.graph.passes.pass_listing import Watch
+from searchlab.targets import Target, detect
 
 
 @dataclass(frozen=True)
 class NamedPass:
-    """A step of the pipeline; `wanted` says whether options ask for it."""
+    """A step of the pipeline, for a machine with so many lanes; `wanted` says whether options ask for it."""
 
     name: str
-    run: Callable[[GraphModule, CompileOptions], GraphModule]
+    run: Callable[[GraphModule, CompileOptions, int], GraphModule]
     wanted: Callable[[CompileOptions], bool] = lambda options: True
 
     @staticmethod
@@ -38,7 +40,7 @@ class NamedPass:
         run: Callable[[GraphModule], GraphModule], wanted: Callable[[CompileOptions], bool] | None = None
     ) -> NamedPass:
         """A pass to which options make no difference but whether it runs."""
-        return NamedPass(run.__name__, lambda module, _: run(module), wanted or (lambda options: True))
+        return NamedPass(run.__name__, lambda module, _, lanes: run(module), wanted or (lambda options: True))
 
 
 def _fuses(options: CompileOptions) -> bool:
@@ -56,18 +58,25 @@ PIPELINE: tuple[NamedPass, ...] = (
     NamedPass.of(fold_batch_norms),
     NamedPass.of(share_equal_calls),
     NamedPass.of(remove_dead),
-    NamedPass("dispatch_libraries", lambda m, o: dispatch_libraries(m, o.libraries), lambda o: bool(o.libraries)),
+    NamedPass("dispatch_libraries", lambda m, o, _: dispatch_libraries(m, o.libraries), lambda o: bool(o.libraries)),
+    NamedPass("propagate_layouts", lambda m, _, lanes: propagate_layouts(m, lanes), lambda o: o.layouts),
     NamedPass.of(fuse_operators, _fuses),
     NamedPass.of(fuse_programs, _fuses),
-    NamedPass("legalise", lambda module, _: legalise(module, _is_computed)),
+    NamedPass("legalise", lambda module, *_: legalise(module, _is_computed)),
 )
 
 
-def lowered(module: GraphModule, options: CompileOptions, observe: Watch | None = None) -> GraphModule:
-    """The module after all passes that the options ask for; `observe` sees each with the module before and after."""
+def lowered(
+    module: GraphModule, options: CompileOptions, observe: Watch | None = None, target: Target | None = None
+) -> GraphModule:
+    """The module after all passes that the options ask for; `observe` sees each with the module before and after.
+
+    Layouts depend on the vectors of the target, by default those of this machine.
+    """
+    lanes = (target or detect()).lanes("float32")
     for step in PIPELINE:
         if step.wanted(options):
-            before, module = module, step.run(module, options)
+            before, module = module, step.run(module, options, lanes)
             if observe is not None:
                 observe(step.name, before, module)
     return module

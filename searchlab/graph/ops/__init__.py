@@ -7,6 +7,7 @@ from searchlab.graph.ops import (
     index_ops,
     joining_ops,
     norm_ops,
+    packed_ops,
     product_ops,
     reduction_ops,
     shape_ops,
@@ -15,6 +16,6 @@ from searchlab.graph.ops import (
 )
 
 __all__ = [
-    "attention_op", "binary_ops", "creation_ops", "index_ops", "joining_ops", "norm_ops", "product_ops",
-    "reduction_ops", "shape_ops", "unary_ops", "window_ops",
+    "attention_op", "binary_ops", "creation_ops", "index_ops", "joining_ops", "norm_ops", "packed_ops",
+    "product_ops", "reduction_ops", "shape_ops", "unary_ops", "window_ops",
 ]  # fmt: skip

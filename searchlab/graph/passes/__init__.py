@@ -3,6 +3,7 @@
 from searchlab.graph.passes.batch_norm_folding import fold_batch_norms
 from searchlab.graph.passes.cleaning import remove_dead, share_equal_calls
 from searchlab.graph.passes.constant_folding import fold_constants
+from searchlab.graph.passes.layouts import left_plain, propagate_layouts
 from searchlab.graph.passes.operator_fusion import fuse_operators
 from searchlab.graph.passes.pass_listing import apply_passes, module_changes, print_changes
 from searchlab.graph.passes.pattern_kinds import PatternKind, pattern_kind
@@ -11,6 +12,6 @@ from searchlab.graph.passes.program_fusion import fuse_programs, fused_program
 
 __all__ = [
     "PatternKind", "apply_passes", "fold_batch_norms", "fold_constants", "fuse_after", "fuse_operators",
-    "fuse_programs", "fused_program", "module_changes", "pattern_kind", "print_changes", "remove_dead",
-    "schedule_then_fuse", "share_equal_calls",
+    "fuse_programs", "fused_program", "left_plain", "module_changes", "pattern_kind", "print_changes",
+    "propagate_layouts", "remove_dead", "schedule_then_fuse", "share_equal_calls",
 ]  # fmt: skip

@@ -17,17 +17,22 @@ from searchlab.graph.tasks.graph_tasks import GraphTask, graph_tasks
 from searchlab.graph.tasks.reference_functions import with_references
 from searchlab.ir.expr import Const, Var
 from searchlab.ir.walk import Substitution
+from searchlab.targets import Target
 
 LEGALISE = "legalise"  # the pass by which operators become programs
 _BALANCE = 8.0  # operations that take as long as a byte from memory, roughly, on today's cores
 
 
-def model_tasks(source: ModelSource, options: CompileOptions | None = None) -> tuple[GraphTask, ...]:
-    """The tasks of a model that is compiled with these options, in the order of their first calls."""
-    return graph_tasks(lowered_with_references(at_sizes(source.module, source.inputs), options))
+def model_tasks(
+    source: ModelSource, options: CompileOptions | None = None, target: Target | None = None
+) -> tuple[GraphTask, ...]:
+    """The tasks of a model that is compiled with these options for a target, in the order of their first calls."""
+    return graph_tasks(lowered_with_references(at_sizes(source.module, source.inputs), options, target))
 
 
-def lowered_with_references(module: GraphModule, options: CompileOptions | None = None) -> GraphModule:
+def lowered_with_references(
+    module: GraphModule, options: CompileOptions | None = None, target: Target | None = None
+) -> GraphModule:
     """The module as it is compiled, with a function beside every program that says what it computes."""
     seen: list[GraphModule] = []
 
@@ -35,7 +40,7 @@ def lowered_with_references(module: GraphModule, options: CompileOptions | None 
         if name == LEGALISE:
             seen.append(before)
 
-    found = lowered(module, options or CompileOptions(), observe)
+    found = lowered(module, options or CompileOptions(), observe, target)
     for before in seen:
         found = with_references(found, before)
     return found

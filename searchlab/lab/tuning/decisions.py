@@ -70,7 +70,7 @@ def decide(
     """
     contest = _Contest(source, target, tuned, seconds, note)
     offered = offered_calls(source) if calls is None else calls
-    ways = different(source, {AS_GIVEN: base, **alternatives(base, offered)})
+    ways = different(source, {AS_GIVEN: base, **alternatives(base, offered)}, target)
     runs, failed = contest.built(ways)
     times = contest.times(runs)
     better = sorted((n for n in times if _beats(times[n], times[AS_GIVEN])), key=lambda n: times[n].min)
@@ -87,12 +87,12 @@ def decide(
     return ways[chosen], (*rows, *(VariantTime(name, error=why) for name, why in failed.items()))
 
 
-def different(source: ModelSource, ways: Ways) -> Ways:
+def different(source: ModelSource, ways: Ways, target: Target | None = None) -> Ways:
     """The ways that lead to different graphs or kernels; of equal ones the first."""
     seen: list[Any] = []
     kept: Ways = {}
     for name, options in ways.items():
-        made = lowered(source.module, options)
+        made = lowered(source.module, options, target=target)
         after = options.fuse == "after" and any(n in made.functions for n in made.programs)  # other kernels, same graph
         graph = made.functions, {n: program.hash for n, program in made.programs.items()}, after
         if graph not in seen:

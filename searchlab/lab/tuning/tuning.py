@@ -148,7 +148,7 @@ def plan_tuning(
         options, variants = _options_of(before), before.variants
     elif options is None:
         options, variants = decide(source, machine, earlier if len(earlier) else None, CompileOptions(), note=note)
-    every = model_tasks(source, options)
+    every = model_tasks(source, options, machine)
     known = [task for task in every if earlier.known(task.workload.program, task.workload.weights) is not None]
     worth = [task for task in worth_tuning(every, share) if task not in known]
     others = tuple(task for task in every if task not in known and task not in worth)
@@ -226,7 +226,7 @@ def _plan_of(network: Mapping[str, Any], target: Component, folder: str | Path) 
     source = model_source(str(network["graph"]))
     before = _decided(folder, source)
     options = CompileOptions() if before is None else _options_of(before)
-    every = model_tasks(source, options)
+    every = model_tasks(source, options, targets.parse(target))
     searched = tuple(task for task in every if task.workload.spec in network["tasks"])
     others = tuple(task for task in every if task.workload.spec not in network["tasks"])
     variants, after = ((), ()) if before is None else (before.variants, before.after)

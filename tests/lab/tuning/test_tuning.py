@@ -153,7 +153,7 @@ def test_results_of_a_folder_replace_earlier_ones(tmp_path: Path) -> None:
 
 def test_decisions_change_one_thing_at_a_time() -> None:
     ways = alternatives(CompileOptions(), {"numpy": ["linear(a, b)"]})
-    assert list(ways) == ["fuse: after", "fuse: never", "layouts: false", "numpy: linear(a, b)"]
+    assert list(ways) == ["fuse: after", "fuse: never", "layouts: true", "numpy: linear(a, b)"]
     assert ways["fuse: never"] == CompileOptions(fuse="never")
     assert ways["numpy: linear(a, b)"].libraries == ({"chosen": {"library": "numpy", "calls": ["linear(a, b)"]}},)
 
@@ -170,10 +170,10 @@ def test_ways_to_the_same_graph_are_one() -> None:
 @pytest.mark.parametrize(
     ("times", "chosen"),
     [
-        ({AS_GIVEN: 1.0, "fuse: never": 0.99, "layouts: false": 1.5}, AS_GIVEN),  # within the noise
-        ({AS_GIVEN: 1.0, "fuse: never": 0.9, "layouts: false": 1.5}, "fuse: never"),
-        ({AS_GIVEN: 1.0, "fuse: never": 0.9, "layouts: false": 0.8, TOGETHER: 0.7}, TOGETHER),
-        ({AS_GIVEN: 1.0, "fuse: never": 0.9, "layouts: false": 0.8, TOGETHER: 0.85}, "layouts: false"),
+        ({AS_GIVEN: 1.0, "fuse: never": 0.99, "layouts: true": 1.5}, AS_GIVEN),  # within the noise
+        ({AS_GIVEN: 1.0, "fuse: never": 0.9, "layouts: true": 1.5}, "fuse: never"),
+        ({AS_GIVEN: 1.0, "fuse: never": 0.9, "layouts: true": 0.8, TOGETHER: 0.7}, TOGETHER),
+        ({AS_GIVEN: 1.0, "fuse: never": 0.9, "layouts: true": 0.8, TOGETHER: 0.85}, "layouts: true"),
     ],
 )
 def test_the_fastest_whole_model_is_chosen(
@@ -185,7 +185,7 @@ def test_the_fastest_whole_model_is_chosen(
     monkeypatch.setattr(decisions, "race_models", race)
     monkeypatch.setattr(decisions, "prepared", lambda *_: lambda: None)
     monkeypatch.setattr(decisions, "largest_error", lambda *_: 0.0)
-    monkeypatch.setattr(decisions, "different", lambda source, ways: dict(ways))
+    monkeypatch.setattr(decisions, "different", lambda source, ways, target: dict(ways))
     source = source_of(layers(1), name="made up")
     options, rows = decide(source, targets.parse(TARGET), None, CompileOptions(), calls={})
     assert [row.name for row in rows if row.chosen] == [chosen]

@@ -1,0 +1,94 @@
+"""Images whose channels lie in blocks of a vector, (n, c / b, h, w, b): register tiles of pixels by blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from searchlab.ir.expr import value_of
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import Block
+from searchlab.ir.walk import variables
+from searchlab.schedule import Schedule
+from searchlab.tactics.axes import axis_loops, extent, moves_with, operands, reduce_axes, space_axes
+from searchlab.targets import Target
+
+_RANK = 5
+_MOST_PIXELS = 14
+
+
+@dataclass(frozen=True)
+class BlockTile:
+    """A register tile: pixels of a row by blocks of channels."""
+
+    pixels: int
+    blocks: int
+
+
+def block_tile(program: Program, block: Block, target: Target) -> BlockTile | None:
+    """The tile of a stage that convolves blocks of channels with weights laid out alike; None for other stages."""
+    space = space_axes(block)
+    if not _ends_in_a_vector(program, block, target) or not block.reduces:
+        return None
+    _, outer, row, column, channel = (it.var for it in space)
+    weights = [ld for ld in operands(block) if ld.indices and ld.indices[0] == outer and ld.indices[-1] == channel]
+    others = [ld for ld in operands(block) if ld not in weights]
+    if len(weights) != 1 or len(others) != 1 or any(moves_with(others[0], v) for v in (outer, channel)):
+        return None
+    if any(moves_with(weights[0], v) for v in (row, column)):
+        return None
+    blocks, pixels = value_of(space[1].extent) or 1, value_of(space[3].extent) or _MOST_PIXELS
+    count = 2 if blocks % 2 == 0 else 1
+    most = max(1, min(_MOST_PIXELS, (target.vector_registers - count - 2) // count))
+    return BlockTile(-(-pixels // -(-pixels // most)), count)
+
+
+def slides_over_blocks(program: Program, block: Block, target: Target) -> bool:
+    """Whether a stage combines windows of an image channel by channel, in blocks: pooling, depthwise convolution."""
+    if not _ends_in_a_vector(program, block, target) or not block.reduces:
+        return False
+    column, channel = (it.var for it in space_axes(block)[-2:])
+    sums = {it.var for it in reduce_axes(block)}
+    images = [ld for ld in operands(block) if len(ld.indices) == _RANK]
+    if len(images) != 1 or images[0].indices[-1] != channel:
+        return False
+    place = set(variables(images[0].indices[-2]))
+    return column in place and bool(sums & place)
+
+
+def _ends_in_a_vector(program: Program, block: Block, target: Target) -> bool:
+    space = space_axes(block)
+    return len(space) == _RANK and value_of(space[-1].extent) == target.lanes(program.buffers[block.store.buffer].dtype)
+
+
+def tile_blocks(s: Schedule, block: str, tile: BlockTile, band: int) -> tuple[list[str], str]:
+    """Tiles such a convolution; returns the loops over images, bands of rows and blocks, and the one over tiles inside.
+
+    The weights of the blocks of a tile stay in the cache for a band.
+    """
+    (image, outer, row, column, channel), reduction = axis_loops(s, block)
+    b0, b1 = s.split(outer, [None, tile.blocks])
+    h0, h1 = s.split(row, [None, band], tail=True)
+    w0, w1 = s.split(column, [None, tile.pixels], tail=True)
+    s.reorder(image, h0, b0, h1, w0, *reduction, w1, b1, channel)  # a pixel is needed for one row of the tile only
+    s.unroll(b1)
+    s.unroll(w1)
+    s.vectorize(channel)
+    return [image, h0, b0], w0
+
+
+def tile_windows(s: Schedule, block: str, most: int, taps: int) -> tuple[list[str], str]:
+    """Computes up to `most` windows of a row at a time, a vector of channels each, and unrolls up to `taps` elements.
+
+    Returns the loops over images and blocks, and the one over tiles.
+    """
+    (image, outer, row, column, channel), reduction = axis_loops(s, block)
+    pixels = extent(s, column) or most
+    w0, w1 = s.split(column, [None, -(-pixels // -(-pixels // most))], tail=True)
+    s.reorder(image, outer, row, w0, *reduction, w1, channel)
+    if prod(extent(s, lp) or taps + 1 for lp in reduction) <= taps:
+        for lp in reduction:
+            s.unroll(lp)
+    s.unroll(w1)
+    s.vectorize(channel)
+    return [image, outer], w0
