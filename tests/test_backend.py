@@ -143,7 +143,7 @@ def test_a_kind_whose_back_end_does_not_exist_is_refused(monkeypatch: pytest.Mon
 
 
 def test_a_description_of_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(TargetError, match="unknown kind 'quantum'; known: cpu, interpreted"):
+    with pytest.raises(TargetError, match="unknown kind 'quantum'; known: cpu, cuda, interpreted"):
         Target.from_dict({"kind": "quantum"})
     with pytest.raises(TargetError, match="unknown kind"):
         Target.from_dict({"kind": "interpreter_backend:InterpretedTarget"})  # a description never names code

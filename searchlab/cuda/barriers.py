@@ -10,12 +10,12 @@ come along.  So a kernel that is accepted has no race, on the assumption that it
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from searchlab.errors import BuildError
 from searchlab.ir.apart import recovered
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import ONE, ZERO, Expr, Var, all_of, conditions, index, value_of
+from searchlab.ir.expr import ONE, ZERO, Compare, Expr, Var, all_of, conditions, index, value_of
 from searchlab.ir.loopkind import BLOCKS, THREADS, LoopKind
 from searchlab.ir.stmt import Alloc, Barrier, If, Loop, Prefetch, Seq, Stmt, Store, seq
 from searchlab.ir.visitor import Visitor
@@ -26,7 +26,7 @@ Owner = tuple[Expr, ...] | None  # the thread, or block, that accesses an elemen
 
 
 @dataclass(frozen=True)
-class Access:
+class CommonAccess:
     """An access to common memory, with the thread and the block that make it as functions of the element.
 
     `now` is the thread that makes it in given iterations of the loops around it, which may differ from one to the next.
@@ -38,19 +38,19 @@ class Access:
     thread: Owner
     block: Owner
 
-    def meets(self, other: Access) -> bool:
+    def meets(self, other: CommonAccess) -> bool:
         """Whether two threads may access one element, and one of them write it."""
         return self._clashes(other) and not _same(self.thread, other.thread)
 
-    def meets_at_once(self, other: Access) -> bool:
+    def meets_at_once(self, other: CommonAccess) -> bool:
         """Whether this is so for accesses of one statement in the same iteration."""
         return self._clashes(other) and not _same(self.now, other.now)
 
-    def meets_across_blocks(self, other: Access) -> bool:
+    def meets_across_blocks(self, other: CommonAccess) -> bool:
         """Whether two blocks may access one element, and one of them write it."""
         return self._clashes(other) and not _same(self.block, other.block)
 
-    def _clashes(self, other: Access) -> bool:
+    def _clashes(self, other: CommonAccess) -> bool:
         return self.buffer == other.buffer and (self.writes or other.writes)
 
 
@@ -73,7 +73,7 @@ def with_barriers(where: str, body: Stmt, common: Collection[str], outside: Coll
                     f"{where}: in '{access.buffer}' one thread may write what another accesses in the same statement; "
                     "bind loops that carry no sum to threads, or use rfactor"
                 )
-    placed, _ = _Placement(where, frozenset(common)).visit(body, _State((), frozenset(), True))
+    placed, _ = _Placement(where, frozenset(common)).visit(body, _Reached((), frozenset(), True))
     return placed
 
 
@@ -107,7 +107,7 @@ def _places(s: Stmt, path: Path, buffer: str) -> Iterator[tuple[Path, tuple[Expr
 # --- owners -----------------------------------------------------------------------------------------------------------
 
 
-def _accesses(s: Stmt, path: Path, common: frozenset[str]) -> Iterator[tuple[Path, Access]]:
+def _accesses(s: Stmt, path: Path, common: frozenset[str]) -> Iterator[tuple[Path, CommonAccess]]:
     """All accesses of a statement to common memory, each with the statements around it and its own."""
     here = (*path, s)
     for access in _own(s, path, common):
@@ -116,22 +116,23 @@ def _accesses(s: Stmt, path: Path, common: frozenset[str]) -> Iterator[tuple[Pat
         yield from _accesses(child, here, common)
 
 
-def _own(s: Stmt, path: Path, common: frozenset[str]) -> Iterator[Access]:
+def _own(s: Stmt, path: Path, common: frozenset[str]) -> Iterator[CommonAccess]:
     """The accesses of a statement itself."""
     if isinstance(s, Prefetch):
         return
     for x in s.own_stores():
         if x.buffer in common:
-            yield Access(x.buffer, True, *_owners(x.indices, path))
+            yield CommonAccess(x.buffer, True, *_owners(x.indices, path))
     for e in s.own_expressions():
         for ld in loads(e):
             if ld.buffer in common:
-                yield Access(ld.buffer, False, *_owners(ld.indices, path))
+                yield CommonAccess(ld.buffer, False, *_owners(ld.indices, path))
 
 
 def _owners(indices: tuple[Expr, ...], path: Path) -> tuple[Owner, Owner, Owner]:
     loops = [s for s in path if isinstance(s, Loop)]
     asked = [c for s in path if isinstance(s, If) for c in conditions(s.condition)]
+    loops = [_narrowed(lp, asked) for lp in loops]
     facts = Facts({lp.var: lp.extent for lp in loops})
     threads = [lp for lp in loops if lp.kind in THREADS]
     blocks = [lp for lp in loops if lp.kind in BLOCKS]
@@ -140,6 +141,14 @@ def _owners(indices: tuple[Expr, ...], path: Path) -> tuple[Owner, Owner, Owner]
     each = ((threads, at_once), (threads, inside), (blocks, loops))
     now, thread, block = (_owner(indices, axes, moving, asked, facts) for axes, moving in each)
     return now, thread, block
+
+
+def _narrowed(lp: Loop, asked: list[Expr]) -> Loop:
+    """A loop with the iterations that a condition `i < n` leaves."""
+    for c in asked:
+        if isinstance(c, Compare) and c.op == "lt" and c.a == lp.var and (value_of(c.b - lp.extent) or 0) < 0:
+            lp = replace(lp, extent=c.b)
+    return lp
 
 
 def _owner(indices: tuple[Expr, ...], axes: list[Loop], moving: list[Loop], asked: list[Expr], facts: Facts) -> Owner:
@@ -163,63 +172,63 @@ def _owner(indices: tuple[Expr, ...], axes: list[Loop], moving: list[Loop], aske
 
 
 @dataclass(frozen=True)
-class _State:
+class _Reached:
     """The statements around the current one, accesses since the last barrier, and whether all threads come here."""
 
     path: Path
-    pending: frozenset[Access]
+    pending: frozenset[CommonAccess]
     uniform: bool
 
-    def inside(self, s: Stmt, pending: frozenset[Access], uniform: bool = True) -> _State:
-        return _State((*self.path, s), pending, self.uniform and uniform)
+    def inside(self, s: Stmt, pending: frozenset[CommonAccess], uniform: bool = True) -> _Reached:
+        return _Reached((*self.path, s), pending, self.uniform and uniform)
 
 
-Placed = tuple[Stmt, frozenset[Access]]  # a statement with its barriers, and the accesses that no barrier follows
-_Place = Callable[[frozenset[Access]], Placed]
+Placed = tuple[Stmt, frozenset[CommonAccess]]  # a statement with its barriers, and the accesses that no barrier follows
+_Place = Callable[[frozenset[CommonAccess]], Placed]
 
 
 @dataclass(frozen=True)
-class _Placement(Visitor[[_State], Placed]):
+class _Placement(Visitor[[_Reached], Placed]):
     where: str
     common: frozenset[str]
 
-    def other(self, s: Stmt, state: _State) -> Placed:
+    def other(self, s: Stmt, state: _Reached) -> Placed:
         raise BuildError(f"{self.where}: cannot place barriers around a {type(s).__name__.lower()}")
 
-    def visit_prefetch(self, s: Prefetch, state: _State) -> Placed:
+    def visit_prefetch(self, s: Prefetch, state: _Reached) -> Placed:
         return s, state.pending
 
-    def visit_store(self, s: Store, state: _State) -> Placed:
+    def visit_store(self, s: Store, state: _Reached) -> Placed:
         own = frozenset(_own(s, state.path, self.common))
         return self.after_barrier(s, own, state, lambda pending: (s, pending | own))
 
-    def visit_seq(self, s: Seq, state: _State) -> Placed:
+    def visit_seq(self, s: Seq, state: _Reached) -> Placed:
         parts, pending = [], state.pending
         for part in s.body:
-            placed, pending = self.visit(part, _State((*state.path, s), pending, state.uniform))
+            placed, pending = self.visit(part, _Reached((*state.path, s), pending, state.uniform))
             parts.append(placed)
         return seq(*parts), pending
 
-    def visit_alloc(self, s: Alloc, state: _State) -> Placed:
+    def visit_alloc(self, s: Alloc, state: _Reached) -> Placed:
         body, pending = self.visit(s.body, state.inside(s, state.pending))
         return Alloc(s.buffer, body), pending
 
-    def visit_if(self, s: If, state: _State) -> Placed:
+    def visit_if(self, s: If, state: _Reached) -> Placed:
         uniform = not _differs(s.condition)
 
-        def inside(pending: frozenset[Access]) -> Placed:
+        def inside(pending: frozenset[CommonAccess]) -> Placed:
             body, left = self.visit(s.body, state.inside(s, pending, uniform))
             return If(s.condition, body), pending | left | frozenset(_own(s, state.path, self.common))
 
         return self.after_barrier(s, self.within(s, state), state, inside)
 
-    def visit_loop(self, s: Loop, state: _State) -> Placed:
+    def visit_loop(self, s: Loop, state: _Reached) -> Placed:
         if s.kind in THREADS or s.kind in BLOCKS:
             body, left = self.visit(s.body, state.inside(s, state.pending))
             return s.with_body(body), left
         uniform = not _differs(s.extent) and s.kind != LoopKind.VECTORIZED
 
-        def inside(pending: frozenset[Access]) -> Placed:
+        def inside(pending: frozenset[CommonAccess]) -> Placed:
             while True:  # what an iteration leaves is what the next one begins with
                 body, left = self.visit(s.body, state.inside(s, pending, uniform))
                 if left <= pending:
@@ -228,10 +237,10 @@ class _Placement(Visitor[[_State], Placed]):
 
         return self.after_barrier(s, self.within(s, state), state, inside)
 
-    def within(self, s: Stmt, state: _State) -> frozenset[Access]:
+    def within(self, s: Stmt, state: _Reached) -> frozenset[CommonAccess]:
         return frozenset(access for _, access in _accesses(s, state.path, self.common))
 
-    def after_barrier(self, s: Stmt, own: frozenset[Access], state: _State, place: _Place) -> Placed:
+    def after_barrier(self, s: Stmt, own: frozenset[CommonAccess], state: _Reached, place: _Place) -> Placed:
         """The statement behind a barrier, if it accesses what other threads may have accessed before."""
         if not any(a.meets(b) for a in own for b in state.pending):
             return place(state.pending)

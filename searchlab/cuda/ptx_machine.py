@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from searchlab.cuda.ptx_memory import Ints, PtxFault, PtxMemory, TrackedMemory, Who
 from searchlab.cuda.ptx_operations import COMPARISONS, OPERATIONS, TYPES, Values, converted
-from searchlab.cuda.ptx_text import Instruction, PtxText
+from searchlab.cuda.ptx_text import PtxInstruction, PtxText
 from searchlab.errors import BuildError
 
 MOST_THREADS = 8192  # that run at a time: blocks beyond wait for their turn
@@ -84,7 +84,7 @@ class _Wave:
         self.pc[self.alive] += 1
         self.waiting[:] = False
 
-    def _step(self, ins: Instruction, at: int, who: Ints) -> None:
+    def _step(self, ins: PtxInstruction, at: int, who: Ints) -> None:
         go = who
         if ins.guard:
             held = self.registers[ins.guard][who]
@@ -144,7 +144,7 @@ class _Wave:
 
     # --- instructions -------------------------------------------------------------------------------------------------
 
-    def arithmetic(self, ins: Instruction, who: Ints) -> None:
+    def arithmetic(self, ins: PtxInstruction, who: Ints) -> None:
         """An operation on operands of one type, the last part of its name."""
         name, *modifiers, type_ = ins.parts
         operation = OPERATIONS.get("mul.hi" if name == "mul" and "hi" in modifiers else name)
@@ -159,14 +159,14 @@ class _Wave:
         values = [self.get(x, t, who) for x, t in zip(ins.operands[1:], types, strict=True)]
         self.put(ins.operands[0], np.asarray(operation(*values)).astype(TYPES[type_]), who)
 
-    def widened(self, ins: Instruction, type_: str, who: Ints) -> Values:
+    def widened(self, ins: PtxInstruction, type_: str, who: Ints) -> Values:
         """A product of twice the bits, plus a number of as many."""
         double = f"{type_[0]}{2 * int(type_[1:])}"
         a, b = (self.get(x, type_, who).astype(TYPES[double]) for x in ins.operands[1:3])
         product: Values = a * b
         return product + self.get(ins.operands[3], double, who) if len(ins.operands) > 3 else product
 
-    def move(self, ins: Instruction, who: Ints) -> None:
+    def move(self, ins: PtxInstruction, who: Ints) -> None:
         """`mov` and `cvta`: a copy; addresses are the same in all spaces here."""
         target, source = ins.operands
         if target.startswith("{"):
@@ -185,7 +185,7 @@ class _Wave:
         else:
             self.put(target, self.get(source, ins.parts[-1], who), who)
 
-    def compare(self, ins: Instruction, who: Ints) -> None:
+    def compare(self, ins: PtxInstruction, who: Ints) -> None:
         """`setp`, with a condition that it is joined with if there is a fourth operand."""
         test = COMPARISONS.get(ins.parts[1])
         if test is None or len(ins.operands) != 3:
@@ -193,20 +193,20 @@ class _Wave:
         a, b = (self.get(x, ins.parts[-1], who) for x in ins.operands[1:])
         self.put(ins.operands[0], test(a, b), who)
 
-    def choose(self, ins: Instruction, who: Ints) -> None:
+    def choose(self, ins: PtxInstruction, who: Ints) -> None:
         """`selp`: one of two values."""
         target, a, b, p = ins.operands
         x, y = (self.get(v, ins.parts[-1], who) for v in (a, b))
         self.put(target, np.where(self.get(p, "pred", who), x, y), who)
 
-    def convert(self, ins: Instruction, who: Ints) -> None:
+    def convert(self, ins: PtxInstruction, who: Ints) -> None:
         """`cvt`: from the last type to the one before it."""
         *modifiers, target, source = ins.parts[1:]
         if target not in TYPES or source not in TYPES or "sat" in modifiers:
             raise BuildError(f"the emulator does not know this instruction: {ins.line}")
         self.put(ins.operands[0], converted(self.get(ins.operands[1], source, who), target, tuple(modifiers)), who)
 
-    def load(self, ins: Instruction, who: Ints) -> None:
+    def load(self, ins: PtxInstruction, who: Ints) -> None:
         """`ld`: one value or a vector, which must be aligned as a whole."""
         space, length, dtype = _access(ins)
         if space == "param":
@@ -219,7 +219,7 @@ class _Wave:
         for n, register in enumerate(_listed(ins.operands[0])):
             self.put(register, np.ascontiguousarray(values[:, n]), who)
 
-    def store(self, ins: Instruction, who: Ints) -> None:
+    def store(self, ins: PtxInstruction, who: Ints) -> None:
         """`st`: one value or a vector."""
         space, _, dtype = _access(ins)
         values = [self.get(x, ins.parts[-1], who) for x in _listed(ins.operands[1])]
@@ -237,7 +237,7 @@ class _Wave:
         return Who(self.thread[who], self.block[who], self.epoch[who])
 
 
-_EXECUTE: dict[str, Callable[[_Wave, Instruction, Ints], None]] = {
+_EXECUTE: dict[str, Callable[[_Wave, PtxInstruction, Ints], None]] = {
     "ld": _Wave.load,
     "st": _Wave.store,
     "mov": _Wave.move,
@@ -248,7 +248,7 @@ _EXECUTE: dict[str, Callable[[_Wave, Instruction, Ints], None]] = {
 }
 
 
-def _access(ins: Instruction) -> tuple[str, int, np.dtype[Any]]:
+def _access(ins: PtxInstruction) -> tuple[str, int, np.dtype[Any]]:
     """The space of an access ("": any), the number of values and their type."""
     *modifiers, type_ = ins.parts[1:]
     space, length = "", 1

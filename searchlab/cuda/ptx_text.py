@@ -15,7 +15,7 @@ _WIDTHS = {"pred": 1, "b16": 16, "b32": 32, "b64": 64}
 
 
 @dataclass(frozen=True)
-class Instruction:
+class PtxInstruction:
     """One instruction: `parts` is its name cut at dots, `guard` the predicate under which it runs."""
 
     parts: tuple[str, ...]
@@ -34,7 +34,7 @@ class PtxText:
 
     entry: str
     parameters: tuple[str, ...]
-    instructions: list[Instruction] = field(default_factory=list)
+    instructions: list[PtxInstruction] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)
     widths: dict[str, int] = field(default_factory=dict)
     arrays: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -78,9 +78,9 @@ def _bare(line: str) -> str:
     return " ".join(line.split("//")[0].split()).removeprefix(".visible ").removeprefix(".extern ")
 
 
-def _instruction(line: str) -> Instruction:
+def _instruction(line: str) -> PtxInstruction:
     found = _INSTRUCTION.match(line)
     if found is None:
         raise BuildError(f"cannot read this line of PTX: {line}")
     operands = tuple(x.strip() for x in _OPERANDS.findall(found[4]))
-    return Instruction(tuple(found[3].split(".")), operands, found[2] or "", bool(found[1]), line)
+    return PtxInstruction(tuple(found[3].split(".")), operands, found[2] or "", bool(found[1]), line)

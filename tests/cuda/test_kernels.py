@@ -89,6 +89,7 @@ def test_contiguous_copies_are_vectors() -> None:
 
 
 @settings(max_examples=10, deadline=None, phases=(Phase.explicit, Phase.generate))
+@example(sizes=(28, 27, 25), threads=(8, 8), each=(4, 1), depth=3)
 @example(sizes=(1, 1, 4), threads=(2, 4), each=(1, 1), depth=3)
 @given(
     sizes=st.tuples(*(st.integers(1, 40) for _ in range(3))),
