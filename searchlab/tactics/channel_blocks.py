@@ -50,7 +50,7 @@ def slides_over_blocks(program: Program, block: Block, target: Target) -> bool:
     column, channel = (it.var for it in space_axes(block)[-2:])
     sums = {it.var for it in reduce_axes(block)}
     images = [ld for ld in operands(block) if len(ld.indices) == _RANK]
-    if len(images) != 1 or images[0].indices[-1] != channel:
+    if len(images) != 1 or any(ld.indices[-1:] != (channel,) for ld in operands(block)):
         return False
     place = set(variables(images[0].indices[-2]))
     return column in place and bool(sums & place)
