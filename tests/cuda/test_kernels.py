@@ -150,7 +150,7 @@ def test_threads_that_add_to_one_element() -> None:
     refused(s, "one thread may write what another accesses in the same statement")
 
 
-def test_blocks_that_compute_the_same() -> None:
+def test_several_kernels_with_blocks_of_one_thread() -> None:
     s = Schedule(workload("softmax:rows=4,cols=8").program)
     *_, last = s.program.blocks
     outer = s.loops(last)[0]
@@ -194,7 +194,7 @@ def test_local_memory_that_threads_would_share() -> None:
     refused(s, "in local memory, but threads access each other's elements")
 
 
-def test_a_barrier_that_only_some_threads_would_reach() -> None:
+def test_barriers_inside_of_a_loop_of_other_threads() -> None:
     s, (i, j, k) = schedule("matmul:m=8,n=8,k=8")
     copy = s.cache_read("C", "A", "shared")
     s.bind(i, "threadIdx.y")
