@@ -61,7 +61,7 @@ def default_schedule(
         _by_pixels(s, block.name, pixels, target)
     elif (view := _best_view(s.program, block, target)) is not None:
         _tile(s, view, target, weights)
-    elif _is_row_times_matrix(block):
+    elif tactics.row_times_matrix(block):
         _one_row(s, block.name, target, weights)
     else:
         _stencil(s, block.name, target)
@@ -79,17 +79,7 @@ def _is_tiled(block: Block) -> bool:
     read = tactics.operands(block)
     rows = [variables(ld.indices[-1]) for ld in read if ld.indices]
     overlap = any(space[-1].var in row and sums & row for row in rows)
-    return overlap or (len(read) >= 2 and bool(tactics.product_views(block))) or _is_row_times_matrix(block)
-
-
-def _is_row_times_matrix(block: Block) -> bool:
-    """Whether a stage adds up products of a single row with columns, which several operands may make up."""
-    *around, column = tactics.space_axes(block)
-    if not block.reduces or any(_axis_extent(it) != 1 for it in around):
-        return False
-    sums = {it.var for it in tactics.reduce_axes(block)}
-    read = [{v for e in ld.indices for v in variables(e)} for ld in tactics.operands(block)]
-    return any(column.var in vs for vs in read) and any(column.var not in vs and sums & vs for vs in read)
+    return overlap or (len(read) >= 2 and bool(tactics.product_views(block))) or tactics.row_times_matrix(block)
 
 
 def _extent(s: Schedule, loop: str) -> int:

@@ -29,7 +29,8 @@ from searchlab.lab.statistics import Estimate, shown_p
 from searchlab.measure import Job, Measurer, Outcome
 
 NO_ROWS = {"schema"}  # it prints JSON as it is
-ELSEWHERE = {"models bench", "models record", "models train"}  # they need a data set: tests/dataset
+# Those of models need a data set (tests/dataset), and tune needs a model (tests/lab/tuning).
+ELSEWHERE = {"models bench", "models record", "models train", "tune"}
 
 # What is called (RUN is a run's folder, NEW one that does not exist), and the columns of JSON that its table shows.
 CASES: dict[str, tuple[str, set[str]]] = {

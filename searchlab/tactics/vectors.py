@@ -79,3 +79,13 @@ def vectorize_outputs(s: Schedule, column: str, reduction: Sequence[str], width:
         attempt(s.reorder, outer, *reduction, inner)
     s.vectorize(inner)
     return outer
+
+
+def row_times_matrix(block: Block) -> bool:
+    """Whether a stage adds up products of a single row with columns, which several operands may make up."""
+    *around, column = space_axes(block)
+    if not block.reduces or any(value_of(it.extent) != 1 for it in around):
+        return False
+    sums = {it.var for it in reduce_axes(block)}
+    read = [{v for e in ld.indices for v in variables(e)} for ld in operands(block)]
+    return any(column.var in vs for vs in read) and any(column.var not in vs and sums & vs for vs in read)
