@@ -88,7 +88,7 @@ def test_contiguous_copies_are_vectors() -> None:
     assert "st.local" not in text and "ld.local" not in text  # results stay in registers
 
 
-@settings(max_examples=10, deadline=None, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=5, deadline=None, phases=(Phase.explicit, Phase.generate))
 @example(sizes=(28, 27, 25), threads=(8, 8), each=(4, 1), depth=3)
 @example(sizes=(1, 1, 4), threads=(2, 4), each=(1, 1), depth=3)
 @given(

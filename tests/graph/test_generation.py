@@ -44,13 +44,13 @@ def test_functions_share_their_weights() -> None:
     assert "past" in str(module()["step"]) and "length" in str(module()["prompt"])
 
 
-@pytest.mark.parametrize("length", PROMPTS)
+@pytest.mark.parametrize("length", [pytest.param(n, marks=[pytest.mark.slow] * (n not in (1, 37))) for n in PROMPTS])
 def test_the_interpreter_says_what_torch_says(length: int) -> None:
     check(interpreted(module()), length, sequences=2)
 
 
 @pytest.mark.cpu
-@pytest.mark.parametrize("sequences", [None, 1])
+@pytest.mark.parametrize("sequences", [pytest.param(None, marks=pytest.mark.slow), 1])
 def test_a_compiled_model_says_what_torch_says(sequences: int | None) -> None:
     run = compiled(module(sequences))
     for length in PROMPTS:

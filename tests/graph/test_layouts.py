@@ -201,7 +201,7 @@ def test_default_schedules_tile_pixels_by_blocks(program: Program) -> None:
     np.testing.assert_allclose(found["Y"], wanted["Y"], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2"])
+@pytest.mark.parametrize("name", [pytest.param("resnet18", marks=pytest.mark.slow), "mobilenet_v2"])
 def test_networks_against_torch(name: str) -> None:
     torch = pytest.importorskip("torch")
     from tiny_networks import TINY, tiny

@@ -70,7 +70,9 @@ def test_thresholds_drop_changes_and_some_of_the_result() -> None:
     assert 1e-4 < relative_error(near[0], exact[0]) < 0.2
 
 
-@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2", "unet"])
+@pytest.mark.parametrize(
+    "name", ["resnet18", *(pytest.param(n, marks=pytest.mark.slow) for n in ("mobilenet_v2", "unet"))]
+)
 @pytest.mark.parametrize("rule", RULES)
 def test_without_threshold_networks_are_exact(name: str, rule: str) -> None:
     plan = residual(tiny(name), ResidualOptions(rule))
