@@ -25,14 +25,14 @@ Step = Callable[[Any, Sequence[Any] | None], tuple[Any, Sequence[Any]]]  # token
 def generating(step: Step, prompt: Any, chosen: Callable[[Any], Any], count: int = NEW) -> Run:
     """A function that generates and returns all new tokens; `chosen` makes the next token of logits."""
 
-    def run() -> list[int]:
+    def run() -> np.ndarray[Any, Any]:
         logits, cache = step(prompt, None)
         said = []
         for _ in range(count):
             token = chosen(logits)
             said.append(int(token[0, 0]))
             logits, cache = step(token, cache)
-        return said
+        return np.array(said)
 
     return run
 
@@ -56,7 +56,7 @@ def decoding_peers(module: decoder.Decoder, prompt: np.ndarray[Any, Any], thread
     torch.set_num_threads(threads)
     given = torch.from_numpy(prompt)
     with torch.no_grad():
-        expected = np.array(generating(module, given, _likeliest_tensor)(), "float32")
+        expected = generating(module, given, _likeliest_tensor)()
     found = Peers()
     found.add("torch", lambda: _without_gradients(module, given), expected)
     found.add("torch.compile", lambda: _without_gradients(torch.compile(module, dynamic=True), given), expected)
@@ -71,7 +71,7 @@ def _likeliest_tensor(logits: Tensor) -> Tensor:
 def _without_gradients(module: Any, given: Tensor) -> Run:
     inner = generating(module, given, _likeliest_tensor)
 
-    def run() -> list[int]:
+    def run() -> Any:
         with torch.no_grad():
             return inner()
 

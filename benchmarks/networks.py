@@ -58,7 +58,7 @@ class Peers:
     runs: dict[str, Run] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
 
-    def add(self, name: str, make: Callable[[], Run], expected: Tensor) -> None:
+    def add(self, name: str, make: Callable[[], Run], expected: Any) -> None:
         """Adds a system whose results are right."""
         try:
             run = make()
@@ -140,6 +140,7 @@ def onnx_session(data: bytes, threads: int) -> Any:
 
     options = ort.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.log_severity_level = 3  # of outputs whose sizes the exporter took for fixed
     return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
 
 
