@@ -58,8 +58,9 @@ def missing_rows(case: str, peers: Peers) -> Iterator[Row]:
 
 def ratio_rows(case: str, times: Mapping[str, Times], targets: Mapping[str, float], load: float) -> Iterator[Row]:
     """The ratios of ours to the best of the others, and all times."""
-    best = min((name for name in times if name not in (*OURS, *BESIDE)), key=lambda name: times[name].min)
-    for name in (n for n in OURS if n in times):
+    others = [name for name in times if name not in (*OURS, *BESIDE)]
+    best = min(others, key=lambda name: times[name].min, default="")
+    for name in (n for n in OURS if n in times and others):
         ratio = times[best].min / times[name].min
         middle = times[best].median / times[name].median
         yield {"case": case, "metric": f"{name}_over_best", "value": round(ratio, 3), "target": targets[name],

@@ -105,7 +105,7 @@ def quantised_rows() -> Iterator[Row]:
 def library_rows() -> Iterator[Row]:
     """A layer of 768 x 768 for any number of rows: numpy's BLAS divided by own kernels.
 
-    One thread: with two, the idle threads of one pool slow down the other.
+    One thread: with two, times of numpy were up to twenty times as long, probably as two thread pools share the cores.
     """
     m = N
     b = GraphBuilder("main", ranges={m: (1, 512)})

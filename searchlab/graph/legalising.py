@@ -21,8 +21,8 @@ Wanted = Callable[[OperatorCall], bool]
 
 
 def computes(call: OperatorCall) -> bool:
-    """Whether a call has to be computed: views have not."""
-    return not call.operator.is_view
+    """Whether a call has to be computed: views of values have not, as they are the memory of these."""
+    return not (call.operator.is_view and isinstance(call.args[0], str))
 
 
 def everything(call: OperatorCall) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from searchlab.graph.calls import OperatorCall
 from searchlab.graph.functions import GraphModule
 from searchlab.graph.legalising import legalise
 from searchlab.graph.model.options import CompileOptions
@@ -47,11 +46,6 @@ def _fuses(options: CompileOptions) -> bool:
     return options.fuse != "never"
 
 
-def _is_computed(call: OperatorCall) -> bool:
-    """Whether a call computes something; views of values are the memory of these."""
-    return not (call.operator.is_view and isinstance(call.args[0], str))
-
-
 PIPELINE: tuple[NamedPass, ...] = (
     NamedPass.of(inline_functions),
     NamedPass.of(fold_constants),
@@ -62,7 +56,7 @@ PIPELINE: tuple[NamedPass, ...] = (
     NamedPass("propagate_layouts", lambda m, _, lanes: propagate_layouts(m, lanes), lambda o: o.layouts),
     NamedPass.of(fuse_operators, _fuses),
     NamedPass.of(fuse_programs, _fuses),
-    NamedPass("legalise", lambda module, *_: legalise(module, _is_computed)),
+    NamedPass.of(legalise),
 )
 
 
