@@ -102,7 +102,7 @@ def measure(case: Case, target: CpuTarget, seconds: float, small: bool = False) 
     goals = (1.0, 2.8) if _vnni(target) else (0.8, 1.6)
     if small:
         w, goals, case = _small(w), (1.0, 1.8), replace(case, name=f"{case.name}-small")
-    row = contest(w, target, {OURS: lambda inputs: prepare(w, inputs, target, True)}, None, seconds)
+    row = contest(w, target, {OURS: lambda inputs, out: prepare(w, inputs, target, True, out)}, None, seconds)
     if OURS not in row.times:
         raise SystemExit(f"{case.name}: {row.wrong[OURS]}")
     ours = row.times[OURS].min
@@ -158,7 +158,7 @@ def measure_floats(name: str, target: CpuTarget, seconds: float) -> dict[str, An
 def _maker(w: Workload, target: CpuTarget, intrinsic: Intrinsic) -> Maker:
     kernel = outer_product(w.program, target, intrinsic)
     compile(kernel, target)
-    return lambda inputs: prepare_program(kernel, w, inputs, target)
+    return lambda inputs, out: prepare_program(kernel, w, inputs, target, out=out)
 
 
 # --- all of them ------------------------------------------------------------------------------------------------------

@@ -204,7 +204,7 @@ def raced(case: Case, programs: Mapping[str, Program]) -> dict[str, Any]:
 
     def maker(program: Program) -> Maker:
         built = build(program, target)
-        return lambda inputs: prepare_program(built, workload, inputs, target)
+        return lambda inputs, out: prepare_program(built, workload, inputs, target, out=out)
 
     default = default_schedule(workload.program, target)
     makers = {name: maker(program) for name, program in {**programs, default.hash: default}.items()}

@@ -25,6 +25,7 @@ import numpy as np
 from searchlab.bench import OtherLoad, prepare_program, race
 from searchlab.ir import Program
 from searchlab.lab.study import Study
+from searchlab.runtime.memory import placed
 from searchlab.search import SPACES, Task
 from searchlab.targets import CpuTarget, cpu_of, detect
 from searchlab.workloads import parse
@@ -83,7 +84,8 @@ def compared(case: SearchCase, space: str, target: CpuTarget, options: argparse.
     kinds = {WITH: case.intrinsics, WITHOUT: "never"}
     found = {k: search(case, space, v, target, options.trials, options.seed) for k, v in kinds.items()}
     w = parse(case.workload)
-    runs = {k: prepare_program(f.program, w, w.inputs(), target, w.weights)[0] for k, f in found.items()}
+    inputs = {name: placed(x) for name, x in w.inputs().items()}
+    runs = {k: prepare_program(f.program, w, inputs, target, w.weights)[0] for k, f in found.items()}
     with OtherLoad() as others:
         times = race(runs, options.seconds, threads=target.threads)
     name, load = f"{case.name}/{space}", {"other_load": round(others.share, 2)}

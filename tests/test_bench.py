@@ -16,6 +16,7 @@ import searchlab as sl
 from searchlab import bench
 from searchlab.backend import build
 from searchlab.bench import OURS, ContestRow, OtherLoad, Times, contest, libraries, measure, prepare, race, threads
+from searchlab.bench.contests import Maker
 from searchlab.bench.operands import Array, LibraryOperands
 from searchlab.cli.bench import _cell, _fields
 from searchlab.errors import BuildError
@@ -106,7 +107,8 @@ def test_what_saturates_is_timed_and_marked(monkeypatch: pytest.MonkeyPatch) -> 
     w = parse("qmatmul:m=8,n=16,k=8,zero=128")
     off = w.reference(w.inputs())["Y"] ^ 1
     monkeypatch.setattr("searchlab.bench.contests.libraries", lambda *_: dict.fromkeys(BYTES, lambda: off))
-    row = contest(w, detect(1), {OURS: lambda inputs: prepare(w, inputs, detect(1))}, seconds=0.0, min_rounds=2)
+    makers = {OURS: lambda inputs, out: prepare(w, inputs, detect(1), out=out)}
+    row = contest(w, detect(1), makers, seconds=0.0, min_rounds=2)
     assert row.inexact.keys() == {"onnxruntime"} and row.wrong.keys() == {"numpy"}
     assert row.times.keys() == {OURS, "onnxruntime"} and "differs from the reference" in row.inexact["onnxruntime"]
     assert [f["contender"] for f in _fields(row, detect(1)) if f["metric"] == "inexact"] == ["onnxruntime"]
@@ -292,23 +294,39 @@ def test_a_race_goes_on_until_it_is_steady_or_too_long() -> None:
 def test_what_is_compared_begins_on_a_cache_line() -> None:
     seen: list[int] = []
 
-    def make(inputs: Mapping[str, Array]) -> tuple[Callable[[], None], Sequence[Array]]:
-        seen.extend(x.ctypes.data % 64 for x in inputs.values())
-        return prepare(workload, inputs, target)
+    def make(inputs: Mapping[str, Array], out: Sequence[Array]) -> tuple[Callable[[], None], Sequence[Array]]:
+        seen.extend(x.ctypes.data % 64 for x in (*inputs.values(), *out))
+        return prepare(workload, inputs, target, out=out)
 
     workload, target = parse("matmul:m=64,n=64,k=64"), detect(1)
     row = contest(workload, target, {"ours": make}, seconds=0.01, min_rounds=1)
-    assert seen == [0, 0] and "ours" in row.times
+    assert seen == [0, 0, 0] and "ours" in row.times
+
+
+def test_programs_that_are_compared_share_their_memory() -> None:
+    seen: dict[str, list[int]] = {}
+
+    def maker(name: str) -> Maker:
+        def make(inputs: Mapping[str, Array], out: Sequence[Array]) -> tuple[Callable[[], None], Sequence[Array]]:
+            run, outputs = prepare(workload, inputs, target, out=out)
+            seen[name] = [x.ctypes.data for x in (*inputs.values(), *outputs)]
+            return run, outputs
+
+        return make
+
+    workload, target = parse("matmul:m=64,n=64,k=64"), detect(1)
+    contest(workload, target, {name: maker(name) for name in ("one", "two")}, seconds=0.01, min_rounds=1)
+    assert seen["one"] == seen["two"]
 
 
 def test_the_best_copy_counts() -> None:
     prepared: list[str] = []
     slow = iter([0.004, 0.0])
 
-    def maker(name: str) -> Callable[[Mapping[str, Array]], tuple[Callable[[], object], Sequence[Array]]]:
-        def make(inputs: Mapping[str, Array]) -> tuple[Callable[[], object], Sequence[Array]]:
+    def maker(name: str) -> Maker:
+        def make(inputs: Mapping[str, Array], out: Sequence[Array]) -> tuple[Callable[[], object], Sequence[Array]]:
             prepared.append(name)
-            run, outputs = prepare(workload, inputs, target)
+            run, outputs = prepare(workload, inputs, target, out=out)
             wait = next(slow) if name == "unlucky" else 0.0
             return (lambda: (run(), time.sleep(wait))), outputs
 
@@ -321,8 +339,8 @@ def test_the_best_copy_counts() -> None:
 
 
 def test_a_copy_that_is_wrong_is_found() -> None:
-    def make(inputs: Mapping[str, Array]) -> tuple[Callable[[], object], Sequence[Array]]:
-        run, outputs = prepare(workload, inputs, target)
+    def make(inputs: Mapping[str, Array], out: Sequence[Array]) -> tuple[Callable[[], object], Sequence[Array]]:
+        run, outputs = prepare(workload, inputs, target, out=out)
         return (run if not good.pop() else lambda: None), outputs
 
     workload, target, good = parse("matmul:m=64,n=64,k=64"), detect(1), [True, False]

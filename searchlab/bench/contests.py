@@ -17,7 +17,7 @@ from searchlab.defaults import default_schedule
 from searchlab.errors import MeasureError, SearchLabError
 from searchlab.interpreter import installed_only
 from searchlab.ir.program import Program
-from searchlab.runtime.memory import placed
+from searchlab.runtime.memory import lasting, placed
 from searchlab.targets import Target
 from searchlab.timing.race import Contender, OtherLoad, Steady, race
 from searchlab.timing.turns import Times
@@ -79,7 +79,7 @@ class ContestRow:
 
 
 Prepared = tuple[Contender, Sequence[Array]]  # a function to run, and the outputs it fills
-Maker = Callable[[Mapping[str, Array]], Prepared]
+Maker = Callable[[Mapping[str, Array], Sequence[Array]], Prepared]  # from inputs and memory for outputs
 
 
 def measure(
@@ -91,7 +91,7 @@ def measure(
     pack_weights: bool = False,
 ) -> ContestRow:
     """Races the default schedule of a workload against the libraries."""
-    ours = {OURS: lambda inputs: prepare(workload, inputs, target, pack_weights)}
+    ours: dict[str, Maker] = {OURS: lambda inputs, out: prepare(workload, inputs, target, pack_weights, out)}
     return contest(workload, target, ours, case, seconds, min_rounds)
 
 
@@ -108,23 +108,27 @@ def contest(
     """Times the contenders from `makers`, interleaved with the libraries; all results are checked first.
 
     Each maker prepares `copies`, the best of which counts: occasionally a program is several times slower than usual
-    for as long as it stays loaded, and its load address can make a difference of a few per cent.
+    for as long as it stays loaded, and its load address can make a difference of a few per cent.  All programs of ours
+    read and write the same memory, so that none benefits from where its data lie.
     """
     if backend_of(target).emulated:
         raise MeasureError(f"{target.name} is emulated here: its times cannot be compared with those of libraries")
     inputs = {name: placed(x) for name, x in workload.inputs().items()}
     expected = workload.reference(inputs)
+    out = [lasting(expected[name].shape, expected[name].dtype) for name in workload.program.outputs]
     contenders: dict[str, Contender | list[Contender]] = {}
     problems: dict[str, str | None] = {}
     with threads(target.threads):
         for name, make in makers.items():
+            runs: list[Contender] = []
+            problems[name] = None
             try:
-                prepared = [make(inputs) for _ in range(copies)]
-                for run, _ in prepared:
+                for _ in range(copies):
+                    run, outputs = make(inputs, out)
                     run()
-                contenders[name] = [run for run, _ in prepared]
-                found = (workload.check(outputs, inputs, expected) for _, outputs in prepared)
-                problems[name] = next((problem for problem in found if problem is not None), None)
+                    problems[name] = problems[name] or workload.check(outputs, inputs, expected)
+                    runs.append(run)
+                contenders[name] = runs
             except SearchLabError as e:
                 problems[name] = f"{type(e).__name__}: {e}"
         inexact: dict[str, str] = {}  # onnxruntime saturates sums of products of bytes where the CPU has no VNNI
@@ -141,11 +145,17 @@ def contest(
     return ContestRow(case or workload.label, workload, target.threads, times, wrong, inexact, others.share)
 
 
-def prepare(workload: Workload, inputs: Mapping[str, Array], target: Target, pack_weights: bool = False) -> Prepared:
+def prepare(
+    workload: Workload,
+    inputs: Mapping[str, Array],
+    target: Target,
+    pack_weights: bool = False,
+    out: Sequence[Array] | None = None,
+) -> Prepared:
     """Compiles the default schedule and binds it to these arrays."""
     weights = workload.weights if pack_weights else ()
     program = default_schedule(workload.program, target, weights, workload.ranges)
-    return prepare_program(program, workload, inputs, target, weights)
+    return prepare_program(program, workload, inputs, target, weights, out)
 
 
 def prepare_program(
@@ -154,12 +164,13 @@ def prepare_program(
     inputs: Mapping[str, Array],
     target: Target,
     weights: Sequence[str] = (),
+    out: Sequence[Array] | None = None,
 ) -> Prepared:
     """Loads a program of the workload, built or not, for these arrays; `weights` are bound in its layout."""
     kernel = compile(program, target) if isinstance(program, Program) else load(program)
     if weights:
         kernel = kernel.bind(**{name: inputs[name] for name in weights})
-    run, outputs = kernel.prepare(*(inputs[n] for n in workload.program.inputs if n not in weights))
+    run, outputs = kernel.prepare(*(inputs[n] for n in workload.program.inputs if n not in weights), out=out)
     for y in outputs:
         y.view(np.uint8).fill(0xFF)  # an element that is never written must not be correct by accident
     return run, outputs

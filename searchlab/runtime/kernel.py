@@ -28,7 +28,7 @@ from searchlab.ir.walk import variables
 from searchlab.llvm import abi, jit
 from searchlab.llvm.module import generate
 from searchlab.lower.passes import Lowered, lower
-from searchlab.runtime.memory import aligned
+from searchlab.runtime.memory import aligned, lasting
 from searchlab.runtime.runs import CpuRuns
 from searchlab.runtime.threadpool import parallel_for_address
 from searchlab.targets import CpuTarget
@@ -176,7 +176,7 @@ class CpuKernel(Kernel):
             except IndexError:
                 memory = None
             if memory is None or memory.nbytes != need:
-                memory = aligned((need,), np.uint8)
+                memory = lasting((need,), np.uint8)
             call(*layout.words(at, here, memory.ctypes.data, pool, threads))
             scratch.append(memory)
 
@@ -225,7 +225,7 @@ def pack(layout: Layout, buffer: Buffer, array: Array, sizes: Mapping[str, int] 
     indices = [evaluate(e, {**env, **(sizes or {})}) for e in layout.source]
     inside = [np.minimum(i, n - 1) for i, n in zip(indices, array.shape, strict=True)]
     found = np.broadcast_to(array[tuple(np.broadcast_arrays(*inside))], shape) if inside else array
-    packed = aligned(shape, np.dtype(DTYPES[buffer.dtype].storage))
+    packed = lasting(shape, np.dtype(DTYPES[buffer.dtype].storage))
     same = buffer.dtype == layout.original.dtype
     packed[...] = found if same else stored(numbers(found, layout.original.dtype), buffer.dtype)
     keep = evaluate(layout.predicate, {**env, **(sizes or {})})

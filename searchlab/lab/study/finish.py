@@ -60,7 +60,7 @@ def final_race(
     """Times the finalists, the default schedule and the libraries' versions of the workload, in turns."""
 
     def maker(program: Program) -> Maker:
-        return lambda inputs: prepare_program(program, workload, inputs, target)
+        return lambda inputs, out: prepare_program(program, workload, inputs, target, out=out)
 
     makers = {str(n): maker(program) for n, program in enumerate(finalists)}
     everyone = {**makers, DEFAULT: maker(default)}

@@ -16,7 +16,7 @@ from searchlab.measure.workers.child import Ask
 from searchlab.measure.workers.fault import FaultPage
 from searchlab.measure.workers.guard import Array, Guarded, mark, memory_limit, same
 from searchlab.measure.workers.inputs import Arrays, JobData
-from searchlab.runtime.memory import aligned
+from searchlab.runtime.memory import lasting
 from searchlab.timing.sampler import Sampler
 
 
@@ -63,7 +63,7 @@ class RunBench:
 
     def __init__(self, data: JobData, board: FaultPage) -> None:
         self._data, self._board = data, board
-        self._outputs = {n: mark(aligned(*form)) for n, form in data.forms.items()}
+        self._outputs = {n: mark(lasting(*form)) for n, form in data.forms.items()}
         self._evict: Callable[[], None] | None = None
 
     def work(self, task: RunTask, ask: Ask) -> Outcome:
@@ -123,7 +123,7 @@ class RunBench:
         begin = time.perf_counter()
         for array in self._outputs.values():
             mark(array)
-        run = kernel.ready(self._data.inputs, packed, self._outputs, _aligned_scratch)
+        run = kernel.ready(self._data.inputs, packed, self._outputs, _lasting_scratch)
         self._board.enter("timing")
         with _no_collection():
             evict = self._evict if job.protocol.cache == "cold" else None
@@ -196,8 +196,8 @@ def _guarded_scratch(count: int, made: list[Guarded]) -> tuple[int, object]:
     return scratch.region.start, scratch
 
 
-def _aligned_scratch(count: int) -> tuple[int, object]:
-    scratch = mark(aligned((count,), "uint8"))
+def _lasting_scratch(count: int) -> tuple[int, object]:
+    scratch = mark(lasting((count,), "uint8"))
     return scratch.ctypes.data, scratch
 
 

@@ -104,7 +104,7 @@ def _maker(program: Program, found: Found) -> Maker:
     from searchlab.bench import prepare_program
 
     built = cache(lambda: build(program, found.target))
-    return lambda inputs: prepare_program(built(), found.workload, inputs, found.target)
+    return lambda inputs, out: prepare_program(built(), found.workload, inputs, found.target, out=out)
 
 
 # --- the process ------------------------------------------------------------------------------------------------------
