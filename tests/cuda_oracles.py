@@ -1,4 +1,4 @@
-"""Both oracles for kernels of GPUs: their PTX in the emulator, and their threads as loops of this CPU in three orders."""
+"""Both oracles for kernels of GPUs: their PTX in the emulator, and their threads as loops of a CPU in three orders."""
 
 import numpy as np
 

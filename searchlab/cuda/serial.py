@@ -88,7 +88,7 @@ def serial_loops(
 
 @dataclass(frozen=True)
 class _Parts:
-    """What a thread does before the first barrier and after the last, with loops over all threads for what is between."""
+    """What a thread does before the first barrier and after the last; what is between has loops over all threads."""
 
     head: Stmt
     middle: tuple[Stmt, ...]
@@ -150,11 +150,7 @@ class _Serial(Visitor[[], _Cut]):
     # --- cutting ------------------------------------------------------------------------------------------------------
 
     def visit(self, s: Stmt) -> _Cut:
-        if not any(
-            isinstance(x, Barrier) or (isinstance(x, Alloc) and x.buffer.scope == SHARED) for x in statements(s)
-        ):
-            return s
-        return super().visit(s)
+        return super().visit(s) if any(map(_lasts, statements(s))) else s
 
     def visit_barrier(self, s: Barrier) -> _Cut:
         return _Parts(_NOTHING, (), _NOTHING)
@@ -215,6 +211,10 @@ class _Serial(Visitor[[], _Cut]):
 
     def visit_prefetch(self, s: Prefetch) -> _Cut:
         return s
+
+
+def _lasts(s: Stmt) -> bool:
+    return isinstance(s, Barrier) or (isinstance(s, Alloc) and s.buffer.scope == SHARED)
 
 
 def _fill(buffer: Buffer) -> Stmt:
