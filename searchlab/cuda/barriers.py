@@ -9,8 +9,10 @@ come along.  So a kernel that is accepted has no race, on the assumption that it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from searchlab.errors import BuildError
 from searchlab.ir.apart import recovered
@@ -130,8 +132,26 @@ def _own(s: Stmt, path: Path, common: frozenset[str]) -> Iterator[CommonAccess]:
 
 
 def _owners(indices: tuple[Expr, ...], path: Path) -> tuple[Owner, Owner, Owner]:
-    loops = [s for s in path if isinstance(s, Loop)]
-    asked = [c for s in path if isinstance(s, If) for c in conditions(s.condition)]
+    loops = tuple(_Around(s.var, s.extent, s.kind) for s in path if isinstance(s, Loop))
+    asked = tuple(c for s in path if isinstance(s, If) for c in conditions(s.condition))
+    return _owners_among(indices, loops, asked)
+
+
+class _Around(NamedTuple):
+    """A loop without its body."""
+
+    var: Var
+    extent: Expr
+    kind: LoopKind
+
+
+Loops = Sequence[_Around]
+
+
+@lru_cache(
+    maxsize=8192
+)  # candidates of a search ask the same of many accesses, and every access is asked several times
+def _owners_among(indices: tuple[Expr, ...], loops: Loops, asked: tuple[Expr, ...]) -> tuple[Owner, Owner, Owner]:
     loops = [_narrowed(lp, asked) for lp in loops]
     facts = Facts({lp.var: lp.extent for lp in loops})
     threads = [lp for lp in loops if lp.kind in THREADS]
@@ -143,15 +163,15 @@ def _owners(indices: tuple[Expr, ...], path: Path) -> tuple[Owner, Owner, Owner]
     return now, thread, block
 
 
-def _narrowed(lp: Loop, asked: list[Expr]) -> Loop:
+def _narrowed(lp: _Around, asked: Sequence[Expr]) -> _Around:
     """A loop with the iterations that a condition `i < n` leaves."""
     for c in asked:
         if isinstance(c, Compare) and c.op == "lt" and c.a == lp.var and (value_of(c.b - lp.extent) or 0) < 0:
-            lp = replace(lp, extent=c.b)
+            lp = lp._replace(extent=c.b)
     return lp
 
 
-def _owner(indices: tuple[Expr, ...], axes: list[Loop], moving: list[Loop], asked: list[Expr], facts: Facts) -> Owner:
+def _owner(indices: tuple[Expr, ...], axes: Loops, moving: Loops, asked: Sequence[Expr], facts: Facts) -> Owner:
     """Each axis as a function of the element: `recovered`, or 0 where only the first thread comes."""
     once = Substitution({lp.var: ZERO for lp in moving if lp.extent == ONE})
     places = [(once(i), Var(f"x{d}")) for d, i in enumerate(indices)]
