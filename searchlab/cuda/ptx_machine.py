@@ -25,23 +25,29 @@ _LENGTHS = {"v2": 2, "v4": 4}
 Shape = tuple[int, int, int]
 
 
-def run_kernel(text: PtxText, grid: Shape, block: Shape, arrays: Sequence[TrackedMemory]) -> int:
-    """Runs a kernel on arrays, which are its parameters in order; returns the number of steps."""
+def run_kernel(text: PtxText, grid: Shape, block: Shape, arrays: Sequence[TrackedMemory], dynamic: int = 0) -> int:
+    """Runs a kernel on arrays, which are its parameters in order; returns the number of steps.
+
+    `dynamic` are the bytes of shared memory that the launch asks for.
+    """
     if len(arrays) != len(text.parameters):
         raise BuildError(f"{text.entry} has {len(text.parameters)} parameters, {len(arrays)} arrays are given")
     threads, blocks = prod(block), prod(grid)
     at_once, steps = max(1, MOST_THREADS // threads), 0
     for first in range(0, blocks, at_once):
         numbers = np.arange(first, min(blocks, first + at_once))
-        steps += _Wave(text, grid, block, numbers, list(arrays)).run()
+        steps += _Wave(text, grid, block, numbers, list(arrays), dynamic).run()
     return steps
 
 
 class _Wave:
     """Some blocks that run together, in step as long as their threads agree."""
 
-    def __init__(self, text: PtxText, grid: Shape, block: Shape, blocks: Ints, arrays: list[TrackedMemory]) -> None:
+    def __init__(
+        self, text: PtxText, grid: Shape, block: Shape, blocks: Ints, arrays: list[TrackedMemory], dynamic: int
+    ) -> None:
         self.text = text
+        sizes = text.sizes | {"shared": text.sizes["shared"] + dynamic}
         threads = prod(block)
         self.count = len(blocks) * threads
         self.slot = np.repeat(np.arange(len(blocks)), threads)
@@ -50,9 +56,9 @@ class _Wave:
         self.thread = self.block * threads + self.row % threads
         self.epoch = np.zeros(self.count, np.int64)
         self.special = _special(grid, block, self.block, self.row % threads)
-        shared = np.full(len(blocks) * text.sizes["shared"], 0xAB, np.uint8)
+        shared = np.full(len(blocks) * sizes["shared"], 0xAB, np.uint8)
         local = np.full(self.count * text.sizes["local"], 0xAB, np.uint8)
-        self.memory = PtxMemory(arrays, TrackedMemory("shared memory", shared, written=False), local, text.sizes)
+        self.memory = PtxMemory(arrays, TrackedMemory("shared memory", shared, written=False), local, sizes)
         self.registers: dict[str, Values] = {}
         self.pc = np.zeros(self.count, np.int64)
         self.alive = np.ones(self.count, bool)

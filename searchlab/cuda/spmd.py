@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from searchlab.cuda.barriers import check_private, with_barriers
+from searchlab.cuda.interior import with_interiors
 from searchlab.errors import BuildError
 from searchlab.ir.expr import ZERO, Expr, Var, all_of, index, value_of
 from searchlab.ir.loopkind import BLOCKS, THREADS, LoopKind
@@ -158,7 +159,7 @@ def _kernel(where: str, program: Program, part: Stmt, target: CudaTarget) -> Gri
     private = [n for n, b in program.buffers.items() if b.scope == LOCAL and touches(body, n)]
     check_private(where, body, private)
     body = place_buffers(program, body, private)
-    body = hoist_invariants(place_reductions(body, target))
+    body = hoist_invariants(with_interiors(place_reductions(body, target)))
     parameters = (*program.inputs, *program.outputs)
     common = {n for n, b in program.buffers.items() if n not in program.inputs and b.scope != LOCAL}
     outside = {n for n in common if program.buffers[n].scope == GLOBAL or n in parameters}
