@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from searchlab.cuda.driver import STATIC, Bytes, Gpu, GpuError, GpuFunction, Launch, Shape
+from searchlab.cuda.driver import Bytes, Gpu, GpuError, GpuFunction, Launch, Shape
 
 _LONGEST = 256  # characters of a device's name
 
@@ -68,7 +68,7 @@ class BindingsGpu(Gpu):
         drv = self._drv
         module = _value(drv, drv.cuModuleLoadData(image + b"\0"))
         function = BindingsFunction(drv, _value(drv, drv.cuModuleGetFunction(module, entry.encode())))
-        if dynamic + function.shared_bytes > STATIC:
+        if dynamic:
             kind = drv.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             _value(drv, drv.cuFuncSetAttribute(function.handle, kind, dynamic))
         return function

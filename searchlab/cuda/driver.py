@@ -29,7 +29,6 @@ from searchlab.targets.cuda_devices import CHOICE, LIMITS, chosen
 Bytes = npt.NDArray[np.uint8]
 Shape = tuple[int, int, int]
 Launch = Callable[[], None]
-STATIC = 48 << 10  # bytes of shared memory that a kernel may have without asking for more
 _CLASSES = {
     "pycuda": "searchlab.cuda.pycuda_driver:PycudaGpu",
     "cuda-bindings": "searchlab.cuda.bindings_driver:BindingsGpu",

@@ -27,7 +27,7 @@ class GpuKernel(CudaKernel):
     def __init__(self, artifact: CudaArtifact, gpu: Gpu) -> None:
         super().__init__(artifact)
         self._gpu = gpu
-        self._functions = [gpu.load(k.text.encode(), k.entry) for k in artifact.kernels]
+        self._functions = [gpu.load(k.text.encode(), k.entry, k.dynamic) for k in artifact.kernels]
 
     def notes(self) -> dict[str, str]:
         """What the driver's compiler made of the kernels, and the state of the device."""
@@ -58,7 +58,8 @@ class GpuRuns(Runs):
             self._places[b.name] = _Place(gpu, size_of(b), self._given.get(b.name))
         addresses = [self._places[b.name].address for b in arrays]
         self._launches = [
-            gpu.launcher(f, k.grid, k.block, addresses) for f, k in zip(functions, artifact.kernels, strict=True)
+            gpu.launcher(f, k.grid, k.block, addresses, k.dynamic)
+            for f, k in zip(functions, artifact.kernels, strict=True)
         ]
 
     def __call__(self, count: int = 1) -> float:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from searchlab.cuda.driver import STATIC, Bytes, Gpu, GpuError, GpuFunction, Launch, Shape
+from searchlab.cuda.driver import Bytes, Gpu, GpuError, GpuFunction, Launch, Shape
 
 
 class PycudaFunction(GpuFunction):
@@ -42,6 +43,7 @@ class PycudaGpu(Gpu):
             self._device = drv.Device(number)
             self._context = self._device.retain_primary_context()
             self._context.push()
+            atexit.register(self._context.pop)  # pycuda aborts a process that ends with a context
             self.name, self.bus_id = str(self._device.name()), str(self._device.pci_bus_id())
             self._events = drv.Event(), drv.Event()
         self._memory: dict[int, Any] = {}
@@ -64,7 +66,7 @@ class PycudaGpu(Gpu):
         with _reported(drv):
             module = drv.module_from_buffer(image)
             function = module.get_function(entry)
-            if dynamic + int(function.shared_size_bytes) > STATIC:
+            if dynamic:
                 function.set_attribute(drv.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, dynamic)
         return PycudaFunction(function, module)
 

@@ -123,7 +123,7 @@ class FakeGpu:
             return
         arrays = [TrackedMemory(f"array {n}", self._at(a), written=True) for n, a in enumerate(addresses)]
         try:
-            self._clock_ms += STEP_MS * run_kernel(kernel.text, grid, block, arrays)
+            self._clock_ms += STEP_MS * run_kernel(kernel.text, grid, block, arrays, dynamic)
         except PtxFault:
             self._pending = "ILLEGAL_ADDRESS"
 

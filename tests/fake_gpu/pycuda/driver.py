@@ -56,6 +56,9 @@ class Context:
     def push(self) -> None:
         pass
 
+    def pop(self) -> None:
+        pass
+
     @staticmethod
     def synchronize() -> None:
         _call(GPU.finish)
