@@ -293,6 +293,11 @@ class Backend(ABC):
         """Opens the device of kernels in a process that measures them; its memory does not count as a candidate's."""
         return  # by default kernels run in the process itself
 
+    @property
+    def device_kind(self) -> str:
+        """What kernels run on besides the cores of the host, which others must not use meanwhile; empty: nothing."""
+        return ""
+
     def clock_probe(self) -> Callable[[], float] | None:
         """A function that times the clock probe, in seconds; None if the clock of the machine is stable."""
         return None

@@ -151,6 +151,11 @@ class CudaBackend(Backend):
 
             open_gpu()
 
+    @property
+    def device_kind(self) -> str:
+        """A GPU, if there is one."""
+        return "" if self.emulated else "GPU"
+
     def evictor(self, target: Target) -> Callable[[], None]:
         """A function that overwrites the device's L2 cache; the emulator has none."""
         if self.emulated:

@@ -80,6 +80,15 @@ def cuda_devices() -> CudaDevices:
     return _asked(name, os.environ.get(VISIBLE))
 
 
+def visible_device(number: int) -> dict[str, str]:
+    """The environment of a process that sees only one of the devices of this one."""
+    here = os.environ.get(VISIBLE)
+    names = here.split(",") if here else []
+    if here is not None and number >= len(names):
+        raise TargetError(f"device {number}: {VISIBLE} leaves {len(names)}")
+    return {VISIBLE: names[number].strip() if names else str(number)}
+
+
 @cache
 def _asked(package: str, visible: str | None) -> CudaDevices:
     """What a process of its own finds; both arguments reach it through the environment."""

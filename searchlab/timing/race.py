@@ -9,23 +9,16 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from math import ceil
 from time import perf_counter, process_time, sleep
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from searchlab.timing.turns import Times, Turns, take_turns
 
+# A function; its method `timed(count)`, if it has one, gives the seconds of some runs by the device that they run on.
 Contender = Callable[[], Any]
 
 # Shorter samples would measure the clock itself; a faster function runs several times per sample.
 SAMPLE_SECONDS = 200e-6
 _REST_S, _TURN = 0.03, 10
-
-
-@runtime_checkable
-class SelfTimed(Protocol):
-    """A contender whose runs are timed by the device that they run on."""
-
-    def timed(self, count: int) -> float | None:
-        """The seconds of some runs; None if only the caller can tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +75,8 @@ def _turn(run: Contender, repeats: int, samples: int, rest: float) -> list[float
 
 
 def _sample(run: Contender, repeats: int) -> float:
-    if isinstance(run, SelfTimed) and (own := run.timed(repeats)) is not None:
+    timed: Callable[[int], float | None] | None = getattr(run, "timed", None)
+    if timed is not None and (own := timed(repeats)) is not None:
         return own / repeats
     start = perf_counter()
     for _ in range(repeats):

@@ -1,6 +1,7 @@
 """Kernels on a device: the same code as with a real one, on a made-up GPU behind the names of both packages."""
 
 import json
+import os
 import re
 import sys
 from dataclasses import replace
@@ -16,8 +17,8 @@ from searchlab.cuda.cuda_backend import CudaBackend, EmulatedKernel
 from searchlab.cuda.cuda_kernel import CudaArtifact
 from searchlab.cuda.gpu_kernel import GpuKernel
 from searchlab.defaults import default_schedule
-from searchlab.errors import BuildError, KernelError, TargetError
-from searchlab.measure import Job, Limits, Protocol, Worker
+from searchlab.errors import BuildError, KernelError, MeasureError, TargetError
+from searchlab.measure import CoreLock, Job, Limits, LocalMeasurer, Protocol, Worker
 from searchlab.targets import CudaTarget, cuda_devices, parse
 from searchlab.testing import check_backend
 from searchlab.workloads import Workload, workload
@@ -189,3 +190,28 @@ def test_a_package_without_a_driver_is_no_device(monkeypatch: pytest.MonkeyPatch
     assert not found.found and "libcuda.so.1" in found.missing
     assert backend_of(parse("cuda")).emulated
     assert "pycuda.driver" not in sys.modules  # this process may still fork
+
+
+def test_workers_have_devices_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    assert cuda_devices.visible_device(1) == {"CUDA_VISIBLE_DEVICES": "5"}
+    with pytest.raises(TargetError, match="device 2: CUDA_VISIBLE_DEVICES leaves 2"):
+        cuda_devices.visible_device(2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert cuda_devices.visible_device(1) == {"CUDA_VISIBLE_DEVICES": "1"}
+
+
+def test_devices_are_locked(gpu_log: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    w, target = small()
+    built = build(default_schedule(w.program, target), target)
+    with LocalMeasurer(devices=(0,), cores=[min(os.sched_getaffinity(0))], lock_timeout_s=0.0) as measurer:
+        (outcome,) = measurer.measure([job(w, target, built)])
+        assert outcome.ok, outcome.error
+        seen = {call[1] for call in calls(gpu_log) if call[0] == "visible"}
+        assert "0" in seen  # the worker saw one device only
+        with CoreLock([0], kind="GPU"), pytest.raises(MeasureError, match="GPUs to measure on: this process measures"):
+            list(measurer.measure([job(w, target, built)]))
+        with CoreLock([1], kind="GPU"):
+            (again,) = measurer.measure([job(w, target, built)])
+            assert again.ok

@@ -145,3 +145,4 @@ class FakeGpu:
 
 
 GPU = FakeGpu()
+GPU.log("visible", os.environ.get("CUDA_VISIBLE_DEVICES", ""))
