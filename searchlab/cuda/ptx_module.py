@@ -7,18 +7,19 @@ values are written by the code that writes them for CPUs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 
+from searchlab.cuda.double_buffer import SIZES
 from searchlab.cuda.spmd import SHARED, GridKernel, Launches
 from searchlab.dtype import DTYPES
 from searchlab.errors import BuildError
-from searchlab.ir.expr import value_of
+from searchlab.ir.expr import Load, value_of
 from searchlab.ir.loopkind import BLOCKS, THREADS
-from searchlab.ir.stmt import Alloc, Barrier, Buffer, Loop, Prefetch, Stmt, statements
+from searchlab.ir.stmt import Alloc, AsyncCopy, Barrier, Buffer, Loop, Prefetch, Stmt, statements
 from searchlab.llvm import jit
 from searchlab.llvm.module import BodyWriter, Generation
 from searchlab.llvm.ssa import TYPES, Function, Known, Linear
-from searchlab.llvm.values import BufferPlace
+from searchlab.llvm.values import BufferPlace, ValueWriter
 from searchlab.targets import CudaTarget
 from searchlab.targets.cuda import STATIC_SHARED
 
@@ -73,14 +74,15 @@ def kernel_ir(made: Launches, kernel: GridKernel, entry: str, target: CudaTarget
     if memory.size > target.shared_per_block:
         limit = f"a block on {target.name} can have {target.shared_per_block}"
         raise BuildError(f"{kernel.name}: {memory.size} bytes of shared memory; {limit}")
-    g = _KernelGeneration(kernel.name, target, memory)
+    waits = any(isinstance(s, AsyncCopy) for s in statements(kernel.body))
+    g = _KernelGeneration(kernel.name, target, memory, waits=waits)
     buffers = (*made.parameters, *made.scratch)
     names = [f"%b{n}" for n in range(len(buffers))]
     function = _KernelFunction(entry, [f"ptr noalias nonnull align {ALIGN} {n}" for n in names], g.module)
     if max(prod(kernel.grid) * prod(kernel.block), *(_count(b) for b in buffers)) < _NARROW:
         function.narrow()
     places = {b.name: BufferPlace(b, n, ALIGN) for b, n in zip(buffers, names, strict=True)}
-    KernelWriter(g, function, places, inside=True).visit(kernel.body)
+    KernelWriter(g, function, places).visit(kernel.body)
     g.module.functions.append(function.text())
     text = g.module.text().replace('"prefer-vector-width"="512"', f'"nvvm.maxntid"="{prod(kernel.block)}"')
     return "\n".join([*memory.declarations(), text]), memory.size
@@ -138,15 +140,29 @@ def shared_memory(body: Stmt) -> SharedMemory:
 class _KernelGeneration(Generation):
     """A module with the arrays that its kernel has in shared memory."""
 
-    def __init__(self, name: str, target: CudaTarget, memory: SharedMemory) -> None:
+    def __init__(self, name: str, target: CudaTarget, memory: SharedMemory, *, waits: bool) -> None:
         super().__init__(name, target)
         self.memory = memory
+        self.waits = waits  # for asynchronous copies
+
+
+class _KernelValues(ValueWriter):
+    """Writes values; all that is known of an address is told, so that LLVM joins neighbouring accesses."""
+
+    def align(self, place: BufferPlace, form: Linear, lanes: int) -> int:
+        """The largest power of two, up to 16 bytes, that an address is known to be a multiple of."""
+        size = DTYPES[place.buffer.dtype].bytes
+        return gcd(_SHARED_ALIGN, place.align, form.const * size, *(c * size for _, c in form.terms))
 
 
 class KernelWriter(BodyWriter):
     """Writes what one thread does."""
 
     g: _KernelGeneration
+
+    def __init__(self, generator: _KernelGeneration, function: Function, places: dict[str, BufferPlace]) -> None:
+        super().__init__(generator, function, places, inside=True)
+        self.w = _KernelValues(function, dict(places), generator.target)
 
     def visit_loop(self, s: Loop) -> None:
         """The axes of blocks and threads are registers, everything else is a loop."""
@@ -161,10 +177,40 @@ class KernelWriter(BodyWriter):
         self.visit(s.body)
 
     def visit_barrier(self, s: Barrier) -> None:
-        """All threads of the block wait for each other; what was loaded before may have changed."""
+        """All threads of the block wait for each other; what was loaded before may have changed.
+
+        Before, each waits for the copies that it has begun.
+        """
+        if self.g.waits:
+            self.f.declare("declare void @llvm.nvvm.cp.async.wait.all()")
+            self.f.line("call void @llvm.nvvm.cp.async.wait.all()")
         self.f.declare("declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32) convergent nounwind")
         self.f.line("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
         self.f.known = Known()
+
+    def visit_asynccopy(self, s: AsyncCopy) -> None:
+        """Pieces of 16 bytes, or as many as addresses are known to be multiples of; smaller ones pass by registers."""
+        assert isinstance(s.value, Load)
+        source, target = self.w.places[s.value.buffer], self.w.places[s.buffer]
+        dtype, n = target.buffer.dtype, self.w.lanes.count if self.w.lanes is not None else 1
+        offsets = self.w.offset(s.value.buffer, s.value.indices), self.w.offset(s.buffer, s.indices)
+        whole = self.w.lanes is None or all(self.w.stride(e) == 1 for e in offsets)
+        forms = [self.f.linear(e) for e in offsets]
+        known = (self.w.align(place, form, n) for place, form in zip((source, target), forms, strict=True))
+        size = min(n * DTYPES[dtype].bytes, *known)
+        if not whole or size not in SIZES:
+            self.visit_store(s)
+            return
+        name = f"llvm.nvvm.cp.async.{'cg' if size == 16 else 'ca'}.shared.global.{size}"
+        self.f.declare(f"declare void @{name}(ptr addrspace(3) noalias, ptr addrspace(1) noalias)")
+        step = size // DTYPES[dtype].bytes
+        for first in range(0, n, step):
+            at = [Linear(form.const + first, form.terms) for form in forms]
+            there, here = (self.f.pointer(p.pointer, dtype, x) for p, x in zip((source, target), at, strict=True))
+            near = self.f.let(f"addrspacecast ptr {here} to ptr addrspace(3)")
+            far = self.f.let(f"addrspacecast ptr {there} to ptr addrspace(1)")
+            self.f.line(f"call void @{name}(ptr addrspace(3) {near}, ptr addrspace(1) {far})")
+        self.w.forget(s.buffer)
 
     def visit_prefetch(self, s: Prefetch) -> None:
         """Threads of other warps run while one waits for memory; nothing is prefetched."""
