@@ -1,11 +1,11 @@
-"""Programs for GPUs: their PTX, run by the emulator, computes what numpy does, and has the barriers that it needs."""
+"""Programs for GPUs: both oracles compute what numpy does, and kernels have the barriers that they need."""
 
 import numpy as np
 import pytest
+from cuda_oracles import CUDA, TARGET, is_right
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from searchlab.backend import backend_of
 from searchlab.cuda.ptx_memory import PtxFault
 from searchlab.cuda.spmd import launches
 from searchlab.defaults import default_schedule
@@ -14,21 +14,9 @@ from searchlab.ir.program import Program
 from searchlab.ir.stmt import Barrier, statements
 from searchlab.schedule import Schedule
 from searchlab.tactics import ThreadTiles, bind_elements, sum_with_threads, tile_for_threads
-from searchlab.targets import CudaTarget, parse
+from searchlab.targets import parse
 from searchlab.workloads import Workload
 from searchlab.workloads import parse as workload
-
-TARGET = parse("cuda:arch=sm_80")
-assert isinstance(TARGET, CudaTarget)
-CUDA = backend_of(TARGET)
-
-
-def is_right(w: Workload, program: Program) -> bool:
-    inputs = w.inputs(0)
-    outputs = CUDA.load(CUDA.build(program, TARGET))(*inputs.values())
-    wrong = w.check(outputs, inputs)
-    assert wrong is None, f"{w.label}: {wrong}\n{program}"
-    return True
 
 
 def ptx_of(program: Program) -> str:
