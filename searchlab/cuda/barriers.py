@@ -10,17 +10,23 @@ come along.  So a kernel that is accepted has no race, on the assumption that it
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any
+
+import numpy as np
 
 from searchlab.errors import BuildError
 from searchlab.ir.apart import recovered
 from searchlab.ir.bounds import Facts
+from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import ONE, ZERO, Compare, Expr, Var, all_of, conditions, index, value_of
 from searchlab.ir.loopkind import BLOCKS, THREADS, LoopKind
 from searchlab.ir.stmt import Alloc, Barrier, If, Loop, Prefetch, Seq, Stmt, Store, seq
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution, loads, variables
 
+_MOST_COUNTED = 1 << 18  # iterations that are tried one by one
 Path = tuple[Stmt, ...]
 Owner = tuple[Expr, ...] | None  # the thread, or block, that accesses an element; None: not proved
 
@@ -140,7 +146,36 @@ def _owners(indices: tuple[Expr, ...], path: Path) -> tuple[Owner, Owner, Owner]
     at_once = [lp for lp in inside if lp.kind in THREADS or lp.kind == LoopKind.VECTORIZED]
     each = ((threads, at_once), (threads, inside), (blocks, loops))
     now, thread, block = (_owner(indices, axes, moving, asked, facts) for axes, moving in each)
+    if (now is None or thread is None) and (counted := _counted_owner(indices, inside, asked)) is not None:
+        now, thread = now or counted, thread or counted
     return now, thread, block
+
+
+def _counted_owner(indices: tuple[Expr, ...], loops: list[Loop], asked: list[Expr]) -> Owner:
+    """What stands for the owner, if trying all iterations shows that no two threads access one element.
+
+    That is for tiles whose elements are dealt out in the order of their digits: there is a proof, but a long one.  The
+    same indices in the same loops under the same conditions have the same owner.
+    """
+    used = frozenset[Var]().union(*map(variables, indices))
+    values: dict[str, Any] = {a.value: 0 for a in THREADS} | {lp.var.name: 0 for lp in loops}
+    loops = [lp for lp in loops if lp.extent != ONE and (lp.kind in THREADS or lp.var in used)]
+    extents = [value_of(lp.extent) or 0 for lp in loops]
+    if not 0 < prod(extents) <= _MOST_COUNTED or not {v.name for v in used} <= values.keys():
+        return None
+    grid = np.indices(extents).reshape(len(loops), prod(extents))
+    values |= {lp.var.name: row for lp, row in zip(loops, grid, strict=True)}
+    counted = used | {lp.var for lp in loops}
+    limits = [c for c in asked if variables(c) <= counted]
+    runs = np.ones(grid.shape[1], np.bool_)
+    for c in limits:
+        runs &= np.broadcast_to(evaluate(c, values), runs.shape)
+    element = np.stack([np.broadcast_to(evaluate(i, values), runs.shape)[runs] for i in indices])
+    thread = np.stack([np.broadcast_to(values[a.value], runs.shape)[runs] for a in THREADS])
+    pairs = np.unique(np.concatenate([element, thread]), axis=1)
+    if np.unique(pairs[: len(element)], axis=1).shape[1] < pairs.shape[1]:
+        return None
+    return (*indices, *(lp.var for lp in loops), *(lp.extent for lp in loops), *limits)
 
 
 def _narrowed(lp: Loop, asked: list[Expr]) -> Loop:
@@ -191,6 +226,7 @@ _Place = Callable[[frozenset[CommonAccess]], Placed]
 class _Placement(Visitor[[_Reached], Placed]):
     where: str
     common: frozenset[str]
+    known: dict[tuple[int, ...], frozenset[CommonAccess]] = field(default_factory=dict)
 
     def other(self, s: Stmt, state: _Reached) -> Placed:
         raise BuildError(f"{self.where}: cannot place barriers around a {type(s).__name__.lower()}")
@@ -199,7 +235,7 @@ class _Placement(Visitor[[_Reached], Placed]):
         return s, state.pending
 
     def visit_store(self, s: Store, state: _Reached) -> Placed:
-        own = frozenset(_own(s, state.path, self.common))
+        own = self.within(s, state)
         return self.after_barrier(s, own, state, lambda pending: (s, pending | own))
 
     def visit_seq(self, s: Seq, state: _Reached) -> Placed:
@@ -238,7 +274,16 @@ class _Placement(Visitor[[_Reached], Placed]):
         return self.after_barrier(s, self.within(s, state), state, inside)
 
     def within(self, s: Stmt, state: _Reached) -> frozenset[CommonAccess]:
-        return frozenset(access for _, access in _accesses(s, state.path, self.common))
+        """The accesses in a statement, found once: loops ask for those of all statements inside them."""
+        return self._within(s, state.path, tuple(map(id, state.path)))
+
+    def _within(self, s: Stmt, path: Path, ids: tuple[int, ...]) -> frozenset[CommonAccess]:
+        key = (*ids, id(s))
+        found = self.known.get(key)
+        if found is None:
+            inside = (self._within(child, (*path, s), key) for child in s.children())
+            found = self.known[key] = frozenset(_own(s, path, self.common)).union(*inside)
+        return found
 
     def after_barrier(self, s: Stmt, own: frozenset[CommonAccess], state: _Reached, place: _Place) -> Placed:
         """The statement behind a barrier, if it accesses what other threads may have accessed before."""
