@@ -335,21 +335,21 @@ def _rounded_less(e: Expr) -> Expr:
     """A lower bound of `e`: b * (x // b) is at least x - b + 1, so what is rounded up to a tile is never too short."""
     total: Expr = ZERO
     for monomial, coefficient in poly(e).items():
-        found = _multiple(monomial) if coefficient > 0 else None
-        total = total + (from_poly({monomial: 1}) if found is None else found) * coefficient
+        found = _multiple(monomial, coefficient)
+        total = total + (from_poly({monomial: coefficient}) if found is None else found)
     return total
 
 
-def _multiple(monomial: Monomial) -> Expr | None:
-    """The lower bound of a product that is a multiple of b * (x // b), for a product b of knobs and sizes."""
+def _multiple(monomial: Monomial, coefficient: int) -> Expr | None:
+    """The lower bound of a term that is a multiple of b * (x // b), for a product b of knobs and sizes."""
     for atom in monomial:
-        if isinstance(atom, Binary) and atom.op == "floordiv":
-            divisor = poly(atom.b)
-            if len(divisor) == 1:
-                ((atoms, scale),) = divisor.items()
-                left = without(monomial, mul_monomials((atom,), atoms))
-                if left == () and scale == 1 and all(isinstance(a, Var) and a.role != "iter" for a in atoms):
-                    return atom.a - atom.b + 1
+        divisor = poly(atom.b) if isinstance(atom, Binary) and atom.op == "floordiv" else {}
+        if isinstance(atom, Binary) and len(divisor) == 1:
+            ((atoms, scale),) = divisor.items()
+            whole = scale > 0 and coefficient > 0 and coefficient % scale == 0
+            if whole and all(isinstance(a, Var) and a.role != "iter" for a in atoms):
+                if without(monomial, mul_monomials((atom,), atoms)) == ():
+                    return (atom.a - atom.b + 1) * (coefficient // scale)
     return None
 
 

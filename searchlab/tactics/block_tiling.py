@@ -17,7 +17,7 @@ from searchlab.ir.walk import loads
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import consumers
 from searchlab.schedule.regions import read_dimensions
-from searchlab.tactics.axes import axis_loops, constant, loops_inside, operands, space_axes, stores_plainly
+from searchlab.tactics.axes import axis_loops, constant, loops_inside, operands, space_axes
 from searchlab.tactics.tiling import Factors, split_by
 from searchlab.targets import CudaTarget
 from searchlab.targets.cuda import STATIC_SHARED
@@ -88,17 +88,14 @@ def stage_for_block(s: Schedule, block: str, multiples: Mapping[str, Like] | Non
 
     What moves or pads an operand becomes part of the copy, and what follows element by element part of the store.
     """
-    before = set(s.program.blocks)
     if multiples:
         s.pad(block, multiples)
     moved = {ld.buffer for ld in operands(s.program.blocks[block])}
     output = s.program.blocks[block].store.buffer
     copies = [s.cache_read(block, n, "shared") for n in dict.fromkeys(ld.buffer for ld in operands(s.program.blocks[block]))]
-    made = set(s.program.blocks) - before
     reader = s.cache_write(block, output, "local")
-    for name in [n for n, b in s.program.blocks.items() if b.store.buffer in moved and not b.reduces]:
-        if len(consumers(s.program, s.program.blocks[name].store.buffer)) == 1 and (name in made or _only_moves(s, name)):
-            s.compute_inline(name)
+    for name in _movers(s, moved):
+        s.compute_inline(name)
     summed = s.program.blocks[reader].store.value
     (local,) = {ld.buffer for ld in loads(summed)}
     while (after := _follower(s, reader)) is not None:
@@ -108,16 +105,20 @@ def stage_for_block(s: Schedule, block: str, multiples: Mapping[str, Like] | Non
     return Staged(block, tuple(copies), reader)
 
 
-def _only_moves(s: Schedule, name: str) -> bool:
-    """Whether a stage that is read once, such as padding, computes nothing that would be computed again."""
-    return not any(ld.buffer not in s.program.inputs for ld in loads(s.program.blocks[name].store.value))
+def _movers(s: Schedule, buffers: set[str]) -> list[str]:
+    """The stages that make these buffers, each for one reader and without summing up anything, those they read first."""
+    found: list[str] = []
+    for name, b in s.program.blocks.items():
+        if b.store.buffer in buffers and not b.reduces and len(consumers(s.program, b.store.buffer)) == 1:
+            found += [*_movers(s, {ld.buffer for ld in operands(b)}), name]
+    return found
 
 
 def _follower(s: Schedule, name: str) -> str | None:
     """The only reader of a stage, if it reads element by element and nothing else is in between."""
     buffer = s.program.blocks[name].store.buffer
     readers = consumers(s.program, buffer)
-    if buffer in s.program.outputs or len(readers) != 1 or readers[0].reduces or not stores_plainly(readers[0]):
+    if buffer in s.program.outputs or len(readers) != 1 or readers[0].reduces:
         return None
     (reader,) = readers
     places = {ld.indices for ld in operands(reader) if ld.buffer == buffer}
@@ -143,8 +144,7 @@ def tile_for_blocks(s: Schedule, staged: Staged, splits: Sequence[AxisSplit], la
     own = [name for _, name in loops["own"]]
     if own:
         s.unroll(*own)
-    last = _bind(s, loops["block"], "blockIdx")
-    _bind(s, loops["thread"], "threadIdx")
+    last = loops["block"][-1][1]
     home = loops["step"][-1][1] if loops["step"] else last
     shared = index(0)
     for copy in staged.copies:
@@ -154,6 +154,8 @@ def tile_for_blocks(s: Schedule, staged: Staged, splits: Sequence[AxisSplit], la
     s.reverse_compute_at(staged.reader, last)
     count = len(space_axes(s.program.blocks[staged.reader]))
     _store_together(s, staged.reader, last, [x for x in splits if x.digits[0].role == "block"][:count], sizes)
+    _bind(s, loops["thread"], "threadIdx")  # after stages are placed: regions are plainer in the digits themselves
+    _bind(s, loops["block"], "blockIdx")
     results = _product(extents[n] for d, n in loops["own"] if n in _spatial(splits, made))
     grid = tuple(_product(extents[n] for d, n in loops["block"] if d.axis == axis) for axis in AXES)
     return BlockTile(_product(threads.values()), shared, results, _product(extents[n] for n in own), grid)
@@ -181,15 +183,12 @@ def _ordered(made: Sequence[tuple[Digit, str]], role: str) -> list[tuple[Digit, 
     return sorted(mine, key=lambda x: (AXES.index(x[0].axis) if x[0].axis else 0, x[0].rank))
 
 
-def _bind(s: Schedule, loops: Sequence[tuple[Digit, str]], grid: str) -> str:
-    """Binds loops to the axes of a grid, those of one axis as one loop; returns the innermost."""
-    last = ""
+def _bind(s: Schedule, loops: Sequence[tuple[Digit, str]], grid: str) -> None:
+    """Binds loops to the axes of a grid, those of one axis as one loop."""
     for axis in AXES:
         mine = [name for d, name in loops if d.axis == axis]
         if mine:
-            last = s.fuse(*mine) if len(mine) > 1 else mine[0]
-            s.bind(last, f"{grid}.{axis}")
-    return last
+            s.bind(s.fuse(*mine) if len(mine) > 1 else mine[0], f"{grid}.{axis}")
 
 
 def _product(sizes: Iterable[Expr]) -> Expr:
