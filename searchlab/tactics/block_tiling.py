@@ -16,7 +16,6 @@ from searchlab.ir.expr import ONE, Expr, Like, compare, index
 from searchlab.ir.walk import loads
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import consumers
-from searchlab.schedule.regions import read_dimensions
 from searchlab.tactics.axes import axis_loops, constant, loops_inside, operands, space_axes
 from searchlab.tactics.tiling import Factors, split_by
 from searchlab.targets import CudaTarget
@@ -24,6 +23,7 @@ from searchlab.targets.cuda import STATIC_SHARED
 
 Role = Literal["block", "step", "thread", "own"]
 AXES = ("z", "y", "x")
+MOST_ALONG_Z = 64  # threads
 MOST_BLOCKS = 65535  # along y and z
 SPARE_REGISTERS = 40  # of a thread, for addresses, counters and operands of the next products
 MOST_OWN = 1024  # products that a thread has in a row, which is what code generation unrolls
@@ -51,11 +51,16 @@ class AxisSplit:
 class BlockTile:
     """What a block of the tiled stage uses, as expressions of the symbols."""
 
-    threads: Expr
+    along: tuple[Expr, ...]  # threads along z, y and x
     shared: Expr  # bytes
     results: Expr  # of a thread
     steps: Expr  # products of a thread between two copies
     grid: tuple[Expr, ...]  # blocks along z, y and x
+
+    @property
+    def threads(self) -> Expr:
+        """The threads of a block."""
+        return _product(self.along)
 
     def limits(self, target: CudaTarget) -> list[Expr]:
         """What the target demands of a block: threads, shared memory, an estimate of registers, blocks of a launch."""
@@ -63,6 +68,7 @@ class BlockTile:
         pieces = -(-registers // 8) * 8 * self.threads
         return [
             compare("le", self.threads, target.threads_per_block),
+            compare("le", self.along[0], MOST_ALONG_Z),
             compare("le", self.shared, min(STATIC_SHARED, target.shared_per_block)),
             compare("le", registers, target.registers_per_thread),
             compare("le", pieces, target.registers_per_sm),
@@ -83,16 +89,19 @@ class Staged:
     reader: str
 
 
-def stage_for_block(s: Schedule, block: str, multiples: Mapping[str, Like] | None = None) -> Staged:
+def stage_for_block(
+    s: Schedule, block: str, multiples: Mapping[str, Like] | None = None, shared: bool = True
+) -> Staged:
     """Gives a stage its copies; with `multiples`, its axes are rounded up to these, and operands filled with zeros.
 
-    What moves or pads an operand becomes part of the copy, and what follows element by element part of the store.
+    Without `shared` operands are read where they are.  What moves or pads an operand becomes part of the copy, and what follows element by element part of the store.
     """
     if multiples:
         s.pad(block, multiples)
     moved = {ld.buffer for ld in operands(s.program.blocks[block])}
     output = s.program.blocks[block].store.buffer
-    copies = [s.cache_read(block, n, "shared") for n in dict.fromkeys(ld.buffer for ld in operands(s.program.blocks[block]))]
+    names = dict.fromkeys(ld.buffer for ld in operands(s.program.blocks[block])) if shared else ()
+    copies = [s.cache_read(block, n, "shared") for n in names]
     reader = s.cache_write(block, output, "local")
     for name in _movers(s, moved):
         s.compute_inline(name)
@@ -122,9 +131,7 @@ def _follower(s: Schedule, name: str) -> str | None:
         return None
     (reader,) = readers
     places = {ld.indices for ld in operands(reader) if ld.buffer == buffer}
-    axes = [it.var for it in space_axes(reader)]
-    same = len(places) == 1 and list(read_dimensions(places.pop()) or ()) == axes
-    return reader.name if same else None
+    return reader.name if places == {tuple(it.var for it in space_axes(reader))} else None
 
 
 # --- tiles ------------------------------------------------------------------------------------------------------------
@@ -158,7 +165,7 @@ def tile_for_blocks(s: Schedule, staged: Staged, splits: Sequence[AxisSplit], la
     _bind(s, loops["block"], "blockIdx")
     results = _product(extents[n] for d, n in loops["own"] if n in _spatial(splits, made))
     grid = tuple(_product(extents[n] for d, n in loops["block"] if d.axis == axis) for axis in AXES)
-    return BlockTile(_product(threads.values()), shared, results, _product(extents[n] for n in own), grid)
+    return BlockTile(tuple(threads.values()), shared, results, _product(extents[n] for n in own), grid)
 
 
 def _positions(splits: Sequence[AxisSplit]) -> Iterable[tuple[int, AxisSplit]]:
