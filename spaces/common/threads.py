@@ -17,6 +17,7 @@ Menu = Callable[[str, Sequence[int]], Like]
 """(name, values) -> a symbol for one of them."""
 
 BLOCK_SIZES = (32, 64, 128, 256, 512)
+LANES = (1, 2, 4)  # elements that one access copies
 _WARP = 32
 _LONG = 64  # terms, from which on threads may share a sum
 

@@ -11,20 +11,17 @@ from searchlab.search import Sketch
 from searchlab.tactics.block_tiling import levels, stage_for_block, tile_for_blocks
 from searchlab.targets import CudaTarget
 from spaces.common import bind_rest, can_share_sums, needs_tiling, share_sums, unbound
-from spaces.common.threads import tile_limits
+from spaces.common.threads import LANES, tile_limits
 from spaces.sketch.rule import Answer, Rule
 from spaces.sketch.rules import Inline, Skip
 from spaces.sketch.state import State
-
-LANES = (1, 2, 4)  # elements that one access copies
-
 
 class TileForBlocks(Rule):
     """Multi-level tiling by blocks, virtual threads and threads; operands are copied to shared memory together."""
 
     def applies(self, state: State, block: str) -> Answer:
         """For a stage with data reuse that no block runs yet."""
-        wanted = needs_tiling(state.program, block) and block in unbound(state.program)
+        wanted = block in unbound(state.program) and needs_tiling(state.program, block)
         return Answer.APPLY if wanted else Answer.SKIP
 
     def apply(self, state: State, block: str) -> Iterator[State]:
@@ -49,7 +46,7 @@ class CrossThreadReduction(Rule):
 
     def applies(self, state: State, block: str) -> Answer:
         """For a long sum of a stage that no block runs yet."""
-        wanted = can_share_sums(state.program, block) and block in unbound(state.program)
+        wanted = block in unbound(state.program) and can_share_sums(state.program, block)
         return Answer.APPLY if wanted else Answer.SKIP
 
     def apply(self, state: State, block: str) -> Iterator[State]:
