@@ -3,6 +3,7 @@
 import numpy as np
 
 from searchlab.backend import backend_of
+from searchlab.cuda.ptxas import assemble, find_ptxas
 from searchlab.cuda.serial import ThreadOrder, serial_kernel
 from searchlab.cuda.spmd import Launches, launches
 from searchlab.ir.program import Program
@@ -14,13 +15,20 @@ assert isinstance(TARGET, CudaTarget)
 CUDA = backend_of(TARGET)
 
 
-def is_right(w: Workload, program: Program) -> bool:
-    """Whether both oracles compute what the workload's reference does; fails with what is wrong."""
+def is_right(w: Workload, program: Program, target: CudaTarget = TARGET) -> bool:
+    """Whether both oracles compute what the workload's reference does; fails with what is wrong.
+
+    Where there is an assembler, it must accept the code.
+    """
     inputs = w.inputs(0)
-    outputs = CUDA.load(CUDA.build(program, TARGET))(*inputs.values())
+    artifact = CUDA.build(program, target)
+    outputs = CUDA.load(artifact)(*inputs.values())
     wrong = w.check(outputs, inputs)
     assert wrong is None, f"{w.label}: {wrong}\n{program}"
-    made = launches(program, TARGET)
+    if find_ptxas() is not None:
+        for kernel in artifact.kernels:  # type: ignore[attr-defined]
+            assert assemble(kernel.text, target.arch).cubin
+    made = launches(program, target)
     for order in ThreadOrder:
         wrong = in_order(w, made, program, order)
         assert wrong is None, f"{w.label}: threads {order}: {wrong}\n{program}"

@@ -9,10 +9,11 @@ come along.  So a kernel that is accepted has no race, on the assumption that it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,9 +21,9 @@ from searchlab.errors import BuildError
 from searchlab.ir.apart import recovered
 from searchlab.ir.bounds import Facts
 from searchlab.ir.evaluate import evaluate
-from searchlab.ir.expr import ONE, ZERO, Compare, Expr, Var, all_of, conditions, index, value_of
+from searchlab.ir.expr import ONE, ZERO, Binary, Compare, Expr, Var, all_of, conditions, index, value_of
 from searchlab.ir.loopkind import BLOCKS, THREADS, LoopKind
-from searchlab.ir.stmt import Alloc, Barrier, If, Loop, Prefetch, Seq, Stmt, Store, seq
+from searchlab.ir.stmt import Alloc, AsyncCopy, Barrier, If, Loop, Prefetch, Seq, Stmt, Store, seq
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution, loads, variables
 
@@ -36,6 +37,8 @@ class CommonAccess:
     """An access to common memory, with the thread and the block that make it as functions of the element.
 
     `now` is the thread that makes it in given iterations of the loops around it, which may differ from one to the next.
+    `phase` says that the element is in half (loop + number) % 2 of a double buffer.  What is `deferred` is done at some
+    time before the next barrier.
     """
 
     buffer: str
@@ -43,10 +46,17 @@ class CommonAccess:
     now: Owner
     thread: Owner
     block: Owner
+    phase: tuple[Var, int] | None = None
+    deferred: bool = False
 
     def meets(self, other: CommonAccess) -> bool:
-        """Whether two threads may access one element, and one of them write it."""
-        return self._clashes(other) and not _same(self.thread, other.thread)
+        """Whether two threads may access one element, and one of them write it.
+
+        Deferred stores may even meet loads of their own threads.  No element is copied twice between two barriers.
+        """
+        late = (self.deferred and not other.writes) or (other.deferred and not self.writes)
+        same = _same(self.thread, other.thread) and not late
+        return self._clashes(other) and not same and not self._in_another_half(other)
 
     def meets_at_once(self, other: CommonAccess) -> bool:
         """Whether this is so for accesses of one statement in the same iteration."""
@@ -55,6 +65,16 @@ class CommonAccess:
     def meets_across_blocks(self, other: CommonAccess) -> bool:
         """Whether two blocks may access one element, and one of them write it."""
         return self._clashes(other) and not _same(self.block, other.block)
+
+    def after(self, loop: Var, *, ended: bool) -> CommonAccess:
+        """The access as the next iteration sees it, or what follows the loop: halves have changed places."""
+        if self.phase is None or self.phase[0] != loop:
+            return self
+        return replace(self, phase=None if ended else (loop, 1 - self.phase[1]))
+
+    def _in_another_half(self, other: CommonAccess) -> bool:
+        a, b = self.phase, other.phase
+        return a is not None and b is not None and a[0] == b[0] and a[1] != b[1]
 
     def _clashes(self, other: CommonAccess) -> bool:
         return self.buffer == other.buffer and (self.writes or other.writes)
@@ -128,16 +148,45 @@ def _own(s: Stmt, path: Path, common: frozenset[str]) -> Iterator[CommonAccess]:
         return
     for x in s.own_stores():
         if x.buffer in common:
-            yield CommonAccess(x.buffer, True, *_owners(x.indices, path, writes=True))
+            late = isinstance(x, AsyncCopy)
+            yield CommonAccess(x.buffer, True, *_owners(x.indices, path), _phase(x.indices), late)
     for e in s.own_expressions():
         for ld in loads(e):
             if ld.buffer in common:
-                yield CommonAccess(ld.buffer, False, *_owners(ld.indices, path))
+                yield CommonAccess(ld.buffer, False, *_owners(ld.indices, path), _phase(ld.indices))
 
 
-def _owners(indices: tuple[Expr, ...], path: Path, writes: bool = False) -> tuple[Owner, Owner, Owner]:
-    loops = [s for s in path if isinstance(s, Loop)]
-    asked = [c for s in path if isinstance(s, If) for c in conditions(s.condition)]
+def _phase(indices: tuple[Expr, ...]) -> tuple[Var, int] | None:
+    """The half of a double buffer that an access is in, as its first index tells: (k + 1) % 2."""
+    first = indices[0] if indices else ZERO
+    if not isinstance(first, Binary) or first.op != "mod" or first.b != index(2):
+        return None
+    for loop in variables(first.a):
+        number = value_of(first.a - loop)
+        if number is not None:
+            return loop, number % 2
+    return None
+
+
+def _owners(indices: tuple[Expr, ...], path: Path) -> tuple[Owner, Owner, Owner]:
+    loops = tuple(_Around(s.var, s.extent, s.kind) for s in path if isinstance(s, Loop))
+    asked = tuple(c for s in path if isinstance(s, If) for c in conditions(s.condition))
+    return _owners_among(indices, loops, asked)
+
+
+class _Around(NamedTuple):
+    """A loop without its body."""
+
+    var: Var
+    extent: Expr
+    kind: LoopKind
+
+
+Loops = Sequence[_Around]
+
+
+@lru_cache(maxsize=8192)  # candidates of a search have many accesses in common
+def _owners_among(indices: tuple[Expr, ...], loops: Loops, asked: tuple[Expr, ...]) -> tuple[Owner, Owner, Owner]:
     loops = [_narrowed(lp, asked) for lp in loops]
     facts = Facts({lp.var: lp.extent for lp in loops})
     threads = [lp for lp in loops if lp.kind in THREADS]
@@ -146,12 +195,12 @@ def _owners(indices: tuple[Expr, ...], path: Path, writes: bool = False) -> tupl
     at_once = [lp for lp in inside if lp.kind in THREADS or lp.kind == LoopKind.VECTORIZED]
     each = ((threads, at_once), (threads, inside), (blocks, loops))
     now, thread, block = (_owner(indices, axes, moving, asked, facts) for axes, moving in each)
-    if writes and (now is None or thread is None) and (counted := _counted_owner(indices, loops, asked)) is not None:
+    if (now is None or thread is None) and (counted := _counted_owner(indices, inside, asked)) is not None:
         now, thread = now or counted, thread or counted
     return now, thread, block
 
 
-def _counted_owner(indices: tuple[Expr, ...], loops: list[Loop], asked: list[Expr]) -> Owner:
+def _counted_owner(indices: tuple[Expr, ...], loops: Loops, asked: Sequence[Expr]) -> Owner:
     """What stands for the owner, if trying all iterations shows that no two threads access one element.
 
     That is for tiles whose elements are dealt out in the order of their digits: there is a proof, but a long one.  The
@@ -159,15 +208,14 @@ def _counted_owner(indices: tuple[Expr, ...], loops: list[Loop], asked: list[Exp
     """
     used = frozenset[Var]().union(*map(variables, indices))
     values: dict[str, Any] = {a.value: 0 for a in THREADS} | {lp.var.name: 0 for lp in loops}
-    loops = [lp for lp in loops if lp.extent != ONE]
-    unknown = {lp.var.name for lp in loops if lp.kind in BLOCKS or (lp.kind not in THREADS and lp.var not in used)}
-    loops = [lp for lp in loops if lp.var.name not in unknown]
+    loops = [lp for lp in loops if lp.extent != ONE and (lp.kind in THREADS or lp.var in used)]
     extents = [value_of(lp.extent) or 0 for lp in loops]
-    if not 0 < prod(extents) <= _MOST_COUNTED or not {v.name for v in used} <= values.keys() - unknown:
+    if not 0 < prod(extents) <= _MOST_COUNTED or not {v.name for v in used} <= values.keys():
         return None
     grid = np.indices(extents).reshape(len(loops), prod(extents))
     values |= {lp.var.name: row for lp, row in zip(loops, grid, strict=True)}
-    limits = [c for c in asked if not {v.name for v in variables(c)} & unknown]
+    counted = used | {lp.var for lp in loops}
+    limits = [c for c in asked if variables(c) <= counted]
     runs = np.ones(grid.shape[1], np.bool_)
     for c in limits:
         runs &= np.broadcast_to(evaluate(c, values), runs.shape)
@@ -179,15 +227,15 @@ def _counted_owner(indices: tuple[Expr, ...], loops: list[Loop], asked: list[Exp
     return (*indices, *(lp.var for lp in loops), *(lp.extent for lp in loops), *limits)
 
 
-def _narrowed(lp: Loop, asked: list[Expr]) -> Loop:
+def _narrowed(lp: _Around, asked: Sequence[Expr]) -> _Around:
     """A loop with the iterations that a condition `i < n` leaves."""
     for c in asked:
         if isinstance(c, Compare) and c.op == "lt" and c.a == lp.var and (value_of(c.b - lp.extent) or 0) < 0:
-            lp = replace(lp, extent=c.b)
+            lp = lp._replace(extent=c.b)
     return lp
 
 
-def _owner(indices: tuple[Expr, ...], axes: list[Loop], moving: list[Loop], asked: list[Expr], facts: Facts) -> Owner:
+def _owner(indices: tuple[Expr, ...], axes: Loops, moving: Loops, asked: Sequence[Expr], facts: Facts) -> Owner:
     """Each axis as a function of the element: `recovered`, or 0 where only the first thread comes."""
     once = Substitution({lp.var: ZERO for lp in moving if lp.extent == ONE})
     places = [(once(i), Var(f"x{d}")) for d, i in enumerate(indices)]
@@ -268,9 +316,11 @@ class _Placement(Visitor[[_Reached], Placed]):
         def inside(pending: frozenset[CommonAccess]) -> Placed:
             while True:  # what an iteration leaves is what the next one begins with
                 body, left = self.visit(s.body, state.inside(s, pending, uniform))
-                if left <= pending:
-                    return s.with_body(body), left if (value_of(s.extent) or 0) >= 1 else pending
-                pending |= left
+                again = frozenset(access.after(s.var, ended=False) for access in left)
+                if again <= pending:
+                    left = left if (value_of(s.extent) or 0) >= 1 else pending
+                    return s.with_body(body), frozenset(access.after(s.var, ended=True) for access in left)
+                pending |= again
 
         return self.after_barrier(s, self.within(s, state), state, inside)
 

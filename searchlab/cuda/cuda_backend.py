@@ -130,7 +130,7 @@ class EmulatedRuns(Runs):
         for kernel, text in zip(a.kernels, self._texts, strict=True):
             for memory in made:
                 memory.launch()
-            run_kernel(text, kernel.grid, kernel.block, [*arrays, *made])
+            run_kernel(text, kernel.grid, kernel.block, [*arrays, *made], kernel.dynamic)
         return {b.name: memory.data for b, memory in zip(a.outputs, made)}
 
     def read_back(self) -> None:

@@ -167,9 +167,18 @@ def test_blocks_of_too_many_threads() -> None:
 
 
 def test_too_much_shared_memory() -> None:
-    _, program = product("matmul:m=64,n=256,k=256", ThreadTiles((8, 8), (4, 4), 256))
-    with pytest.raises(BuildError, match="65536 bytes of shared memory; a kernel can declare 49152"):
+    _, program = product("matmul:m=64,n=256,k=1024", ThreadTiles((8, 8), (4, 4), 1024))
+    with pytest.raises(BuildError, match="262144 bytes of shared memory; a block on sm_80 can have 166912"):
         CUDA.build(program, TARGET)
+
+
+def test_shared_memory_that_is_asked_for_at_launch() -> None:
+    w, program = product("matmul:m=32,n=64,k=256", ThreadTiles((8, 8), (4, 4), 256))
+    (kernel,) = CUDA.build(program, TARGET).kernels  # type: ignore[attr-defined]
+    assert kernel.dynamic == kernel.shared == 65536 and ".extern .shared .align 16 .b8 dynamic[]" in kernel.text
+    assert is_right(w, program)
+    (small,) = CUDA.build(product("matmul:m=32,n=64,k=64")[1], TARGET).kernels  # type: ignore[attr-defined]
+    assert small.dynamic == 0
 
 
 def test_local_memory_that_threads_would_share() -> None:
