@@ -33,6 +33,8 @@ Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
 # Maps a number of bytes to an address and the object that keeps the memory alive.
 Allocate = Callable[[int], tuple[int, object]]
+# The notes that `Kernel.notes` may have, in the order in which people read them.
+CODE_NOTES = ("registers", "spills", "shared memory", "occupancy", "device", "clocks", "temperature")
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ class Kernel(ABC):
         return outputs[0] if len(outputs) == 1 else outputs
 
     def notes(self) -> dict[str, str]:
-        """What is known about the code and the machine besides times, for records."""
+        """What is known about the code and the machine besides times, for records: some of CODE_NOTES."""
         return {}
 
     @abstractmethod
