@@ -47,8 +47,11 @@ def telling(rows: Floats, view: str) -> Floats:
 
     So models of tasks that none of these columns is about are what they were before there were such columns.
     """
-    gained = 0 if view == "knobs" else schema(view).gained
-    return rows[:, :-gained] if gained and not rows[:, -gained:].any() else rows
+    for group in () if view == "knobs" else reversed(schema(view).groups):
+        if rows[:, -group:].any():
+            break
+        rows = rows[:, :-group]
+    return rows
 
 
 def training_data(history: Iterable[Trials], view: str) -> TrainingData:

@@ -23,7 +23,7 @@ from searchlab.analysis import schema
 from searchlab.errors import ComponentError
 from searchlab.search import Space
 from searchlab.search.knob import Floats
-from searchlab.targets import Target, cpu_of
+from searchlab.targets import CudaTarget, Target, cpu_of
 
 VIEW = "summary"
 SHIPPED = Path(__file__).with_name("shipped")
@@ -49,8 +49,9 @@ class PretrainedTrees:
         return -np.clip(np.asarray(found, np.float64), -_MOST, _MOST)
 
     def knows(self, space: Space) -> bool:
-        """Whether they can say something about the programs of a space: not about calls, if they have seen none."""
-        return not space.tensorized or self.card.get("called", 0) > 0
+        """Whether they can say something about the programs of a space: not about calls, if they have seen none, nor
+        about GPUs."""
+        return not isinstance(space.target, CudaTarget) and (not space.tensorized or self.card.get("called", 0) > 0)
 
     @cached_property
     def columns(self) -> tuple[str, ...]:

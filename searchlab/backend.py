@@ -33,6 +33,8 @@ Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
 # Maps a number of bytes to an address and the object that keeps the memory alive.
 Allocate = Callable[[int], tuple[int, object]]
+# The notes that `Kernel.notes` may have, in the order in which people read them.
+CODE_NOTES = ("registers", "spills", "shared memory", "occupancy", "device", "clocks", "temperature")
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,8 @@ class Runs(ABC):
     """A kernel prepared for one set of arrays: `runs(n)` runs it n times and returns when all runs are done."""
 
     @abstractmethod
-    def __call__(self, count: int = 1) -> None:
-        """Runs the kernel `count` times in sequence."""
+    def __call__(self, count: int = 1) -> float | None:
+        """Runs the kernel `count` times in sequence; returns its seconds by a clock of the machine, if it has one."""
 
     def read_back(self) -> None:
         """Copies the results of the last run to the output arrays, which need not hold them earlier."""
@@ -95,6 +97,10 @@ class Kernel(ABC):
         run, outputs = self.prepare(*arrays, out=out)
         run()
         return outputs[0] if len(outputs) == 1 else outputs
+
+    def notes(self) -> dict[str, str]:
+        """What is known about the code and the machine besides times, for records: some of CODE_NOTES."""
+        return {}
 
     @abstractmethod
     def bind(self, **constants: Any) -> Self:
@@ -233,8 +239,11 @@ class Backend(ABC):
     """Builds, loads and times programs on machines of one kind; `forms` are the kinds of listings it can produce."""
 
     forms: ClassVar[tuple[str, ...]] = ()
-    # Whether kernels run in an emulator: results are those of the target, times are not.
-    emulated: ClassVar[bool] = False
+
+    @property
+    def emulated(self) -> bool:
+        """Whether kernels run in an emulator: results are those of the target, times are not."""
+        return False
 
     @abstractmethod
     def lower(self, program: Program, target: Target) -> Lowered:
@@ -243,6 +252,10 @@ class Backend(ABC):
     @abstractmethod
     def build(self, program: Program, target: Target) -> Artifact:
         """Compiles a program whose knobs are all numbers; raises BuildError if that is impossible."""
+
+    def examined(self, artifact: Artifact) -> Artifact:
+        """The artifact with what tools say about its code, before it is measured; ConstraintError refuses it."""
+        return artifact
 
     @abstractmethod
     def load(self, artifact: Artifact) -> Kernel:
@@ -277,6 +290,15 @@ class Backend(ABC):
     def warm_up(self, target: Target) -> None:
         """Loads what all kernels for `target` share, before processes that measure them are forked from this one."""
         return  # by default kernels share nothing
+
+    def open_device(self, target: Target) -> None:
+        """Opens the device of kernels in a process that measures them; its memory does not count as a candidate's."""
+        return  # by default kernels run in the process itself
+
+    @property
+    def device_kind(self) -> str:
+        """What kernels run on besides the cores of the host, which others must not use meanwhile; empty: nothing."""
+        return ""
 
     def clock_probe(self) -> Callable[[], float] | None:
         """A function that times the clock probe, in seconds; None if the clock of the machine is stable."""

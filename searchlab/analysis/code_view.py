@@ -8,7 +8,7 @@ from searchlab.analysis.graph import Node
 from searchlab.analysis.nest import CalledLoops, LoopColumns, Nest, Statement
 from searchlab.ir.expr import Compare, Expr, Select, Var
 from searchlab.ir.walk import Substitution, variables, walk
-from searchlab.targets import Target, cpu_of
+from searchlab.targets import CudaTarget, Target
 
 _VECTOR = 32  # bytes, on an ordinary machine
 # what code generation does, in `llvm.module` and `lower.flatten`
@@ -25,7 +25,7 @@ def columns(nest: Nest, target: Target | None) -> list[Node]:
 
 def _instructions(nest: Nest, s: Statement, target: Target | None) -> Node:
     g = nest.graph
-    lanes = max(1, (_VECTOR if target is None else cpu_of(target).vector_bits // 8) // s.accesses[0].bytes)
+    lanes = max(1, (_VECTOR if target is None else 4 * target.lanes("float32")) // s.accesses[0].bytes)
     around = s.loops if s.called is None else s.loops[: s.called.depth]
     copies = g.one
     for lp in reversed(around):
@@ -35,7 +35,8 @@ def _instructions(nest: Nest, s: Statement, target: Target | None) -> Node:
     computing = s.flops if s.called is None else _of_call(s.called)
     rows = _rows(nest, s, lanes)
     tiles = 1 - rows.at_most(1) if s.called is None else g.one
-    return copies * rows * vectors * _parts(nest, s, tiles) * (computing + sum(len(a.indices) for a in s.accesses))
+    parts = g.one if isinstance(target, CudaTarget) else _parts(nest, s, tiles)  # threads have predicates instead
+    return copies * rows * vectors * parts * (computing + sum(len(a.indices) for a in s.accesses))
 
 
 def _of_call(called: CalledLoops) -> float:

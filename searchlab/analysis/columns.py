@@ -18,14 +18,19 @@ Ints = npt.NDArray[np.int64]
 class Schema:
     """The columns of a view; `version` changes with what any of them means.
 
-    Columns that are gained later do not change the version: they come last, and `gained` says how many.  Features that
-    were stored before have zeros in their place, which tell models nothing.
+    Columns that are gained later do not change the version: they come last, and `groups` says how many at a time.
+    Features that were stored before have zeros in their place, which tell models nothing.
     """
 
     name: str
     version: int
     columns: tuple[str, ...]
-    gained: int = 0
+    groups: tuple[int, ...] = ()
+
+    @property
+    def gained(self) -> int:
+        """How many columns were gained."""
+        return sum(self.groups)
 
     @property
     def width(self) -> int:

@@ -250,12 +250,16 @@ class Nest:
 
     def allocation(self, buffer: str) -> tuple[int, Node]:
         """How many loops are around all uses of an intermediate buffer, and the bytes needed inside them."""
+        depth, sides = self.allocated(buffer)
+        return depth, self.graph.product(sides) * DTYPES[self.program.buffers[buffer].dtype].bytes
+
+    def allocated(self, buffer: str) -> tuple[int, tuple[Node, ...]]:
+        """How many loops are around all uses of an intermediate buffer, and the sides of what is used inside them."""
         uses = self.touching(buffer)
         depth = min(common(uses[0][0], s) for s, _ in uses)
         parts = [(at, s.running(depth)) for s, a in uses for at in a.indices]
         held = self.program.buffers[buffer]
-        sides = self._box(held, parts, self.ranges, all(a.inside for _, a in uses))
-        return depth, self.graph.product(sides) * DTYPES[held.dtype].bytes
+        return depth, self._box(held, parts, self.ranges, all(a.inside for _, a in uses))
 
 
 def _side(found: list[Range]) -> Node:

@@ -40,7 +40,7 @@ SCHEMA = Schema(
         "unroll_up_to",
         *CALLS,
     ),
-    gained=len(CALLS),
+    groups=(len(CALLS),),
 )
 
 

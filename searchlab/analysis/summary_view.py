@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from searchlab.analysis.access import AccessColumns, access_columns, innermost
 from searchlab.analysis.columns import Schema
 from searchlab.analysis.computing import VectorCore, cycles, tile
+from searchlab.analysis.gpu_cost import KernelCost, device, kernel_costs
+from searchlab.analysis.gpu_kernels import SECTOR
 from searchlab.analysis.graph import Node
 from searchlab.analysis.intrinsic_calls import CALLS, calls, running
 from searchlab.analysis.nest import Nest, Statement
@@ -16,7 +18,7 @@ from searchlab.analysis.statement_view import chosen
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import index
 from searchlab.ir.walk import variables
-from searchlab.targets import Target, cpu_of
+from searchlab.targets import CudaTarget, Target, cpu_of
 
 # Bytes of the caches of a core of an ordinary machine.
 _CACHES = (32 << 10, 512 << 10, 2 << 20)
@@ -31,6 +33,12 @@ _MAIN = (
     *(f"{what}_l{n}" for what in ("iterations_in", "bytes_in", "traffic", "flops_per_byte") for n in (1, 2, 3)),
     *(f"buffer{n}_{what}" for n in range(4) for what in ("stride", "reuse_bytes", "reuse_times", "unique_lines")),
 )  # fmt: skip
+# Kernels of GPUs: sums over all, and the costliest kernel in detail; zero on CPUs.
+_GPU = (
+    "kernels", "issued", "sectors", "shared_turns", "blocks", "threads", "warps", "shared_bytes", "registers", "resident",
+    "occupancy", "rounds", "coalescing", "conflicts", "computed_share", "flops_per_global_byte", "flops_per_shared_turn",
+    "idle_lanes",
+)  # fmt: skip
 _CALLS = ("all_calls", "called_share", *(f"main_{c}" for c in CALLS), "main_calls_together")
 
 SCHEMA = Schema(
@@ -38,15 +46,17 @@ SCHEMA = Schema(
     2,
     (
         *(f"all_{c}" for c in _SUMS), "statements", "parallel_least", "vector_least", "allocated",
-        *(f"main_{c}" for c in _MAIN), *_CALLS,
+        *(f"main_{c}" for c in _MAIN), *_CALLS, *(f"gpu_{c}" for c in _GPU),
     ),
-    gained=len(_CALLS),
+    (len(_CALLS), len(_GPU)),
 )  # fmt: skip
 
 
 def columns(nest: Nest, target: Target | None) -> list[Node]:
     """Sums over all statements, and the main statement, the one with most to compute, in detail."""
     g = nest.graph
+    if isinstance(target, CudaTarget):
+        return _on_gpu(nest, target)
     each = [list(_sums(nest, s, target)) for s in nest.statements]
     found = [g.total(column) for column in zip(*each, strict=True)]
     found.append(g.const(len(nest.statements)))
@@ -57,7 +67,43 @@ def columns(nest: Nest, target: Target | None) -> list[Node]:
             least = least.least(p)
         found.append(least)
     found.append(g.total(nest.allocation(b)[1] for b in sorted(nest.intermediate) if nest.touching(b)))
-    return [*found, *_main(nest, main(nest), target), *_called(nest)]
+    return [*found, *_main(nest, main(nest), target), *_called(nest), *(g.zero for _ in _GPU)]
+
+
+def _on_gpu(nest: Nest, target: CudaTarget) -> list[Node]:
+    """What is known of kernels; columns about vectors, threads and caches of CPUs are zero.
+
+    `all_cycles` is the modelled cost, so what starts from the estimate of a CPU starts from that of a GPU.
+    """
+    g, costs = nest.graph, kernel_costs(nest, target)
+    known = {
+        "all_flops": g.total(nest.iterations(s) * s.flops for s in nest.statements),
+        "all_iterations": g.total(nest.iterations(s) for s in nest.statements),
+        "all_cycles": g.total(c.cycles for c in costs),
+        "statements": g.const(len(nest.statements)),
+        **{f"gpu_{name}": node for name, node in zip(_GPU, _gpu(nest, costs, target), strict=True)},
+    }
+    return [known.get(name, g.zero) for name in SCHEMA.columns]
+
+
+def _gpu(nest: Nest, costs: tuple[KernelCost, ...], target: CudaTarget) -> Iterator[Node]:
+    g = nest.graph
+    yield g.const(len(costs))
+    yield from (g.total(getattr(c, what) * c.kernel.blocks for c in costs) for what in ("issued", "sectors", "turns"))
+    work = main(nest)
+    c = next(c for c in costs if any(s.statement is work for s in c.kernel.statements))
+    k, own = c.kernel, next(s for s in c.kernel.statements if s.statement is work)
+    yield from (k.blocks, k.threads, k.warps, k.shared, k.registers, c.resident)
+    yield c.resident * k.warps * target.warp / target.threads_per_sm
+    multiprocessors, _ = device(target)
+    yield k.blocks / (c.resident * multiprocessors)
+    yield c.asked / (c.sectors * SECTOR).most(1)
+    shared = [x for s in k.statements for x in s.accesses() if x.scope == "shared"]
+    yield g.largest(x.cost for x in shared)
+    yield c.computed / c.issued.most(1)
+    flops = own.own * own.threads * max(work.flops, 1)
+    yield from (flops / (c.sectors * SECTOR).most(1), flops / c.turns.most(1))
+    yield k.warps * target.warp - k.threads
 
 
 def main(nest: Nest) -> Statement:

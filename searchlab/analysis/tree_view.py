@@ -21,7 +21,7 @@ _ACCESS = (
     "stride", "bytes", "unique_bytes", "lines", "unique_lines", "reuse_iterations", "reuse_bytes", "reuse_times",
 )  # fmt: skip
 
-SCHEMA = Schema("tree", 1, (*_LOOP, *COUNTS, *_ACCESS, *CALLS), gained=len(CALLS))
+SCHEMA = Schema("tree", 1, (*_LOOP, *COUNTS, *_ACCESS, *CALLS), groups=(len(CALLS),))
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from searchlab.errors import MeasureError, SearchLabError
 from searchlab.interpreter import installed_only
 from searchlab.ir.program import Program
 from searchlab.runtime.memory import lasting, placed
-from searchlab.targets import Target
+from searchlab.targets import CpuTarget, Target
 from searchlab.timing.race import Contender, OtherLoad, Steady, race
 from searchlab.timing.turns import Times
 from searchlab.workloads import Workload
@@ -132,7 +132,8 @@ def contest(
             except SearchLabError as e:
                 problems[name] = f"{type(e).__name__}: {e}"
         inexact: dict[str, str] = {}  # onnxruntime saturates sums of products of bytes where the CPU has no VNNI
-        for name, call in libraries(workload, inputs, target.threads).items():
+        rivals = libraries(workload, inputs, target.threads) if isinstance(target, CpuTarget) else {}
+        for name, call in rivals.items():
             contenders[name] = call
             problem = workload.check(np.ascontiguousarray(call()), inputs, expected)
             if problem is not None and name == "onnxruntime" and LibraryOperands(workload, inputs).multiplies_bytes:

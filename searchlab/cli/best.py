@@ -95,7 +95,8 @@ def _fields(rank: int, found: Found) -> dict[str, Any]:
         "task": found.task, "rank": rank, "entry": found.entry, "seed": found.cell.seed, "seconds": found.seconds,
         "origin": found.origin,
         "confirmed": found.confirmed, "baselines": dict(found.baselines), "point": found.point,
-        "knobs": dict(found.choice) if found.origin == "search" else {}, "cell": found.cell.id, **program,
+        "knobs": dict(found.choice) if found.origin == "search" else {}, "cell": found.cell.id,
+        "code": found.code_facts, **program,
     }  # fmt: skip
 
 
@@ -122,6 +123,9 @@ def _print_task(name: str, programs: list[Found]) -> None:
         out.print(f"[bold]{duration(first.seconds)}[/]{_ratios(first)}   {where}")
         _print_kept(first)
         out.print(f"[dim]point:[/] {escape(first.point)}\n", soft_wrap=True)
+        if facts := first.code_facts:
+            told = ", ".join(f"{name} {text}" for name, text in facts.items())
+            out.print(f"[dim]code:[/] {escape(told)}\n", soft_wrap=True)
     else:
         print_table(_standings(programs))
         _print_kept(first)

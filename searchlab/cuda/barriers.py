@@ -9,18 +9,25 @@ come along.  So a kernel that is accepted has no race, on the assumption that it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from searchlab.errors import BuildError
 from searchlab.ir.apart import recovered
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import ONE, ZERO, Compare, Expr, Var, all_of, conditions, index, value_of
+from searchlab.ir.evaluate import evaluate
+from searchlab.ir.expr import ONE, ZERO, Binary, Compare, Expr, Var, all_of, conditions, index, value_of
 from searchlab.ir.loopkind import BLOCKS, THREADS, LoopKind
-from searchlab.ir.stmt import Alloc, Barrier, If, Loop, Prefetch, Seq, Stmt, Store, seq
+from searchlab.ir.stmt import Alloc, AsyncCopy, Barrier, If, Loop, Prefetch, Seq, Stmt, Store, seq
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution, loads, variables
 
+_MOST_COUNTED = 1 << 18  # iterations that are tried one by one
 Path = tuple[Stmt, ...]
 Owner = tuple[Expr, ...] | None  # the thread, or block, that accesses an element; None: not proved
 
@@ -30,6 +37,8 @@ class CommonAccess:
     """An access to common memory, with the thread and the block that make it as functions of the element.
 
     `now` is the thread that makes it in given iterations of the loops around it, which may differ from one to the next.
+    `phase` says that the element is in half (loop + number) % 2 of a double buffer.  What is `deferred` is done at some
+    time before the next barrier.
     """
 
     buffer: str
@@ -37,10 +46,17 @@ class CommonAccess:
     now: Owner
     thread: Owner
     block: Owner
+    phase: tuple[Var, int] | None = None
+    deferred: bool = False
 
     def meets(self, other: CommonAccess) -> bool:
-        """Whether two threads may access one element, and one of them write it."""
-        return self._clashes(other) and not _same(self.thread, other.thread)
+        """Whether two threads may access one element, and one of them write it.
+
+        Deferred stores may even meet loads of their own threads.  No element is copied twice between two barriers.
+        """
+        late = (self.deferred and not other.writes) or (other.deferred and not self.writes)
+        same = _same(self.thread, other.thread) and not late
+        return self._clashes(other) and not same and not self._in_another_half(other)
 
     def meets_at_once(self, other: CommonAccess) -> bool:
         """Whether this is so for accesses of one statement in the same iteration."""
@@ -49,6 +65,16 @@ class CommonAccess:
     def meets_across_blocks(self, other: CommonAccess) -> bool:
         """Whether two blocks may access one element, and one of them write it."""
         return self._clashes(other) and not _same(self.block, other.block)
+
+    def after(self, loop: Var, *, ended: bool) -> CommonAccess:
+        """The access as the next iteration sees it, or what follows the loop: halves have changed places."""
+        if self.phase is None or self.phase[0] != loop:
+            return self
+        return replace(self, phase=None if ended else (loop, 1 - self.phase[1]))
+
+    def _in_another_half(self, other: CommonAccess) -> bool:
+        a, b = self.phase, other.phase
+        return a is not None and b is not None and a[0] == b[0] and a[1] != b[1]
 
     def _clashes(self, other: CommonAccess) -> bool:
         return self.buffer == other.buffer and (self.writes or other.writes)
@@ -122,16 +148,45 @@ def _own(s: Stmt, path: Path, common: frozenset[str]) -> Iterator[CommonAccess]:
         return
     for x in s.own_stores():
         if x.buffer in common:
-            yield CommonAccess(x.buffer, True, *_owners(x.indices, path))
+            late = isinstance(x, AsyncCopy)
+            yield CommonAccess(x.buffer, True, *_owners(x.indices, path), _phase(x.indices), late)
     for e in s.own_expressions():
         for ld in loads(e):
             if ld.buffer in common:
-                yield CommonAccess(ld.buffer, False, *_owners(ld.indices, path))
+                yield CommonAccess(ld.buffer, False, *_owners(ld.indices, path), _phase(ld.indices))
+
+
+def _phase(indices: tuple[Expr, ...]) -> tuple[Var, int] | None:
+    """The half of a double buffer that an access is in, as its first index tells: (k + 1) % 2."""
+    first = indices[0] if indices else ZERO
+    if not isinstance(first, Binary) or first.op != "mod" or first.b != index(2):
+        return None
+    for loop in variables(first.a):
+        number = value_of(first.a - loop)
+        if number is not None:
+            return loop, number % 2
+    return None
 
 
 def _owners(indices: tuple[Expr, ...], path: Path) -> tuple[Owner, Owner, Owner]:
-    loops = [s for s in path if isinstance(s, Loop)]
-    asked = [c for s in path if isinstance(s, If) for c in conditions(s.condition)]
+    loops = tuple(_Around(s.var, s.extent, s.kind) for s in path if isinstance(s, Loop))
+    asked = tuple(c for s in path if isinstance(s, If) for c in conditions(s.condition))
+    return _owners_among(indices, loops, asked)
+
+
+class _Around(NamedTuple):
+    """A loop without its body."""
+
+    var: Var
+    extent: Expr
+    kind: LoopKind
+
+
+Loops = Sequence[_Around]
+
+
+@lru_cache(maxsize=8192)  # candidates of a search have many accesses in common
+def _owners_among(indices: tuple[Expr, ...], loops: Loops, asked: tuple[Expr, ...]) -> tuple[Owner, Owner, Owner]:
     loops = [_narrowed(lp, asked) for lp in loops]
     facts = Facts({lp.var: lp.extent for lp in loops})
     threads = [lp for lp in loops if lp.kind in THREADS]
@@ -140,18 +195,47 @@ def _owners(indices: tuple[Expr, ...], path: Path) -> tuple[Owner, Owner, Owner]
     at_once = [lp for lp in inside if lp.kind in THREADS or lp.kind == LoopKind.VECTORIZED]
     each = ((threads, at_once), (threads, inside), (blocks, loops))
     now, thread, block = (_owner(indices, axes, moving, asked, facts) for axes, moving in each)
+    if (now is None or thread is None) and (counted := _counted_owner(indices, inside, asked)) is not None:
+        now, thread = now or counted, thread or counted
     return now, thread, block
 
 
-def _narrowed(lp: Loop, asked: list[Expr]) -> Loop:
+def _counted_owner(indices: tuple[Expr, ...], loops: Loops, asked: Sequence[Expr]) -> Owner:
+    """What stands for the owner, if trying all iterations shows that no two threads access one element.
+
+    That is for tiles whose elements are dealt out in the order of their digits: there is a proof, but a long one.  The
+    same indices in the same loops under the same conditions have the same owner.
+    """
+    used = frozenset[Var]().union(*map(variables, indices))
+    values: dict[str, Any] = {a.value: 0 for a in THREADS} | {lp.var.name: 0 for lp in loops}
+    loops = [lp for lp in loops if lp.extent != ONE and (lp.kind in THREADS or lp.var in used)]
+    extents = [value_of(lp.extent) or 0 for lp in loops]
+    if not 0 < prod(extents) <= _MOST_COUNTED or not {v.name for v in used} <= values.keys():
+        return None
+    grid = np.indices(extents).reshape(len(loops), prod(extents))
+    values |= {lp.var.name: row for lp, row in zip(loops, grid, strict=True)}
+    counted = used | {lp.var for lp in loops}
+    limits = [c for c in asked if variables(c) <= counted]
+    runs = np.ones(grid.shape[1], np.bool_)
+    for c in limits:
+        runs &= np.broadcast_to(evaluate(c, values), runs.shape)
+    element = np.stack([np.broadcast_to(evaluate(i, values), runs.shape)[runs] for i in indices])
+    thread = np.stack([np.broadcast_to(values[a.value], runs.shape)[runs] for a in THREADS])
+    pairs = np.unique(np.concatenate([element, thread]), axis=1)
+    if np.unique(pairs[: len(element)], axis=1).shape[1] < pairs.shape[1]:
+        return None
+    return (*indices, *(lp.var for lp in loops), *(lp.extent for lp in loops), *limits)
+
+
+def _narrowed(lp: _Around, asked: Sequence[Expr]) -> _Around:
     """A loop with the iterations that a condition `i < n` leaves."""
     for c in asked:
         if isinstance(c, Compare) and c.op == "lt" and c.a == lp.var and (value_of(c.b - lp.extent) or 0) < 0:
-            lp = replace(lp, extent=c.b)
+            lp = lp._replace(extent=c.b)
     return lp
 
 
-def _owner(indices: tuple[Expr, ...], axes: list[Loop], moving: list[Loop], asked: list[Expr], facts: Facts) -> Owner:
+def _owner(indices: tuple[Expr, ...], axes: Loops, moving: Loops, asked: Sequence[Expr], facts: Facts) -> Owner:
     """Each axis as a function of the element: `recovered`, or 0 where only the first thread comes."""
     once = Substitution({lp.var: ZERO for lp in moving if lp.extent == ONE})
     places = [(once(i), Var(f"x{d}")) for d, i in enumerate(indices)]
@@ -191,6 +275,7 @@ _Place = Callable[[frozenset[CommonAccess]], Placed]
 class _Placement(Visitor[[_Reached], Placed]):
     where: str
     common: frozenset[str]
+    known: dict[tuple[int, ...], frozenset[CommonAccess]] = field(default_factory=dict)
 
     def other(self, s: Stmt, state: _Reached) -> Placed:
         raise BuildError(f"{self.where}: cannot place barriers around a {type(s).__name__.lower()}")
@@ -199,7 +284,7 @@ class _Placement(Visitor[[_Reached], Placed]):
         return s, state.pending
 
     def visit_store(self, s: Store, state: _Reached) -> Placed:
-        own = frozenset(_own(s, state.path, self.common))
+        own = self.within(s, state)
         return self.after_barrier(s, own, state, lambda pending: (s, pending | own))
 
     def visit_seq(self, s: Seq, state: _Reached) -> Placed:
@@ -231,14 +316,25 @@ class _Placement(Visitor[[_Reached], Placed]):
         def inside(pending: frozenset[CommonAccess]) -> Placed:
             while True:  # what an iteration leaves is what the next one begins with
                 body, left = self.visit(s.body, state.inside(s, pending, uniform))
-                if left <= pending:
-                    return s.with_body(body), left if (value_of(s.extent) or 0) >= 1 else pending
-                pending |= left
+                again = frozenset(access.after(s.var, ended=False) for access in left)
+                if again <= pending:
+                    left = left if (value_of(s.extent) or 0) >= 1 else pending
+                    return s.with_body(body), frozenset(access.after(s.var, ended=True) for access in left)
+                pending |= again
 
         return self.after_barrier(s, self.within(s, state), state, inside)
 
     def within(self, s: Stmt, state: _Reached) -> frozenset[CommonAccess]:
-        return frozenset(access for _, access in _accesses(s, state.path, self.common))
+        """The accesses in a statement, found once: loops ask for those of all statements inside them."""
+        return self._within(s, state.path, tuple(map(id, state.path)))
+
+    def _within(self, s: Stmt, path: Path, ids: tuple[int, ...]) -> frozenset[CommonAccess]:
+        key = (*ids, id(s))
+        found = self.known.get(key)
+        if found is None:
+            inside = (self._within(child, (*path, s), key) for child in s.children())
+            found = self.known[key] = frozenset(_own(s, path, self.common)).union(*inside)
+        return found
 
     def after_barrier(self, s: Stmt, own: frozenset[CommonAccess], state: _Reached, place: _Place) -> Placed:
         """The statement behind a barrier, if it accesses what other threads may have accessed before."""

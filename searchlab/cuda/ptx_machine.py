@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from searchlab.cuda.ptx_memory import Ints, PtxFault, PtxMemory, TrackedMemory, Who
+from searchlab.cuda.ptx_memory import Bytes, Ints, PtxFault, PtxMemory, TrackedMemory, Who
 from searchlab.cuda.ptx_operations import COMPARISONS, OPERATIONS, TYPES, Values, converted
 from searchlab.cuda.ptx_text import PtxInstruction, PtxText
 from searchlab.errors import BuildError
@@ -25,23 +25,29 @@ _LENGTHS = {"v2": 2, "v4": 4}
 Shape = tuple[int, int, int]
 
 
-def run_kernel(text: PtxText, grid: Shape, block: Shape, arrays: Sequence[TrackedMemory]) -> int:
-    """Runs a kernel on arrays, which are its parameters in order; returns the number of steps."""
+def run_kernel(text: PtxText, grid: Shape, block: Shape, arrays: Sequence[TrackedMemory], dynamic: int = 0) -> int:
+    """Runs a kernel on arrays, which are its parameters in order; returns the number of steps.
+
+    `dynamic` are the bytes of shared memory that the launch asks for.
+    """
     if len(arrays) != len(text.parameters):
         raise BuildError(f"{text.entry} has {len(text.parameters)} parameters, {len(arrays)} arrays are given")
     threads, blocks = prod(block), prod(grid)
     at_once, steps = max(1, MOST_THREADS // threads), 0
     for first in range(0, blocks, at_once):
         numbers = np.arange(first, min(blocks, first + at_once))
-        steps += _Wave(text, grid, block, numbers, list(arrays)).run()
+        steps += _Wave(text, grid, block, numbers, list(arrays), dynamic).run()
     return steps
 
 
 class _Wave:
     """Some blocks that run together, in step as long as their threads agree."""
 
-    def __init__(self, text: PtxText, grid: Shape, block: Shape, blocks: Ints, arrays: list[TrackedMemory]) -> None:
+    def __init__(
+        self, text: PtxText, grid: Shape, block: Shape, blocks: Ints, arrays: list[TrackedMemory], dynamic: int
+    ) -> None:
         self.text = text
+        sizes = text.sizes | {"shared": text.sizes["shared"] + dynamic}
         threads = prod(block)
         self.count = len(blocks) * threads
         self.slot = np.repeat(np.arange(len(blocks)), threads)
@@ -50,10 +56,11 @@ class _Wave:
         self.thread = self.block * threads + self.row % threads
         self.epoch = np.zeros(self.count, np.int64)
         self.special = _special(grid, block, self.block, self.row % threads)
-        shared = np.full(len(blocks) * text.sizes["shared"], 0xAB, np.uint8)
+        shared = np.full(len(blocks) * sizes["shared"], 0xAB, np.uint8)
         local = np.full(self.count * text.sizes["local"], 0xAB, np.uint8)
-        self.memory = PtxMemory(arrays, TrackedMemory("shared memory", shared, written=False), local, text.sizes)
+        self.memory = PtxMemory(arrays, TrackedMemory("shared memory", shared, written=False), local, sizes)
         self.registers: dict[str, Values] = {}
+        self.copies: list[tuple[Ints, Ints, Bytes]] = []  # begun and not yet complete
         self.pc = np.zeros(self.count, np.int64)
         self.alive = np.ones(self.count, bool)
         self.waiting = np.zeros(self.count, bool)
@@ -219,6 +226,31 @@ class _Wave:
         for n, register in enumerate(_listed(ins.operands[0])):
             self.put(register, np.ascontiguousarray(values[:, n]), who)
 
+    def copy(self, ins: PtxInstruction, who: Ints) -> None:
+        """`cp.async`: values are read at once, and written when the thread waits for its copies."""
+        if ins.parts[:3] == ("cp", "async", "wait_all"):
+            self.complete(who)
+            return
+        if ins.parts[2] not in ("ca", "cg") or ins.parts[3:] != ("shared", "global") or len(ins.operands) != 3:
+            raise BuildError(f"the emulator does not know this instruction: {ins.line}")
+        size = int(ins.operands[2])
+        there, here = self.address(ins.operands[1], who), self.address(ins.operands[0], who)
+        rows = self.memory.load(there, size, self.who(who), self.slot[who], self.row[who], "global")
+        self.memory.begin(here, size, self.who(who), self.slot[who], self.row[who])
+        self.copies.append((who, here, rows))
+
+    def complete(self, who: Ints) -> None:
+        """Ends the copies that threads have begun."""
+        left = []
+        for threads, here, rows in self.copies:
+            mine = np.isin(threads, who)
+            done = threads[mine]
+            if len(done):
+                self.memory.store(here[mine], rows[mine], self.who(done), self.slot[done], self.row[done], "shared")
+            if not mine.all():
+                left.append((threads[~mine], here[~mine], rows[~mine]))
+        self.copies = left
+
     def store(self, ins: PtxInstruction, who: Ints) -> None:
         """`st`: one value or a vector."""
         space, _, dtype = _access(ins)
@@ -245,6 +277,7 @@ _EXECUTE: dict[str, Callable[[_Wave, PtxInstruction, Ints], None]] = {
     "setp": _Wave.compare,
     "selp": _Wave.choose,
     "cvt": _Wave.convert,
+    "cp": _Wave.copy,
 }
 
 

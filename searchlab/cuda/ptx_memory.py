@@ -79,6 +79,12 @@ class TrackedMemory:
         if self._unwritten is not None:
             self._unwritten[cells] = False
 
+    def begin(self, at: Ints, size: int, who: Who) -> None:
+        """Begins to copy to these addresses: nobody may read them until the copy is complete, and `store` says so."""
+        self.store(at, np.full((len(at), size), 0xAB, np.uint8), who)
+        if self._unwritten is not None:
+            self._unwritten[at[:, None] + np.arange(size)] = True
+
     def _check_writers(self, cells: Ints, who: Who, what: str) -> None:
         other = (self._writer[cells] != who.thread[:, None]) & (self._writer[cells] >= 0)
         near = self._writer_block[cells] == who.block[:, None]
@@ -138,6 +144,12 @@ class PtxMemory:
             self.local[at[:, None] + np.arange(values.shape[1])] = values
         else:
             found.store(at, values, who)
+
+    def begin(self, address: Ints, size: int, who: Who, slot: Ints, row: Ints) -> None:
+        """Begins a copy to addresses in shared memory."""
+        found, at = self._find(address, size, slot, row, "shared")
+        assert found is not None
+        found.begin(at, size, who)
 
     def _find(self, address: Ints, size: int, slot: Ints, row: Ints, space: str) -> tuple[TrackedMemory | None, Ints]:
         """The memory of an access and the positions in it; None is local memory."""

@@ -7,24 +7,26 @@ values are written by the code that writes them for CPUs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 
+from searchlab.cuda.double_buffer import SIZES
 from searchlab.cuda.spmd import SHARED, GridKernel, Launches
 from searchlab.dtype import DTYPES
 from searchlab.errors import BuildError
-from searchlab.ir.expr import value_of
+from searchlab.ir.expr import Load, value_of
 from searchlab.ir.loopkind import BLOCKS, THREADS
-from searchlab.ir.stmt import Alloc, Barrier, Buffer, Loop, Prefetch
+from searchlab.ir.stmt import Alloc, AsyncCopy, Barrier, Buffer, Loop, Prefetch, Stmt, statements
 from searchlab.llvm import jit
 from searchlab.llvm.module import BodyWriter, Generation
 from searchlab.llvm.ssa import TYPES, Function, Known, Linear
-from searchlab.llvm.values import BufferPlace
+from searchlab.llvm.values import BufferPlace, ValueWriter
 from searchlab.targets import CudaTarget
 from searchlab.targets.cuda import STATIC_SHARED
 
 ALIGN = 256  # of memory on the device
 _LOCAL = 512 << 10  # bytes that a thread can have
 _SHARED_ALIGN = 16
+_NARROW = 1 << 30  # elements and threads, below which indices have 32 bits, tiles that overhang included
 # LLVM finds common subexpressions and promotes local arrays that code generation has left
 PIPELINE = ("sroa", "instcombine", "simplifycfg")
 _REGISTERS = {axis: f"{'ctaid' if axis in BLOCKS else 'tid'}.{axis.value[-1]}" for axis in (*BLOCKS, *THREADS)}
@@ -32,7 +34,8 @@ _REGISTERS = {axis: f"{'ctaid' if axis in BLOCKS else 'tid'}.{axis.value[-1]}" f
 
 @dataclass(frozen=True)
 class PtxKernel:
-    """The PTX of one launch; `shared` are bytes of a block's shared memory."""
+    """The PTX of one launch; `shared` are bytes of a block's shared memory, all of which the PTX declares unless they
+    are `dynamic`: then as many must be asked for at launch, and permitted before."""
 
     entry: str
     text: str
@@ -40,26 +43,49 @@ class PtxKernel:
     block: tuple[int, int, int]
     shared: int
 
+    @property
+    def dynamic(self) -> int:
+        """Bytes of shared memory to ask for at launch."""
+        return self.shared if self.shared > STATIC_SHARED else 0
+
 
 class _KernelFunction(Function):
-    """A function that the host launches."""
+    """A function that the host launches; its indices have 32 bits where arrays are small enough."""
 
     linkage = "ptx_kernel"
 
+    def narrow(self) -> None:
+        """Lets indices have 32 bits."""
+        self.bits, self.index = 32, "i32"
+
+    def pointer(self, base: str, dtype: str, form: Linear, *, inside: bool = True) -> str:
+        """The address of an element: what each scope adds is summed up before it is added to an address of 64 bits."""
+        scopes: dict[int, list[tuple[str, int]]] = {}
+        for name, c in form.terms:
+            scopes.setdefault(self.depth.get(name, 0), []).append((name, c))
+        for _, terms in sorted(scopes.items()):
+            base = super().pointer(base, dtype, Linear(0, ((self.value(Linear(0, tuple(terms))), 1),)), inside=inside)
+        return super().pointer(base, dtype, Linear(form.const), inside=inside)
+
 
 def kernel_ir(made: Launches, kernel: GridKernel, entry: str, target: CudaTarget) -> tuple[str, int]:
-    """The LLVM IR of one kernel, and the bytes of shared memory that it declares."""
-    g = _KernelGeneration(kernel.name, target)
+    """The LLVM IR of one kernel, and the bytes of shared memory that it uses."""
+    memory = shared_memory(kernel.body)
+    if memory.size > target.shared_per_block:
+        limit = f"a block on {target.name} can have {target.shared_per_block}"
+        raise BuildError(f"{kernel.name}: {memory.size} bytes of shared memory; {limit}")
+    waits = any(isinstance(s, AsyncCopy) for s in statements(kernel.body))
+    g = _KernelGeneration(kernel.name, target, memory, waits=waits)
     buffers = (*made.parameters, *made.scratch)
     names = [f"%b{n}" for n in range(len(buffers))]
     function = _KernelFunction(entry, [f"ptr noalias nonnull align {ALIGN} {n}" for n in names], g.module)
+    if max(prod(kernel.grid) * prod(kernel.block), *(_count(b) for b in buffers)) < _NARROW:
+        function.narrow()
     places = {b.name: BufferPlace(b, n, ALIGN) for b, n in zip(buffers, names, strict=True)}
-    KernelWriter(g, function, places, inside=True).visit(kernel.body)
-    if g.used > STATIC_SHARED:
-        raise BuildError(f"{kernel.name}: {g.used} bytes of shared memory; a kernel can declare {STATIC_SHARED}")
+    KernelWriter(g, function, places).visit(kernel.body)
     g.module.functions.append(function.text())
     text = g.module.text().replace('"prefer-vector-width"="512"', f'"nvvm.maxntid"="{prod(kernel.block)}"')
-    return "\n".join([*g.arrays, text]), g.used
+    return "\n".join([*memory.declarations(), text]), memory.size
 
 
 def ptx(made: Launches, target: CudaTarget) -> tuple[PtxKernel, ...]:
@@ -73,27 +99,70 @@ def ptx(made: Launches, target: CudaTarget) -> tuple[PtxKernel, ...]:
     return tuple(found)
 
 
+@dataclass(frozen=True)
+class SharedMemory:
+    """The arrays in shared memory with their offsets, and the bytes that they take.
+
+    Up to 48 KiB they are arrays of their own, of which LLVM knows that they are apart; beyond, parts of one whose size
+    the launch decides.
+    """
+
+    offsets: dict[Buffer, int]
+    size: int
+
+    def declarations(self) -> list[str]:
+        """The arrays as globals of LLVM IR."""
+        if self.size > STATIC_SHARED:
+            return [f"@dynamic = external addrspace(3) global [0 x i8], align {_SHARED_ALIGN}"]
+        kinds = [f"[{_count(b)} x {TYPES[b.dtype]}] poison, align {_SHARED_ALIGN}" for b in self.offsets]
+        return [f"@shared{n} = internal addrspace(3) global {kind}" for n, kind in enumerate(kinds)]
+
+    def pointer(self, buffer: Buffer) -> str:
+        """Where an array begins."""
+        if self.size > STATIC_SHARED:
+            at = f"getelementptr inbounds (i8, ptr addrspace(3) @dynamic, i64 {self.offsets[buffer]})"
+        else:
+            at = f"@shared{list(self.offsets).index(buffer)}"
+        return f"addrspacecast (ptr addrspace(3) {at} to ptr)"
+
+
+def shared_memory(body: Stmt) -> SharedMemory:
+    """Where a kernel has its arrays in shared memory; copies of a statement have one in common."""
+    offsets: dict[Buffer, int] = {}
+    size = 0
+    for s in statements(body):
+        if isinstance(s, Alloc) and s.buffer.scope == SHARED and s.buffer not in offsets:
+            offsets[s.buffer] = -(-size // _SHARED_ALIGN) * _SHARED_ALIGN
+            size = offsets[s.buffer] + _count(s.buffer) * DTYPES[s.buffer.dtype].bytes
+    return SharedMemory(offsets, size)
+
+
 class _KernelGeneration(Generation):
     """A module with the arrays that its kernel has in shared memory."""
 
-    def __init__(self, name: str, target: CudaTarget) -> None:
+    def __init__(self, name: str, target: CudaTarget, memory: SharedMemory, *, waits: bool) -> None:
         super().__init__(name, target)
-        self.arrays: list[str] = []
-        self.used = 0
+        self.memory = memory
+        self.waits = waits  # for asynchronous copies
 
-    def array(self, buffer: Buffer, count: int) -> str:
-        """A pointer to an array in shared memory."""
-        name = f"@shared{len(self.arrays)}"
-        type_ = f"[{count} x {TYPES[buffer.dtype]}]"
-        self.arrays.append(f"{name} = internal addrspace(3) global {type_} poison, align {_SHARED_ALIGN}")
-        self.used = -(-self.used // _SHARED_ALIGN) * _SHARED_ALIGN + count * DTYPES[buffer.dtype].bytes
-        return f"addrspacecast (ptr addrspace(3) {name} to ptr)"
+
+class _KernelValues(ValueWriter):
+    """Writes values; all that is known of an address is told, so that LLVM joins neighbouring accesses."""
+
+    def align(self, place: BufferPlace, form: Linear, lanes: int) -> int:
+        """The largest power of two, up to 16 bytes, that an address is known to be a multiple of."""
+        size = DTYPES[place.buffer.dtype].bytes
+        return gcd(_SHARED_ALIGN, place.align, form.const * size, *(c * size for _, c in form.terms))
 
 
 class KernelWriter(BodyWriter):
     """Writes what one thread does."""
 
     g: _KernelGeneration
+
+    def __init__(self, generator: _KernelGeneration, function: Function, places: dict[str, BufferPlace]) -> None:
+        super().__init__(generator, function, places, inside=True)
+        self.w = _KernelValues(function, dict(places), generator.target)
 
     def visit_loop(self, s: Loop) -> None:
         """The axes of blocks and threads are registers, everything else is a loop."""
@@ -102,27 +171,62 @@ class KernelWriter(BodyWriter):
             return
         name = f"llvm.nvvm.read.ptx.sreg.{_REGISTERS[s.kind]}"
         self.f.declare(f"declare i32 @{name}()")
-        narrow = self.f.hoist(f"call i32 @{name}()")
-        self.f.env[s.var] = Linear(0, ((self.f.hoist(f"zext nneg i32 {narrow} to i64", narrow), 1),))
+        own = self.f.hoist(f"call i32 @{name}()")
+        own = own if self.f.bits == 32 else self.f.hoist(f"zext nneg i32 {own} to i64", own)
+        self.f.env[s.var] = Linear(0, ((own, 1),))
         self.visit(s.body)
 
     def visit_barrier(self, s: Barrier) -> None:
-        """All threads of the block wait for each other; what was loaded before may have changed."""
+        """All threads of the block wait for each other; what was loaded before may have changed.
+
+        Before, each waits for the copies that it has begun.
+        """
+        if self.g.waits:
+            self.f.declare("declare void @llvm.nvvm.cp.async.wait.all()")
+            self.f.line("call void @llvm.nvvm.cp.async.wait.all()")
         self.f.declare("declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32) convergent nounwind")
         self.f.line("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
         self.f.known = Known()
+
+    def visit_asynccopy(self, s: AsyncCopy) -> None:
+        """Pieces of 16 bytes, or as many as addresses are known to be multiples of; smaller ones pass by registers."""
+        assert isinstance(s.value, Load)
+        source, target = self.w.places[s.value.buffer], self.w.places[s.buffer]
+        dtype, n = target.buffer.dtype, self.w.lanes.count if self.w.lanes is not None else 1
+        offsets = self.w.offset(s.value.buffer, s.value.indices), self.w.offset(s.buffer, s.indices)
+        whole = self.w.lanes is None or all(self.w.stride(e) == 1 for e in offsets)
+        forms = [self.f.linear(e) for e in offsets]
+        known = (self.w.align(place, form, n) for place, form in zip((source, target), forms, strict=True))
+        size = min(n * DTYPES[dtype].bytes, *known)
+        if not whole or size not in SIZES:
+            self.visit_store(s)
+            return
+        name = f"llvm.nvvm.cp.async.{'cg' if size == 16 else 'ca'}.shared.global.{size}"
+        self.f.declare(f"declare void @{name}(ptr addrspace(3) noalias, ptr addrspace(1) noalias)")
+        step = size // DTYPES[dtype].bytes
+        for first in range(0, n, step):
+            at = [Linear(form.const + first, form.terms) for form in forms]
+            there, here = (self.f.pointer(p.pointer, dtype, x) for p, x in zip((source, target), at, strict=True))
+            near = self.f.let(f"addrspacecast ptr {here} to ptr addrspace(3)")
+            far = self.f.let(f"addrspacecast ptr {there} to ptr addrspace(1)")
+            self.f.line(f"call void @{name}(ptr addrspace(3) {near}, ptr addrspace(1) {far})")
+        self.w.forget(s.buffer)
 
     def visit_prefetch(self, s: Prefetch) -> None:
         """Threads of other warps run while one waits for memory; nothing is prefetched."""
 
     def visit_alloc(self, s: Alloc) -> None:
         """An array in shared memory, or one of the thread, in registers where all indices are numbers."""
-        buffer, count = s.buffer, prod(value_of(e) or 0 for e in s.buffer.shape)
+        buffer, count = s.buffer, _count(s.buffer)
         if count * DTYPES[buffer.dtype].bytes > _LOCAL:
             raise BuildError(f"{self.g.module.name}: '{buffer.name}' has {count} elements, too many for one thread")
         if buffer.scope == SHARED:
-            pointer, align = self.g.array(buffer, count), _SHARED_ALIGN
+            pointer, align = self.g.memory.pointer(buffer), _SHARED_ALIGN
         else:
             pointer, align = self.f.alloca(f"[{count} x {TYPES[buffer.dtype]}]", _SHARED_ALIGN), _SHARED_ALIGN
         self.w.put(BufferPlace(buffer, pointer, align))
         self.visit(s.body)
+
+
+def _count(buffer: Buffer) -> int:
+    return prod(value_of(e) or 0 for e in buffer.shape)

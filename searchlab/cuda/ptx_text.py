@@ -9,7 +9,7 @@ from searchlab.errors import BuildError
 
 _INSTRUCTION = re.compile(r"(?:@(!?)(%p\d+)\s+)?([\w.]+)\s*(.*?);$")
 _OPERANDS = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,\s][^,]*")
-_ARRAY = re.compile(r"\.(shared|local) \.align (\d+) \.b8 (\w+)\[(\d+)\];$")
+_ARRAY = re.compile(r"\.(shared|local) \.align (\d+) \.b8 (\w+)\[(\d*)\];$")
 _REGISTERS = re.compile(r"\.reg \.(\w+)\s+(.*);$")
 _WIDTHS = {"pred": 1, "b16": 16, "b32": 32, "b64": 64}
 
@@ -29,7 +29,8 @@ class PtxInstruction:
 class PtxText:
     """The only kernel of a PTX module.
 
-    `widths` are the bits of registers by the letters of their names, `arrays` offsets of arrays in their memory.
+    `widths` are the bits of registers by the letters of their names, `arrays` offsets of arrays in their memory; one
+    whose size the launch decides is empty here.
     """
 
     entry: str
@@ -43,7 +44,7 @@ class PtxText:
     def add(self, line: str) -> None:
         """Reads a line of the body, or a declaration before it."""
         if found := _ARRAY.match(line):
-            space, align, name, size = found[1], int(found[2]), found[3], int(found[4])
+            space, align, name, size = found[1], int(found[2]), found[3], int(found[4] or 0)
             at = -(-self.sizes[space] // align) * align
             self.arrays[name] = (space, at)
             self.sizes[space] = at + size

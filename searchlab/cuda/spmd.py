@@ -15,11 +15,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from searchlab.cuda.barriers import check_private, with_barriers
+from searchlab.cuda.double_buffer import with_async_copies, with_double_buffers
+from searchlab.cuda.interior import with_interiors
 from searchlab.errors import BuildError
 from searchlab.ir.expr import ZERO, Expr, Var, all_of, index, value_of
 from searchlab.ir.loopkind import BLOCKS, THREADS, LoopKind
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import (
+    Alloc,
     Buffer,
     If,
     Loop,
@@ -158,10 +161,12 @@ def _kernel(where: str, program: Program, part: Stmt, target: CudaTarget) -> Gri
     private = [n for n, b in program.buffers.items() if b.scope == LOCAL and touches(body, n)]
     check_private(where, body, private)
     body = place_buffers(program, body, private)
-    body = hoist_invariants(place_reductions(body, target))
+    body = with_double_buffers(where, place_reductions(body, target), target)
+    body = hoist_invariants(with_async_copies(with_interiors(body), target))
     parameters = (*program.inputs, *program.outputs)
     common = {n for n, b in program.buffers.items() if n not in program.inputs and b.scope != LOCAL}
-    outside = {n for n in common if program.buffers[n].scope == GLOBAL or n in parameters}
+    common |= {s.buffer.name for s in statements(body) if isinstance(s, Alloc) and s.buffer.scope == SHARED}
+    outside = {n for n in common if n in parameters or (n in program.buffers and program.buffers[n].scope == GLOBAL)}
     return GridKernel(where, tuple(extents.items()), with_barriers(where, body, common, outside))
 
 

@@ -187,7 +187,10 @@ class Facts:
         known = value_of(low)
         if known is not None:
             return known >= 0
-        terms = poly(_shift_to_zero(low))
+        return self._is_sum_of_naturals(low) or self._is_sum_of_naturals(_rounded_less(low))
+
+    def _is_sum_of_naturals(self, e: Expr) -> bool:
+        terms = poly(_shift_to_zero(e))
         return all(c >= 0 for c in terms.values()) and all(self._natural(atom) for m in terms for atom in m)
 
     def _natural(self, atom: Expr) -> bool:
@@ -326,6 +329,28 @@ def _shift_to_zero(e: Expr) -> Expr:
             product = product * symbols.get(atom, atom)  # type: ignore[call-overload]
         total = total + product
     return total
+
+
+def _rounded_less(e: Expr) -> Expr:
+    """A lower bound of `e`: b * (x // b) is at least x - b + 1, so what is rounded up to a tile is never too short."""
+    total: Expr = ZERO
+    for monomial, coefficient in poly(e).items():
+        found = _multiple(monomial, coefficient)
+        total = total + (from_poly({monomial: coefficient}) if found is None else found)
+    return total
+
+
+def _multiple(monomial: Monomial, coefficient: int) -> Expr | None:
+    """The lower bound of a term that is a multiple of b * (x // b), for a product b of knobs and sizes."""
+    for atom in monomial:
+        divisor = poly(atom.b) if isinstance(atom, Binary) and atom.op == "floordiv" else {}
+        if isinstance(atom, Binary) and len(divisor) == 1:
+            ((atoms, scale),) = divisor.items()
+            whole = scale > 0 and coefficient > 0 and coefficient % scale == 0
+            if whole and all(isinstance(a, Var) and a.role != "iter" for a in atoms):
+                if without(monomial, mul_monomials((atom,), atoms)) == ():
+                    return (atom.a - atom.b + 1) * (coefficient // scale)
+    return None
 
 
 def _join_divisions(e: Poly) -> Expr:

@@ -143,6 +143,15 @@ class Update(Store):
 
 
 @dataclass(frozen=True, slots=True)
+class AsyncCopy(Store):
+    """A store of what is loaded from elsewhere, done at any time before the next barrier (only in lowered programs)."""
+
+    def rebuild(self, f: Callable[[Expr], Expr], inside: Callable[[Stmt], Stmt] = _same) -> AsyncCopy:
+        """Indices and value rewritten."""
+        return AsyncCopy(self.buffer, tuple(map(f, self.indices)), f(self.value))
+
+
+@dataclass(frozen=True, slots=True)
 class Prefetch(Stmt):
     """Prefetches the cache line of an element, which may be out of bounds (only in lowered programs)."""
 
@@ -344,7 +353,7 @@ class Tensorized(Around):
         return Tensorized(self.intrinsic, inside(self.body))
 
 
-KINDS: tuple[type[Stmt], ...] = (Store, Update, Prefetch, Barrier, Seq, Loop, Block, If, Alloc, Tensorized)
+KINDS: tuple[type[Stmt], ...] = (Store, Update, AsyncCopy, Prefetch, Barrier, Seq, Loop, Block, If, Alloc, Tensorized)
 
 
 def seq(*parts: Stmt) -> Stmt:

@@ -166,7 +166,7 @@ class Cell:
             **({"history": list(self.learnt)} if self.learnt else {}),
             **({"start": self.start} if self.start != "random" else {}),  # older ids know of no other start
             "budget": self._budget(given["budget"]),
-            "measure": given["measure"],
+            "measure": _measure(given["measure"]),
             "seed": self.seed,
         }
 
@@ -205,6 +205,11 @@ class Cell:
             kept=row.get("kept", False),
             code=row.get("code", {}),
         )
+
+
+def _measure(given: Mapping[str, Any]) -> dict[str, Any]:
+    """How to measure as plain data; older ids know of no devices."""
+    return {kind: {k: v for k, v in options.items() if (k, v) != ("devices", None)} for kind, options in given.items()}
 
 
 def _subject(row: Mapping[str, Any], config: Mapping[str, Any]) -> SubjectSettings:

@@ -25,7 +25,7 @@ MOST_IN_A_ROW = 48_000
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """const + sum of coefficient * value over SSA values of type i64."""
+    """const + sum of coefficient * value over SSA values of the type of indices."""
 
     const: int
     terms: tuple[tuple[str, int], ...] = ()
@@ -54,6 +54,8 @@ class Function:
     """One LLVM function under construction."""
 
     linkage = "internal"
+    bits = 64  # of indices
+    index = "i64"
 
     def __init__(self, name: str, parameters: list[str], module: Module) -> None:
         self.name = name
@@ -164,7 +166,7 @@ class Function:
         if not b.terms:
             return self._times(b, a)
         x, y = self.value(a), self.value(b)
-        return Linear(0, ((self.hoist(f"mul nsw i64 {x}, {y}", x, y), 1),))
+        return Linear(0, ((self.hoist(f"mul nsw {self.index} {x}, {y}", x, y), 1),))
 
     def _linear_binary(self, e: Binary) -> Linear:
         a, b = self.linear(e.a), self.linear(e.b)
@@ -175,32 +177,41 @@ class Function:
             return Linear(fold[e.op](a.const, b.const))
         x, y = self.value(a), self.value(b)
         if e.op in ("min", "max"):
-            self.declare(f"declare i64 @llvm.s{e.op}.i64(i64, i64)")
-            return Linear(0, ((self.hoist(f"call i64 @llvm.s{e.op}.i64(i64 {x}, i64 {y})", x, y), 1),))
+            type_ = self.index
+            self.declare(f"declare {type_} @llvm.s{e.op}.{type_}({type_}, {type_})")
+            called = f"call {type_} @llvm.s{e.op}.{type_}({type_} {x}, {type_} {y})"
+            return Linear(0, ((self.hoist(called, x, y), 1),))
         return Linear(0, ((self._divide(e.op, x, y, b), 1),))
 
     def _divide(self, op: str, x: str, y: str, divisor: Linear) -> str:
         """Floor division and modulo; shifts and masks for powers of two, else corrected for negative numerators."""
         n = divisor.const
         if not divisor.terms and n & (n - 1) == 0:
-            return self.hoist(f"ashr i64 {x}, {n.bit_length() - 1}" if op == "floordiv" else f"and i64 {x}, {n - 1}", x)
-        rest = self.hoist(f"srem i64 {x}, {y}", x, y)
-        negative = self.hoist(f"ashr i64 {rest}, 63", rest)
+            by_two = f"ashr {self.index} {x}, {n.bit_length() - 1}"
+            return self.hoist(by_two if op == "floordiv" else f"and {self.index} {x}, {n - 1}", x)
+        rest = self.hoist(f"srem {self.index} {x}, {y}", x, y)
+        negative = self.hoist(f"ashr {self.index} {rest}, {self.bits - 1}", rest)
         if op == "mod":
-            lift = self.hoist(f"and i64 {negative}, {y}", negative, y)
-            return self.hoist(f"add i64 {rest}, {lift}", rest, lift)
-        quotient = self.hoist(f"sdiv i64 {x}, {y}", x, y)
-        return self.hoist(f"add i64 {quotient}, {negative}", quotient, negative)
+            lift = self.hoist(f"and {self.index} {negative}, {y}", negative, y)
+            return self.hoist(f"add {self.index} {rest}, {lift}", rest, lift)
+        quotient = self.hoist(f"sdiv {self.index} {x}, {y}", x, y)
+        return self.hoist(f"add {self.index} {quotient}, {negative}", quotient, negative)
 
     def value(self, form: Linear) -> str:
-        """A linear form as an i64 operand."""
+        """A linear form as an operand."""
         if not form.terms:
             return str(form.const)
         total = ""
         for name, c in self._by_depth(form.terms):
-            term = name if c == 1 else self.hoist(f"mul nsw i64 {name}, {c}", name)
-            total = term if not total else self.hoist(f"add nsw i64 {total}, {term}", total, term)
-        return total if not form.const else self.hoist(f"add nsw i64 {total}, {form.const}", total)
+            term = name if c == 1 else self.hoist(f"mul nsw {self.index} {name}, {c}", name)
+            total = term if not total else self.hoist(f"add nsw {self.index} {total}, {term}", total, term)
+        return total if not form.const else self.hoist(f"add nsw {self.index} {total}, {form.const}", total)
+
+    def wide(self, form: Linear) -> str:
+        """A linear form as a value of 64 bits."""
+        text = self.value(form)
+        narrow = self.bits < 64 and text.startswith("%")
+        return self.hoist(f"sext {self.index} {text} to i64", text) if narrow else text
 
     def pointer(self, base: str, dtype: str, form: Linear, *, inside: bool = True) -> str:
         """The address of an element: outer loops' terms first, so that each loop adds only its own.
@@ -209,9 +220,9 @@ class Function:
         """
         step = f"getelementptr {'inbounds ' if inside else ''}{TYPES[dtype]}"
         for name, c in self._by_depth(form.terms):
-            term = name if c == 1 else self.hoist(f"mul nsw i64 {name}, {c}", name)
-            base = self.hoist(f"{step}, ptr {base}, i64 {term}", base, term)
-        return base if not form.const else self.hoist(f"{step}, ptr {base}, i64 {form.const}", base)
+            term = name if c == 1 else self.hoist(f"mul nsw {self.index} {name}, {c}", name)
+            base = self.hoist(f"{step}, ptr {base}, {self.index} {term}", base, term)
+        return base if not form.const else self.hoist(f"{step}, ptr {base}, {self.index} {form.const}", base)
 
     def _by_depth(self, terms: tuple[tuple[str, int], ...]) -> list[tuple[str, int]]:
         return sorted(terms, key=lambda t: (self.depth.get(t[0], 0), t[0])) if len(terms) > 1 else list(terms)
@@ -229,7 +240,7 @@ class Function:
         if known:
             self.line(f"br label %{head}")
         else:
-            self.line(f"br i1 {self.let(f'icmp slt i64 {start}, {end}')}, label %{head}, label %{out}")
+            self.line(f"br i1 {self.let(f'icmp slt {self.index} {start}, {end}')}, label %{head}, label %{out}")
         before = self.label
         i, following = self.fresh("i"), self.fresh("n")
         scope = Scope()
@@ -243,13 +254,13 @@ class Function:
         self.memo = {k: v for k, v in self.memo.items() if self.depth[v] < len(self.scopes)}
         lines = self.scopes[-1].lines
         lines.append(f"{head}:")
-        lines.append(f"  {i} = phi i64 [{start}, %{before}], [{following}, %{latch}]")
+        lines.append(f"  {i} = phi {self.index} [{start}, %{before}], [{following}, %{latch}]")
         lines += scope.head
         lines += scope.lines
         lines.append(f"{latch}:")
-        lines.append(f"  {following} = add nuw nsw i64 {i}, 1")
+        lines.append(f"  {following} = add nuw nsw {self.index} {i}, 1")
         test = f"{following}.c"
-        lines.append(f"  {test} = icmp slt i64 {following}, {end}")
+        lines.append(f"  {test} = icmp slt {self.index} {following}, {end}")
         lines.append(f"  br i1 {test}, label %{head}, label %{out}")
         self.start(out)
 

@@ -104,13 +104,13 @@ class ValueWriter(Arithmetic):
 
     def index(self, e: Expr) -> Value:
         """An index as a value: in lanes, if it moves with the vectorised loop."""
-        base = self.f.value(self.f.linear(e))
+        base = self.f.wide(self.f.linear(e))
         stride = self.stride(e)
         if stride == 0 or self.lanes is None:
             return Value(base, 1)
         n = self.lanes.count
         if stride is None:
-            return self.lane_by_lane(INDEX, lambda: self.f.value(self.f.linear(e)))
+            return self.lane_by_lane(INDEX, lambda: self.f.wide(self.f.linear(e)))
         steps = ", ".join(f"i64 {lane * stride}" for lane in range(n))
         return Value(self.f.let(f"add <{n} x i64> {self.spread(Value(base, 1), INDEX, n)}, <{steps}>"), n)
 

@@ -31,6 +31,7 @@ from searchlab.ir.walk import Substitution, loads, variables
 
 # limit on the copies of innermost statements created by unrolling, which compile time grows with
 MOST_COPIES = 1024
+DOUBLE_BUFFER = "double_buffer"  # of a loop: what it copies for its next iteration arrives during this one
 VECTOR = 16  # approximate number of elements that one statement handles in a vectorised loop
 FARTHEST = 1 << 31  # iterations; addresses further ahead could not be computed safely
 
@@ -68,7 +69,8 @@ class _Flattener(Visitor[[Substitution, Facts, tuple[Loop, ...]], Stmt]):
             kind = LoopKind.SERIAL
         if kind == LoopKind.UNROLLED and (value_of(s.extent) or 1) * _copies(s.body) > MOST_COPIES:
             kind = LoopKind.SERIAL
-        loop = replace(s, extent=put(s.extent), kind=kind, annotations=())
+        notes = tuple(note for note in s.annotations if note[0] == DOUBLE_BUFFER)
+        loop = replace(s, extent=put(s.extent), kind=kind, annotations=notes)
         body = self.visit(s.body, put, facts, (*around, loop))
         return seq(*self.before.pop(s.var, ()), loop.with_body(body))
 

@@ -40,11 +40,12 @@ def place_buffers(program: Program, body: Stmt, only: Collection[str] | None = N
     Buffers in shared memory are placed outside of the loops of threads.  `only` limits this to some buffers.
     """
     inner = {n: b for n, b in program.buffers.items() if n not in program.inputs and n not in program.outputs}
+    known = {n: b for n, b in program.buffers.items() if only is None or n not in inner or n in only}
     inner = inner if only is None else {n: inner[n] for n in only}
     body = _without_collisions(_without_unread(body, set(inner)), set(inner))
     for buffer in inner.values():
         body = _place(body, buffer)
-    return kept(_Joined().visit(body, dict(program.buffers), Facts()))
+    return kept(_Joined().visit(body, known, Facts()))
 
 
 def _without_unread(body: Stmt, inner: set[str]) -> Stmt:
@@ -107,7 +108,7 @@ class _Joined(Rewriter[[dict[str, Buffer], Facts]]):
             return s.map_children(lambda child: self.visit(child, buffers, facts))
         if not any(_divides(e) for e in s.own_expressions()):
             return s
-        return map_accesses(s, lambda place: (place[0], _flat(buffers[place[0]], place[1], facts)))
+        return map_accesses(s, lambda place: (place[0], _flat(buffers.get(place[0]), place[1], facts)))
 
     def visit_alloc(self, s: Alloc, buffers: dict[str, Buffer], facts: Facts) -> Stmt | None:
         return self.other(s, {**buffers, s.buffer.name: s.buffer}, facts)
@@ -116,8 +117,9 @@ class _Joined(Rewriter[[dict[str, Buffer], Facts]]):
         return self.other(s, buffers, facts.having({s.var: s.extent}))
 
 
-def _flat(buffer: Buffer, indices: tuple[Expr, ...], facts: Facts) -> tuple[Expr, ...]:
-    if len(indices) == 1 or not any(_divides(i) for i in indices):
+def _flat(buffer: Buffer | None, indices: tuple[Expr, ...], facts: Facts) -> tuple[Expr, ...]:
+    """The flat index of a buffer that has its place; another (None) may still shrink along each dimension."""
+    if buffer is None or len(indices) == 1 or not any(_divides(i) for i in indices):
         return indices
     flat = facts.simplify(flat_index(indices, buffer.shape))
     return indices if _divides(flat) else (flat,)

@@ -14,11 +14,11 @@ import math
 import os
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from searchlab.backend import Artifact
+from searchlab.backend import Artifact, backend_of
 from searchlab.errors import MeasureError
 from searchlab.ir.program import Program
 from searchlab.measure.job import Job, Measurer, Outcome
@@ -76,6 +76,7 @@ class LocalMeasurer(Measurer[Job]):
     builders     number of concurrent builds, at most 4; by default on all cores that never time, or on all cores in
                  alternation with timing if too few would be left
     cores        which cores to use; by default all that this process may use
+    devices      which GPUs to use, with a worker for each; by default the first
     run_ahead    number of built candidates that may be queued for timing
     lock         whether to keep other searchlab processes from measuring on these cores; `lock_timeout_s` limits the
                  wait for one that does, of which `on_wait` is informed
@@ -98,15 +99,19 @@ class LocalMeasurer(Measurer[Job]):
         reuse: int = 100,
         recycle_jobs: int = 10_000,
         recycle_bytes: int = 4 << 30,
+        devices: Sequence[int] | None = None,
     ) -> None:
+        self._devices = tuple(devices or (0,))
+        if devices is not None and workers not in (None, 1, len(devices)):
+            raise MeasureError(f"{len(devices)} devices have a worker each: leave out workers={workers}")
         self._usable = tuple(sorted(os.sched_getaffinity(0)) if cores is None else cores)
-        self._workers, self._wanted_builders = workers or 1, builders
+        self._workers, self._wanted_builders = len(devices) if devices else workers or 1, builders
         self._run_ahead = max(1, run_ahead)
         self._locking, self._lock_timeout_s, self._on_wait = lock, lock_timeout_s, on_wait
         self._options = {
             "attempts": attempts, "reuse": reuse, "recycle_jobs": recycle_jobs, "recycle_bytes": recycle_bytes
         }  # fmt: skip
-        self._lock: CoreLock | None = None
+        self._locks: list[CoreLock] = []
         self._cores = self._usable  # those currently locked
         self._batches: list[_Batch] = []
         self._waiting: deque[_Ticket] = deque()
@@ -116,7 +121,8 @@ class LocalMeasurer(Measurer[Job]):
         self._building = True  # the current phase, if building and timing alternate
         self._closed = False
         # Starting takes some tenths of a second, which the caller can use to prepare its first jobs.
-        self._runners = [self._worker("run", i, self._usable[i : i + 1]) for i in range(self._workers)]
+        own: Sequence[int | None] = devices or [None] * self._workers
+        self._runners = [self._worker("run", i, self._usable[i : i + 1], own[i]) for i in range(self._workers)]
         self._builders = [self._worker("build", 0, self._usable[-1:])] if builders != 0 else []
 
     # --- the interface ------------------------------------------------------------------------------------------------
@@ -161,7 +167,8 @@ class LocalMeasurer(Measurer[Job]):
                 f"{self._workers} worker{'s' * (self._workers > 1)} with {batch.threads} threads need {need} cores,"
                 f" this process may use {len(self._usable)}"
             )
-        self._reserve(need + self._builder_count(batch.threads, len(self._usable)))
+        kinds = {backend_of(target).device_kind for target in {job.target for job in jobs}} - {""}
+        self._reserve(need + self._builder_count(batch.threads, len(self._usable)), kinds)
         self._batches.append(batch)
         now = time.monotonic()
         for job in map(self._with_artifact, jobs):
@@ -171,13 +178,22 @@ class LocalMeasurer(Measurer[Job]):
             self._builders.append(self._worker("build", i := len(self._builders), (cores[i % len(cores)],)))
         return batch
 
-    def _reserve(self, count: int) -> None:
+    def _reserve(self, count: int, kinds: Collection[str]) -> None:
         if self._batches or not self._locking:
             return
-        count = min(count, len(self._usable))
-        lock = CoreLock(self._usable, count, timeout_s=self._lock_timeout_s, on_wait=self._on_wait)
-        self._cores = lock.acquire()
-        self._lock = lock
+        try:
+            for kind in kinds:  # before cores, so that nobody who waits for a device keeps others from measuring
+                self._locked(self._devices, len(self._devices), kind)
+            self._cores = self._locked(self._usable, min(count, len(self._usable)))
+        except BaseException:  # also an interrupt
+            self._release()
+            raise
+
+    def _locked(self, numbers: Sequence[int], count: int, kind: str = "core") -> tuple[int, ...]:
+        lock = CoreLock(numbers, count, timeout_s=self._lock_timeout_s, on_wait=self._on_wait, kind=kind)
+        held = lock.acquire()
+        self._locks.append(lock)
+        return held
 
     def _abandon(self, batch: _Batch) -> None:
         if batch not in self._batches:
@@ -188,12 +204,15 @@ class LocalMeasurer(Measurer[Job]):
         for worker in [w for w, ticket in self._running.items() if ticket.batch is batch]:
             del self._running[worker]
             worker.cancel()
-        if not self._batches and self._lock is not None:
-            self._lock.release()
-            self._lock = None
+        if not self._batches:
+            self._release()
 
-    def _worker(self, role: str, number: int, cores: Sequence[int]) -> Worker:
-        return Worker(f"{role}{number}", cores, **self._options)
+    def _release(self) -> None:
+        while self._locks:
+            self._locks.pop().release()
+
+    def _worker(self, role: str, number: int, cores: Sequence[int], device: int | None = None) -> Worker:
+        return Worker(f"{role}{number}", cores, device=device, **self._options)
 
     # --- who works where ----------------------------------------------------------------------------------------------
 

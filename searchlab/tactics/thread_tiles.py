@@ -7,14 +7,15 @@ shared memory by all threads, then each computes a small tile of the result, whi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import gcd, prod
+from math import prod
 
-from searchlab.ir.expr import value_of
+from searchlab.ir.expr import Like, index, value_of
 from searchlab.ir.stmt import Block
 from searchlab.ir.walk import loads, variables
 from searchlab.schedule import Schedule
+from searchlab.tactics.block_tiling import AxisSplit, Digit, stage_for_block, tile_for_blocks
 
-_Y, _X = "threadIdx.y", "threadIdx.x"
+_X = "threadIdx.x"
 _KINDS = ("space", "reduce")
 _MANY = 256  # elements, from which on a block is worth a tile, and threads need not share sums
 _LONG = 64  # terms of a sum that threads share
@@ -43,7 +44,7 @@ class ThreadTiles:
         return self.threads[1] * self.each[1]
 
 
-def bind_elements(s: Schedule, block: str, threads: int = 128) -> None:
+def bind_elements(s: Schedule, block: str, threads: Like = 128) -> None:
     """Gives every element of a stage to a thread of its own, which adds up its sum, if it is one."""
     space = _loops(s, block, "space")
     if not space:
@@ -51,7 +52,10 @@ def bind_elements(s: Schedule, block: str, threads: int = 128) -> None:
     if len(s.loops(block)) > 1:
         s.reorder(*space, *_loops(s, block, "reduce"))
     fused = s.fuse(*space) if len(space) > 1 else space[0]
-    outer, inner = s.split(fused, [None, min(threads, value_of(s.program.loops[fused].extent) or threads)], tail=True)
+    elements = value_of(s.program.loops[fused].extent)
+    if isinstance(threads, int) and elements is not None:
+        threads = min(threads, elements)
+    outer, inner = s.split(fused, [None, threads], tail=True)
     s.bind(outer, "blockIdx.x")
     s.bind(inner, _X)
 
@@ -78,78 +82,33 @@ def tile_for_threads(s: Schedule, block: str, tiles: ThreadTiles) -> None:
     """
     b = s.program.blocks[block]
     i, j = (it.var.name for it in b.iters if it.kind == "space")
-    k = str(_summed(b))
-    given = {i: tiles.rows, j: tiles.columns, k: tiles.depth}
-    before = set(s.program.blocks)
-    s.pad(block, given)
-    padding = [n for n in s.program.blocks if n not in before]
-    operands = [ld.buffer for ld in loads(s.program.blocks[block].store.value)]
-    output = s.program.blocks[block].store.buffer
-    copies = [s.cache_read(block, n, "shared") for n in dict.fromkeys(operands) if n != output]
-    crop = s.cache_write(block, output, "local")
-    for name in padding:
-        made = s.program.blocks[name].store.buffer
-        if made not in s.program.outputs:
-            s.compute_inline(name)
-        else:
-            s.compute_inline(crop)  # what is cropped is copied already
-            crop = name
-    block = next(n for n, x in s.program.blocks.items() if x.reduces and x.store.buffer not in s.program.outputs)
-    _tile_product(s, block, copies, crop, tiles)
+    staged = stage_for_block(s, block, {i: tiles.rows, j: tiles.columns, str(_summed(b)): tiles.depth})
+    (rows, columns), (k,) = _loops(s, staged.block, "space"), _loops(s, staged.block, "reduce")
+    splits = [
+        AxisSplit(
+            loop,
+            [None, tiles.threads[n], tiles.each[n]],
+            (Digit("block", axis), Digit("thread", axis), Digit("own", rank=1 + n)),
+        )
+        for n, (loop, axis) in enumerate(((rows, "y"), (columns, "x")))
+    ]
+    splits.append(AxisSplit(k, [None, tiles.depth], (Digit("step"), Digit("own"))))
+    even = all(side * tiles.depth % tiles.lanes == 0 for side in (tiles.rows, tiles.columns))
+    tile_for_blocks(s, staged, splits, tiles.lanes if even else 1)
 
 
-def _tile_product(s: Schedule, block: str, copies: list[str], crop: str, tiles: ThreadTiles) -> None:
-    (i, j), (k,) = _loops(s, block, "space"), _loops(s, block, "reduce")
-    by, ty, ti = s.split(i, [None, tiles.threads[0], tiles.each[0]])
-    bx, tx, tj = s.split(j, [None, tiles.threads[1], tiles.each[1]])
-    ko, ki = s.split(k, [None, tiles.depth])
-    s.reorder(by, bx, ko, ty, tx, ki, ti, tj)
-    _bind(s, {by: "blockIdx.y", bx: "blockIdx.x", ty: _Y, tx: _X})
-    s.unroll(ki, ti, tj)
-    for copy in copies:
-        s.compute_at(copy, ko)
-        _copy_together(s, copy, ko, tiles)
-    s.reverse_compute_at(crop, bx)
-    rows, columns = s.loops(crop)[-2:]
-    ty, ti = s.split(rows, [None, tiles.each[0]], tail=True)
-    tx, tj = s.split(columns, [None, tiles.each[1]], tail=True)
-    s.reorder(ty, tx, ti, tj)
-    _bind(s, {ty: _Y, tx: _X})
-    s.unroll(ti, tj)
-
-
-def _bind(s: Schedule, axes: dict[str, str]) -> None:
-    for loop, axis in axes.items():
-        s.bind(loop, axis)
-
-
-def _copy_together(s: Schedule, copy: str, at: str, tiles: ThreadTiles) -> None:
-    """Threads copy neighbouring elements, as many at a time as one access takes.
-
-    Where the elements cannot be dealt out evenly, fewer threads copy: others would leave the tile.
-    """
-    loops = s.loops(copy)[s.loops(copy).index(at) + 1 :]
-    extents = [value_of(s.program.loops[lp].extent) or 1 for lp in loops]
-    fused = s.fuse(*loops) if len(loops) > 1 else loops[0]
-    lanes = tiles.lanes if extents[-1] % tiles.lanes == 0 else 1
-    columns = gcd(prod(extents) // lanes, tiles.threads[1])
-    rows = gcd(prod(extents) // lanes // columns, tiles.threads[0])
-    _, ty, tx, lane = s.split(fused, [None, rows, columns, lanes])
-    _bind(s, {ty: _Y, tx: _X})
-    s.vectorize(lane)
-
-
-def sum_with_threads(s: Schedule, block: str, threads: int = 64) -> None:
+def sum_with_threads(s: Schedule, block: str, threads: Like = 64) -> None:
     """Gives each sum of a stage to a block: its threads add up parts of the sum, and the first adds up these."""
-    (k,) = _loops(s, block, "reduce")
+    reduction = _loops(s, block, "reduce")
+    k = s.fuse(*reduction) if len(reduction) > 1 else reduction[0]
     _, mine = s.split(k, [None, threads], tail=True)
     part = s.rfactor(mine)
     space = _loops(s, block, "space")
     outer = s.fuse(*space) if len(space) > 1 else space[0]
     s.compute_at(part, outer)
-    own, carried = (_own(s, part, outer, kind) for kind in ("space", "reduce"))
+    own, carried = (_own(s, part, outer, kind) for kind in _KINDS)
     s.reorder(*own, *carried)  # threads outside of what each adds up
-    s.bind(next(lp for lp in own if value_of(s.program.loops[lp].extent) == threads), _X)
+    s.bind(next(lp for lp in own if s.program.loops[lp].extent == index(threads)), _X)
     s.bind(outer, "blockIdx.x")
 
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from searchlab.dtype import DTYPES
 from searchlab.errors import TargetError
+from searchlab.targets.cuda_devices import CudaDevice, cuda_devices
 from searchlab.targets.target import Target, kinds
 
 DEFAULT = "sm_80"
@@ -85,13 +86,32 @@ class CudaTarget(Target):
 
     @classmethod
     def named(cls, name: str, options: Mapping[str, Any]) -> CudaTarget:
-        """The GPU of an architecture, sm_80 unless another is given."""
+        """The GPU of an architecture; without one, the first of this machine, or sm_80 where there is none."""
         if unknown := set(options) - {"arch"}:
             raise TargetError(f"target {name!r}: unknown option {sorted(unknown)[0]!r}; known: arch")
+        if "arch" not in options and (devices := cuda_devices().found):
+            return cls.of_device(devices[0])
         arch = str(options.get("arch", DEFAULT))
         if arch not in _ARCHS:
             raise TargetError(f"target {name!r}: unknown architecture {arch!r}; known: {', '.join(_ARCHS)}")
         return cls(arch, **dict(zip(_COLUMNS, _ARCHS[arch], strict=True)))
+
+    @classmethod
+    def of_device(cls, device: CudaDevice) -> CudaTarget:
+        """A GPU with the limits that its driver tells, and code for the newest architecture that both know."""
+        known = [arch for arch in _ARCHS if capability(arch) <= device.capability]
+        if not known:
+            oldest = next(iter(_ARCHS))
+            raise TargetError(f"{device.name} is sm_{device.capability}; the oldest supported is {oldest}")
+        limits = dict(zip(_COLUMNS, _ARCHS[known[-1]], strict=True))
+        told = ("threads_per_sm", "blocks_per_sm", "shared_per_sm", "shared_per_block", "reserved_shared")
+        limits |= {name: getattr(device, name) for name in told}
+        return cls(
+            known[-1],
+            **limits,
+            threads_per_block=device.threads_per_block,
+            registers_per_sm=device.registers_per_sm,
+        )
 
     def lanes(self, dtype: str) -> int:
         """How many values of `dtype` one access of a thread can move."""
@@ -125,6 +145,11 @@ class CudaTarget(Target):
         shared = f"{self.shared_per_block >> 10} of {self.shared_per_sm >> 10} KiB shared memory"
         limits = f"{self.threads_per_block} of {self.threads_per_sm} threads, {shared}"
         return f"{self.arch} (NVIDIA GPU): per block and SM {limits}, {self.registers_per_sm >> 10} Ki registers"
+
+
+def capability(arch: str) -> int:
+    """The number of an architecture: 80 for sm_80; code for a lower one runs on devices of a higher one."""
+    return int(arch.removeprefix("sm_"))
 
 
 kinds.add(CudaTarget, CudaTarget.kind)

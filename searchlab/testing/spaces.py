@@ -18,7 +18,7 @@ from searchlab.search import Points, Space, SpaceGenerator, Task
 from searchlab.search.generator import seeds
 from searchlab.search.knob import Floats
 from searchlab.search.sketch import Sketch
-from searchlab.targets import cpu_of
+from searchlab.targets import CudaTarget, cpu_of
 
 MOST_SEEDS = 16
 
@@ -78,6 +78,9 @@ def check_features(space: Space, points: Points, task: Task) -> None:
         assert rows.shape[1:] == (schema(view).width,), f"{space.name}: features of view '{view}' are {rows.shape}"
         assert np.isfinite(rows).all(), f"{space.name}: features of view '{view}' are not all finite"
     here = _summary(space, points)
+    if isinstance(task.target, CudaTarget):
+        _check_gpu_features(space, points, task.target, here)
+        return
     rounds = np.ceil(np.round(here["main_parallel"]) / task.target.threads)
     assert np.allclose(here["main_parallel_rounds"], rounds, 1e-3), f"{space.name}: features are for other threads"
     for field in ("vector_registers", "vector_bits"):
@@ -85,6 +88,14 @@ def check_features(space: Space, points: Points, task: Task) -> None:
         wider.target = replace(cpu_of(task.target), **{field: 2 * getattr(task.target, field)})
         halved = _summary(wider, points)["main_tile_registers"]
         assert np.allclose(2 * halved, here["main_tile_registers"], 1e-3), f"{space.name}: features ignore {field}"
+
+
+def _check_gpu_features(space: Space, points: Points, target: CudaTarget, here: dict[str, Floats]) -> None:
+    """Check that occupancy is that of the target for the registers and the shared memory that features tell."""
+    for n in range(len(points)):
+        threads, registers, shared = (round(float(here[f"gpu_{c}"][n])) for c in ("threads", "registers", "shared_bytes"))
+        expected = max(1, target.resident_blocks(threads, registers, shared))
+        assert round(float(here["gpu_resident"][n])) == expected, f"{space.name}: features are for other limits"
 
 
 def _rows(space: Space, points: Points, view: str) -> Floats:

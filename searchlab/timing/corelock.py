@@ -3,7 +3,8 @@
     with CoreLock([0, 1]) as lock:         # waits until both are free
         ...
 
-There is one lock file per core and user; file locks are released when their process ends, in whatever way.
+There is one lock file per core and user; file locks are released when their process ends, in whatever way.  Devices are
+locked in the same way, as another kind.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class CoreLock:
     """Locks cores against other processes of the same user, and against other locks of this process.
 
     `cores` are the eligible ones in order of preference; `count` is the number needed (None: all).  If they are not
-    free, `on_wait` is called once with their owners, and after `timeout_s` seconds MeasureError is raised.
+    free, `on_wait` is called once with their owners, and after `timeout_s` seconds MeasureError is raised.  `kind` is
+    what the numbers count: "core", or a kind of device.
     """
 
     def __init__(
@@ -42,11 +44,13 @@ class CoreLock:
         timeout_s: float | None = None,
         on_wait: Callable[[str], None] | None = None,
         directory: Path | None = None,
+        kind: str = "core",
     ) -> None:
+        self._kind = kind
         self.held: tuple[int, ...] = ()
         self._cores, self._count = tuple(cores), len(cores) if count is None else count
         if not 0 <= self._count <= len(self._cores):
-            raise MeasureError(f"{self._count} cores are wanted, only {_names(self._cores)} will do")
+            raise MeasureError(f"{self._count} {kind}s are wanted, only {self._names(self._cores)} will do")
         self._timeout_s, self._on_wait = timeout_s, on_wait or _logger.warning
         self._directory = directory
         self._files: list[int] = []
@@ -61,15 +65,15 @@ class CoreLock:
     def acquire(self) -> tuple[int, ...]:
         """Waits for the cores and returns them."""
         if self.held:
-            raise MeasureError(f"this lock already holds {_names(self.held)}")
+            raise MeasureError(f"this lock already holds {self._names(self.held)}")
         directory = _prepared(self._directory or runtime_directory())
         begin, told = time.monotonic(), False
         while not self._try(directory):
             owners = self._owners(directory)
             if self._timeout_s is not None and time.monotonic() - begin >= self._timeout_s:
-                raise MeasureError(f"waited {self._timeout_s:g} s for cores to measure on: {owners}")
+                raise MeasureError(f"waited {self._timeout_s:g} s for {self._kind}s to measure on: {owners}")
             if not told:
-                self._on_wait(f"waiting for cores to measure on: {owners}")
+                self._on_wait(f"waiting for {self._kind}s to measure on: {owners}")
                 told = True
             time.sleep(_POLL_S)
         return self.held
@@ -96,7 +100,7 @@ class CoreLock:
         for core in self._cores:
             if len(taken) == self._count:
                 break
-            file = os.open(_path(directory, core), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            file = os.open(self._path(directory, core), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             self._files.append(file)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -117,10 +121,16 @@ class CoreLock:
         found: dict[str, list[int]] = {}
         for core in self._refused:
             with suppress(OSError):
-                pid = _path(directory, core).read_text() or "?"
+                pid = self._path(directory, core).read_text() or "?"
                 owner = "this process" if pid == str(os.getpid()) else f"process {pid}"
                 found.setdefault(owner, []).append(core)
-        return "; ".join(f"{owner} measures on {_names(cores)}" for owner, cores in found.items())
+        return "; ".join(f"{owner} measures on {self._names(cores)}" for owner, cores in found.items())
+
+    def _path(self, directory: Path, number: int) -> Path:
+        return directory / f"{self._kind}-{number}.lock"
+
+    def _names(self, numbers: Sequence[int]) -> str:
+        return f"{self._kind}{'s' * (len(numbers) != 1)} {', '.join(map(str, numbers))}"
 
 
 def runtime_directory() -> Path:
@@ -135,14 +145,6 @@ def _prepared(directory: Path) -> Path:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise MeasureError(f"{directory} belongs to somebody else; set XDG_RUNTIME_DIR to a folder of your own")
     return directory
-
-
-def _path(directory: Path, core: int) -> Path:
-    return directory / f"core-{core}.lock"
-
-
-def _names(cores: Sequence[int]) -> str:
-    return f"core{'s' * (len(cores) != 1)} {', '.join(map(str, cores))}"
 
 
 # A fork inherits the locks of its parent and would keep them alive; closing its copies does not affect the parent's.

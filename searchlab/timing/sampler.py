@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from searchlab.timing.probe import Pulse
 from searchlab.timing.protocol import Protocol
 
-Runs = Callable[[int], None]
+Runs = Callable[[int], float | None]
 Evict = Callable[[], None]
 
 # Page faults and cold caches cannot slow a run of this length down several times.
@@ -60,7 +60,8 @@ class _Sample:
 class Sampler:
     """Samples one function until the protocol is satisfied or `deadline` (of time.monotonic) is near.
 
-    `runs(n)` runs it n times; `threads` is the number of its threads; `evict`, if given, is called before every run.
+    `runs(n)` runs it n times, and returns the seconds if a device has timed them; `threads` is the number of its
+    threads; `evict`, if given, is called before every run.
     `pulse` is the clock probe of the core, and `level` its recent reading when the core was fast.
     """
 
@@ -187,8 +188,10 @@ class Sampler:
         """The seconds of some runs, and whether they were interrupted."""
         before = self._interruptions()
         start = time.perf_counter()
-        self._runs(number)
+        own = self._runs(number)
         seconds = time.perf_counter() - start
+        if own is not None:  # this thread has only waited
+            return own, False
         return seconds, self._disturbed(before, seconds)
 
     def _interruptions(self) -> float:

@@ -93,7 +93,7 @@ def fusible_consumer(program: Program, name: str) -> str | None:
 def wants_rfactor(program: Program, name: str, threads: int) -> bool:
     """Whether a reduction offers more parallelism than its output."""
     block = program.blocks[name]
-    if not block.reduces or not _is_associative(block) or not stores_plainly(block):
+    if not block.reduces or not is_associative(block) or not stores_plainly(block):
         return False
     space, reduction = points(space_axes(block)), points(reduce_axes(block))
     if needs_tiling(program, name):
@@ -101,7 +101,8 @@ def wants_rfactor(program: Program, name: str, threads: int) -> bool:
     return reduction > threads
 
 
-def _is_associative(block: Block) -> bool:
+def is_associative(block: Block) -> bool:
+    """Whether partial results of a reduction can be combined in any order."""
     value = block.store.value
     own = Load(block.store.buffer, block.store.indices, value.dtype)
     return isinstance(value, Binary) and value.op in ("add", "mul", "min", "max") and own in (value.a, value.b)

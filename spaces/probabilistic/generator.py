@@ -8,9 +8,12 @@ from typing import Any, ClassVar, TypeVar
 from searchlab.errors import SpaceError
 from searchlab.named import Named
 from searchlab.search import Points, Sketch, Space, SpaceGenerator, Tails, Task, check_tails
+from searchlab.targets import CudaTarget
 from spaces.common import Intrinsics, check_intrinsics
+from spaces.common.gpu_seeding import gpu_seeds
 from spaces.common.seeding import seeds_of
 from spaces.probabilistic.branching import branches
+from spaces.probabilistic.gpu_rules import GPU_RULES
 from spaces.probabilistic.mutators import DEFAULT_MUTATORS, Mutator
 from spaces.probabilistic.postprocess import DEFAULT_POSTPROCESSORS, Postprocessor
 from spaces.probabilistic.rules import DEFAULT_RULES
@@ -26,7 +29,7 @@ T = TypeVar("T")
 class ProbabilisticSpace(SpaceGenerator):
     """A program that draws random variables: schedule rules by default, or your own.
 
-    `rules`, `mutators` and `postprocessors` are objects or "module:Class" names; `program` is a function of a
+    On GPUs the default rules bind tiles to blocks and threads.  `rules`, `mutators` and `postprocessors` are objects or "module:Class" names; `program` is a function of a
     ProbabilisticSchedule, or its "module:function" name, that takes the place of the rules.  `most` is a limit on the
     number of structures, and `tails` says whether the tiles of rules may round extents up: "auto" where few sizes
     divide them, and in programs of rows where no whole number of vectors does, "always" or "never".  `intrinsics` says
@@ -50,6 +53,7 @@ class ProbabilisticSpace(SpaceGenerator):
         check_tails(tails)
         check_intrinsics(intrinsics)
         self.rules = _made(rules, ScheduleRule, "schedule rule")  # type: ignore[type-abstract]
+        self.gpu_rules = GPU_RULES if rules is DEFAULT_RULES else self.rules
         self.mutators = _made(mutators, Mutator, "mutator")  # type: ignore[type-abstract]
         self.postprocessors = _made(postprocessors, Postprocessor, "post-processor")  # type: ignore[type-abstract]
         self.program: UserProgram | None = _program(program) if isinstance(program, str) else program
@@ -63,7 +67,7 @@ class ProbabilisticSpace(SpaceGenerator):
 
     def seeds(self, task: Task, space: Space) -> Points:
         """Tiles and vectors that suit the target; for structures of a user's program, as for every space."""
-        found = seeds_of(task, space)
+        found = gpu_seeds(space) if isinstance(task.target, CudaTarget) else seeds_of(task, space)
         return found if len(found) else super().seeds(task, space)
 
     def sketches(self, task: Task) -> list[Sketch]:
@@ -85,7 +89,8 @@ class ProbabilisticSpace(SpaceGenerator):
         if task.workload.sizes:
             label, sizes = task.workload.label, ", ".join(task.workload.sizes)
             raise SpaceError(f"space '{self.name}': {label} has run-time sizes ({sizes}); fix them with at()")
-        return apply_rules(start, self.rules, self.most)
+        rules = self.gpu_rules if isinstance(task.target, CudaTarget) else self.rules
+        return apply_rules(start, rules, self.most)
 
     def _run(self, start: ProbabilisticSchedule, program: UserProgram) -> list[ProbabilisticSchedule]:
         def body(s: ProbabilisticSchedule) -> Iterable[ProbabilisticSchedule]:

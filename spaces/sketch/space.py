@@ -8,18 +8,25 @@ from typing import ClassVar
 from searchlab.errors import SpaceError
 from searchlab.named import Named
 from searchlab.search import Points, Sketch, Space, SpaceGenerator, Tails, Task, check_tails
+from searchlab.targets import CudaTarget
 from spaces.common import Intrinsics, check_intrinsics, check_structure
+from spaces.common.gpu_seeding import gpu_seeds
 from spaces.common.seeding import seeds_of
 from spaces.sketch.annotate import annotate
 from spaces.sketch.derive import derive
+from spaces.sketch.gpu_rules import GPU_RULES, finish_for_gpu
 from spaces.sketch.rule import Rule
 from spaces.sketch.rules import DEFAULT_RULES
 from spaces.sketch.state import DerivationSettings, State
+
+STRUCTURE = "SSRSRS"
+GPU_STRUCTURE = "SSSRRSRS"
 
 
 class SketchSpace(SpaceGenerator):
     """Structures from derivation rules; the search chooses tile sizes, unrolling and compute locations.
 
+    On GPUs the rules bind tiles to blocks and threads, and the default structure is SSSRRSRS.
     `rules` are objects or "module:Class" names, tried in order on every stage; `more_rules` precede the default ones.
     Without `places` the search does not place stages: those that no rule has placed are computed at the root.
     `tails` says whether tiles may round extents up: "auto" where few sizes divide them, and in
@@ -34,7 +41,7 @@ class SketchSpace(SpaceGenerator):
     def __init__(
         self,
         rules: Sequence[Rule | str] = DEFAULT_RULES,
-        structure: str = "SSRSRS",
+        structure: str = STRUCTURE,
         max_inner: int = 64,
         more_rules: Sequence[Rule | str] = (),
         places: bool = True,
@@ -47,6 +54,8 @@ class SketchSpace(SpaceGenerator):
         if max_inner < 1:
             raise SpaceError(f"max_inner = {max_inner}: the largest innermost factor is at least 1")
         self.rules = tuple(_rule(r) for r in (*more_rules, *rules))
+        own = tuple(_rule(r) for r in more_rules)
+        self.gpu_rules = (*own, *GPU_RULES) if rules is DEFAULT_RULES else self.rules
         self.structure = structure
         self.max_inner = max_inner
         self.places = places
@@ -58,14 +67,20 @@ class SketchSpace(SpaceGenerator):
         if task.workload.sizes:
             sizes = ", ".join(task.workload.sizes)
             raise SpaceError(f"space 'sketch': {task.workload.label} has run-time sizes ({sizes}); fix them with at()")
-        settings = DerivationSettings(task, self.structure, self.max_inner, self.tails, self.intrinsics)
-        return derive(State.start(settings), self.rules)
+        gpu = isinstance(task.target, CudaTarget)
+        structure = GPU_STRUCTURE if gpu and self.structure == STRUCTURE else self.structure
+        if gpu and not structure.startswith("SSSR"):
+            accepted = "SSSR (blocks, virtual threads, threads, steps of the sum) and further levels"
+            raise SpaceError(f"space 'sketch': structure '{structure}' on a GPU; accepted: {accepted}")
+        settings = DerivationSettings(task, structure, self.max_inner, self.tails, self.intrinsics)
+        return derive(State.start(settings), self.gpu_rules if gpu else self.rules)
 
     def sketches(self, task: Task) -> Iterator[Sketch]:
         """The derived sketches, each with all compute locations of the stages that no rule has placed."""
         names: set[str] = set()
+        gpu = isinstance(task.target, CudaTarget)
         for state in self.derived(task):
-            for sketch in annotate(state, self.places):
+            for sketch in [finish_for_gpu(state)] if gpu else annotate(state, self.places):
                 if sketch.name in names:
                     raise SpaceError(f"space 'sketch': two sketches are called '{sketch.name}'; rules name their steps")
                 names.add(sketch.name)
@@ -73,7 +88,7 @@ class SketchSpace(SpaceGenerator):
 
     def seeds(self, task: Task, space: Space) -> Points:
         """Tiles and vectors that suit the target; where rules made no known structure, as for every space."""
-        found = seeds_of(task, space)
+        found = gpu_seeds(space) if isinstance(task.target, CudaTarget) else seeds_of(task, space)
         return found if len(found) else super().seeds(task, space)
 
 

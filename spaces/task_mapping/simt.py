@@ -2,9 +2,8 @@
 
     block = spatial(block_warps) * repeat(warp_outer) * atom of 32 lanes * repeat(warp_inner)
 
-No code is generated for it yet, and no other space uses it: it is kept for searches on times that were recorded on a
-GPU or come from a model, and as the start of a GPU space.  How many points are valid follows from the limits, which are
-part of the space: 177 with 48 KB of shared memory per multiprocessor, 268 with 100 KB.
+`grid` makes programs of its points.  How many points are valid follows from the limits, which are part of the space: 177
+with 48 KB of shared memory per multiprocessor, 268 with 100 KB.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ WARP_OUTER = ((1, 1), (1, 2), (2, 1), (2, 2), (1, 3), (3, 1), (2, 3), (3, 2), (3
 DEPTHS = ((4, 1), (8, 1))  # steps of the sum that a block keeps in shared memory, and those of a warp
 BLOCK_WARPS = ((1, 1), (1, 2), (2, 1), (2, 2), (2, 4), (4, 2))
 ATOMS = (spatial(4, 8), spatial(2, 1) * spatial(1, 8) * spatial(2, 1), spatial(2, 16))
+ATOM_ROWS = ((4, 1), (2, 2), (2, 1))  # rows of each atom: those outside and those inside of its columns
 _LANES = 32
 _STAGES = 2  # double buffering
 _OTHER_REGISTERS = 48  # addresses and counters
@@ -48,14 +48,7 @@ class SimtMatmul:
     @property
     def space(self) -> Space:
         """Four knobs and the conditions that the limits set."""
-        atoms = [[n, *(value_of(e) or 0 for e in a.task_shape)] for n, a in enumerate(ATOMS)]
-        knobs = (
-            _knob("warp_outer", ("warp_m", "warp_n"), WARP_OUTER),
-            _knob("depth", ("block_k", "warp_k"), DEPTHS),
-            _knob("block_warps", ("block_m", "block_n"), BLOCK_WARPS),
-            Knob("atom", "category", ("atom", "atom_m", "atom_n"), np.array(atoms), tuple(map(str, ATOMS))),
-        )
-        return Space([Sketch("simt", knobs, _conditions(self.limits))], "simt-matmul")
+        return Space([Sketch("simt", simt_knobs(), simt_conditions(self.limits))], "simt-matmul")
 
     def mapping(self, point: Points) -> TaskMapping:
         """The mapping of a block's threads to its tile, for one point of the space."""
@@ -66,11 +59,27 @@ class SimtMatmul:
         return block * ATOMS[v["atom"]] * repeat(*WARP_INNER)
 
 
+def simt_knobs() -> tuple[Knob, ...]:
+    """What the warps and threads of a block compute; of an atom, the rows are `atom_m` = `atom_o` * `atom_i`.
+
+    Its lanes are numbered by `atom_o`, then by its columns, then by `atom_i`.
+    """
+    atoms = [[n, *(value_of(e) or 0 for e in a.task_shape), *ATOM_ROWS[n]] for n, a in enumerate(ATOMS)]
+    symbols = ("atom", "atom_m", "atom_n", "atom_o", "atom_i")
+    return (
+        _knob("warp_outer", ("warp_m", "warp_n"), WARP_OUTER),
+        _knob("depth", ("block_k", "warp_k"), DEPTHS),
+        _knob("block_warps", ("block_m", "block_n"), BLOCK_WARPS),
+        Knob("atom", "category", symbols, np.array(atoms), tuple(map(str, ATOMS))),
+    )
+
+
 def _knob(name: str, symbols: tuple[str, str], pairs: tuple[tuple[int, int], ...]) -> Knob:
     return Knob(name, "category", symbols, np.array(pairs))
 
 
-def _conditions(limits: MultiprocessorLimits) -> tuple[Expr, ...]:
+def simt_conditions(limits: MultiprocessorLimits) -> tuple[Expr, ...]:
+    """What the limits demand of the knobs."""
     warp_m, warp_n, block_k, warp_k = map(knob, ("warp_m", "warp_n", "block_k", "warp_k"))
     block_m, block_n, atom_m, atom_n = map(knob, ("block_m", "block_n", "atom_m", "atom_n"))
     rows, columns, depth = warp_m * WARP_INNER[0], warp_n * WARP_INNER[1], block_k * warp_k

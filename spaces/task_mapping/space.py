@@ -14,10 +14,12 @@ from searchlab.schedule import Schedule
 from searchlab.search import Points, Sketch, Space, SpaceGenerator, Task, menu
 from searchlab.search.wishes import nearest
 from searchlab.tactics import inline_cheap
+from searchlab.targets import CudaTarget
 from spaces.common import Intrinsics, check_intrinsics, loops_compete, searched_views
 from spaces.task_mapping.anchor import anchor, extent_of, views
 from spaces.task_mapping.calls import MappedCalls, call_sketches
 from spaces.task_mapping.channels import channel_sketches
+from spaces.task_mapping.grid import grid_sketches, grid_wishes
 from spaces.task_mapping.gemm import Machine, MappedProduct, panels_here, products
 from spaces.task_mapping.parallel_k import cut_sum, cut_view, parts_by_rule, parts_to_try, sizes
 from spaces.task_mapping.pixels import as_columns
@@ -63,6 +65,8 @@ class TaskMappingSpace(SpaceGenerator):
         if task.workload.sizes:
             sizes = ", ".join(f"{s}=..." for s in task.workload.sizes)
             raise SpaceError(f"space '{self.name}' needs fixed extents; write workload.at({sizes})")
+        if isinstance(task.target, CudaTarget):
+            return grid_sketches(task, task.target, self.parallel_k)
         s = Schedule(task.program)
         inline_cheap(s)
         product = anchor(s.program)
@@ -73,7 +77,8 @@ class TaskMappingSpace(SpaceGenerator):
 
     def seeds(self, task: Task, space: Space) -> Points:
         """First choices: tiles that fill the registers, in several sketches."""
-        return nearest(space, wishes(task), MOST_SEEDS)
+        wished = grid_wishes(space) if isinstance(task.target, CudaTarget) else wishes(task)
+        return nearest(space, wished, MOST_SEEDS)
 
     def _products(self, task: Task, s: Schedule, b: Block) -> Iterator[Sketch]:
         weights = task.weights if self.pack_ahead else ()

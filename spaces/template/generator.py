@@ -8,7 +8,9 @@ from searchlab.errors import ScheduleError, SpaceError
 from searchlab.schedule import Schedule
 from searchlab.search import Points, Sketch, Space, SpaceGenerator, Task
 from searchlab.search.wishes import nearest
+from searchlab.targets import CudaTarget
 from spaces.common import Intrinsics, check_intrinsics
+from spaces.common.gpu_seeding import gpu_seeds
 from spaces.template.config import Config, Decisions, Unsuitable
 from spaces.template.registry import CALLS, KERNELS, Template, find, templates
 from spaces.template.wishes import wishes
@@ -53,17 +55,19 @@ class TemplateSpace(SpaceGenerator):
 
     def seeds(self, task: Task, space: Space) -> Points:
         """What a person would pick from the known templates; for others, what is most like the default schedule."""
-        found = nearest(space, wishes(task), MOST_SEEDS)
+        gpu = isinstance(task.target, CudaTarget)
+        found = gpu_seeds(space) if gpu else nearest(space, wishes(task), MOST_SEEDS)
         return found if len(found) else super().seeds(task, space)
 
     def _templates(self, task: Task) -> list[Template]:
         operator = task.workload.name
         if self.template is not None:
-            return [find(operator, self.template)]
-        wanted = templates(operator).items()
+            return [find(operator, self.template, task.target.kind)]
+        wanted = templates(operator, task.target.kind).items()
         known = {n: x for n, x in wanted if self.intrinsics in TENSORIZED.get(n, (self.intrinsics,))}
         if not known:
-            raise SpaceError(f"operator '{operator}' has no template; write one with @template(name, '{operator}')")
+            how = f"write one with @template(name, '{operator}', kind='{task.target.kind}')"
+            raise SpaceError(f"operator '{operator}' has no template for {task.target.kind} targets; {how}")
         return sorted(known.values(), key=lambda x: x.name != CALLS)
 
 

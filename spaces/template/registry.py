@@ -16,16 +16,17 @@ from spaces.template.config import Config
 Function = Callable[[Config, Schedule, Task], None]
 
 CALLS, KERNELS = "calls", "kernels"  # templates that call intrinsics, which an option switches on and off
-_BUILT_IN = ("linear", "convolution", "stencil", "rows", "elementwise", "called")
+_BUILT_IN = ("linear", "convolution", "stencil", "rows", "elementwise", "called", "gpu")
 _TEMPLATES: dict[tuple[str, str], Template] = {}
 
 
 @dataclass(frozen=True)
 class Template:
-    """A schedule function that defines knobs as it goes."""
+    """A schedule function that defines knobs as it goes, for targets of a kind; None: for all."""
 
     name: str
     function: Function
+    kind: str | None = None
 
     @property
     def ours(self) -> bool:
@@ -36,8 +37,8 @@ class Template:
         self.function(cfg, s, task)
 
 
-def template(name: str, operator: str | Sequence[str]) -> Callable[[Function], Template]:
-    """Registers a schedule function as a template of one operator or several.
+def template(name: str, operator: str | Sequence[str], kind: str | None = "cpu") -> Callable[[Function], Template]:
+    """Registers a schedule function as a template of one operator or several, for targets of a kind (None: for all).
 
     @template("blocked", operator="matmul")
     def blocked(cfg: Config, s: Schedule, task: Task) -> None: ...
@@ -45,7 +46,7 @@ def template(name: str, operator: str | Sequence[str]) -> Callable[[Function], T
     operators = (operator,) if isinstance(operator, str) else tuple(operator)
 
     def register(function: Function) -> Template:
-        made = Template(name, function)
+        made = Template(name, function, kind)
         for op in operators:
             known = _TEMPLATES.get((op, name))
             # a module that is imported again, as notebooks do, replaces its own templates
@@ -61,18 +62,18 @@ def _path(function: Function) -> str:
     return f"{function.__module__}:{getattr(function, '__qualname__', function)}"
 
 
-def templates(operator: str) -> dict[str, Template]:
-    """The templates of an operator by name."""
+def templates(operator: str, kind: str = "cpu") -> dict[str, Template]:
+    """The templates of an operator for a kind of target, by name."""
     for module in _BUILT_IN:
         importlib.import_module(f"spaces.template.{module}")
-    return {name: made for (op, name), made in _TEMPLATES.items() if op == operator}
+    return {name: made for (op, name), made in _TEMPLATES.items() if op == operator and made.kind in (None, kind)}
 
 
-def find(operator: str, name: str) -> Template:
+def find(operator: str, name: str, kind: str = "cpu") -> Template:
     """The template of that name, or the function at "module:function"."""
     if ":" in name:
         return _imported(name)
-    known = templates(operator)
+    known = templates(operator, kind)
     if name not in known:
         raise SpaceError(f"operator '{operator}' has no template '{name}'{nearest(name, known)}")
     return known[name]

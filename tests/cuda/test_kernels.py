@@ -1,11 +1,11 @@
-"""Programs for GPUs: their PTX, run by the emulator, computes what numpy does, and has the barriers that it needs."""
+"""Programs for GPUs: both oracles compute what numpy does, and kernels have the barriers that they need."""
 
 import numpy as np
 import pytest
+from cuda_oracles import CUDA, TARGET, is_right
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from searchlab.backend import backend_of
 from searchlab.cuda.ptx_memory import PtxFault
 from searchlab.cuda.spmd import launches
 from searchlab.defaults import default_schedule
@@ -14,21 +14,9 @@ from searchlab.ir.program import Program
 from searchlab.ir.stmt import Barrier, statements
 from searchlab.schedule import Schedule
 from searchlab.tactics import ThreadTiles, bind_elements, sum_with_threads, tile_for_threads
-from searchlab.targets import CudaTarget, parse
+from searchlab.targets import parse
 from searchlab.workloads import Workload
 from searchlab.workloads import parse as workload
-
-TARGET = parse("cuda:arch=sm_80")
-assert isinstance(TARGET, CudaTarget)
-CUDA = backend_of(TARGET)
-
-
-def is_right(w: Workload, program: Program) -> bool:
-    inputs = w.inputs(0)
-    outputs = CUDA.load(CUDA.build(program, TARGET))(*inputs.values())
-    wrong = w.check(outputs, inputs)
-    assert wrong is None, f"{w.label}: {wrong}\n{program}"
-    return True
 
 
 def ptx_of(program: Program) -> str:
@@ -179,9 +167,18 @@ def test_blocks_of_too_many_threads() -> None:
 
 
 def test_too_much_shared_memory() -> None:
-    _, program = product("matmul:m=64,n=256,k=256", ThreadTiles((8, 8), (4, 4), 256))
-    with pytest.raises(BuildError, match="65536 bytes of shared memory; a kernel can declare 49152"):
+    _, program = product("matmul:m=64,n=256,k=1024", ThreadTiles((8, 8), (4, 4), 1024))
+    with pytest.raises(BuildError, match="262144 bytes of shared memory; a block on sm_80 can have 166912"):
         CUDA.build(program, TARGET)
+
+
+def test_shared_memory_that_is_asked_for_at_launch() -> None:
+    w, program = product("matmul:m=32,n=64,k=256", ThreadTiles((8, 8), (4, 4), 256))
+    (kernel,) = CUDA.build(program, TARGET).kernels  # type: ignore[attr-defined]
+    assert kernel.dynamic == kernel.shared == 65536 and ".extern .shared .align 16 .b8 dynamic[]" in kernel.text
+    assert is_right(w, program)
+    (small,) = CUDA.build(product("matmul:m=32,n=64,k=64")[1], TARGET).kernels  # type: ignore[attr-defined]
+    assert small.dynamic == 0
 
 
 def test_local_memory_that_threads_would_share() -> None:

@@ -12,6 +12,7 @@ from searchlab.ir.stmt import (
     KINDS,
     Alloc,
     Around,
+    AsyncCopy,
     Barrier,
     Block,
     Buffer,
@@ -54,6 +55,7 @@ BLOCK = Block("b", (Iter(J, index(4)),), (I,), Store("Y", (J,), X), Store("Y", (
 EXAMPLES = [
     STORE,
     UPDATE,
+    AsyncCopy("Y", (I,), X),
     Prefetch("X", (I + 8,)),
     Barrier(),
     Seq((STORE, UPDATE)),

@@ -77,11 +77,14 @@ class LocalMeasure(Timing):
     cores: Annotated[tuple[int, ...], Listed] | None = Field(
         default=None, min_length=1, description="cores to use; null: all"
     )
+    devices: Annotated[tuple[int, ...], Listed] | None = Field(
+        default=None, min_length=1, description="GPUs to use, each by a worker of its own; null: the first"
+    )
 
     @property
     def options(self) -> dict[str, Any]:
         """What LocalMeasurer takes."""
-        return {"workers": self.workers, "builders": self.builders, "cores": self.cores}
+        return {"workers": self.workers, "builders": self.builders, "cores": self.cores, "devices": self.devices}
 
 
 class Ray(Timing):

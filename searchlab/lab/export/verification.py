@@ -30,7 +30,7 @@ from searchlab.timing.sampler import Sampler
 from searchlab.timing.turns import alternating, take_turns
 from searchlab.workloads import Workload
 
-Runs = Callable[[int], None]
+Runs = Callable[[int], float | None]
 ROUNDS = 9
 _LEVEL = 0.9
 _EXPORTED, _BUILT = "exported", "built"

@@ -11,6 +11,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from searchlab import targets
+from searchlab.backend import CODE_NOTES
 from searchlab.errors import ExportError
 from searchlab.lab.folder.folder import Folder
 from searchlab.lab.manifest import Cell
@@ -84,6 +85,12 @@ class Found:
             return self.known
         records = self.folder.records(self.cell.id).records(record_task(self.cell))
         return next((r for r in records if r.ok and _same(r.knobs, self.choice)), None)
+
+    @property
+    def code_facts(self) -> dict[str, str]:
+        """What was noted about its code and the device when it was measured, if anything."""
+        notes = {} if self.record is None else self.record.notes
+        return {name: str(notes[name]) for name in CODE_NOTES if name in notes}
 
     @property
     def workload(self) -> Workload:

@@ -19,6 +19,8 @@ from searchlab.measure.workers.inputs import Arrays, JobData
 from searchlab.runtime.memory import lasting
 from searchlab.timing.sampler import Sampler
 
+_EMULATED = {"emulated": "times of an emulator"}
+
 
 @dataclass(frozen=True)
 class RunTask:
@@ -50,7 +52,8 @@ class BuildBench:
         assert job.program is not None
         try:
             with _limited(job, self._board):
-                return backend_of(job.target).build(job.program, job.target)
+                backend = backend_of(job.target)
+                return backend.examined(backend.build(job.program, job.target))
         except Exception as error:  # whatever a candidate brings about is its outcome
             return failed(job, error, "build")
 
@@ -70,9 +73,14 @@ class RunBench:
         """The outcome of a pickled job that has object code."""
         self._board.enter("loading")
         job: Job = pickle.loads(task.job)
-        if job.protocol.cache == "cold" and self._evict is None:  # its memory does not count as the candidate's
-            self._evict = backend_of(job.target).evictor(job.target)
+        backend = backend_of(job.target)
         try:
+            backend.open_device(job.target)
+        except Exception as error:  # a driver may raise anything
+            return replace(failed(job, error, "run"), notes={"environment": "the device could not be opened"})
+        try:
+            if job.protocol.cache == "cold" and self._evict is None:  # its memory does not count as the candidate's
+                self._evict = backend.evictor(job.target)
             with _limited(job, self._board):
                 return self._measure(job, ask, task.deadline, task.level)
         except Exception as error:  # whatever a candidate brings about is its outcome
@@ -144,7 +152,7 @@ class RunBench:
             number=found.number,
             run_s=spent,
             stopped_early=found.stopped_early,
-            notes={**found.notes, "emulated": "times of an emulator"} if backend.emulated else found.notes,
+            notes={**found.notes, **kernel.notes(), **(_EMULATED if backend.emulated else {})},
             pulses=found.pulses if probe is not None else (),
         )
 

@@ -16,7 +16,7 @@ import socket
 import subprocess
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from searchlab.backend import Artifact
 from searchlab.errors import MeasureError
 from searchlab.measure.job import Job, Outcome
 from searchlab.measure.workers.wire import CANCEL, PREPARE_S, READY, Channel, Kind, Reply, Request
+from searchlab.targets.cuda_devices import visible_device
 
 __all__ = ["PREPARE_S", "Worker", "wait"]
 
@@ -47,7 +48,8 @@ class Worker:
     The server is started at once, in the background, pinned to `cores` (no cores: not pinned), and replaced when it
     dies, after `recycle_jobs` jobs, or when it holds more than `recycle_bytes`.  A job whose server dies is retried on
     a fresh one; after `attempts` attempts it is quarantined.  `reuse` is the number of candidates that a child of the
-    server may measure as long as none fails; with 1 each gets a new child, which costs some milliseconds.
+    server may measure as long as none fails; with 1 each gets a new child, which costs some milliseconds.  `device` is
+    the number of the only GPU that it sees, of those that this process does.
     """
 
     def __init__(
@@ -59,8 +61,10 @@ class Worker:
         reuse: int = 100,
         recycle_jobs: int = 10_000,
         recycle_bytes: int = 4 << 30,
+        device: int | None = None,
     ) -> None:
         self.name = name
+        self._environment = {} if device is None else visible_device(device)
         self.cores = tuple(cores)
         self._attempts, self._reuse = attempts, reuse
         self._recycle = (recycle_jobs, recycle_bytes)
@@ -190,7 +194,7 @@ class Worker:
     # --- the server ---------------------------------------------------------------------------------------------------
 
     def _boot(self) -> None:
-        self._server = _Server(self.cores, self._reuse, self._recycle[1])
+        self._server = _Server(self.cores, self._reuse, self._recycle[1], self._environment)
         self._served = 0
         self._set_deadline()
 
@@ -272,7 +276,9 @@ class Worker:
 class _Server:
     """The process, the connection to it, and its stderr."""
 
-    def __init__(self, cores: tuple[int, ...], reuse: int, most_bytes: int) -> None:
+    def __init__(
+        self, cores: tuple[int, ...], reuse: int, most_bytes: int, environment: Mapping[str, str] | None = None
+    ) -> None:
         ours, theirs = socket.socketpair()
         self.ready = False
         self._stopped_since: float | None = None
@@ -288,7 +294,7 @@ class _Server:
                 stdout=subprocess.DEVNULL,
                 stderr=self.stderr,
                 pass_fds=(theirs.fileno(),),
-                env=interpreter.environment() | _ONE_THREAD,
+                env={**interpreter.environment(), **_ONE_THREAD, **(environment or {})},
                 process_group=0,  # Ctrl-C goes to the host, which decides
             )
         self._finalizer = weakref.finalize(self, _kill, self.process, self.channel, self.stderr, os.getpid())

@@ -82,7 +82,7 @@ def test_measure_becomes_what_measurers_take() -> None:
     settings = found.measure.settings
     assert settings.protocol == Protocol(repeats=5, cache="cold", early_stop=None)  # type: ignore[union-attr]
     assert settings.limits == Limits(run_s=3)  # type: ignore[union-attr]
-    assert settings.options == {"workers": 1, "builders": None, "cores": None}
+    assert settings.options == {"workers": 1, "builders": None, "cores": None, "devices": None}
 
 
 def test_settings_of_measurers_are_those_they_have() -> None:

@@ -21,7 +21,8 @@ from searchlab.lab.config.text.tree import Map, Path, Problems, find, unplaced
 from searchlab.lab.history.origins import digest
 from searchlab.registry import nearest
 from searchlab.search import SPACES
-from searchlab.targets import parse
+from searchlab.targets import Target, parse
+from searchlab.targets.cuda_devices import cuda_devices
 
 MOST_CELLS = 1_000_000
 
@@ -159,13 +160,23 @@ def _cores(settings: Map, options: Any) -> Iterator[tuple[Path, str]]:
     except SearchLabError as e:
         yield ("target",), str(e)
     usable = sorted(os.sched_getaffinity(0))
-    cores, workers = options.get("cores") or usable, int(options.get("workers", 1))
+    cores, devices = options.get("cores") or usable, options.get("devices")
+    workers = len(devices) if devices else int(options.get("workers", 1))
+    if devices:
+        yield from _devices(target, devices)
     if unknown := [c for c in cores if c not in usable] or [c for c in cores if cores.count(c) > 1]:
         known = ", ".join(map(str, usable))
         yield ("measure", "local", "cores"), f"core {unknown[0]} cannot be used; accepted: each once of {known}"
     elif workers * target.threads > len(cores):
         wanted = f"{workers} workers with {target.threads} threads each need {workers * target.threads} cores"
         yield ("measure", "local", "workers"), f"{wanted}; there are {len(cores)}"
+
+
+def _devices(target: Target, devices: Sequence[int]) -> Iterator[tuple[Path, str]]:
+    count = len(cuda_devices().found) if target.kind == "cuda" else 0
+    if wrong := [d for d in devices if not 0 <= d < count] or [d for d in devices if devices.count(d) > 1]:
+        known = ", ".join(map(str, range(count))) or "none: this machine has no GPU for the target"
+        yield ("measure", "local", "devices"), f"device {wrong[0]} cannot be used; accepted: each once of {known}"
 
 
 def _feasible(tree: Map, entries: Sequence[Entry], problems: Problems) -> None:

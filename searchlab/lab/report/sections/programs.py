@@ -29,7 +29,11 @@ def section(material: Material) -> Section | None:
     blocks: list[Block] = [Words(lead)]
     blocks += [Words(f"Programs cannot be shown: {p}.", "note") for p in problems]
     singles = [cell for cell in best if cell.best is None or not cell.best.parts]
-    shown = [(c.task, (*_kept(c), *_facts(material, c)), rebuilt.get((c.id, c.task))) for c in singles]
+    shown = [
+        (c.task, (*_kept(c), *_facts(material, c), *_code_facts(found)), found)
+        for c in singles
+        for found in [rebuilt.get((c.id, c.task))]
+    ]
     shown += [(task, _of_network(f), f) for (_, task), f in rebuilt.items() if task not in material.tasks]
     for n, (task, facts, program) in enumerate(shown):
         blocks.append(ProgramText(task, facts, _texts(program, n < _CODE) if program else ()))
@@ -57,7 +61,12 @@ def _of_network(found: Found) -> tuple[tuple[str, str], ...]:
         facts = [("to take home", kept(found.seconds, found.beaten_s)), *facts]
     for name, took in found.baselines.items():
         facts.append((name, f"{seconds(took)}, {digits(took / found.seconds)} times the best's time"))
-    return (*facts, ("point", found.point))
+    return (*facts, ("point", found.point), *_code_facts(found))
+
+
+def _code_facts(found: Found | None) -> tuple[tuple[str, str], ...]:
+    """What was noted about the code when it was measured."""
+    return () if found is None else tuple(found.code_facts.items())
 
 
 def _kept(cell: CellResult) -> tuple[tuple[str, str], ...]:

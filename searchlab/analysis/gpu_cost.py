@@ -1,0 +1,79 @@
+"""The modelled cost of kernels for GPUs: cycles by issue slots, memory transactions and latencies that warps hide.
+
+It is a model, not a measurement: it ranks candidates before any device has run them, and says nothing in seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from searchlab.analysis.gpu_kernels import SECTOR, GpuKernel, GpuStatement, gpu_kernels
+from searchlab.analysis.graph import Node
+from searchlab.analysis.nest import Nest
+from searchlab.targets import CudaTarget
+
+_SCHEDULERS = 4  # warps that a multiprocessor issues an instruction for in a cycle
+_SECTORS = 2.0  # of global memory that a multiprocessor receives in a cycle, from the second-level cache
+_DRAM_BYTES = 10.0  # that memory delivers in a cycle to each multiprocessor
+_LATENCY = 450.0  # cycles until what was asked of global memory is there
+_BARRIER = 30.0  # cycles of a step through shared memory that nothing else fills
+_START = 2000.0  # cycles until a launched kernel runs
+# multiprocessors of a large device, and warps of float32 operations that one of them completes in a cycle
+_DEVICES = {"sm_75": (68, 2), "sm_80": (108, 2), "sm_86": (82, 4), "sm_89": (128, 4), "sm_90": (132, 4)}
+
+
+@dataclass(frozen=True, eq=False)
+class KernelCost:
+    """What a kernel costs: cycles in all, and what they consist of, per block unless said otherwise."""
+
+    kernel: GpuKernel
+    resident: Node
+    issued: Node  # instructions of warps
+    computed: Node  # of these, arithmetic
+    turns: Node  # of shared memory
+    sectors: Node  # of global memory
+    asked: Node  # bytes that threads ask of global memory
+    cycles: Node  # of the launch
+
+
+def device(target: CudaTarget) -> tuple[int, int]:
+    """Multiprocessors, and warps of arithmetic that one completes in a cycle."""
+    return _DEVICES.get(target.arch, _DEVICES["sm_80"])
+
+
+def kernel_costs(nest: Nest, target: CudaTarget) -> tuple[KernelCost, ...]:
+    """The costs of all kernels of a program."""
+    return nest.made(("gpu costs", target), lambda: tuple(_cost(k, target) for k in gpu_kernels(nest)))
+
+
+def _cost(kernel: GpuKernel, target: CudaTarget) -> KernelCost:
+    g = kernel.graph
+    computed, issued, turns, sectors, asked, waits = (g.zero,) * 6
+    for s in kernel.statements:
+        arithmetic = s.warps * s.own * max(s.statement.flops / 2, 1) / (1 if s.statement.flops else s.lanes)
+        computed = computed + arithmetic
+        issued = issued + arithmetic
+        for access in s.accesses():
+            issued = issued + s.warps * access.times
+            if access.scope == "shared":
+                turns = turns + s.warps * access.times * access.cost
+            else:
+                sectors = sectors + s.warps * access.times * access.cost
+                asked = asked + s.warps * access.times * access.bytes
+        waits = waits + _waits(s)
+    multiprocessors, rate = device(target)
+    fits = kernel.resident(target)
+    present = fits.least((kernel.blocks + (multiprocessors - 1)) // multiprocessors)
+    busy = (computed / rate).most(issued / _SCHEDULERS).most(turns).most(sectors / _SECTORS)
+    rounds = (kernel.blocks + (present * multiprocessors - 1)) // (present * multiprocessors)
+    moved = sectors * SECTOR * kernel.blocks / (_DRAM_BYTES * multiprocessors * 4)  # a quarter misses the cache
+    cycles = (rounds * (busy * present).most(busy + waits)).most(moved) + _START
+    return KernelCost(kernel, fits, issued, computed, turns, sectors, asked, cycles)
+
+
+def _waits(s: GpuStatement) -> Node:
+    """Cycles that a warp waits by itself: for global memory, once for all that it asks for in a row, and at barriers."""
+    g = s.nest.graph
+    serial = g.product(1 + (lp.extent - 1) * lp.kinds["serial"] for lp in s.statement.loops)
+    scopes = [access.scope for access in s.accesses()]
+    return serial * (_LATENCY if "global" in scopes else _BARRIER if scopes else 0.0)

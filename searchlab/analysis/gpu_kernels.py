@@ -1,0 +1,249 @@
+"""What kernels for GPUs use and do, as columns: blocks, threads, shared memory, registers, occupancy, transactions.
+
+A kernel is an outermost statement of a program whose loops are bound to axes.  All is per block or per thread of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from searchlab.analysis.access import access_columns
+from searchlab.analysis.computing import tile
+from searchlab.analysis.graph import Graph, Node
+from searchlab.analysis.nest import Access, LoopColumns, Nest, Statement
+from searchlab.analysis.ranges import Ranges
+from searchlab.ir.loopkind import BLOCKS, THREADS, LoopKind
+from searchlab.targets import CudaTarget
+from searchlab.targets.cuda import WARP
+
+SECTOR = 32  # bytes that memory moves at a time
+BANKS = 32  # of shared memory, each of 4 bytes
+_BANK_BYTES = 4
+_OTHER_REGISTERS = 28  # of a thread: addresses, counters, operands in flight
+_REGISTER_STEP = 8
+_MOST_OPERANDS = 48  # that are in registers at once: others are loaded later
+
+
+@dataclass(frozen=True, eq=False)
+class WarpAccess:
+    """How the threads of a warp go through one buffer: how often each does, and what one access of all of them costs.
+
+    Of global memory, `cost` are the sectors that are moved; of shared memory, the turns that conflicts of banks take.
+    """
+
+    scope: str
+    times: Node
+    cost: Node
+    bytes: Node  # that all threads of the warp ask for
+
+
+@dataclass(frozen=True, eq=False)
+class GpuStatement:
+    """A statement of a kernel as the threads of a block run it."""
+
+    nest: Nest
+    statement: Statement
+
+    def _along(self, axes: tuple[LoopKind, ...]) -> list[Node]:
+        loops = {lp.loop.kind: lp.extent for lp in self.statement.loops}
+        return [loops.get(axis, self.nest.graph.one) for axis in axes]
+
+    @cached_property
+    def blocks(self) -> Node:
+        """How many blocks run it."""
+        return self.nest.graph.product(self._along(BLOCKS))
+
+    @cached_property
+    def threads(self) -> Node:
+        """How many threads of a block run it."""
+        return self.nest.graph.product(self._along(THREADS))
+
+    @cached_property
+    def own(self) -> Node:
+        """How often a thread runs it."""
+        bound = (*BLOCKS, *THREADS)
+        return self.nest.graph.product(lp.extent for lp in self.statement.loops if lp.loop.kind not in bound)
+
+    @cached_property
+    def warps(self) -> Node:
+        """How many warps of a block run it."""
+        return (self.threads + (WARP - 1)) // WARP
+
+    @cached_property
+    def lanes(self) -> Node:
+        """Elements that one access of a thread moves."""
+        g = self.nest.graph
+        return g.product(1 + (lp.extent - 1) * lp.kinds["vectorized"] for lp in self.statement.loops)
+
+    @cached_property
+    def warp(self) -> dict[LoopKind, Node]:
+        """Along each axis, how many threads of one warp there are."""
+        found, left = {}, self.nest.graph.const(WARP)
+        for axis, extent in zip(THREADS, self._along(THREADS), strict=True):
+            found[axis] = extent.least(left.most(1))
+            left = left // extent
+        return found
+
+    def accesses(self) -> Iterator[WarpAccess]:
+        """The accesses to memory; what a thread keeps by itself is in registers."""
+        steps = tile(self.nest, self.statement).steps
+        for access in self.statement.accesses:
+            scope = self._scope(access)
+            if scope == "local":
+                continue
+            # what several unrolled iterations read of one element is loaded once
+            times = self.own * self.elements(access) / steps / self.lanes
+            cost = self._turns(access) if scope == "shared" else self._sectors(access)
+            yield WarpAccess(scope, times, cost, self.lanes * access.bytes * WARP)
+
+    @cached_property
+    def operands(self) -> Node:
+        """Elements of operands that a thread meets in one unrolled step."""
+        return self.nest.graph.total(self.elements(a) for a in self.statement.accesses[1:])
+
+    def elements(self, access: Access) -> Node:
+        """Elements that a thread meets while its unrolled and vectorised loops run."""
+        g, own = self.nest.graph, tile(self.nest, self.statement)
+        columns = access_columns(self.nest, self.statement, access)
+        box = (own.accumulators, *own.boxes)[self.statement.accesses.index(access)]
+        met = g.one
+        for lp in self.statement.loops:
+            written = lp.kinds["unrolled"] + lp.kinds["vectorized"]
+            if written is not g.zero:
+                met = met * (1 + written * columns.moves(lp) * (lp.extent - 1))
+        return met.least(box)  # windows overlap, and virtual threads are far apart
+
+    def _scope(self, access: Access) -> str:
+        if access.buffer.scope != "global" or access.buffer.name not in self.nest.intermediate:
+            return access.buffer.scope
+        return "shared" if self._one_kernel(access) else "global"
+
+    def _one_kernel(self, access: Access) -> bool:
+        """Whether only one kernel uses a buffer, which code generation then puts into shared memory."""
+        uses = [s for s, _ in self.nest.touching(access.buffer.name)]
+        return all(s.loops[:1] == uses[0].loops[:1] for s in uses)
+
+    def _sectors(self, access: Access) -> Node:
+        """Sectors of the rows that a warp touches, but no more than threads would touch apart."""
+        g = self.nest.graph
+        extents = {lp.var: self._in_warp(lp) for lp in self.statement.loops}
+        *outer, last = self.nest.region(access, self.statement.running(0), Ranges(g, extents))
+        run = (last * access.bytes + (SECTOR - 1)) // SECTOR
+        each = (self.lanes * access.bytes + (SECTOR - 1)) // SECTOR
+        return (g.product(outer) * run).least(self._threads_in_warp * each)
+
+    @cached_property
+    def _threads_in_warp(self) -> Node:
+        return self.nest.graph.product(self.warp.values())
+
+    def _in_warp(self, lp: LoopColumns) -> Node:
+        """The extent of a loop while a warp makes one access: its threads, and lanes of a vector."""
+        if lp.loop.kind in THREADS:
+            return self.warp[lp.loop.kind]
+        return 1 + (lp.extent - 1) * lp.kinds["vectorized"]
+
+    def _turns(self, access: Access) -> Node:
+        """How many turns a warp takes because its threads want different words of one bank, and for wide accesses."""
+        nest, g = self.nest, self.nest.graph
+        turns = (self.lanes * access.bytes / (_BANK_BYTES * 1.0)).most(1)
+        worst = g.one
+        for lp in self.statement.loops:
+            if lp.loop.kind in THREADS:
+                words = self._compact_stride(access, lp) * access.bytes / _BANK_BYTES
+                moved = words.least(1)  # threads that read the same word are served together
+                met = access_columns(nest, self.statement, access).different(lp)
+                apart = self.warp[lp.loop.kind].least(met) * moved
+                worst = worst.most(apart * _common_with_banks(words) / BANKS)
+        return turns * worst
+
+    def _compact_stride(self, access: Access, lp: LoopColumns) -> Node:
+        """Elements between those of neighbouring threads, in a buffer that holds only what its block uses."""
+        nest = self.nest
+        _, sides = nest.allocated(access.buffer.name)
+        total, size = nest.graph.zero, nest.graph.one
+        for e, side in zip(reversed(access.indices[0]), reversed(sides), strict=True):
+            total = total + nest.ranges.step(e, lp.var) * size
+            size = size * side
+        return total.most(0 - total)
+
+
+def _common_with_banks(words: Node) -> Node:
+    """The greatest common divisor of a stride and the number of banks."""
+    found = words.graph.one
+    power = 2
+    while power <= BANKS:
+        found = found + (words % power).equals(0) * (power // 2)
+        power *= 2
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class GpuKernel:
+    """The statements of one kernel, and what its blocks need."""
+
+    nest: Nest
+    statements: tuple[GpuStatement, ...]
+
+    @property
+    def graph(self) -> Graph:
+        """Where its columns are."""
+        return self.nest.graph
+
+    @cached_property
+    def blocks(self) -> Node:
+        """Blocks of the launch."""
+        return self.graph.largest(s.blocks for s in self.statements)
+
+    @cached_property
+    def threads(self) -> Node:
+        """Threads of a block."""
+        return self.graph.largest(s.threads for s in self.statements)
+
+    @cached_property
+    def warps(self) -> Node:
+        """Warps of a block."""
+        return (self.threads + (WARP - 1)) // WARP
+
+    @cached_property
+    def shared(self) -> Node:
+        """Bytes of shared memory of a block."""
+        return self.graph.total(self.nest.allocation(name)[1] for name in self._buffers("shared"))
+
+    @cached_property
+    def registers(self) -> Node:
+        """An estimate of the registers of a thread: its results, one step's operands, and some others."""
+        g = self.graph
+        held = g.total(self.nest.allocation(name)[1] for name in self._buffers("local")) / self.threads
+        operands = g.largest(s.operands.least(_MOST_OPERANDS) for s in self.statements)
+        wanted = held * 0.25 + operands + _OTHER_REGISTERS
+        return (wanted + (_REGISTER_STEP - 1)) // _REGISTER_STEP * _REGISTER_STEP
+
+    def _buffers(self, scope: str) -> list[str]:
+        found: dict[str, None] = {}
+        for s in self.statements:
+            found |= {a.buffer.name: None for a in s.statement.accesses if s._scope(a) == scope}
+        return [name for name in found if name in self.nest.intermediate]
+
+    def resident(self, target: CudaTarget) -> Node:
+        """Blocks that are on a multiprocessor at once, as `CudaTarget.resident_blocks` has it; at least one."""
+        g = self.graph
+        by_threads = g.const(target.threads_per_sm // target.warp) // self.warps
+        piece = (self.registers * target.warp + 255) // 256 * 256
+        by_registers = (g.const(target.registers_per_sm // 4) // piece) * 4 // self.warps
+        taken = (self.shared + (target.reserved_shared + target.shared_unit - 1)) // target.shared_unit
+        by_shared = g.const(target.shared_per_sm) // (taken * target.shared_unit).most(1)
+        return by_threads.least(by_registers).least(by_shared).least(target.blocks_per_sm).most(1)
+
+
+def gpu_kernels(nest: Nest) -> tuple[GpuKernel, ...]:
+    """The kernels of a program, in order."""
+
+    def make() -> tuple[GpuKernel, ...]:
+        found: dict[int, list[GpuStatement]] = {}
+        for n, s in enumerate(nest.statements):
+            found.setdefault(id(s.loops[0]) if s.loops else -n, []).append(GpuStatement(nest, s))
+        return tuple(GpuKernel(nest, tuple(statements)) for statements in found.values())
+
+    return nest.made("gpu kernels", make)

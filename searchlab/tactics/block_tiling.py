@@ -1,0 +1,286 @@
+"""Stages cut into blocks, threads and what each thread computes by itself, with tiles of their operands in shared memory.
+
+Every axis is split into digits, and a digit says who runs it: `i = ((block * 2 + own) * 16 + thread) * 4 + own`.  Threads
+keep their results in registers while the block steps along the sums; in every step all threads copy the operands'
+tiles together.  Sizes may be symbols, so one schedule stands for all tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from searchlab.dtype import DTYPES
+from searchlab.ir.expr import ONE, Expr, Like, compare, index
+from searchlab.ir.walk import loads
+from searchlab.schedule import Schedule
+from searchlab.schedule.primitive import consumers
+from searchlab.tactics.axes import axis_loops, constant, loops_inside, operands, space_axes
+from searchlab.tactics.tiling import Factors, split_by
+from searchlab.targets import CudaTarget
+from searchlab.targets.cuda import STATIC_SHARED
+
+Role = Literal["block", "step", "thread", "own"]
+AXES = ("z", "y", "x")
+MOST_ALONG_Z = 64  # threads
+MOST_BLOCKS = 65535  # along y and z
+SPARE_REGISTERS = 40  # of a thread, for addresses, counters and operands of the next products
+MOST_OWN = 1024  # products that a thread has in a row, which is what code generation unrolls
+
+
+@dataclass(frozen=True)
+class Digit:
+    """One digit of an axis: who runs it, along which axis of the grid, and its place among digits of that kind."""
+
+    role: Role
+    axis: str = ""
+    rank: int = 0
+
+
+@dataclass(frozen=True)
+class AxisSplit:
+    """A loop, what it is split by (outermost first, None is worked out), and the digits that this gives."""
+
+    loop: str
+    factors: Sequence[Like | None]
+    digits: tuple[Digit, ...]
+
+
+@dataclass(frozen=True)
+class BlockTile:
+    """What a block of the tiled stage uses, as expressions of the symbols."""
+
+    along: tuple[Expr, ...]  # threads along z, y and x
+    shared: Expr  # bytes
+    results: Expr  # of a thread
+    steps: Expr  # products of a thread between two copies
+    grid: tuple[Expr, ...]  # blocks along z, y and x
+
+    @property
+    def threads(self) -> Expr:
+        """The threads of a block."""
+        return _product(self.along)
+
+    def limits(self, target: CudaTarget) -> list[Expr]:
+        """What the target demands of a block: threads, shared memory, an estimate of registers, blocks of a launch."""
+        registers = self.results + SPARE_REGISTERS
+        pieces = -(-registers // 8) * 8 * self.threads
+        return [
+            compare("le", self.threads, target.threads_per_block),
+            compare("le", self.along[0], MOST_ALONG_Z),
+            compare("le", self.shared, min(STATIC_SHARED, target.shared_per_block)),
+            compare("le", registers, target.registers_per_thread),
+            compare("le", pieces, target.registers_per_sm),
+            compare("le", self.results, MOST_OWN),
+            *(compare("le", n, MOST_BLOCKS) for n in self.grid[:2]),
+        ]
+
+
+# --- the stages around a product --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A stage with copies of its operands in shared memory, its sum in registers, and the stage that stores results."""
+
+    block: str
+    copies: tuple[str, ...]
+    reader: str
+
+
+def stage_for_block(
+    s: Schedule, block: str, multiples: Mapping[str, Like] | None = None, shared: bool = True
+) -> Staged:
+    """Gives a stage its copies; with `multiples`, its axes are rounded up to these, and operands filled with zeros.
+
+    Without `shared` operands are read where they are.  What moves or pads an operand becomes part of the copy, and what follows element by element part of the store.
+    """
+    if multiples:
+        s.pad(block, multiples)
+    moved = {ld.buffer for ld in operands(s.program.blocks[block])}
+    output = s.program.blocks[block].store.buffer
+    names = dict.fromkeys(ld.buffer for ld in operands(s.program.blocks[block])) if shared else ()
+    copies = [s.cache_read(block, n, "shared") for n in names]
+    reader = s.cache_write(block, output, "local")
+    for name in _movers(s, moved):
+        s.compute_inline(name)
+    summed = s.program.blocks[reader].store.value
+    (local,) = {ld.buffer for ld in loads(summed)}
+    while (after := _follower(s, reader)) is not None:
+        s.compute_inline(reader)
+        reader = after
+    block = next(n for n, b in s.program.blocks.items() if b.store.buffer == local)
+    return Staged(block, tuple(copies), reader)
+
+
+def _movers(s: Schedule, buffers: set[str]) -> list[str]:
+    """The stages that make these buffers, each for one reader and without summing up anything, those they read first."""
+    found: list[str] = []
+    for name, b in s.program.blocks.items():
+        if b.store.buffer in buffers and not b.reduces and len(consumers(s.program, b.store.buffer)) == 1:
+            found += [*_movers(s, {ld.buffer for ld in operands(b)}), name]
+    return found
+
+
+def _follower(s: Schedule, name: str) -> str | None:
+    """The only reader of a stage, if it reads element by element and nothing else is in between."""
+    buffer = s.program.blocks[name].store.buffer
+    readers = consumers(s.program, buffer)
+    if buffer in s.program.outputs or len(readers) != 1 or readers[0].reduces:
+        return None
+    (reader,) = readers
+    places = {ld.indices for ld in operands(reader) if ld.buffer == buffer}
+    return reader.name if places == {tuple(it.var for it in space_axes(reader))} else None
+
+
+# --- tiles ------------------------------------------------------------------------------------------------------------
+
+
+def tile_for_blocks(s: Schedule, staged: Staged, splits: Sequence[AxisSplit], lanes: Like = 1) -> BlockTile:
+    """Tiles a stage by the digits of its axes: loops of blocks, steps of the sum, threads, and own loops, unrolled.
+
+    Copies and results are dealt out to the same threads; `lanes` neighbouring elements are copied by one access.
+    """
+    made = [(d, name) for x in splits for d, name in zip(x.digits, split_by(s, x.loop, x.factors), strict=True)]
+    loops = {role: _ordered(made, role) for role in ("block", "step", "thread", "own")}
+    s.reorder(*(name for role in loops.values() for _, name in role))
+    extents = {name: s.program.loops[name].extent for _, name in made}
+    threads = {axis: _product(extents[n] for d, n in loops["thread"] if d.axis == axis) for axis in AXES}
+    sizes = {x.loop: [extents[n] for _, n in made[at : at + len(x.digits)]] for at, x in _positions(splits)}
+    own = [name for _, name in loops["own"]]
+    if own:
+        s.unroll(*own)
+    last = loops["block"][-1][1]
+    home = loops["step"][-1][1] if loops["step"] else last
+    shared = index(0)
+    for copy in staged.copies:
+        s.compute_at(copy, home)
+        shared = shared + _tile_bytes(s, copy, home)
+        _copy_together(s, copy, home, threads, lanes)
+    s.reverse_compute_at(staged.reader, last)
+    count = len(space_axes(s.program.blocks[staged.reader]))
+    _store_together(s, staged.reader, last, [x for x in splits if x.digits[0].role == "block"][:count], sizes)
+    _bind(s, loops["thread"], "threadIdx")  # after stages are placed: regions are plainer in the digits themselves
+    _bind(s, loops["block"], "blockIdx")
+    results = _product(extents[n] for d, n in loops["own"] if n in _spatial(splits, made))
+    grid = tuple(_product(extents[n] for d, n in loops["block"] if d.axis == axis) for axis in AXES)
+    return BlockTile(tuple(threads.values()), shared, results, _product(extents[n] for n in own), grid)
+
+
+def _positions(splits: Sequence[AxisSplit]) -> Iterable[tuple[int, AxisSplit]]:
+    at = 0
+    for x in splits:
+        yield at, x
+        at += len(x.digits)
+
+
+def _spatial(splits: Sequence[AxisSplit], made: Sequence[tuple[Digit, str]]) -> set[str]:
+    """The loops of axes that blocks share, as opposed to those of sums."""
+    return {
+        name
+        for at, x in _positions(splits)
+        if x.digits[0].role == "block"
+        for _, name in made[at : at + len(x.digits)]
+    }
+
+
+def _ordered(made: Sequence[tuple[Digit, str]], role: str) -> list[tuple[Digit, str]]:
+    mine = [(d, name) for d, name in made if d.role == role]
+    return sorted(mine, key=lambda x: (AXES.index(x[0].axis) if x[0].axis else 0, x[0].rank))
+
+
+def _bind(s: Schedule, loops: Sequence[tuple[Digit, str]], grid: str) -> None:
+    """Binds loops to the axes of a grid, those of one axis as one loop."""
+    for axis in AXES:
+        mine = [name for d, name in loops if d.axis == axis]
+        if mine:
+            s.bind(s.fuse(*mine) if len(mine) > 1 else mine[0], f"{grid}.{axis}")
+
+
+def _product(sizes: Iterable[Expr]) -> Expr:
+    total: Expr = ONE
+    for size in sizes:
+        total = total * size
+    return total
+
+
+def _tile_bytes(s: Schedule, copy: str, home: str) -> Expr:
+    extents = _product(s.program.loops[lp].extent for lp in loops_inside(s, copy, home))
+    return extents * DTYPES[s.program.buffers[s.program.blocks[copy].store.buffer].dtype].bytes
+
+
+def _copy_together(s: Schedule, copy: str, home: str, threads: Mapping[str, Expr], lanes: Like) -> None:
+    """Neighbouring threads copy neighbouring elements; where these are no multiple of the threads, some have less."""
+    loops = loops_inside(s, copy, home)
+    fused = s.fuse(*loops) if len(loops) > 1 else loops[0]
+    if lanes != 1:
+        fused, lane = s.split(fused, [None, lanes])
+        s.vectorize(lane)
+    used = [axis for axis in AXES if threads[axis] != ONE]
+    _, *dealt = s.split(fused, [None, *(threads[axis] for axis in used)], tail=True) if used else [fused]
+    for axis, loop in zip(used, dealt, strict=True):
+        s.bind(loop, f"threadIdx.{axis}")
+
+
+def _store_together(
+    s: Schedule, reader: str, last: str, splits: Sequence[AxisSplit], sizes: Mapping[str, Sequence[Expr]]
+) -> None:
+    """Every thread stores the results that it has computed."""
+    loops = loops_inside(s, reader, last)
+    made: list[tuple[Digit, str]] = []
+    for x, loop in zip(splits, loops, strict=True):
+        digits, inner = x.digits[1:], sizes[x.loop][1:]
+        if digits:
+            parts = s.split(loop, [None, *inner[1:]], tail=True) if len(digits) > 1 else [loop]
+            made += zip(digits, parts, strict=True)
+    ordered = {role: _ordered(made, role) for role in ("thread", "own")}
+    dealt = {name for _, name in made}
+    s.reorder(*(lp for lp in loops if lp in s.loops(reader) and lp not in dealt), *(n for r in ordered.values() for _, n in r))
+    _bind(s, ordered["thread"], "threadIdx")
+    if ordered["own"]:
+        s.unroll(*(name for _, name in ordered["own"]))
+
+
+# --- structures -------------------------------------------------------------------------------------------------------
+
+
+def levels(s: Schedule, block: str, structure: str, factors: Factors) -> list[AxisSplit]:
+    """Multi-level tiles by a structure such as SSSRRSRS: blocks, virtual threads, threads, steps of the sum, the rest.
+
+    A virtual thread is a digit outside of that of threads which every thread runs by itself: neighbouring threads have
+    neighbouring results, whatever each computes.  The last three axes have threads, others are shared by blocks.
+    """
+    space, sums = axis_loops(s, block)
+    own_ranks = _own_ranks(structure)
+    splits = []
+    wide = [lp for lp in space if constant(s.program.loops[lp].extent, f"loop '{lp}'") > 1][-len(AXES) :]
+    for at, loop in enumerate(space):
+        axis = AXES[len(AXES) - len(wide) + wide.index(loop)] if loop in wide else AXES[max(0, len(AXES) - len(wide) - 1)]
+        if loop not in wide:
+            splits.append(AxisSplit(loop, [None], (Digit("block", axis, at),)))
+            continue
+        spatial = [n for n, kind in enumerate(structure) if kind == "S"]
+        digits = [Digit("block", axis, at), Digit("own", "", own_ranks[spatial[1]] + at), Digit("thread", axis, at)]
+        digits += [Digit("own", "", own_ranks[n] + at) for n in spatial[3:]]
+        splits.append(AxisSplit(loop, _factors(s, loop, factors, len(digits)), tuple(digits)))
+    summed = [n for n, kind in enumerate(structure) if kind == "R"]
+    for at, loop in enumerate(sums):
+        digits = [Digit("step", "", at), *(Digit("own", "", own_ranks[n] + at) for n in summed[1:])]
+        splits.append(AxisSplit(loop, _factors(s, loop, factors, len(digits)), tuple(digits)))
+    return splits
+
+
+def _own_ranks(structure: str) -> dict[int, int]:
+    """Where the loops of a level are among those of a thread: in order, but virtual threads just outside the last."""
+    order = [n for n in range(len(structure)) if n != 1]
+    order.insert(len(order) - 1, 1)
+    return {level: 16 * place for place, level in enumerate(order)}
+
+
+def _factors(s: Schedule, loop: str, factors: Factors, parts: int) -> Sequence[Like | None]:
+    return factors(loop, constant(s.program.loops[loop].extent, f"loop '{loop}'"), parts) if parts > 1 else [None]
+
+
+Choose = Callable[[str, Sequence[int]], Like]
+"""(name, values) -> a symbol for one of the values."""

@@ -1,0 +1,96 @@
+"""The schedule rules for GPUs: tiles of blocks and threads, sums that threads share, and a thread for every other element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from searchlab.errors import ScheduleError
+from searchlab.ir.expr import Like, value_of
+from searchlab.tactics.block_tiling import levels, stage_for_block, tile_for_blocks
+from searchlab.targets import CudaTarget
+from spaces.common import Menu, bind_rest, can_share_sums, needs_tiling, share_sums, unbound
+from spaces.common.threads import LANES, tile_limits
+from spaces.probabilistic.rules import AutoInline, CustomRule, InlineConstants
+from spaces.probabilistic.schedule import ProbabilisticSchedule
+from spaces.probabilistic.schedule_rule import INNERMOST, ScheduleRule, drawn_factors
+
+
+class CrossThreadReduction(ScheduleRule):
+    """A block for every sum, which its threads add up together."""
+
+    def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
+        """The schedule as it is and, for a long sum, with threads that share it."""
+        if block not in unbound(s.program) or not can_share_sums(s.program, block):
+            return [s]
+        own = s.copy()
+        try:
+            share_sums(own, block, _drawn(own))
+        except ScheduleError:
+            return [s]
+        own.steps.append(f"threads({block})")
+        own.finished(block)
+        return [s, own]
+
+
+class TileForBlocks(ScheduleRule):
+    """Tiles by a structure of blocks, virtual threads, threads, steps of the sum and what a thread does by itself.
+
+    Operands are copied to shared memory together, or read where they are.
+    """
+
+    def __init__(self, structure: str = "SSSRRSRS", max_innermost: int = INNERMOST) -> None:
+        self.structure, self.max_innermost = structure, max_innermost
+
+    def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
+        """The schedule as it is and, for a stage with data reuse, tiled in both ways."""
+        if block not in unbound(s.program) or not needs_tiling(s.program, block):
+            return [s]
+        return [s, *self.tiled(s.copy(), block, True), *self.tiled(s.copy(), block, False)]
+
+    def tiled(self, s: ProbabilisticSchedule, block: str, shared: bool) -> list[ProbabilisticSchedule]:
+        """The stage tiled, unless its results cannot be kept in threads."""
+        try:
+            staged = stage_for_block(s, block, shared=shared)
+        except ScheduleError:
+            return []
+        splits = levels(s, staged.block, self.structure, drawn_factors(self.max_innermost))
+        lanes = _drawn(s)(f"{block}_lanes", LANES) if shared else 1
+        tile = tile_for_blocks(s, staged, splits, lanes)
+        assert isinstance(s.task.target, CudaTarget)
+        for limit in tile_limits(s.program, staged.block, tile, s.task.target):
+            if value_of(limit) is None:
+                s.require(limit)
+            elif not value_of(limit):
+                return []
+        s.steps.append(f"{'shared' if shared else 'direct'}({block})")
+        s.finished(staged.block, staged.reader, *staged.copies)
+        return [s]
+
+
+class BindElements(ScheduleRule):
+    """A thread for every element of the stages that no block runs."""
+
+    once = True
+
+    def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
+        """The schedule with all stages bound, each with a drawn number of threads."""
+        bind_rest(s, _drawn(s))
+        return [s]
+
+
+def _drawn(s: ProbabilisticSchedule) -> Menu:
+    def menu(name: str, values: Sequence[int]) -> Like:
+        found: Like = s.sample_categorical(values, name=name)
+        return found
+
+    return menu
+
+
+GPU_RULES: tuple[ScheduleRule, ...] = (
+    CustomRule(),
+    InlineConstants(),
+    AutoInline(),
+    CrossThreadReduction(),
+    TileForBlocks(),
+    BindElements(),
+)

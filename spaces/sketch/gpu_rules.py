@@ -1,0 +1,69 @@
+"""The derivation rules for GPUs: tiles of blocks and threads with operands in shared memory, and sums that threads share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from searchlab.errors import ScheduleError
+from searchlab.schedule import Schedule
+from searchlab.search import Sketch
+from searchlab.tactics.block_tiling import levels, stage_for_block, tile_for_blocks
+from searchlab.targets import CudaTarget
+from spaces.common import bind_rest, can_share_sums, needs_tiling, share_sums, unbound
+from spaces.common.threads import LANES, tile_limits
+from spaces.sketch.rule import Answer, Rule
+from spaces.sketch.rules import Inline, Skip
+from spaces.sketch.state import State
+
+class TileForBlocks(Rule):
+    """Multi-level tiling by blocks, virtual threads and threads; operands are copied to shared memory together."""
+
+    def applies(self, state: State, block: str) -> Answer:
+        """For a stage with data reuse that no block runs yet."""
+        wanted = block in unbound(state.program) and needs_tiling(state.program, block)
+        return Answer.APPLY if wanted else Answer.SKIP
+
+    def apply(self, state: State, block: str) -> Iterator[State]:
+        """The stage tiled, with its operands in shared memory, then with operands read where they are."""
+        for name, shared in (("shared", True), ("direct", False)):
+            s, factors = Schedule(state.program), state.factors()
+            try:
+                staged = stage_for_block(s, block, shared=shared)
+            except ScheduleError:  # a result that is read at several places, for example
+                return
+            splits = levels(s, staged.block, state.settings.structure, factors)
+            tile = tile_for_blocks(s, staged, splits, factors.menu(f"{block}_lanes", LANES) if shared else 1)
+            assert isinstance(state.task.target, CudaTarget)
+            limits = tile_limits(s.program, staged.block, tile, state.task.target)
+            after = state.advance(s, f"{name}({block})", knobs=factors.knobs)
+            todo = tuple(n for n in after.todo if n in s.program.blocks)
+            yield replace(after, todo=todo, conditions=(*state.conditions, *limits))
+
+
+class CrossThreadReduction(Rule):
+    """A block for every sum, which its threads add up together."""
+
+    def applies(self, state: State, block: str) -> Answer:
+        """For a long sum of a stage that no block runs yet."""
+        wanted = block in unbound(state.program) and can_share_sums(state.program, block)
+        return Answer.APPLY if wanted else Answer.SKIP
+
+    def apply(self, state: State, block: str) -> Iterator[State]:
+        """The stage with its sums shared by threads."""
+        s, factors = Schedule(state.program), state.factors()
+        try:
+            share_sums(s, block, factors.menu)
+        except ScheduleError:
+            return
+        yield state.advance(s, f"threads({block})", knobs=factors.knobs)
+
+
+GPU_RULES: tuple[Rule, ...] = (Inline(), CrossThreadReduction(), TileForBlocks(), Skip())
+
+
+def finish_for_gpu(state: State) -> Sketch:
+    """A thread for every element of the stages that no rule has scheduled."""
+    s, factors = Schedule(state.program), state.factors()
+    bind_rest(s, factors.menu)
+    return Sketch(state.name, tuple(factors.knobs), state.conditions, s.program)

@@ -1,0 +1,192 @@
+"""Task mappings on GPUs: products by the hardware's shapes, and a worker for every element or sum of all else.
+
+    rows = block * (warps, repeat(warp_outer), lanes, repeat(4), lanes inside)      columns the same, the sum in steps
+
+Tiles need not divide the input: operands are filled up with zeros as they are copied to shared memory, and results are
+cut off as they are stored.  So the space of a product is the same for every size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from searchlab.errors import ScheduleError
+from searchlab.ir.expr import Like, knob
+from searchlab.schedule import Schedule
+from searchlab.search import Knob, Sketch, Space, Task, menu
+from searchlab.search.wishes import Wish
+from searchlab.tactics import ProductView, attempt, axis_loops, inline_cheap, product_views
+from searchlab.tactics.block_tiling import AxisSplit, Digit, stage_for_block, tile_for_blocks
+from searchlab.targets import CudaTarget
+from searchlab.targets.cuda import STATIC_SHARED
+from spaces.common import bind_rest, can_share_sums, share_sums
+from spaces.task_mapping.anchor import anchor, views
+from spaces.task_mapping.parallel_k import cut_sum, cut_view, parts_by_rule, parts_to_try, sizes
+from spaces.task_mapping.pixels import as_columns
+from spaces.task_mapping.simt import WARP_INNER, MultiprocessorLimits, simt_conditions, simt_knobs
+
+_MULTIPROCESSORS = 108  # of the largest sm_80 device, for the rule of parallel-k
+
+
+class Menus:
+    """Knobs as they are asked for."""
+
+    def __init__(self, knobs: Sequence[Knob] = ()) -> None:
+        self.knobs = list(knobs)
+
+    def __call__(self, name: str, values: Sequence[int]) -> Like:
+        """A symbol for one of some values."""
+        self.knobs.append(menu(name, values))
+        return knob(name)
+
+
+def grid_sketches(task: Task, target: CudaTarget, parallel_k: str) -> Iterator[Sketch]:
+    """Products in tiles of warps, or else a thread for every element, and a block for every sum."""
+    start = Schedule(task.program)
+    inline_cheap(start)
+    b = anchor(start.program)
+    found = [v for v in views(b, 0) if v.contiguous] if b is not None else []
+    if found:
+        yield from _products(start, found[0], target, parallel_k)
+        return
+    yield _elements(start)
+    shared = [n for n in start.program.blocks if can_share_sums(start.program, n)]
+    if shared:
+        yield _shared_sums(start, shared)
+
+
+def grid_wishes(space: Space) -> Iterator[Wish]:
+    """What a person would try first: tiles of 128 x 128 and 64 x 64, and blocks of 128 and 256 threads."""
+    for sketch in space.sketches:
+        threads = [k.name for k in sketch.knobs if k.name.endswith("_threads")]
+        if sketch.name.startswith("simt"):
+            for warps, outer, depth in (((2, 4), (2, 2), 8), ((2, 2), (2, 2), 8), ((2, 2), (1, 2), 8), ((1, 2), (2, 1), 4)):
+                tile = {"block_warps": warps, "warp_outer": outer, "depth": (depth, 1), "parts": 2}
+                yield Wish(sketch.name, {**tile, **dict.fromkeys(threads, 128)})
+        else:
+            for count in (128, 256, 64):
+                yield Wish(sketch.name, dict.fromkeys(threads, count))
+
+
+# --- products ---------------------------------------------------------------------------------------------------------
+
+
+def _products(start: Schedule, view: ProductView, target: CudaTarget, parallel_k: str) -> Iterator[Sketch]:
+    limits = MultiprocessorLimits(
+        min(STATIC_SHARED, target.shared_per_block), target.registers_per_sm, target.registers_per_thread
+    )
+    if not view.plain:
+        yield _columns_of_pixels(start, view, limits) or _elements(start)
+        return
+    yield _tiled(Schedule(start.program), view, limits, "simt") or _elements(start)
+    batch, m, n, k = sizes(start, view)
+    by_rule = parts_by_rule(batch, m, n, k, _MULTIPROCESSORS)
+    parts = {"off": [], "rule": [by_rule] if by_rule > 1 else [], "search": parts_to_try(k)}[parallel_k]
+    if parts:
+        s = Schedule(start.program)
+        partial = cut_sum(s, view, knob("parts"))
+        cut = cut_view(s, view, partial)
+        cut = replace(cut, row=cut.row + 1, vector=cut.vector + 1)  # the first axis counts the parts
+        made = _tiled(s, cut, limits, "simt-parallel-k", [menu("parts", parts)])
+        yield from [made] if made is not None else []
+
+
+def _columns_of_pixels(start: Schedule, view: ProductView, limits: MultiprocessorLimits) -> Sketch | None:
+    """A convolution as a product with columns of pixels, which are made as they are copied."""
+    s = Schedule(start.program)
+    if s.program.blocks[view.block].store.buffer in s.program.outputs:
+        s.cache_write(view.block, s.program.blocks[view.block].store.buffer, "global")  # results in rows of pixels
+        block = next(n for n, b in s.program.blocks.items() if b.reduces)
+        view = next(v for v in product_views(s.program.blocks[block]) if (v.row, v.vector) == (view.row, view.vector))
+    found = as_columns(s.program, view)
+    if found is None:
+        return None
+    made = _tiled(Schedule(found[0]), found[1], limits, "simt-columns")
+    if made is None or made.program is None:
+        return None
+    # the trace would not lead from the task's program to this one: the columns were written, not scheduled
+    return replace(made, program=replace(made.program, trace=()))
+
+
+def _tiled(
+    s: Schedule, view: ProductView, limits: MultiprocessorLimits, name: str, more: Sequence[Knob] = ()
+) -> Sketch | None:
+    """The product in tiles of warps; None if operands cannot be filled up with zeros."""
+    b = s.program.blocks[view.block]
+    count = sum(it.kind == "space" for it in b.iters)
+    row, column = view.row, view.vector
+    rows, columns = _rows(), _columns()
+    named = {b.iters[row].var.name: _size(rows), b.iters[column].var.name: _size(columns)}
+    named[b.iters[count].var.name] = knob("block_k")
+    try:
+        staged = stage_for_block(s, view.block, named)
+    except ScheduleError:
+        return None
+    space, sums = axis_loops(s, staged.block)
+    splits = []
+    for n, loop in enumerate(space):
+        if n == row:
+            splits.append(_split(loop, "y", rows, 0))
+        elif n == column:
+            splits.append(_split(loop, "x", columns, 1))
+        else:
+            splits.append(AxisSplit(loop, [None], (Digit("block", "z", n),)))
+    for n, loop in enumerate(sums):
+        tiled = AxisSplit(loop, [None, knob("block_k")], (Digit("step", "", n), Digit("own")))
+        splits.append(tiled if n == 0 else AxisSplit(loop, [None], (Digit("step", "", n),)))
+    tile_for_blocks(s, staged, splits)
+    menus = Menus()
+    bind_rest(s, menus)
+    return Sketch(name, (*simt_knobs(), *more, *menus.knobs), simt_conditions(limits), s.program)
+
+
+_Part = tuple[str, str, Like, int]  # role, axis of the grid, size and rank among those of its kind
+
+
+def _rows() -> list[_Part]:
+    return [
+        ("thread", "y", knob("block_m"), 0),
+        ("own", "", knob("warp_m"), 10),
+        ("thread", "x", knob("atom_o"), 0),
+        ("thread", "x", knob("atom_i"), 2),
+        ("own", "", WARP_INNER[0], 30),
+    ]
+
+
+def _columns() -> list[_Part]:
+    return [
+        ("thread", "y", knob("block_n"), 1),
+        ("own", "", knob("warp_n"), 20),
+        ("thread", "x", knob("atom_n"), 1),
+        ("own", "", WARP_INNER[1], 40),
+    ]
+
+
+def _size(parts: Sequence[_Part]) -> Like:
+    size: Like = 1
+    for _, _, factor, _ in parts:
+        size = factor * size
+    return size
+
+
+def _split(loop: str, axis: str, parts: Sequence[_Part], rank: int) -> AxisSplit:
+    digits = tuple(Digit(role, along, at) for role, along, _, at in parts)  # type: ignore[arg-type]
+    return AxisSplit(loop, [None, *(size for _, _, size, _ in parts)], (Digit("block", axis, rank), *digits))
+
+
+# --- everything else --------------------------------------------------------------------------------------------------
+
+
+def _elements(start: Schedule) -> Sketch:
+    s, menus = Schedule(start.program), Menus()
+    bind_rest(s, menus)
+    return Sketch("elements", tuple(menus.knobs), (), s.program)
+
+
+def _shared_sums(start: Schedule, stages: Sequence[str]) -> Sketch:
+    s, menus = Schedule(start.program), Menus()
+    for name in stages:
+        attempt(share_sums, s, name, menus)
+    bind_rest(s, menus)
+    return Sketch("shared-sums", tuple(menus.knobs), (), s.program)

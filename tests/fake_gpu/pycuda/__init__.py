@@ -1,0 +1,1 @@
+"""The names of pycuda that searchlab uses, on a made-up GPU."""
