@@ -131,6 +131,12 @@ def halves(g: RandomGraph, x: GraphValue) -> GraphValue:
     return parts[0] + parts[1]
 
 
+def paired(g: RandomGraph, x: GraphValue) -> GraphValue:
+    """Two values as one, taken apart again."""
+    both = g.b.tuple(g.b.op(g.pick(UNARY), x), g.like(x))
+    return g.b.op(g.pick(BINARY), both[0], both[1])
+
+
 def product(g: RandomGraph, x: GraphValue) -> GraphValue:
     if len(x.shape) < 2:
         return x * x
@@ -181,7 +187,7 @@ def statistics(g: RandomGraph, x: GraphValue) -> GraphValue:
 WEIGHTED = [shifted, layer, statistics]
 STEPS = [
     unary, binary, binary, chosen, reduction, normalised, centred, permuted, flat, divided, joined, stacked, padded,
-    cut, halves, product, chosen_row, triangle, asserted,
+    cut, halves, paired, product, chosen_row, triangle, asserted,
 ]  # fmt: skip
 
 

@@ -134,7 +134,10 @@ LAB["replay"] = {
     "study",
 }  # fmt: skip
 LAB["leaderboard"] = {"export.finding", "folder", "results", "run.runoff", "statistics"}
-LAB["tuning"] = {"config", "config.__init__", "export.finding", "folder", "results", "run.__init__"}
+LAB["tuning"] = {
+    "config", "config.__init__", "export.finding", "folder", "manifest", "results", "run.__init__", "run.execute",
+    "study",
+}  # fmt: skip
 LAB["report"] = {
     "config", "export.finding", "folder", "leaderboard", "records", "results", "statistics", "study", "tuning",
 }  # fmt: skip

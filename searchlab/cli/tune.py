@@ -119,7 +119,7 @@ def _print_plan(plan: TunePlan) -> None:
     made = table("task", "calls", "flops", right=("calls", "flops"))
     ordered = sorted(plan.tasks, key=lambda t: -t.count * t.workload.flops)
     for task in ordered[:_SHOWN]:
-        made.add_row(escape(task.workload.label), str(task.count), f"{task.workload.flops:.3g}")
+        made.add_row(escape(task.workload.label), f"{task.count:.3g}", f"{task.workload.flops:.3g}")
     if ordered:
         print_table(made)
     more = f", {len(ordered) - _SHOWN} more than shown" if len(ordered) > _SHOWN else ""
@@ -147,6 +147,10 @@ def print_model(result: ModelResult) -> None:
     out.print(
         "[dim]kernels: the sum over the tasks that were searched, each timed alone; whole runs contain all calls[/]"
     )
+    for race in result.by_size:
+        at = ", ".join(f"{name} = {value}" for name, value in race.sizes.items())
+        shown = ", ".join(f"{name} {duration(s)}" for name, s in race.seconds.items())
+        out.print(f"at {at}: {shown}")
     if (speedup := result.speedup("default")) is not None:
         torch = result.speedup("torch")
         over = f", {torch:.2f}x torch" if torch is not None else ""

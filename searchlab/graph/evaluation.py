@@ -33,7 +33,8 @@ from searchlab.graph.functions import GraphFunction, GraphModule
 from searchlab.graph.library import library_function
 from searchlab.graph.listing import call_text
 from searchlab.graph.operator import GraphOperator, map_attribute
-from searchlab.graph.symbols import SizeFacts, solvable
+from searchlab.graph.symbols import SizeFacts
+from searchlab.ir.algebra import solvable
 from searchlab.ir.bfloat16 import numbers, stored
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import Const, Expr, Var

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from searchlab.errors import GraphError
-from searchlab.ir.algebra import poly
+from searchlab.ir.algebra import solvable
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import Const, Expr, Like, Var, compare, index, value_of
 from searchlab.ir.walk import Substitution, variables
@@ -102,18 +102,6 @@ class SizeFacts:
     def _facts(self) -> Facts:
         bounded = ((symbol, known) for symbol, known in self.ranges.items() if known.high is not None)
         return Facts({Var(s.name, "iter"): Const(known.high - known.low + 1) for s, known in bounded if known.high})
-
-
-def solvable(e: Expr) -> tuple[Var, int, int] | None:
-    """The symbol that an extent determines when it is known: (symbol, scale, offset) for scale * symbol + offset."""
-    terms = poly(e)
-    offset = terms.pop((), 0)
-    if len(terms) != 1:
-        return None
-    (((atom, *others), scale),) = terms.items()
-    if others or scale < 1 or not isinstance(atom, Var) or atom.role != "size":
-        return None
-    return atom, scale, offset
 
 
 def determined(shapes: Iterable[Expr]) -> frozenset[Var]:

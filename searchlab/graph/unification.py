@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from searchlab.errors import GraphError
 from searchlab.graph.annotations import Annotation, ObjectType, ShapeType, TensorType, TupleType
-from searchlab.graph.symbols import SizeFacts, solvable
+from searchlab.graph.symbols import SizeFacts
+from searchlab.ir.algebra import solvable
 from searchlab.ir.expr import Expr, Var
 from searchlab.ir.walk import Substitution, variables
 

@@ -36,6 +36,18 @@ def poly(e: Expr) -> dict[Monomial, int]:
     return {(e,): 1}
 
 
+def solvable(e: Expr) -> tuple[Var, int, int] | None:
+    """The size that an extent determines when it is known: (size, scale, offset) for scale * size + offset."""
+    terms = dict(poly(e))
+    offset = terms.pop((), 0)
+    if len(terms) != 1:
+        return None
+    (((atom, *others), scale),) = terms.items()
+    if others or scale < 1 or not isinstance(atom, Var) or atom.role != "size":
+        return None
+    return atom, scale, offset
+
+
 def from_poly(terms: Mapping[Monomial, int]) -> Expr:
     """The canonical expression for a polynomial."""
     left = [(m, c) for m, c in terms.items() if c]

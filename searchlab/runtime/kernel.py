@@ -19,6 +19,7 @@ import numpy as np
 from searchlab.backend import Allocate, Array, Arrays, Artifact, Kernel
 from searchlab.dtype import DTYPES
 from searchlab.errors import KernelError
+from searchlab.ir.algebra import solvable
 from searchlab.ir.bfloat16 import numbers, stored
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import Const, Expr, Var
@@ -264,10 +265,13 @@ def _check(array: Array, buffer: Buffer, where: str, sizes: dict[str, int]) -> N
 
 def _settle_sizes(array: Array, buffer: Buffer, where: str, sizes: dict[str, int]) -> None:
     for extent, got in zip(buffer.shape, array.shape, strict=True):
-        if isinstance(extent, Var) and extent.name not in sizes:
-            if got < 1:
-                raise KernelError(f"{where} has shape {array.shape}; {extent.name} must be at least 1")
-            sizes[extent.name] = got
+        found = None if isinstance(extent, Const) else solvable(extent)
+        if found is not None and found[0].name not in sizes:
+            size, scale, offset = found
+            value = (got - offset) // scale
+            if value < 1:
+                raise KernelError(f"{where} has shape {array.shape}; {size.name} must be at least 1")
+            sizes[size.name] = value
 
 
 def _check_shape(array: Array, buffer: Buffer, where: str, sizes: Mapping[str, int]) -> None:

@@ -10,11 +10,22 @@ from searchlab.defaults import default_schedule
 from searchlab.errors import GraphError
 from searchlab.graph import GraphBuilder, GraphModule, GraphValue, ProgramCall, evaluate_graph, legalise, verify_graph
 from searchlab.graph.legalising import everything
-from searchlab.graph.passes import fuse_after, fuse_operators, fuse_programs, fused_program, schedule_then_fuse
+from searchlab.graph.passes import (
+    apply_passes,
+    forward_items,
+    fuse_after,
+    fuse_operators,
+    fuse_programs,
+    fused_program,
+    module_changes,
+    remove_dead,
+    schedule_then_fuse,
+)
 from searchlab.graph.passes.post_fusion import in_one_stage, stored_by_a_stage
 from searchlab.ir import Program, interpret, size
 from searchlab.ir.alpha import same_up_to_names
 from searchlab.ir.compose import compose
+from searchlab.ir.evaluate import evaluate
 from searchlab.ir.rename import Renaming, rename
 from searchlab.targets import detect
 from searchlab.workloads import workload
@@ -177,6 +188,73 @@ def test_parts_of_a_tensor() -> None:
     assert len(fused.program("fused_split_exp").blocks) == 1  # the other part is not made
     x = np.random.default_rng(0).standard_normal((5, 6)).astype("float32")
     np.testing.assert_allclose(evaluate_graph(fused, x), evaluate_graph(module, x), rtol=1e-5)
+
+
+def halves_swapped(b: GraphBuilder) -> GraphValue:
+    """What rotary embeddings do: halves change places, one of them negated, and both are scaled."""
+    x, cos, sin = b.input("x", (n, 8)), b.input("cos", (n, 8)), b.input("sin", (n, 8))
+    half = b.split(x, axis=1, lengths=(4, 4))
+    return x * cos + b.concat(-half[1], half[0], axis=1) * sin
+
+
+def joined_gates(b: GraphBuilder) -> GraphValue:
+    """Costly members of a concatenation, of which every element is still computed once."""
+    x, y = b.input("x", (n, 3)), b.input("y", (m, 3))
+    return b.relu(b.concat(b.silu(x), b.tanh(y), b.exp(x * 0.5), axis=0))
+
+
+def tuple_between(b: GraphBuilder) -> GraphValue:
+    """A tuple stands between what makes its members and what takes them."""
+    x = b.input("x", (n, 6))
+    both = b.tuple(b.relu(x), b.tuple(b.tanh(x), x))
+    return both[0] * both[1][0] + b.softmax(both[1][1])
+
+
+@pytest.mark.parametrize("make", [halves_swapped, joined_gates, tuple_between])
+def test_members_of_tuples_and_concatenations(make: Made, golden: Callable[[str, str], None]) -> None:
+    """The second phase of fusion: what makes members joins what takes them."""
+    module = built(make, n=(1, 64), m=(1, 64))
+    text = [f"{module}\n"]
+    fused = apply_passes(
+        module,
+        (forward_items, remove_dead, fuse_operators, fuse_programs),
+        lambda name, before, after: text.append(f"--- {name}\n{module_changes(before, after)}"),
+    )
+    golden(f"graph/tuples_{make.__name__}.txt", "".join(text))
+    lowered = legalise(fused)
+    verify_graph(lowered)
+    sizes = {"n": 5, "m": 7}
+    rng = np.random.default_rng(0)
+    arrays = [
+        rng.standard_normal([int(evaluate(e, sizes)) for e in p.annotation.dims()]).astype("float32")
+        for p in module["main"].parameters
+    ]
+    np.testing.assert_allclose(evaluate_graph(lowered, *arrays), evaluate_graph(module, *arrays), rtol=1e-5)
+
+
+def test_groups_of_members() -> None:
+    assert groups(built(halves_swapped)) == ["fused_split_mul_neg_concat_mul_add"]
+    assert groups(built(joined_gates)) == ["fused_silu_tanh_mul_exp_concat_relu"]
+    between = built(tuple_between)
+    assert len(groups(between)) > len(groups(forward_items(between)))
+    assert "getitem" not in groups(remove_dead(forward_items(between)))
+    # a tuple that is needed as a whole stays, and its members are results like others
+    b = GraphBuilder()
+    x = b.input("x", (n, 6))
+    both = b.tuple(b.relu(x), b.tanh(x))
+    whole = remove_dead(forward_items(b.build(both, both[0] + 1.0)))
+    assert [c.callee for c in whole["main"].calls.values()] == ["relu", "tanh", "tuple", "add", "tuple"]
+    array = np.ones((2, 6), "float32")
+    (first, second), third = evaluate_graph(whole, array)
+    assert np.array_equal(first, array) and np.allclose(second, np.tanh(1)) and np.array_equal(third, array + 1)
+
+
+def test_a_member_that_is_taken_twice_is_computed_once() -> None:
+    def twice(b: GraphBuilder) -> GraphValue:
+        y = b.exp(b.input("x", (n, 3)))
+        return b.concat(y, y, axis=0)
+
+    assert groups(built(twice)) == ["exp", "concat"]
 
 
 def test_groups_have_a_largest_size() -> None:

@@ -13,6 +13,7 @@ from searchlab.graph import GraphModule, evaluate_graph, graph_from_json, graph_
 from searchlab.graph.passes import (
     fold_batch_norms,
     fold_constants,
+    forward_items,
     fuse_operators,
     fuse_programs,
     fused_program,
@@ -25,7 +26,10 @@ from searchlab.ir.bfloat16 import stored
 from searchlab.targets import parse
 
 Pass = Callable[[GraphModule], GraphModule]
-ALL = (fold_constants, fold_batch_norms, share_equal_calls, remove_dead, fuse_operators, fuse_programs, legalise)
+ALL = (
+    forward_items, fold_constants, fold_batch_norms, share_equal_calls, remove_dead, fuse_operators, fuse_programs,
+    legalise,
+)  # fmt: skip
 SIZES = [{"n": 3, "m": 4}, {"n": 1, "m": 2}, {"n": 7, "m": 5}]
 
 

@@ -237,8 +237,14 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "control flow": (Of(control), (floats(2),), "Of: torch.export refuses the module: "),
     "a number": (Of(lambda x: (x, 3)), (floats(2),), "Of: result 1 is 3, not a tensor"),
     "where": (Of(lambda x: x.max(0)), (floats(2, 2),), "result 1 of aten.max.dim is not covered"),
-    "ceil_mode": (nn.MaxPool2d(2, ceil_mode=True), (floats(1, 1, 5, 5),), "max_pool2d with dilation or ceil_mode"),
-    "mean": (nn.AvgPool2d(3, padding=1, count_include_pad=False), (floats(1, 1, 5, 5),), "padding counted as zeros"),
+    "dilation": (nn.MaxPool2d(2, dilation=2), (floats(1, 1, 5, 5),), "dilation = (2, 2) is not covered"),
+    "ceil_mode": (nn.AvgPool2d(2, ceil_mode=True), (floats(1, 1, 5, 5),), "ceil_mode with padding that counts"),
+    "divisor": (nn.AvgPool2d(3, divisor_override=2), (floats(1, 1, 5, 5),), "a mean, without divisor_override"),
+    "output_padding": (
+        nn.ConvTranspose2d(2, 2, 2, stride=2, output_padding=1),
+        (floats(1, 2, 5, 5),),
+        "output_padding = (1, 1) beyond the padding is not covered",
+    ),
     "groups": (
         nn.ConvTranspose2d(2, 2, 2, groups=2),
         (floats(1, 2, 5, 5),),

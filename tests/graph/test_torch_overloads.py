@@ -244,15 +244,20 @@ WINDOWS: dict[str, Case] = {
     "aten.conv_transpose2d.input": lambda t: (
         A.conv_transpose2d.input(t.image, t.u, t.v[:3], [2, 2]),
         A.conv_transpose2d.input(t.image, t.u),
+        A.conv_transpose2d.input(t.image, t.u, None, [2, 2], [1, 1], [1, 1]),
     ),
     "aten.max_pool2d.default": lambda t: (
         A.max_pool2d.default(t.image, [3, 2], [2, 2], [1, 0]),
         A.max_pool2d.default(t.image, [2]),
+        A.max_pool2d.default(t.image, [3, 3], [2, 2], [1, 1], [1, 1], True),
+        A.max_pool2d.default(t.image, [2, 3], [3, 4], [1, 0], [1, 1], True),
     ),
     "aten.max_pool2d_with_indices.default": lambda t: A.max_pool2d_with_indices.default(t.image, [2, 2], [1, 2])[0],
     "aten.avg_pool2d.default": lambda t: (
         A.avg_pool2d.default(t.image, [3, 3], [2, 2], [1, 1]),
         A.avg_pool2d.default(t.image, [2]),
+        A.avg_pool2d.default(t.image, [3, 3], [2, 2], [1, 1], False, False),
+        A.avg_pool2d.default(t.image, [3, 3], [2, 2], [1, 1], True, False),
     ),
     "aten.adaptive_avg_pool2d.default": lambda t: (
         A.adaptive_avg_pool2d.default(t.image, [1, 1]),

@@ -12,7 +12,7 @@ from typing import Any
 from searchlab.errors import GraphError
 from searchlab.graph.functions import GraphModule
 from searchlab.graph.model.compiled_model import CompiledModel
-from searchlab.graph.model.kernels import ConstantTable, Tuned, build_kernel, sites_of, tasks_of, workspace_of
+from searchlab.graph.model.kernels import ConstantTable, Tuned, build_kernels, sites_of, tasks_of, workspace_of
 from searchlab.graph.model.model_parts import ModelParts
 from searchlab.graph.model.options import CompileOptions
 from searchlab.graph.model.pipeline import lowered
@@ -38,8 +38,8 @@ def compile(
 ) -> CompiledModel:
     """Compiles functions of a module, by default all that no other calls, for this machine unless a target is given.
 
-    `tuned` gives scheduled programs for plain ones; what it has none for gets the default schedule.  `observe` sees the
-    module before and after every pass.
+    `tuned` gives scheduled programs for plain ones, by a size where there are several; what it has none for gets the
+    default schedule.  `observe` sees the module before and after every pass.
     """
     chosen = CompileOptions.of(options)
     cpu = cpu_of(target or detect())
@@ -61,7 +61,7 @@ def parts_of(
     made = lowered(module, options, observe, target)
     needed = _reachable(made, names)
     kernels = {
-        key: build_kernel(task, target, scheduled(made, task, target, tuned, options.fuse == "after"))
+        key: build_kernels(task, target, scheduled(made, task, target, tuned, options.fuse == "after"))
         for key, task in tasks_of(made, [made[name] for name in needed]).items()
     }
     made = lift_workspaces(made, workspace_of(made, kernels, target.threads))
@@ -69,7 +69,7 @@ def parts_of(
     plans = {name: planned(made, name, options.memory) for name in needed}
     sites = {name: sites_of(made, made[name], kernels, constants) for name in needed}
     functions = {name: lower_function(made, name, plans, sites) for name in names}
-    built = {k.entry: k for k in kernels.values()}
+    built = {kernel.entry: kernel for table in kernels.values() for kernel in table.entries}
     return ModelParts(target, functions, built, _needed(functions, constants)), replace(made, constants={})
 
 

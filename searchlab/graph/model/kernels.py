@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,11 @@ from searchlab.errors import GraphError, SearchLabError
 from searchlab.graph.calls import Operand, ProgramCall, Scalar
 from searchlab.graph.functions import GraphFunction, GraphModule
 from searchlab.graph.passes.workspaces import workspace_bytes
+from searchlab.graph.size_table import SizeTable
 from searchlab.graph.vm.call_sites import KernelSite
+from searchlab.graph.vm.lowering import KernelSites
 from searchlab.ir.bfloat16 import stored
-from searchlab.ir.expr import ZERO, Expr, value_of
+from searchlab.ir.expr import ZERO, Expr, maximum, value_of
 from searchlab.ir.program import Program
 from searchlab.llvm import abi, jit
 from searchlab.llvm.module import generate
@@ -27,8 +30,9 @@ from searchlab.runtime.kernel import CpuArtifact, pack
 from searchlab.targets import CpuTarget
 
 Array = npt.NDArray[Any]
-# A scheduled program for a plain one whose inputs of these names are constants; None: the default schedule.
-Tuned = Callable[[Program, frozenset[str]], Program | None]
+Programs = SizeTable[Program]  # the scheduled programs of one plain program, by one of its sizes
+# Scheduled programs for a plain one whose inputs of these names are constants; None: the default schedule.
+Tuned = Callable[[Program, frozenset[str]], Program | Programs | None]
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,21 @@ def weights_of(module: GraphModule, program: Program, call: ProgramCall) -> froz
     passed = zip(program.inputs, call.args, strict=True)
     fixed = (name for name, operand in passed if isinstance(operand, str) and operand in module.constants)
     return frozenset(n for n in fixed if all(value_of(e) is not None for e in program.buffers[n].shape))
+
+
+def build_kernels(task: KernelTask, target: CpuTarget, tuned: Programs | None = None) -> SizeTable[CpuArtifact]:
+    """The kernels of a task: of its default schedule, or of given programs, each of which is compiled once."""
+    if tuned is None:
+        return SizeTable((build_kernel(task, target),))
+    if tuned.last and tuned.size not in task.program.sizes:
+        known = ", ".join(task.program.sizes) or "none"
+        raise GraphError(f"the program {task.program.name}: '{tuned.size}' is none of its sizes ({known})")
+    built: dict[str, CpuArtifact] = {}
+    for program in tuned.entries:
+        if program.hash not in built:
+            symbol = f"{task.symbol}_{len(built)}" if built else task.symbol
+            built[program.hash] = build_kernel(replace(task, symbol=symbol), target, program)
+    return tuned.map(lambda program: built[program.hash])
 
 
 def build_kernel(task: KernelTask, target: CpuTarget, tuned: Program | None = None) -> CpuArtifact:
@@ -120,7 +139,7 @@ class ConstantTable:
 
 
 def kernel_site(
-    module: GraphModule, call: ProgramCall, kernel: CpuArtifact, weights: frozenset[str], constants: ConstantTable
+    call: ProgramCall, kernel: CpuArtifact, weights: frozenset[str], constants: ConstantTable
 ) -> KernelSite:
     """What a call of a kernel needs, with its constants packed."""
 
@@ -139,27 +158,33 @@ def kernel_site(
 def sites_of(
     module: GraphModule,
     function: GraphFunction,
-    kernels: Mapping[TaskKey, CpuArtifact],
+    kernels: Mapping[TaskKey, SizeTable[CpuArtifact]],
     constants: ConstantTable,
-) -> dict[str, KernelSite]:
+) -> dict[str, KernelSites]:
     """The kernels of all calls of a function."""
     sites = {}
     for name, call in function.calls.items():
         if isinstance(call, ProgramCall):
             program = module.program(call.program)
             weights = weights_of(module, program, call)
-            sites[name] = kernel_site(module, call, kernels[program.hash, weights], weights, constants)
+            made = partial(kernel_site, call, weights=weights, constants=constants)
+            sites[name] = kernels[program.hash, weights].map(made)
     return sites
 
 
 def workspace_of(
-    module: GraphModule, kernels: Mapping[TaskKey, CpuArtifact], threads: int
+    module: GraphModule, kernels: Mapping[TaskKey, SizeTable[CpuArtifact]], threads: int
 ) -> Callable[[ProgramCall], Expr]:
     """The scratch memory of the kernels of calls, so that it is planned with all other memory."""
 
     def found(call: ProgramCall) -> Expr:
         program = module.program(call.program)
-        kernel = kernels.get((program.hash, weights_of(module, program, call)))
-        return ZERO if kernel is None else workspace_bytes(kernel, threads)
+        table = kernels.get((program.hash, weights_of(module, program, call)))
+        if table is None:
+            return ZERO
+        most, *others = (workspace_bytes(kernel, threads) for kernel in table.entries)
+        for other in others:
+            most = maximum(most, other)
+        return most
 
     return found

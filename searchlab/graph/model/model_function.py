@@ -79,12 +79,16 @@ class _State:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What was observed of one run: times in nanoseconds at which calls began, events of memory, values of symbols."""
+    """What was observed of one run: times in nanoseconds at which calls began, events of memory, values of symbols.
+
+    `kernels` are those that ran, by the result of their call.
+    """
 
     result: Any
     times: tuple[int, ...]
     events: tuple[tuple[str, str, int], ...]
     sizes: Mapping[str, int]
+    kernels: Mapping[str, str]
 
 
 class ModelFunction:
@@ -127,7 +131,8 @@ class ModelFunction:
         result = self._run(state, args)
         events = tuple((EVENTS[e], facts.storages[s], int(n)) for e, s, n in log[: state.get("logged")])
         sizes = {name: state.register(number) for name, number in facts.symbols.items()}
-        return RunRecord(result, tuple(times.tolist()), events, sizes)
+        ran = {c.name: _kernel(state, c) for c, t in zip(facts.calls, times, strict=False) if t and c.kernels}
+        return RunRecord(result, tuple(times.tolist()), events, sizes, ran)
 
     def profile(self, *args: Any, repeats: int = 5) -> ModelProfile:
         """The time of every call of the function: the median of several runs."""
@@ -201,6 +206,12 @@ def message(check: Check, status: int, got: int, expected: int) -> str:
     if check.kind == "range":
         return f"{check.what} = {got} is out of its range, {check.wanted}"
     return f"{check.what} is {got}, expected {check.wanted}{expected}"
+
+
+def _kernel(state: _State, call: CallFacts) -> str:
+    """The kernel of a call that ran."""
+    chosen = (kernel for kernel, r in zip(call.kernels, call.chosen_by, strict=False) if state.register(r))
+    return next(chosen, call.kernels[-1])
 
 
 def _count(annotation: Annotation) -> int:

@@ -14,6 +14,7 @@ from searchlab.graph.model.options import CompileOptions
 from searchlab.graph.passes import (
     fold_batch_norms,
     fold_constants,
+    forward_items,
     fuse_operators,
     fuse_programs,
     propagate_layouts,
@@ -48,6 +49,7 @@ def _fuses(options: CompileOptions) -> bool:
 
 PIPELINE: tuple[NamedPass, ...] = (
     NamedPass.of(inline_functions),
+    NamedPass.of(forward_items),
     NamedPass.of(fold_constants),
     NamedPass.of(fold_batch_norms),
     NamedPass.of(share_equal_calls),

@@ -3,41 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from searchlab.graph.building import GraphValue
+from searchlab.graph.image_windows import (
+    ImageWindow,
+    Pair,
+    convolved,
+    convolved_back,
+    known_space,
+    max_pooled,
+    mean_pooled,
+    on_images,
+)
 from searchlab.graph.onnx_import.onnx_conversion import OnnxStep, from_node, need
 from searchlab.graph.onnx_import.onnx_known import KnownTensor, OnnxValue
-from searchlab.graph.onnx_import.onnx_shapes import padded
 from searchlab.ir.expr import Expr, index, value_of
-
-Pair = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class NodeWindow:
-    """The windows of a node over two axes: extents, steps, distances of elements, and padding on both sides."""
-
-    kernel: Pair
-    stride: Pair
-    dilation: Pair
-    before: Pair
-    after: Pair
-
-    @property
-    def even(self) -> bool:
-        """Whether both sides are padded alike."""
-        return self.before == self.after
 
 
 def _window(
-    step: OnnxStep, space: tuple[Expr, ...], kernel: Pair, attributes: dict[str, Any], ceil: bool = False
-) -> NodeWindow:
-    """The windows that the attributes of a node describe; `space` has the extents that they move over."""
+    step: OnnxStep, image: GraphValue, kernel: Pair, attributes: dict[str, Any], ceil: bool = False
+) -> ImageWindow:
+    """The windows that the attributes of a node describe, over an image or a sequence."""
     rank = len(kernel)
     stride = tuple(attributes.get("strides") or [1] * rank)
     dilation = tuple(attributes.get("dilations") or [1] * rank)
@@ -45,44 +35,16 @@ def _window(
     auto = attributes.get("auto_pad", "NOTSET")
     need(auto in ("NOTSET", "", "VALID", "SAME_UPPER", "SAME_LOWER"), f"auto_pad = {auto}")
     if auto.startswith("SAME"):
-        sizes = step.known_extents(space, "for this auto_pad the extents")
-        for axis, extent in enumerate(sizes):
+        for axis, extent in enumerate(known_space(image, "for this auto_pad the extents")):
             reach = (kernel[axis] - 1) * dilation[axis] + 1
             missing = max((math.ceil(extent / stride[axis]) - 1) * stride[axis] + reach - extent, 0)
             small, large = missing // 2, missing - missing // 2
             pads[axis], pads[rank + axis] = (small, large) if auto == "SAME_UPPER" else (large, small)
-    if ceil:
-        for axis, extent in enumerate(step.known_extents(space, "with ceil_mode the extents")):
-            rest = (extent + pads[axis] + pads[rank + axis] - kernel[axis]) % stride[axis]
-            pads[rank + axis] += stride[axis] - rest if rest else 0
-    return _of_two_axes(NodeWindow(kernel, stride, dilation, tuple(pads[:rank]), tuple(pads[rank:])))
-
-
-def _of_two_axes(w: NodeWindow) -> NodeWindow:
-    if len(w.kernel) == 2:
-        return w
-    return NodeWindow((1, *w.kernel), (1, *w.stride), (1, *w.dilation), (0, *w.before), (0, *w.after))
-
-
-def _on_images(step: OnnxStep, x: GraphValue, convert: Callable[[GraphValue], GraphValue]) -> GraphValue:
-    """A function of images, also of sequences, which are images of one row."""
-    rank = len(x.shape)
-    need(rank in (3, 4), f"an operand of rank {rank}; one or two axes after the channels are covered")
-    if rank == 4:
-        return convert(x)
-    return step.b.squeeze(convert(step.b.unsqueeze(x, axes=(2,))), axes=(2,))
-
-
-def _around(step: OnnxStep, x: GraphValue, w: NodeWindow, value: float) -> GraphValue:
-    return padded(step, x, (0, 0, *w.before), (0, 0, *w.after), value)
+    found = ImageWindow.of(kernel, stride, dilation, tuple(pads[:rank]), tuple(pads[rank:]))
+    return found.rounded_up(known_space(image, "with ceil_mode the extents")) if ceil else found
 
 
 # --- convolutions -----------------------------------------------------------------------------------------------------
-
-
-def _weights(step: OnnxStep, weight: OnnxValue) -> GraphValue:
-    tensor = step.tensor(weight)
-    return step.b.unsqueeze(tensor, axes=(2,)) if len(tensor.shape) == 3 else tensor
 
 
 @from_node("Conv")
@@ -98,15 +60,8 @@ def conv(
 ) -> GraphValue:
     """A convolution over one or two axes."""
     image, kernel = step.tensor(x), step.known_extents(step.shape(weight)[2:], "the kernel")
-    w = _window(step, image.shape[2:], kernel, attributes)
     given = [] if bias is None else [step.tensor(bias)]
-
-    def convert(image: GraphValue) -> GraphValue:
-        image, padding = (image, w.before) if w.even else (_around(step, image, w, 0.0), (0, 0))
-        windows = dict(stride=w.stride, padding=padding, dilation=w.dilation, groups=group)
-        return step.b.conv2d(image, _weights(step, weight), *given, **windows)
-
-    return _on_images(step, image, convert)
+    return convolved(step.b, image, step.tensor(weight), given, _window(step, image, kernel, attributes), group)
 
 
 @from_node("ConvTranspose")
@@ -126,25 +81,9 @@ def conv_transpose(
     need(group == 1 and "output_shape" not in attributes, "groups and output_shape are not covered")
     need(auto_pad in ("NOTSET", "VALID"), f"auto_pad = {auto_pad} is not covered")
     image, kernel = step.tensor(x), step.known_extents(step.shape(weight)[2:], "the kernel")
-    w = _window(step, image.shape[2:], kernel, attributes)
-    need(set(w.dilation) == {1}, f"dilations = {w.dilation} are not covered")
-    extra = tuple(output_padding) or (0,) * len(kernel)
-    extra = extra if len(extra) == 2 else (0, *extra)
-    ends = tuple(q - e for q, e in zip(w.after, extra, strict=True))
-    need(min(ends) >= 0, f"output_padding = {extra} beyond the padding is not covered")
     given = [] if bias is None else [step.tensor(bias)]
-
-    def convert(image: GraphValue) -> GraphValue:
-        even = w.before == ends
-        made = step.b.conv_transpose2d(
-            image, _weights(step, weight), *given, stride=w.stride, padding=w.before if even else (0, 0)
-        )
-        for axis, (p, q) in enumerate(zip(w.before, ends, strict=True), 2):
-            if not even and (p or q):
-                made = step.b.slice(made, axis=axis, start=p, stop=made.shape[axis] - q)
-        return made
-
-    return _on_images(step, image, convert)
+    w, extra = _window(step, image, kernel, attributes), tuple(output_padding) or (0,) * len(kernel)
+    return convolved_back(step.b, image, step.tensor(weight), given, w, extra)
 
 
 # --- pooling ----------------------------------------------------------------------------------------------------------
@@ -162,21 +101,7 @@ def max_pool(
 ) -> GraphValue:
     """The largest elements of windows."""
     image = step.tensor(x)
-    w = _window(step, image.shape[2:], tuple(kernel_shape), attributes, bool(ceil_mode))
-    need(set(w.dilation) == {1}, f"dilations = {w.dilation} are not covered")
-
-    def convert(image: GraphValue) -> GraphValue:
-        image, padding = _for_pooling(step, image, w, -math.inf)
-        return step.b.max_pool2d(image, kernel=w.kernel, stride=w.stride, padding=padding)
-
-    return _on_images(step, image, convert)
-
-
-def _for_pooling(step: OnnxStep, image: GraphValue, w: NodeWindow, value: float) -> tuple[GraphValue, Pair]:
-    """The operand of pooling and its padding, which is a step of its own if the operator does not take it."""
-    if w.even and all(2 * p <= k for p, k in zip(w.before, w.kernel, strict=True)):
-        return image, w.before
-    return _around(step, image, w, value), (0, 0)
+    return max_pooled(step.b, image, _window(step, image, tuple(kernel_shape), attributes, bool(ceil_mode)))
 
 
 @from_node("AveragePool")
@@ -191,22 +116,8 @@ def average_pool(
 ) -> GraphValue:
     """The means of windows; padding counts, or the mean is of the elements that there are."""
     image = step.tensor(x)
-    w = _window(step, image.shape[2:], tuple(kernel_shape), attributes, bool(ceil_mode))
-    need(set(w.dilation) == {1}, f"dilations = {w.dilation} are not covered")
-    plain = _window(step, image.shape[2:], tuple(kernel_shape), attributes)
-    need(not count_include_pad or w == plain, "ceil_mode with padding that counts is not covered")
-
-    def pooled(image: GraphValue) -> GraphValue:
-        image, padding = _for_pooling(step, image, w, 0.0)
-        return step.b.avg_pool2d(image, kernel=w.kernel, stride=w.stride, padding=padding)
-
-    def convert(image: GraphValue) -> GraphValue:
-        if count_include_pad or not any((*w.before, *w.after)):
-            return pooled(image)
-        ones = step.b.full(shape=(1, 1, *image.shape[2:]), value=1.0, dtype=image.dtype)
-        return pooled(image) / pooled(ones)
-
-    return _on_images(step, image, convert)
+    w = _window(step, image, tuple(kernel_shape), attributes, bool(ceil_mode))
+    return mean_pooled(step.b, image, w, bool(count_include_pad))
 
 
 # --- resizing ---------------------------------------------------------------------------------------------------------
@@ -253,7 +164,7 @@ def resize(
     )  # fmt: skip
     floors = nearest_mode == "floor" and coordinate_transformation_mode == "asymmetric"
     need(rounds or floors, f"{coordinate_transformation_mode} with {nearest_mode} is not covered")
-    return _on_images(step, image, lambda x: _repeated(step, x, by[2:], whole[2:], floors))
+    return on_images(step.b, image, lambda x: _repeated(step, x, by[2:], whole[2:], floors))
 
 
 def _repeated(step: OnnxStep, x: GraphValue, by: list[Expr], whole: list[Expr], floors: bool) -> GraphValue:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from searchlab.graph.calls import FunctionCall, GraphCall, MatchCast, Operand, ProgramCall
+from searchlab.graph.calls import FunctionCall, GraphCall, ItemCall, MatchCast, Operand, ProgramCall, TupleCall
 from searchlab.graph.functions import Binding, GraphFunction, GraphModule
 from searchlab.graph.passes.operator_fusion import FUSED
 
@@ -41,6 +41,32 @@ def _without_dead(function: GraphFunction) -> GraphFunction:
             kept.append(b)
             used.update(b.call.names())
     return function if len(kept) == len(function.bindings) else replace(function, bindings=tuple(reversed(kept)))
+
+
+def forward_items(module: GraphModule) -> GraphModule:
+    """The module with the members of tuples in place of items that are taken of these again.
+
+    Functions that return tuples leave such items when they are inlined; calls on both sides can then be fused.
+    """
+    return replace(module, functions={name: _forwarded(f) for name, f in module.functions.items()})
+
+
+def _forwarded(function: GraphFunction) -> GraphFunction:
+    names: dict[str, Operand] = {}
+    tuples: dict[str, tuple[Operand, ...]] = {}
+    kept = []
+    for b in function.bindings:
+        call = b.call.renamed(names)
+        if isinstance(call, TupleCall):
+            tuples[b.name] = call.args
+        if isinstance(call, ItemCall) and str(call.value) in tuples:
+            member = tuples[str(call.value)][call.index]
+            if isinstance(member, str):
+                names[b.name] = member
+                continue
+        kept.append(Binding(b.name, call, b.annotation))
+    result = names.get(function.result, function.result)
+    return replace(function, bindings=tuple(kept), result=str(result)) if names else function
 
 
 def share_equal_calls(module: GraphModule) -> GraphModule:

@@ -21,10 +21,10 @@ from searchlab.graph.legalising import OperatorPrograms
 from searchlab.graph.passes.fusion_graph import MOST, FusionEdge, FusionNode, fused_groups
 from searchlab.graph.passes.pattern_kinds import PatternKind, adds_products, input_kind, pattern_kind
 from searchlab.graph.symbols import determined, undetermined
-from searchlab.ir.expr import ONE, Binary, Call, Expr, Var, value_of
+from searchlab.ir.expr import ONE, Binary, Call, Expr, Load, Var, value_of
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block
-from searchlab.ir.walk import loads, walk
+from searchlab.ir.walk import loads, variables, walk
 
 FUSED = "fused_"  # how the names of functions begin that stand for one program
 _SHOWN = 6  # operators whose names a function has
@@ -136,8 +136,11 @@ class _Analysis:
             return FusionEdge(user, kind if plain else PatternKind.OPAQUE)
         if kind is PatternKind.ELEMENTWISE:
             return FusionEdge(user, kind)
-        reads = sum(ld.buffer == name for b in program.blocks.values() for ld in loads(b.store.value))
-        return FusionEdge(user, kind, free=reads == 1 and not _grows(program, name))
+        reads = [(b, ld) for b in program.blocks.values() for ld in loads(b.store.value) if ld.buffer == name]
+        uses = self.function.bindings[user].call.operands().count(self.function.bindings[source].name)
+        apart = uses == 1 and all(_reads_apart(*read) for read in reads)
+        free = len(reads) == 1 and (apart or not _grows(program, name))
+        return FusionEdge(user, kind, free=free)
 
 
 def _fusable(made: OperatorPrograms, b: Binding, scope: TypeScope) -> Program | None:
@@ -169,6 +172,20 @@ def _reads_once(block: Block, name: str) -> bool:
     """Whether a stage reads an input, if at all, once for each element."""
     found = {ld.indices for ld in loads(block.store.value) if ld.buffer == name}
     return all(sorted(map(str, at)) == sorted(str(it.var) for it in block.iters) for at in found)
+
+
+def _reads_apart(block: Block, load: Load) -> bool:
+    """Whether no two elements of a result read the same place: each index is a variable of its own, moved or not.
+
+    So an operand of a concatenation is read once, though the result has more elements.
+    """
+    seen: list[Var] = []
+    for i in load.indices:
+        own = [v for v in variables(i) if v.role == "iter"]
+        if len(own) != 1 or own[0] in variables(i - own[0]):
+            return False
+        seen += own
+    return sorted(v.name for v in seen) == sorted(it.var.name for it in block.iters)
 
 
 def _grows(program: Program, name: str) -> bool:

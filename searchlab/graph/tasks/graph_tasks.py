@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from searchlab.errors import GraphError
 from searchlab.graph.calls import FunctionCall, ProgramCall
 from searchlab.graph.deduction import interface
 from searchlab.graph.functions import GraphFunction, GraphModule
-from searchlab.graph.tasks.task_workload import program_key, task_workload
+from searchlab.graph.tasks.task_family import OpenSize, TaskFamily, family_of
+from searchlab.graph.tasks.task_workload import plain_sizes, program_key, task_workload
+from searchlab.ir.program import Program
 from searchlab.workloads.definition import Workload
 
 
@@ -19,40 +20,84 @@ class GraphTask:
     """A program of a graph as a workload, and how often one run of the graph calls it.
 
     `programs` are the names of the program in the module: those that are called with different constants are one task.
+    A program with open sizes is a `family`, of which this is one size; its share of the calls is part of the count.
     """
 
     workload: Workload
-    count: int
+    count: float
     programs: tuple[str, ...] = field(default=())
+    family: TaskFamily | None = None
 
 
-def graph_tasks(module: GraphModule, function: str = "main") -> tuple[GraphTask, ...]:
+def graph_tasks(
+    module: GraphModule, function: str = "main", examples: Mapping[str, int] | None = None
+) -> tuple[GraphTask, ...]:
     """The tasks of a function whose operators have been lowered to programs, in the order of their first calls.
 
     A program is checked and tuned against the function of the module that has its name.  Calls inside functions count
-    as often as these are called.
+    as often as these are called.  `examples` are values of open sizes, as those of example inputs.
     """
-    counted: Counter[tuple[str, frozenset[str]]] = Counter(_calls(module, module[function], frozenset()))
-    found: dict[str, GraphTask] = {}
-    for (name, weights), count in counted.items():
-        program = module.program(name)
-        key = program_key(program, weights)
-        known = found.get(key) or GraphTask(task_workload(program, _reference(module, name), weights), 0)
-        found[key] = GraphTask(known.workload, known.count + count, (*known.programs, name))
-    return tuple(found.values())
+    found: dict[str, _Counted] = {}
+    for call in _calls(module, module[function], frozenset(), examples or {}):
+        program = module.program(call.name)
+        known = found.setdefault(program_key(program, call.weights), _Counted(call, program))
+        known.add(call)
+    return tuple(task for counted in found.values() for task in counted.tasks(module, examples or {}))
 
 
-def _calls(module: GraphModule, function: GraphFunction, fixed: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
-    """Every call of a program with the inputs that are weights; `fixed` are the parameters that are constants."""
+@dataclass(frozen=True)
+class _Call:
+    """A call of a program, the inputs that are weights, and what is known of the sizes that it passes."""
+
+    name: str
+    weights: frozenset[str]
+    sizes: Mapping[str, OpenSize]
+
+
+class _Counted:
+    """A task while its calls are counted."""
+
+    def __init__(self, first: _Call, program: Program) -> None:
+        self.first, self.program = first, program
+        self.names: dict[str, None] = {}
+        self.sizes: dict[str, OpenSize] = {}
+        self.count = 0
+
+    def add(self, call: _Call) -> None:
+        """Counts a call; its sizes are the same ones under other names, if they have others."""
+        self.count += 1
+        self.names[call.name] = None
+        for own, size in zip(self.first.sizes, call.sizes.values(), strict=True):
+            self.sizes[own] = self.sizes[own].joined(size) if own in self.sizes else size
+
+    def tasks(self, module: GraphModule, examples: Mapping[str, int]) -> Iterator[GraphTask]:
+        """The task, or one for each size that stands for others."""
+        function, names = _reference(module, self.first.name), tuple(self.names)
+        if not self.program.sizes:
+            workload = task_workload(self.program, function, self.first.weights)
+            yield GraphTask(workload, self.count, names)
+            return
+        family = family_of(self.program, function, self.first.weights, self.sizes, examples)
+        for size, share in family.representatives:
+            yield GraphTask(family.at(size), self.count * share, names, family)
+
+
+def _calls(
+    module: GraphModule, function: GraphFunction, fixed: frozenset[str], examples: Mapping[str, int]
+) -> Iterator[_Call]:
+    """Every call of a program; `fixed` are the parameters that are constants."""
     for b in function.bindings:
         still = [isinstance(o, str) and (o in fixed or o in module.constants) for o in b.call.operands()]
         if isinstance(b.call, ProgramCall):
-            inputs, _ = interface(module.program(b.call.program))
-            yield b.call.program, frozenset(i.name for i, one in zip(inputs, still, strict=True) if one)
+            program = module.program(b.call.program)
+            given = dict(b.call.sizes)
+            sizes = {name: OpenSize.of(given[name], function.facts, examples) for name in plain_sizes(program)}
+            names = zip(interface(program)[0], still, strict=True)
+            yield _Call(b.call.program, frozenset(i.name for i, one in names if one), sizes)
         elif isinstance(b.call, FunctionCall):
             callee = module[b.call.function]
-            names = (p.name for p, one in zip(callee.parameters, still, strict=True) if one)
-            yield from _calls(module, callee, frozenset(names))
+            named = (p.name for p, one in zip(callee.parameters, still, strict=True) if one)
+            yield from _calls(module, callee, frozenset(named), {})
 
 
 def _reference(module: GraphModule, program: str) -> GraphFunction:

@@ -1,22 +1,18 @@
-"""What there is to tune in a model: the tasks of its graph as it is compiled, at the sizes of its example inputs."""
+"""What there is to tune in a model: the tasks of its graph as it is compiled, with open sizes at a few values each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from searchlab.errors import GraphError
-from searchlab.graph.deduction import deduced
-from searchlab.graph.functions import GraphFunction, GraphModule
+from searchlab.graph.functions import GraphModule
 from searchlab.graph.model.options import CompileOptions
 from searchlab.graph.model.pipeline import lowered
 from searchlab.graph.model_source import ModelSource
 from searchlab.graph.operator import Array
-from searchlab.graph.symbols import solvable
 from searchlab.graph.tasks.graph_tasks import GraphTask, graph_tasks
 from searchlab.graph.tasks.reference_functions import with_references
-from searchlab.ir.expr import Const, Var
-from searchlab.ir.walk import Substitution
+from searchlab.ir.algebra import solvable
 from searchlab.targets import Target
 
 LEGALISE = "legalise"  # the pass by which operators become programs
@@ -26,8 +22,20 @@ _BALANCE = 8.0  # operations that take as long as a byte from memory, roughly, o
 def model_tasks(
     source: ModelSource, options: CompileOptions | None = None, target: Target | None = None
 ) -> tuple[GraphTask, ...]:
-    """The tasks of a model that is compiled with these options for a target, in the order of their first calls."""
-    return graph_tasks(lowered_with_references(at_sizes(source.module, source.inputs), options, target))
+    """The tasks of a model that is compiled with these options for a target, in the order of their first calls.
+
+    Programs with open sizes are tasks at several of these.
+    """
+    examples = sizes_of(source.module, source.inputs)
+    return graph_tasks(lowered_with_references(source.module, options, target), examples=examples)
+
+
+def task_counts(tasks: Sequence[GraphTask]) -> dict[str, float]:
+    """How often each workload occurs in one run, by its text; the shares of open sizes are parts of one call."""
+    found: dict[str, float] = {}
+    for task in tasks:
+        found[task.workload.spec] = found.get(task.workload.spec, 0) + task.count
+    return found
 
 
 def lowered_with_references(
@@ -50,21 +58,22 @@ def worth_tuning(tasks: Sequence[GraphTask], share: float = 0.99) -> tuple[Graph
     """The tasks that make up a share of the expected time, in their order; the others are left as they are.
 
     The expectation is crude: operations and bytes, weighted for a typical core.  It only has to tell additions of
-    vectors from convolutions.
+    vectors from convolutions.  The sizes of a family stay together.
     """
-    costs = [t.count * (t.workload.flops + _BALANCE * t.workload.bytes) for t in tasks]
-    whole, reached, kept = sum(costs), 0.0, set()
-    for n in sorted(range(len(tasks)), key=lambda n: -costs[n]):
-        if reached < share * whole:
-            kept.add(n)
-        reached += costs[n]
-    return tuple(task for n, task in enumerate(tasks) if n in kept)
+    costs: dict[str, float] = {}
+    for t in tasks:
+        each = t.count * (t.workload.flops + _BALANCE * t.workload.bytes)
+        costs[_whole(t)] = costs.get(_whole(t), 0.0) + each
+    total, reached, kept = sum(costs.values()), 0.0, set()
+    for name in sorted(costs, key=lambda name: -costs[name]):
+        if reached < share * total:
+            kept.add(name)
+        reached += costs[name]
+    return tuple(task for task in tasks if _whole(task) in kept)
 
 
-def at_sizes(module: GraphModule, inputs: Sequence[Array], function: str = "main") -> GraphModule:
-    """The module with the symbols of a function at the values that they have for these inputs."""
-    sizes = {Var(name, "size"): Const(value) for name, value in sizes_of(module, inputs, function).items()}
-    return module if not sizes else module.with_function(deduced(module, _put(module[function], Substitution(sizes))))
+def _whole(task: GraphTask) -> str:
+    return task.workload.key if task.family is None else task.family.key
 
 
 def sizes_of(module: GraphModule, inputs: Sequence[Array], function: str = "main") -> dict[str, int]:
@@ -80,10 +89,3 @@ def sizes_of(module: GraphModule, inputs: Sequence[Array], function: str = "main
                 symbol, scale, offset = found
                 sizes.setdefault(symbol.name, (int(n) - offset) // scale)
     return sizes
-
-
-def _put(function: GraphFunction, put: Substitution) -> GraphFunction:
-    parameters = tuple(replace(p, annotation=p.annotation.map_dims(put)) for p in function.parameters)
-    bindings = tuple(replace(b, call=b.call.map_dims(put)) for b in function.bindings)
-    left = {symbol: known for symbol, known in function.ranges.items() if symbol not in put.mapping}
-    return replace(function, parameters=parameters, bindings=bindings, ranges=left)

@@ -12,7 +12,7 @@ import bz2
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, ClassVar
@@ -29,8 +29,10 @@ from searchlab.graph.functions import Binding, GraphFunction, GraphModule, Graph
 from searchlab.graph.graph_json import graph_from_json, graph_to_json
 from searchlab.graph.passes.operator_fusion import FUSED
 from searchlab.ir.bfloat16 import numbers, stored
+from searchlab.ir.expr import Var
 from searchlab.ir.jsonform import from_json, to_json
 from searchlab.ir.program import Program
+from searchlab.ir.walk import variables
 from searchlab.workloads import counts
 from searchlab.workloads.definition import Array, Definition, Operator, Workload
 from searchlab.workloads.parameters import Params, parameters_of
@@ -43,9 +45,27 @@ _POSITIVE = frozenset({"log", "pow", "rsqrt", "sqrt", "batch_norm"})
 
 
 def program_key(program: Program, weights: Sequence[str] | frozenset[str]) -> str:
-    """What a task is known by: a digest of its program, whatever this is called, and of the inputs that are weights."""
-    plain = replace(program, name=_NAME).hash
+    """What a task is known by: a digest of its program and of the inputs that are weights.
+
+    What the program and its open sizes are called makes no difference.
+    """
+    plain = with_plain_sizes(replace(program, name=_NAME), plain_sizes(program)).hash
     return hashlib.sha256(f"{plain} {' '.join(sorted(weights))}".encode()).hexdigest()[:12]
+
+
+def plain_sizes(program: Program) -> dict[str, str]:
+    """Names for the open sizes of a program that do not depend on the graph: by where shapes mention them first."""
+    shapes = (program.buffers[name].shape for name in (*program.inputs, *program.outputs))
+    seen = (v.name for shape in shapes for e in shape for v in sorted(variables(e), key=lambda v: v.name))
+    ordered = dict.fromkeys(name for name in (*seen, *program.sizes) if name in program.sizes)
+    return {name: f"size{number}" for number, name in enumerate(ordered)}
+
+
+def with_plain_sizes(program: Program, names: Mapping[str, str]) -> Program:
+    """The program with other names for its open sizes."""
+    if not names:
+        return program
+    return program.with_symbols({Var(old, "size"): Var(new, "size") for old, new in names.items()})
 
 
 def task_workload(program: Program, function: GraphFunction, weights: frozenset[str]) -> Workload:

@@ -6,10 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from searchlab.graph.building import GraphValue
+from searchlab.graph.image_windows import (
+    ImageWindow,
+    Pair,
+    convolved,
+    convolved_back,
+    known_space,
+    max_pooled,
+    mean_pooled,
+)
 from searchlab.graph.torch_import.conversion import AtenStep, Tensors, converts, need
 from searchlab.ir.expr import value_of
 
-Pair = int | Sequence[int]
+Numbers = int | Sequence[int]
 
 
 @converts("aten.convolution.default")
@@ -18,42 +27,32 @@ def convolution(
     x: GraphValue,
     weight: GraphValue,
     bias: GraphValue | None,
-    stride: Pair,
-    padding: Pair,
-    dilation: Pair,
+    stride: Numbers,
+    padding: Numbers,
+    dilation: Numbers,
     transposed: bool,
-    output_padding: Pair,
+    output_padding: Numbers,
     groups: int,
 ) -> GraphValue:
-    """A convolution over one or two axes, or a transposed one over two."""
-    given = [] if bias is None else [bias]
-    rank = len(x.shape)
-    need(rank in (3, 4), f"an operand of rank {rank}; convolutions over one or two axes are covered")
+    """A convolution over one or two axes, or a transposed one."""
+    given, axes = [] if bias is None else [bias], len(x.shape) - 2
+    need(axes in (1, 2), f"an operand of rank {len(x.shape)}; convolutions over one or two axes are covered")
+    w = _window(axes, known_space(weight, "the kernel"), stride, padding, dilation)
     if not transposed:
-        window = dict(stride=_pair(stride), padding=_pair(padding), dilation=_pair(dilation), groups=groups)
-        if rank == 4:
-            return step.b.conv2d(x, weight, *given, **window)
-        return _of_a_row(step, x, weight, given, window)
-    plain = groups == 1 and set(_pair(dilation)) == {1} and set(_pair(output_padding)) == {0}
-    need(
-        rank == 4 and plain,
-        "transposed convolutions are covered over two axes, without groups, dilation, output_padding",
-    )
-    return step.b.conv_transpose2d(x, weight, *given, stride=_pair(stride), padding=_pair(padding))
+        return convolved(step.b, x, weight, given, w, groups)
+    need(groups == 1, "transposed convolutions are covered without groups")
+    return convolved_back(step.b, x, weight, given, w, _each(output_padding, axes))
 
 
-def _pair(given: Pair) -> tuple[int, ...]:
-    return (given,) if isinstance(given, int) else tuple(given)
+def _each(given: Numbers, axes: int) -> Pair:
+    """A number for every axis; one stands for all."""
+    found = (given,) if isinstance(given, int) else tuple(given)
+    return found * axes if len(found) == 1 else found
 
 
-def _of_a_row(
-    step: AtenStep, x: GraphValue, weight: GraphValue, bias: list[GraphValue], window: dict[str, Any]
-) -> GraphValue:
-    """A convolution over one axis as one over two, of which the first has the extent 1."""
-    ahead = {"stride": 1, "padding": 0, "dilation": 1}
-    image, kernel = step.b.unsqueeze(x, axes=(2,)), step.b.unsqueeze(weight, axes=(2,))
-    both = {name: (ahead[name], *window[name]) if name in ahead else window[name] for name in window}
-    return step.b.squeeze(step.b.conv2d(image, kernel, *bias, **both), axes=(2,))
+def _window(axes: int, kernel: Numbers, stride: Numbers, padding: Numbers, dilation: Numbers = 1) -> ImageWindow:
+    around = _each(padding, axes)
+    return ImageWindow.of(_each(kernel, axes), _each(stride, axes), _each(dilation, axes), around, around)
 
 
 @converts("aten.conv2d.default", "aten.conv1d.default")
@@ -62,9 +61,9 @@ def conv(
     x: GraphValue,
     weight: GraphValue,
     bias: GraphValue | None = None,
-    stride: Pair = 1,
-    padding: Pair = 0,
-    dilation: Pair = 1,
+    stride: Numbers = 1,
+    padding: Numbers = 0,
+    dilation: Numbers = 1,
     groups: int = 1,
 ) -> GraphValue:
     """A convolution."""
@@ -77,11 +76,11 @@ def conv_transpose(
     x: GraphValue,
     weight: GraphValue,
     bias: GraphValue | None = None,
-    stride: Pair = 1,
-    padding: Pair = 0,
-    output_padding: Pair = 0,
+    stride: Numbers = 1,
+    padding: Numbers = 0,
+    output_padding: Numbers = 0,
     groups: int = 1,
-    dilation: Pair = 1,
+    dilation: Numbers = 1,
 ) -> GraphValue:
     """A transposed convolution."""
     return convolution(step, x, weight, bias, stride, padding, dilation, True, output_padding, groups)
@@ -94,15 +93,23 @@ def conv_transpose(
 def max_pool(
     step: AtenStep,
     x: GraphValue,
-    kernel: Pair,
-    stride: Pair = (),
-    padding: Pair = 0,
-    dilation: Pair = 1,
+    kernel: Numbers,
+    stride: Numbers = (),
+    padding: Numbers = 0,
+    dilation: Numbers = 1,
     ceil_mode: bool = False,
 ) -> GraphValue:
     """The largest elements of windows."""
-    need(set(_pair(dilation)) == {1} and not ceil_mode, "max_pool2d with dilation or ceil_mode is not covered")
-    return step.b.max_pool2d(x, kernel=_pair(kernel), stride=_pair(stride) or None, padding=_pair(padding))
+    return max_pooled(step.b, x, _pooling(x, kernel, stride, padding, dilation, ceil_mode))
+
+
+def _pooling(
+    x: GraphValue, kernel: Numbers, stride: Numbers, padding: Numbers, dilation: Numbers, ceil: bool
+) -> ImageWindow:
+    """The windows of pooling over two axes, which move by their extents if nothing else is said."""
+    step = kernel if not isinstance(stride, int) and not tuple(stride) else stride
+    found = _window(2, kernel, step, padding, dilation)
+    return found.rounded_up(known_space(x, "with ceil_mode the extents")) if ceil else found
 
 
 @converts("aten.max_pool2d_with_indices.default")
@@ -115,20 +122,16 @@ def max_pool_with_indices(step: AtenStep, x: GraphValue, *window: Any) -> Tensor
 def avg_pool(
     step: AtenStep,
     x: GraphValue,
-    kernel: Pair,
-    stride: Pair = (),
-    padding: Pair = 0,
+    kernel: Numbers,
+    stride: Numbers = (),
+    padding: Numbers = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> GraphValue:
     """The means of windows."""
-    counted = count_include_pad or set(_pair(padding)) == {0}
-    need(
-        not ceil_mode and counted and divisor_override is None,
-        "avg_pool2d is covered as a mean, padding counted as zeros",
-    )
-    return step.b.avg_pool2d(x, kernel=_pair(kernel), stride=_pair(stride) or None, padding=_pair(padding))
+    need(divisor_override is None, "avg_pool2d is covered as a mean, without divisor_override")
+    return mean_pooled(step.b, x, _pooling(x, kernel, stride, padding, 1, ceil_mode), count_include_pad)
 
 
 @converts("aten.adaptive_avg_pool2d.default", "aten._adaptive_avg_pool2d.default")

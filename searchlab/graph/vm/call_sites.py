@@ -29,12 +29,15 @@ class KernelSite:
 class CallFacts:
     """A call of a function for people: its result, what is called, and its arithmetic in the symbols of the function.
 
-    Terms that padding makes zero count as well, as is usual.
+    Terms that padding makes zero count as well, as is usual.  Of several `kernels` the first ran whose register among
+    `chosen_by` is not zero, else the last.
     """
 
     name: str
     callee: str
     flops: Expr | None = None
+    kernels: tuple[str, ...] = ()
+    chosen_by: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from searchlab.errors import GraphError
 from searchlab.graph.annotations import Shape, TensorType
@@ -13,6 +14,8 @@ from searchlab.graph.vm.bytecode import Check, CodeWriter
 from searchlab.graph.vm.machine import DTYPE_NUMBERS, LINE, MOST_AXES, SHAPE_NUMBER
 from searchlab.graph.vm.run_values import ExtentsAt, RunValue, TensorAt, bytes_of, leaves
 from searchlab.graph.vm.size_registers import SizeRegisters
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +54,24 @@ class FrameMemory:
         for number, root in enumerate(roots):
             if root not in plan.places:
                 self._direct.setdefault(root, number)
+        # by call, so that every call looks at its own alone
+        self._begins = _listed((s.first, s) for s in plan.storages)
+        self._ends = _listed((s.last, s) for s in plan.storages)
+        placed = (v for v in plan.values if v.size is not None and v.name in plan.offsets)
+        self._forgotten = _listed((v.last, v) for v in placed)
 
     def before(self, at: int) -> None:
         """Acquires what begins at a call."""
-        for storage in self.plan.storages:
-            if storage.first == at:
-                self._acquire(storage)
+        for storage in self._begins.get(at, ()):
+            self._acquire(storage)
 
     def after(self, at: int) -> None:
         """Gives back what was needed up to a call."""
-        for v in self.plan.values:
-            if v.last == at and v.name in self.plan.offsets and v.size is not None and v.name in self.made:
+        for v in self._forgotten.get(at, ()):
+            if v.name in self.made and v.size is not None:
                 self.code.call("forget", self.made[v.name].address, self.sizes.register(v.size))
-        for storage in self.plan.storages:
-            if storage.last == at:
-                self._release(storage.name)
+        for storage in self._ends.get(at, ()):
+            self._release(storage.name)
 
     def room(self, name: str, annotation: TensorType) -> TensorAt:
         """Memory for a result of a call: in a storage, in an output of the function, or of its own."""
@@ -144,6 +150,14 @@ class FrameMemory:
         word = self.code.word
         about = word(LINE), word(SHAPE_NUMBER), word(len(value.registers))
         self.code.call("output", word(number), *about, *value.registers)
+
+
+def _listed(pairs: Iterable[tuple[int, T]]) -> dict[int, list[T]]:
+    """What belongs to each number, in order."""
+    found: dict[int, list[T]] = {}
+    for number, item in pairs:
+        found.setdefault(number, []).append(item)
+    return found
 
 
 def release(code: CodeWriter, held: Sequence[HeldStorage], number: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from searchlab.errors import GraphError
@@ -25,6 +25,7 @@ from searchlab.graph.calls import (
 from searchlab.graph.functions import Binding, GraphModule
 from searchlab.graph.listing import call_text
 from searchlab.graph.passes.memory_plan import MemoryPlan
+from searchlab.graph.size_table import SizeTable
 from searchlab.graph.vm.bytecode import ByteCode, Check, CodeWriter, Reference
 from searchlab.graph.vm.call_sites import (
     ArraySpec,
@@ -63,13 +64,16 @@ class LoweredFunction:
     calls: tuple[CallFacts, ...]
 
 
+KernelSites = SizeTable[KernelSite]  # the kernels of a call; which of them runs depends on a size of their program
+
+
 @dataclass(frozen=True)
 class LoweredWhole:
     """What the functions of one code share: plans and kernels by function, and what has been written so far."""
 
     module: GraphModule
     plans: Mapping[str, MemoryPlan]
-    sites: Mapping[str, Mapping[str, KernelSite]]
+    sites: Mapping[str, Mapping[str, KernelSites]]
     code: CodeWriter = field(default_factory=CodeWriter)
     calls: list[CallFacts] = field(default_factory=list)
     libraries: list[LibrarySite] = field(default_factory=list)
@@ -77,7 +81,7 @@ class LoweredWhole:
 
 
 def lower_function(
-    module: GraphModule, name: str, plans: Mapping[str, MemoryPlan], sites: Mapping[str, Mapping[str, KernelSite]]
+    module: GraphModule, name: str, plans: Mapping[str, MemoryPlan], sites: Mapping[str, Mapping[str, KernelSites]]
 ) -> LoweredFunction:
     """The byte code of a function whose calls are programs, library functions, views, and branches to such functions.
 
@@ -191,29 +195,59 @@ class _Lowering:
         return [self.memory.room(f"{b.name}.{n}", part) for n, part in enumerate(outputs)]
 
     def program(self, b: Binding, call: ProgramCall) -> RunValue:
-        """A call of a kernel."""
-        site, put = self.sites[b.name], Substitution({Var(name, "size"): e for name, e in call.sizes})
-        operands = [
+        """A call of a kernel; of several, branches choose one by a size."""
+        sites, limits = self.possible(self.sites[b.name], dict(call.sizes))
+        made = self.outputs(b, call.outputs)
+        workspace = self.memory.workspace(b.name)
+        # All registers are filled before the first branch: what is computed in one arm is not known in another.
+        operands = [self.kernel_operands(site, call, made, workspace) for site in sites]
+        conditions = tuple(map(self.sizes.condition, limits))
+        ends = []
+        for number, registers in enumerate(operands):
+            otherwise = self.code.branch(conditions[number]) if number < len(conditions) else None
+            self.code.call("kernel", *registers, check=Check(f"{self.where(b)}: scratch memory"))
+            if otherwise is not None:
+                ends.append(self.code.jump())
+                self.code.land(otherwise)
+        self.code.land(*ends)
+        about = self.whole.calls[-1]
+        self.whole.calls[-1] = replace(about, kernels=tuple(s.symbol for s in sites), chosen_by=conditions)
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def possible(self, table: KernelSites, sizes: Mapping[str, Expr]) -> tuple[list[KernelSite], list[Expr]]:
+        """The kernels that a call may need, and the conditions by which each but the last is chosen."""
+        sites: list[KernelSite] = []
+        limits: list[Expr] = []
+        for site, last in zip(table.entries, table.last, strict=False):
+            fits = sizes[table.size] <= last
+            if self.sizes.facts.proves(fits):
+                return [*sites, site], limits
+            if not self.sizes.facts.proves(sizes[table.size] > last):
+                sites.append(site)
+                limits.append(fits)
+        return [*sites, table.entries[-1]], limits
+
+    def kernel_operands(
+        self, site: KernelSite, call: ProgramCall, made: Sequence[TensorAt], workspace: int
+    ) -> tuple[int, ...]:
+        """The registers that a kernel is called with."""
+        put, given = Substitution({Var(name, "size"): e for name, e in call.sizes}), dict(call.sizes)
+        operands = (
             self.value(operand).address if constant is None else self.code.word(Reference("constant", constant))
             for operand, constant in zip(call.args, site.constants, strict=True)
-        ]
-        made = self.outputs(b, call.outputs)
+        )
         arrays = [*operands, *(t.address for t in made)]
-        given = dict(call.sizes)
         own = put(site.private)
         stride = own if value_of(own) == 0 else own + LINE  # a line between the areas of threads
-        self.code.call(
-            "kernel",
+        return (
             self.code.word(Reference("kernel", site.symbol)),
-            self.memory.workspace(b.name),
+            workspace,
             self.sizes.register(put(site.shared)),
             self.sizes.register(stride),
             self.code.word(len(arrays)),
             *arrays,
             *(self.sizes.register(given[name]) for name in site.sizes),
-            check=Check(f"{self.where(b)}: scratch memory"),
         )
-        return made[0] if len(made) == 1 else tuple(made)
 
     def library(self, b: Binding, call: LibraryCall) -> RunValue:
         """A call of a function outside the machine."""

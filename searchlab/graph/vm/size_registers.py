@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from searchlab.errors import GraphError
-from searchlab.graph.symbols import SizeFacts, SizeRange, solvable
+from searchlab.graph.symbols import SizeFacts, SizeRange
 from searchlab.graph.vm.bytecode import Check, CodeWriter
+from searchlab.ir.algebra import solvable
 from searchlab.ir.expr import And, Binary, Compare, Const, Expr, Monomial, Poly, Var
 from searchlab.ir.walk import variables
 
@@ -21,6 +22,7 @@ class SizeRegisters:
         self.code, self.facts = code, facts
         self.symbols: dict[Var, int] = {}
         self._known: dict[Expr, int] = {}
+        self._conditions: dict[Expr, int] = {}
         self._left: list[tuple[str, Expr, int]] = []  # what was matched but not compared: where, wanted, got
 
     def register(self, e: Expr) -> int:
@@ -56,7 +58,12 @@ class SizeRegisters:
         return first
 
     def condition(self, e: Expr) -> int:
-        """The register that is 1 if a condition on sizes holds, else 0."""
+        """The register that is 1 if a condition on sizes holds, else 0; it is computed where it is first needed."""
+        if e not in self._conditions:
+            self._conditions[e] = self._decided(e)
+        return self._conditions[e]
+
+    def _decided(self, e: Expr) -> int:
         value, word = self.code.value, self.code.word
         if isinstance(e, Const):
             return word(int(bool(e.value)))

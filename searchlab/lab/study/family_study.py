@@ -7,11 +7,8 @@ as all of them together, with the intervals of sizes in which each is run.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-
-import numpy as np
+from dataclasses import replace
 
 from searchlab.bench import DEFAULT, Steady, prepare_program
 from searchlab.defaults import default_schedule
@@ -20,17 +17,10 @@ from searchlab.ir.program import Program
 from searchlab.lab.study.finish import Finish
 from searchlab.lab.study.joint import JointStudy
 from searchlab.lab.study.scheduler import Policy
-from searchlab.lab.study.size_dispatch import (
-    AnySizeProgram,
-    FamilyTable,
-    SizeInterval,
-    SizeTimes,
-    Times,
-    cover,
-    intervals,
-)
+from searchlab.lab.study.size_dispatch import AnySizeProgram, FamilyTable, SizeTimes
 from searchlab.lab.study.study import Study
 from searchlab.lab.study.subject import TaskSubject
+from searchlab.lab.study.table_choice import AnySizeRival, TableChoice, choose_table
 from searchlab.measure import Job
 from searchlab.runtime.memory import placed
 from searchlab.search.any_size import AnySize
@@ -39,25 +29,6 @@ from searchlab.workloads import Family
 
 _EACH, _TRIALS_EACH = 3, 16  # of a size that are transferred at most; one more for this many trials
 _ROUNDS, _STEADY = 5, 0.03  # minimum number of rounds of the race; noise above which it continues
-
-
-@dataclass(frozen=True, eq=False)
-class _Rival:
-    """A program for any size, and where it comes from."""
-
-    origin: AnySizeProgram
-    program: Program
-
-
-@dataclass(frozen=True, eq=False)
-class _TableChoice:
-    """The programs of the table, with their intervals, and the measured times of all rivals."""
-
-    rivals: tuple[_Rival, ...]
-    times: Times
-    per_size: tuple[int, ...]
-    intervals: tuple[SizeInterval, ...]
-    refused: tuple[str, ...]
 
 
 class FamilyStudy(JointStudy):
@@ -80,7 +51,7 @@ class FamilyStudy(JointStudy):
         self._any = [AnySize(study.space, family.workload.program) for study in studies]
         for any_size in self._any:
             any_size.require()
-        self._chosen: _TableChoice | None = None
+        self._chosen: TableChoice | None = None
         self._table: FamilyTable | None = None
 
     # --- results ------------------------------------------------------------------------------------------------------
@@ -96,7 +67,7 @@ class FamilyStudy(JointStudy):
     def programs(self) -> tuple[Program, ...]:
         """The scheduled programs of the table, in its order."""
         assert self._chosen is not None
-        return tuple(self._chosen.rivals[n].program for n in _numbers(self._chosen))
+        return self._chosen.programs
 
     def finish(self, seconds: float = 1.0, most: float = 2.5) -> Finish:
         """Races what was found at each size, then the table with it; the time is the mean time of a call."""
@@ -104,27 +75,22 @@ class FamilyStudy(JointStudy):
         found = super().finish(seconds, most)
         with self.ledger.phase("finish"):
             times = [self._raced(n, chosen, seconds, most) for n in range(len(self.studies))]
-        numbers = _numbers(chosen)
-        ranges = tuple(replace(i, program=numbers.index(i.program)) for i in chosen.intervals)
-        programs = tuple(chosen.rivals[n].origin for n in numbers)
-        self._table = FamilyTable(self.family.size, programs, ranges, tuple(times), chosen.refused)
+        self._table = FamilyTable(self.family.size, chosen.origins, chosen.ranges, tuple(times), chosen.refused)
         others = {**found.baselines, DEFAULT: self._table.default_s}  # a default for each size is not to be had
         return replace(found, seconds=self._table.seconds, baselines=others, table=self._table)
 
     # --- programs for every size --------------------------------------------------------------------------------------
 
-    def compare(self) -> _TableChoice:
+    def compare(self) -> TableChoice:
         """Measures the best few of every size at all sizes and chooses the programs of the table; done once."""
         if self._chosen is None:
-            rivals, refused = self._rivals()
-            times = np.array([self._measured(rivals, n) for n in range(len(self.studies))]).T
-            self._chosen = self._choose(rivals, times, refused)
+            self._chosen = choose_table(self.family, *self._rivals(), self._outcomes)
         return self._chosen
 
-    def _rivals(self) -> tuple[tuple[_Rival, ...], list[str]]:
+    def _rivals(self) -> tuple[tuple[AnySizeRival, ...], list[str]]:
         """The default schedule and the best few of every size, as programs for any size, each once."""
         default = default_schedule(self.family.workload.program, self._subject(0).task.target)
-        found = {default.hash: _Rival(AnySizeProgram(0, "default schedule", hash=default.hash), default)}
+        found = {default.hash: AnySizeRival(AnySizeProgram(0, "default schedule", hash=default.hash), default)}
         refused: list[str] = []
         for (size, _), study, any_size in zip(self.family.representatives, self.studies, self._any, strict=True):
             for point in study.fastest(min(_EACH, 1 + len(study.trials) // _TRIALS_EACH)):
@@ -134,17 +100,13 @@ class FamilyStudy(JointStudy):
                     refused.append(f"{self.family.size}={size}: {e}")
                     continue
                 origin = AnySizeProgram(size, study.space.text(point), study.space.choice(point), program.hash)
-                found.setdefault(program.hash, _Rival(origin, program))
+                found.setdefault(program.hash, AnySizeRival(origin, program))
         return tuple(found.values()), refused
 
-    def _measured(self, rivals: Sequence[_Rival], part: int) -> list[float]:
-        """The times of programs at one of the sizes; infinite for those that fail there."""
-        size, _ = self.family.representatives[part]
-        found = self._outcomes([rival.program for rival in rivals], size, self.studies[part])
-        return [s for s, _ in found]
-
-    def _outcomes(self, programs: Sequence[Program], size: int, study: Study) -> list[tuple[float, str]]:
+    def _outcomes(self, programs: Sequence[Program], size: int) -> list[tuple[float, str]]:
         """The time of each program at a size, and the error of those that have none."""
+        sizes = [known for known, _ in self.family.representatives]
+        study = self.studies[sizes.index(size) if size in sizes else 0]
         subject = _task_subject(study)
         workload = self.family.at(size)
         jobs = [
@@ -164,37 +126,9 @@ class FamilyStudy(JointStudy):
             found = {o.id: o for o in study.measurer.measure(jobs)}
         return [(found[job.id].figure(study.figure), found[job.id].error) for job in jobs]
 
-    def _choose(self, rivals: tuple[_Rival, ...], times: Times, refused: list[str]) -> _TableChoice:
-        """The programs of the table, each of which is right at the ends and in the middle of its intervals."""
-        sizes, weights = zip(*self.family.representatives, strict=True)
-        ends = self.family.range
-        for n in np.flatnonzero(~np.isfinite(times).all(axis=1)).tolist():
-            where = sizes[int(np.flatnonzero(~np.isfinite(times[n]))[0])]
-            refused.append(f"{rivals[n].origin.point} fails for {self.family.size}={where}")
-        while per_size := cover(times, weights):
-            ranges = intervals(sizes, per_size, ends.low, ends.high)
-            wrong = self._wrong(rivals, ranges, set(sizes))
-            if wrong is None:
-                return _TableChoice(rivals, times, tuple(per_size), ranges, tuple(refused))
-            number, why = wrong
-            times[number] = math.inf
-            refused.append(f"{rivals[number].origin.point} {why}")
-        raise SpaceError(f"{self.family.label}: no program runs for every size: {'; '.join(refused)}")
-
-    def _wrong(
-        self, rivals: Sequence[_Rival], ranges: Sequence[SizeInterval], known: set[int]
-    ) -> tuple[int, str] | None:
-        """The first program that fails at a size of an interval of its own, and how."""
-        for n in ranges:
-            for size in sorted({n.low, math.isqrt(n.low * n.high) + 1, n.high} - known):
-                ((seconds, error),) = self._outcomes([rivals[n.program].program], min(size, n.high), self.studies[0])
-                if not math.isfinite(seconds):
-                    return n.program, f"fails for {self.family.size}={size}: {error}"
-        return None
-
     # --- the race -----------------------------------------------------------------------------------------------------
 
-    def _raced(self, part: int, chosen: _TableChoice, seconds: float, most: float) -> SizeTimes:
+    def _raced(self, part: int, chosen: TableChoice, seconds: float, most: float) -> SizeTimes:
         """The table at one size beside what was found at this size alone, and the default schedule for any size."""
         size, weight = self.family.representatives[part]
         study, subject, number = self.studies[part], self._subject(part), chosen.per_size[part]
@@ -210,11 +144,6 @@ class FamilyStudy(JointStudy):
 
     def _subject(self, part: int) -> TaskSubject:
         return _task_subject(self.studies[part])
-
-
-def _numbers(chosen: _TableChoice) -> list[int]:
-    """The rivals that are in the table, in the order of its intervals."""
-    return list(dict.fromkeys(i.program for i in chosen.intervals))
 
 
 def _task_subject(study: Study) -> TaskSubject:

@@ -57,6 +57,14 @@ class CallRecord:
 
 
 @dataclass(frozen=True)
+class SizeRace:
+    """Whole runs at one choice of the open sizes: seconds by way to compile the model, timed in turns."""
+
+    sizes: Mapping[str, int]
+    seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True)
 class ModelResult:
     """The times of whole runs of a model, taken in turns: with default schedules, with tuned ones, and in torch.
 
@@ -65,7 +73,8 @@ class ModelResult:
     from earlier ones, and those left at their default.  `error` is the largest difference from the reference, relative
     to the largest result; `load` the share of the cores that other processes used; `options` are those of the model.
     `sizes` are the values that open sizes had while tasks were searched, and in the runs that were timed.
-    `calls` are those of the tuned model, and `held` the bytes that its plan of memory holds in one run.
+    `calls` are those of the tuned model, and `held` the bytes that its plan of memory holds in one run.  `by_size` are
+    whole runs at other values of open sizes.
     """
 
     name: str
@@ -84,6 +93,7 @@ class ModelResult:
     after: tuple[str, ...] = ()  # the runs that known tasks were taken from
     calls: tuple[CallRecord, ...] = ()
     held: int = 0
+    by_size: tuple[SizeRace, ...] = ()
 
     def speedup(self, over: str) -> float | None:
         """How many times faster the tuned model is than another one."""
@@ -104,7 +114,8 @@ class ModelResult:
         variants = tuple(VariantTime(**v) for v in data.get("variants", ()))
         calls = tuple(map(CallRecord.of, data.get("calls", ())))
         made = {"times": times, "variants": variants, "after": tuple(data.get("after", ())), "calls": calls}
-        return ModelResult(**{**known, **made})
+        by_size = tuple(SizeRace(**race) for race in data.get("by_size", ()))
+        return ModelResult(**{**known, **made, "by_size": by_size})
 
 
 class TimesForm(FileForm):
@@ -137,6 +148,13 @@ class CallForm(FileForm):
     live: int
 
 
+class SizeRaceForm(FileForm):
+    """Whole runs at one choice of sizes."""
+
+    sizes: dict[str, int]
+    seconds: dict[str, float]
+
+
 class ModelForm(FileForm):
     """One model."""
 
@@ -148,6 +166,7 @@ class ModelForm(FileForm):
     variants: list[VariantForm]
     calls: list[CallForm] = []
     held: int = 0
+    by_size: list[SizeRaceForm] = []
 
 
 class ModelsForm(FileForm):

@@ -3,16 +3,15 @@
     tuned = Tuned.from_run("runs/resnet18")
     searchlab.graph.compile(module, target, tuned=tuned)
 
-A task is known by its plain program, whatever that is called, by the inputs that are weights, and by the target.  A
-program with open sizes is known by what it is at the sizes that were searched; the schedule that was found there is
-applied to it where that is right for all sizes.
+A task is known by its plain program, whatever that is called, by the inputs that are weights, and by the target.  For
+a program with open sizes there is a table: a few programs for all sizes, and which of them is run for which.
 """
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,15 +19,15 @@ from typing import Any
 
 from searchlab import targets
 from searchlab.errors import ExportError, IRError, SearchLabError, SpaceError
+from searchlab.graph.size_table import SizeTable
 from searchlab.graph.tasks import program_key
-from searchlab.ir.expr import Const, Var
 from searchlab.ir.jsonform import from_json, to_json
 from searchlab.ir.program import Program
 from searchlab.lab.export.finding import best_programs
 from searchlab.lab.folder import atomic
 from searchlab.lab.folder.file_forms import FileForm
 from searchlab.lab.folder.found import Found
-from searchlab.lab.tuning.model_result import model_results
+from searchlab.lab.tuning.kept_tables import KeptTable, kept_tables
 
 FILE = "tuned.json"  # in a run folder: its programs, so that no space has to be made again
 _AGAIN = "delete it: the programs are made again from the records"
@@ -78,7 +77,7 @@ class Tuned:
 
     target: targets.Target
     tasks: Mapping[str, TunedTask] = field(repr=False)
-    sizes: tuple[Mapping[str, int], ...] = ()  # at which models with open sizes were searched
+    tables: Mapping[str, KeptTable] = field(default_factory=dict, repr=False)
     asked: dict[str, bool] = field(default_factory=dict, repr=False)
 
     @staticmethod
@@ -86,45 +85,38 @@ class Tuned:
         """The best programs of run folders, for this machine unless a target is given; of two the faster."""
         machine = target or targets.detect()
         found: dict[str, TunedTask] = {}
-        sizes = [dict(result.sizes) for folder in folders for result in model_results(Path(folder)) if result.sizes]
+        tables: dict[str, KeptTable] = {}
         for folder in folders:
             for key, task in _tasks(Path(folder), machine):
                 if key not in found or task.seconds < found[key].seconds:
                     found[key] = task
-        return Tuned(machine, found, tuple(sizes))
+            for table in kept_tables(folder):
+                other = tables.get(table.key)
+                if table.target == machine.fingerprint() and (other is None or table.seconds < other.seconds):
+                    tables[table.key] = table
+        return Tuned(machine, found, tables)
 
     def __len__(self) -> int:
         return len(self.tasks)
 
-    def known(self, program: Program, weights: Iterable[str]) -> TunedTask | None:
+    def known(self, program: Program, weights: Iterable[str]) -> TunedTask | KeptTable | None:
         """What is known of the task of a plain program; None if it was not searched."""
-        named = frozenset(weights)
-        keys = (program_key(plain, named) for plain in self._at_sizes(program))
-        return next((self.tasks[key] for key in keys if key in self.tasks), None)
+        key = program_key(program, frozenset(weights))
+        return self.tables.get(key) if program.sizes else self.tasks.get(key)
 
-    def __call__(self, program: Program, weights: frozenset[str]) -> Program | None:
-        """The scheduled program of a plain one; None if the default schedule is the best that is known."""
+    def __call__(self, program: Program, weights: frozenset[str]) -> Program | SizeTable[Program] | None:
+        """The scheduled programs of a plain one; None if the default schedule is the best that is known."""
         task, key = self.known(program, weights), program_key(program, weights)
         self.asked[key] = task is not None
-        if task is None or task.kept:
-            return None
         try:
-            found = task.found.for_any_size(program) if program.sizes else task.program
-            return replace(found, name=program.name)
-        except SpaceError:  # the schedule is right at the size that was searched, and not at all others
-            self.asked[key] = False
-        except (ExportError, IRError) as e:
+            if isinstance(task, KeptTable):
+                return task.programs_for(program).map(lambda found: replace(found, name=program.name))
+            if task is not None and not task.kept:
+                return replace(task.program, name=program.name)
+        except (ExportError, SpaceError, IRError) as e:
             warnings.warn(f"{e}; the default schedule is used", stacklevel=2)
             self.asked[key] = False
         return None
-
-    def _at_sizes(self, program: Program) -> Iterator[Program]:
-        """The program itself, or with open sizes at those that were searched."""
-        if not program.sizes:
-            yield program
-        for sizes in self.sizes:
-            if program.sizes and sizes.keys() >= set(program.sizes):
-                yield program.with_symbols({Var(n, "size"): Const(sizes[n]) for n in program.sizes})
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Writes the programs to a file, from which `from_run` reads them if it is in the folder of the run."""

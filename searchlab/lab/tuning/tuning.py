@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from searchlab.errors import SearchLabError
 from searchlab.graph.model.compiling import compile
 from searchlab.graph.model.options import CompileOptions
 from searchlab.graph.model_source import ModelSource, model_source
-from searchlab.graph.tasks import GraphTask, model_tasks, sizes_of, worth_tuning
+from searchlab.graph.tasks import GraphTask, TaskFamily, model_tasks, sizes_of, task_counts, worth_tuning
 from searchlab.lab.config import Experiment, from_data
 from searchlab.lab.config.subjects import is_model
 from searchlab.lab.results import CellResult, to_take
@@ -27,6 +27,8 @@ from searchlab.lab.tuning import tuned as tuned_files
 from searchlab.lab.tuning.call_records import call_records
 from searchlab.lab.tuning.decisions import decide
 from searchlab.lab.tuning.model_result import DEFAULT, TUNED, ModelResult, VariantTime, model_results, write_results
+from searchlab.lab.tuning.size_races import race_sizes
+from searchlab.lab.tuning.size_tables import make_tables
 from searchlab.lab.tuning.tuned import Tuned
 from searchlab.lab.tuning.whole_model import Note, largest_error, race_models, run_of, silent
 from searchlab.registry import Component
@@ -34,6 +36,7 @@ from searchlab.registry import Component
 _ROUNDS = 4  # batches that each task gets on average, at least
 _BATCH = (2, 16)
 RACE_S = 2.0  # of the final race of whole models
+_SIZES = 5  # which share such a time, where sizes are open
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,13 +68,18 @@ class TunePlan:
         batch = max(_BATCH[0], min(_BATCH[1], each // _ROUNDS))
         network = {
             "name": self.source.name,
-            "tasks": {task.workload.spec: task.count for task in self.tasks},
+            "tasks": task_counts(self.tasks),
             "graph": self.source.text,
         }
         given = {"target": self.target, "seeds": [self.seed], "budget": {"trials": each, "batch": batch}}
         return from_data(
             {"name": folder_name(self.source), "workloads": [{"network": network}], **given, **self.settings}
         )
+
+    @property
+    def families(self) -> tuple[TaskFamily, ...]:
+        """The programs with open sizes among the tasks to search."""
+        return tuple({task.family.key: task.family for task in self.tasks if task.family is not None}.values())
 
     def result(self, **measured: Any) -> ModelResult:
         """What the plan says, together with what was measured."""
@@ -149,7 +157,7 @@ def plan_tuning(
     elif options is None:
         options, variants = decide(source, machine, earlier if len(earlier) else None, CompileOptions(), note=note)
     every = model_tasks(source, options, machine)
-    known = [task for task in every if earlier.known(task.workload.program, task.workload.weights) is not None]
+    known = [task for task in every if _is_known(task, earlier)]
     worth = [task for task in worth_tuning(every, share) if task not in known]
     others = tuple(task for task in every if task not in known and task not in worth)
     given = tuple(after), dict(settings or {})
@@ -157,6 +165,12 @@ def plan_tuning(
     if folder is not None:
         write_results(folder, [plan.result(times={})])
     return plan
+
+
+def _is_known(task: GraphTask, earlier: Tuned) -> bool:
+    """Whether an earlier run knows a task; one with open sizes, as a whole."""
+    of = task.workload if task.family is None else task.family
+    return earlier.known(of.program, of.weights) is not None
 
 
 def _decided(folder: str | Path | None, source: ModelSource) -> ModelResult | None:
@@ -174,10 +188,10 @@ def finish_model(plan: TunePlan, folder: str | Path, seconds: float = RACE_S, no
     machine = targets.parse(plan.target)
     place = Path(folder)
     searched = [str(place)] if Folder(place).exists else []
-    tuned = Tuned.from_run(*searched, *plan.after, target=machine)
     if searched:
+        make_tables(plan.families, place, machine, note)
         Tuned.from_run(*searched, target=machine).save(place / tuned_files.FILE)
-        tuned = replace(tuned, sizes=(*tuned.sizes, sizes_of(plan.source.module, plan.source.inputs)))
+    tuned = Tuned.from_run(*searched, *plan.after, target=machine)
     note("compiling")
     ways = {DEFAULT: None, TUNED: tuned}
     models = {name: compile(plan.source.module, machine, source, plan.options) for name, source in ways.items()}
@@ -187,7 +201,8 @@ def finish_model(plan: TunePlan, folder: str | Path, seconds: float = RACE_S, no
     times, busy = race_models(plan.source, runs, machine, seconds, note)
     sums = kernel_sums(place, plan.source.name) if searched else {}
     calls, held = call_records(models[TUNED], plan.source.inputs, plan.options.memory)
-    result = plan.result(times=times, kernels=sums, error=error, load=busy, calls=calls, held=held)
+    others = race_sizes(plan.source, models, machine, seconds / _SIZES, note)
+    result = plan.result(times=times, kernels=sums, error=error, load=busy, calls=calls, held=held, by_size=others)
     write_results(place, [result])
     return result
 

@@ -52,11 +52,17 @@ def largest_error(source: ModelSource, runs: Mapping[str, Contender]) -> float:
         got = _flat(run())
         if [y.shape for y in got] != [y.shape for y in wanted]:
             raise GraphError(f"{source.name}: '{name}' gives shapes {[y.shape for y in got]}, not those of the model")
-        error = max((_difference(a, b) for a, b in zip(got, wanted, strict=True)), default=0.0)
+        error = results_differ(got, wanted)
         if not error <= _CLOSE:
             raise GraphError(f"{source.name}: results of '{name}' differ from the reference by {error:.2%}")
         worst = max(worst, error)
     return worst
+
+
+def results_differ(got: Any, wanted: Any) -> float:
+    """The largest difference of results with the same shapes, relative to the largest number of each."""
+    pairs = zip(_flat(got), _flat(wanted), strict=True)
+    return max((_difference(a, b) for a, b in pairs), default=0.0)
 
 
 def _flat(value: Any) -> list[Any]:

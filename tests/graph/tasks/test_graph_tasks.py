@@ -10,10 +10,9 @@ import pytest
 from graph_examples import Example, examples
 
 from searchlab.errors import GraphError, WorkloadError
-from searchlab.graph import GraphBuilder, GraphModule, evaluate_graph, legalise, verify_graph
+from searchlab.graph import GraphBuilder, GraphModule, evaluate_graph, legalise
 from searchlab.graph.model_source import model_source, source_of
 from searchlab.graph.tasks import (
-    at_sizes,
     graph_tasks,
     model_tasks,
     program_key,
@@ -103,11 +102,47 @@ def test_open_sizes_are_those_of_the_inputs() -> None:
     b = GraphBuilder("main", ranges={n: (1, 64)})
     x = b.input("x", (n * 2, 8))
     module = b.build(b.softmax(b.relu(x)))
-    fixed = at_sizes(module, [np.zeros((12, 8), "float32")])
-    verify_graph(fixed)
-    y = np.ones((12, 8), "float32")
-    assert np.array_equal(evaluate_graph(fixed, y), evaluate_graph(module, y))
-    assert {t.workload.label.partition("(")[2] for t in model_tasks(source_of((module, (y,))))} == {"12x8)"}
+    tasks = model_tasks(source_of((module, (np.ones((12, 8), "float32"),))))
+    (family,) = {t.family.key: t.family for t in tasks if t.family is not None}.values()
+    assert (family.size, str(family.range)) == ("n", "1..64") and family.label.endswith("(n=1..64)")
+    sizes = [size for size, _ in family.representatives]
+    assert sizes[0] == 1 and sizes[-1] == 64 and len(sizes) == 5
+    assert [t.workload.label.partition("(")[2] for t in tasks] == [f"{2 * size}x8)" for size in sizes]
+    assert sum(t.count for t in tasks) == pytest.approx(1.0, abs=1e-5)
+    for task in tasks:
+        inputs = task.workload.inputs()
+        assert task.workload.check(task.workload.reference(inputs), inputs) is None
+
+
+def open_layer(rows: str, columns: str, width: int = 8) -> GraphModule:
+    n, m = size(rows), size(columns)
+    b = GraphBuilder("main", ranges={n: (1, 64), m: (2, 8)})
+    w = b.constant("w", np.ones((16, width), "float32"))
+    return b.build(b.relu(b.linear(b.input("x", (m, n, width)), w)))
+
+
+def test_names_of_sizes_make_no_difference() -> None:
+    keys = []
+    for names in (("n", "m"), ("a", "b"), ("m", "n")):
+        source = source_of((open_layer(*names), (np.ones((3, 12, 8), "float32"),)))
+        families = {t.family.key: t.family for t in model_tasks(source) if t.family is not None}
+        (family,) = families.values()
+        assert family.size == names[0] and family.others == {names[1]: 3}  # the wider range decides
+        assert family.at(5).label.partition("(")[2].startswith("3x5x8")
+        keys.append(family.key)
+    assert len(set(keys)) == 1
+    (other,) = {
+        t.family.key for t in model_tasks(source_of((open_layer("n", "m", 9), (np.ones((3, 4, 9), "f4"),)))) if t.family
+    }
+    assert other != keys[0]
+
+
+def test_sizes_without_bounds_are_searched_up_to_twice_the_example() -> None:
+    n = size("n")
+    b = GraphBuilder("main")
+    source = source_of((b.build(b.softmax(b.input("x", (n, 8)))), (np.ones((12, 8), "float32"),)))
+    (family,) = {t.family.key: t.family for t in model_tasks(source) if t.family is not None}.values()
+    assert str(family.range) == "1..24"
 
 
 def test_what_takes_no_time_is_left_out() -> None:

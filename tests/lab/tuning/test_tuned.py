@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from lab.export.small_run import write
+from lab.export.small_run import MadeUp, write
 
 from searchlab import targets
 from searchlab.graph import CompileOptions, GraphBuilder, GraphModule, compile, evaluate_graph
 from searchlab.graph.model.pipeline import lowered
 from searchlab.graph.model_source import model_source, source_of
+from searchlab.graph.size_table import SizeTable
 from searchlab.graph.tasks import model_tasks
+from searchlab.ir import size
 from searchlab.lab.config import from_data, load_resolved
 from searchlab.lab.run import Folder, load
+from searchlab.lab.run.execute.measurers import Measurers
+from searchlab.lab.tuning.kept_tables import FILE as TABLES
+from searchlab.lab.tuning.kept_tables import kept_tables
+from searchlab.lab.tuning.size_tables import make_tables
 from searchlab.lab.tuning.tuned import FILE, Tuned
 from searchlab.lab.tuning.tuning import plan_tuning
+from searchlab.measure import Job, Outcome
 from searchlab.workloads import parse
 
 TARGET = targets.parse("x86-64-v3")
@@ -95,24 +103,64 @@ def test_another_model_finds_the_tasks_that_it_shares(folder: Path) -> None:
 
 
 @pytest.mark.skipif("x86-64-v3" not in targets.offered(), reason="runs code for AVX2")
-def test_a_schedule_serves_all_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model with an open size is searched at the size of its inputs; what was found there is compiled for all."""
+def test_a_table_serves_all_sizes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A model with an open size is searched at several; a table of what was found there is compiled for all."""
     (tmp_path / "any_rows.py").write_text(ANY_ROWS)
     source = model_source(f"{tmp_path / 'any_rows.py'}:make")
     plan = plan_tuning(source, "x86-64-v3", 8, folder=tmp_path / "run", options=CompileOptions(), settings=SETTINGS)
+    (family,) = plan.families
+    sizes = [size for size, _ in family.representatives]
+    assert len(plan.tasks) == len(sizes) > 3 and plan.experiment.workloads[0]["network"]["name"] == "any_rows"
     network = plan.experiment.workloads[0]
     data = {"name": "rows", "target": "x86-64-v3", "workloads": [network], **SETTINGS}
-    write(tmp_path / "run", monkeypatch, **data)
+    write(tmp_path / "run", monkeypatch, BySize, **data)
+    (table,) = make_tables(plan.families, tmp_path / "run", TARGET)
+    assert (table,) == kept_tables(tmp_path / "run") and len(set(table.programs)) > 1
+
+    # another graph with the same layer under other names finds it
+    other = any_rows("rows", "weight", 200)
     tuned = Tuned.from_run(tmp_path / "run", target=TARGET)
-    assert tuned.sizes == ({"n": 24},)
-    (program,) = lowered(source.module, CompileOptions()).programs.values()
-    assert program.sizes == ("n",)
-    known, found = tuned.known(program, ["W"]), tuned(program, frozenset({"W"}))
-    assert known is not None and found is not None and found.sizes == ("n",)
-    compiled = compile(source.module, TARGET, tuned)
-    for rows in (1, 7, 24, 31):
+    (program,) = lowered(other, CompileOptions()).programs.values()
+    found = tuned(program, frozenset({"W"}))
+    assert isinstance(found, SizeTable) and found.size == "rows" and found.last == table.last
+    assert all(p.sizes == ("rows",) and p.name == program.name for p in found.entries)
+    assert [p.hash for p in found.entries] == [p.hash for p in table.programs_for(program).entries]
+    model = compile(other, TARGET, tuned)
+    kernels = model["main"].facts.calls[0].kernels
+    for rows in range(1, 70):
         x = np.random.default_rng(rows).random((rows, 32), "float32")
-        assert np.allclose(compiled(x), evaluate_graph(source.module, x), rtol=1e-4)
+        assert np.allclose(model(x), evaluate_graph(other, x), rtol=1e-4)
+        (ran,) = model["main"].observed(x).kernels.values()
+        assert ran == kernels[sum(rows > last for last in table.last)]
+    again = plan_tuning(source_of((other, (np.ones((9, 32), "float32"),))), "x86-64-v3", 8,
+                        after=[str(tmp_path / "run")], options=CompileOptions())  # fmt: skip
+    assert again.tasks == () and len(again.known) > 3
+
+    # nothing is measured twice, and a damaged file is made again
+    monkeypatch.setattr(Measurers, "of", lambda *_: pytest.fail("measured again"))
+    assert make_tables(plan.families, tmp_path / "run", TARGET) == (table,)
+    (tmp_path / "run" / TABLES).write_text("{")
+    assert kept_tables(tmp_path / "run") == () and "`searchlab tune` or `searchlab run` measures it" in caplog.text
+
+
+class BySize(MadeUp):
+    """Times by which other programs are the fastest for few rows than for many."""
+
+    def measure(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        for job in jobs:
+            assert job.program is not None
+            rows = int(job.workload.program.buffers["X"].shape[0].value)
+            order = int(job.program.hash[:8], 16) % 1000 / 1000
+            yield Outcome(job.id, "ok", (1e-5 * rows * (1 + (order if rows > 8 else 1 - order)),) * 3, number=1)
+
+
+def any_rows(rows: str, weight: str, most: int) -> GraphModule:
+    n = size(rows)
+    b = GraphBuilder("main", ranges={n: (1, most)})
+    w = np.random.default_rng(1).random((32, 32), "float32")
+    return b.build(b.relu(b.linear(b.input("data", (n, 32)), b.constant(weight, w))))
 
 
 def test_other_targets_find_nothing(folder: Path) -> None:

@@ -18,6 +18,7 @@ from searchlab.errors import GraphError, SearchLabError
 from searchlab.graph import CompileOptions, GraphBuilder, GraphModule, LibraryCall, evaluate_graph
 from searchlab.graph.model.pipeline import lowered
 from searchlab.graph.model_source import ModelSource, source_of
+from searchlab.ir import size
 from searchlab.lab.report.report import Report
 from searchlab.lab.run import load, run
 from searchlab.lab.run.execute.measurers import Measurers
@@ -25,7 +26,9 @@ from searchlab.lab.run.runoff import holder
 from searchlab.lab.study import Finish, TaskSubject
 from searchlab.lab.tuning import decisions
 from searchlab.lab.tuning.decisions import AS_GIVEN, TOGETHER, alternatives, decide, different, offered_calls
+from searchlab.lab.tuning.kept_tables import kept_tables
 from searchlab.lab.tuning.model_result import FILE, ModelResult, VariantTime, model_results, write_results
+from searchlab.lab.tuning.size_races import resized
 from searchlab.lab.tuning.tuning import TunePlan, finish_model, finish_run, plan_tuning
 from searchlab.lab.tuning.whole_model import largest_error, prepared
 from searchlab.timing.turns import Times
@@ -104,6 +107,26 @@ def test_the_result_is_kept_and_reported(tmp_path: Path, made_up: None) -> None:
     assert result.calls[0].live == 4 * 8 * 16 <= result.held and all(c.seconds > 0 for c in result.calls)
     page = Report.of([load(tmp_path)]).html
     assert "Whole models, end to end" in page and "small: times of whole runs" in page
+
+
+@needs_avx2
+def test_open_sizes_are_timed_and_reported(tmp_path: Path, made_up: None) -> None:
+    """A model with an open size: one budget for all sizes, tables, whole runs at several sizes, all in the report."""
+    n = size("n")
+    b = GraphBuilder("main", ranges={n: (1, 32)})
+    w = b.constant("w", np.linspace(-1, 1, 256, dtype="float32").reshape(16, 16))
+    module = b.build(b.relu(b.linear(b.input("x", (n, 16)), w)))
+    source = source_of((module, (np.linspace(0, 1, 80, dtype="float32").reshape(5, 16),)), name="rows")
+    plan = planned(source, folder=tmp_path)
+    run(plan.experiment, tmp_path, jobs=0)
+    result = finish_model(plan, tmp_path, seconds=0.05)
+    assert [race.sizes for race in result.by_size] == [{"n": v} for v, _ in plan.families[0].representatives]
+    assert all(race.seconds["tuned"] > 0 < race.seconds["default"] for race in result.by_size)
+    assert model_results(tmp_path) == (result,) and kept_tables(tmp_path)[0].key == plan.families[0].key
+    page = Report.of([load(tmp_path)]).html
+    assert "rows: whole runs at other sizes" in page and "Programs of models with open sizes" in page
+    x = resized(source, {"n": 12})[0]
+    assert x.shape == (12, 16) and np.array_equal(x[5:10], source.inputs[0]) and np.array_equal(x[10:], x[:2])
 
 
 @needs_avx2

@@ -186,12 +186,12 @@ def _network(given: Any, place: Place) -> dict[str, Any]:
 def _graph(text: str, place: Place) -> dict[str, Any]:
     """The network of a model's tasks; a file is named by its whole path, as experiments may be moved."""
     from searchlab.graph.model_source import model_source
-    from searchlab.graph.tasks import model_tasks, worth_tuning
+    from searchlab.graph.tasks import model_tasks, task_counts, worth_tuning
 
     file, colon, rest = text.partition(":")
     named = f"{place.path(file)}{colon}{rest}" if file.endswith(".py") else text
     source = model_source(named)
-    tasks = {task.workload.spec: task.count for task in worth_tuning(model_tasks(source))}
+    tasks = task_counts(worth_tuning(model_tasks(source)))
     if not tasks:
         raise Malformed(f"model '{text}' has no programs to tune")
     return {"name": source.name, "tasks": tasks, "graph": named}

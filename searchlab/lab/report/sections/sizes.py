@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from searchlab.lab.report.blocks import Block, Column, Section, TableBlock, TableCell, Words
 from searchlab.lab.report.material import Material
 from searchlab.lab.report.words import count, digits, seconds, share
 from searchlab.lab.results import CellResult
 from searchlab.lab.study import FamilyTable, SizeTimes
+from searchlab.lab.tuning.kept_tables import KeptTable, kept_tables
 
 _LEAD = (
     "The size of these workloads is known only at run time. Each is searched at a few sizes; the best schedules are "
@@ -25,7 +28,34 @@ def section(material: Material) -> Section | None:
             blocks += [_times(cell, table, number), _rule(table, number, task)]
             if len(found) > 1:
                 blocks.append(_entries(material, task, number))
+    for number, run in enumerate(material.runs, 1):
+        if run.folder and (kept := kept_tables(run.folder)):
+            blocks.append(_of_model(kept, number))
     return Section("sizes", "Families of sizes", (Words(_LEAD), *blocks)) if blocks else None
+
+
+def _of_model(tables: Sequence[KeptTable], number: int) -> TableBlock:
+    """The tables of the programs of models whose sizes are open."""
+    columns = (
+        Column("program"),
+        Column("sizes", False, "the values of the size that the schedule is run for"),
+        Column("schedule"),
+        Column("time", True, "the mean time of a call"),
+        Column("× default", True, "speed-up over the default schedule"),
+    )
+    rows = []
+    for table in tables:
+        low = 1
+        ratio = None if table.default_s is None else table.default_s / table.seconds
+        for n, point in enumerate(table.points):
+            last = table.last[n] if n < len(table.last) else None
+            first = TableCell(table.label if n == 0 else "")
+            figures = (TableCell("" if n else seconds(table.seconds), table.seconds),
+                       TableCell("" if n or ratio is None else digits(ratio), ratio))  # fmt: skip
+            rows.append((first, TableCell(f"{low}–{last}" if last else f"from {low}"), TableCell(point), *figures))
+            low = (last or 0) + 1
+    note = "A compiled model runs the schedule that is listed for the size of the call."
+    return TableBlock(f"open-sizes-{number}", "Programs of models with open sizes", columns, tuple(rows), note)
 
 
 def _times(cell: CellResult, table: FamilyTable, number: int) -> TableBlock:

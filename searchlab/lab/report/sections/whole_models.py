@@ -23,6 +23,8 @@ def section(material: Material) -> Section | None:
     blocks: list[Block] = [Words(lead)]
     for number, result in enumerate(found, 1):
         blocks.append(_times(result, number))
+        if result.by_size:
+            blocks.append(_sizes(result, number))
         if result.variants:
             blocks.append(_variants(result, number))
     return Section("models", "Whole models, end to end", tuple(blocks))
@@ -50,6 +52,20 @@ def _times(result: ModelResult, number: int) -> TableBlock:
             )
         )
     return TableBlock(f"model-{number}", f"{result.name}: times of whole runs", columns, tuple(rows), _note(result))
+
+
+def _sizes(result: ModelResult, number: int) -> TableBlock:
+    """Whole runs at other sizes than those of the example inputs."""
+    names = list(result.by_size[0].sizes)
+    columns = (*(Column(n, True) for n in names), Column(TUNED, True), Column(DEFAULT, True), Column("× default", True))
+    rows = []
+    for race in result.by_size:
+        tuned, default = race.seconds[TUNED], race.seconds[DEFAULT]
+        figures = (TableCell(seconds(tuned), tuned), TableCell(seconds(default), default))
+        ratio = default / tuned
+        rows.append((*(TableCell(str(n), n) for n in race.sizes.values()), *figures, TableCell(digits(ratio), ratio)))
+    caption = f"{result.name}: whole runs at other sizes, the fastest of each"
+    return TableBlock(f"model-{number}-sizes", caption, columns, tuple(rows))
 
 
 def _note(result: ModelResult) -> str:
