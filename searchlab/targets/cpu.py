@@ -45,8 +45,11 @@ _ARM = {
     "neoverse-n2": ("aarch64", _INT8, 128, 32),
     "neoverse-v1": ("aarch64", _INT8, 128, 32),
 }
-_ARCHITECTURES = {"arm": _ARM}
-_EVERY = {**_CPUS, **_ARM}
+WASM = "wasm32"
+_GENERIC = "generic"  # LLVM's name of a processor without one
+_WASM = {_GENERIC: (WASM, "+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint,+mutable-globals", 128, 16)}
+_ARCHITECTURES = {"arm": _ARM, "wasm": _WASM}
+_EVERY = {**_CPUS, **_ARM, **_WASM}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +81,8 @@ class CpuTarget(Target):
 
     @property
     def name(self) -> str:
-        """LLVM's name of the CPU."""
-        return self.cpu
+        """LLVM's name of the CPU; where it has none, that of the architecture."""
+        return self.arch if self.cpu == _GENERIC else self.cpu
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -99,6 +102,8 @@ class CpuTarget(Target):
         if name in _ARCHITECTURES:
             name = _processor(name, options.get("cpu"))
         threads = _thread_count(name, options["threads"]) if "threads" in options else None
+        if name == _GENERIC and threads not in (None, 1):
+            raise TargetError(f"target 'wasm': kernels run in one thread, not in {threads}")
         return detect(threads) if name == NATIVE else _named(name, threads or 1)
 
     def lanes(self, dtype: str) -> int:
@@ -120,7 +125,7 @@ class CpuTarget(Target):
         vectors = f"{self.vector_registers} x {self.vector_bits}-bit vectors"
         threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
         cores = "1 core" if self.cores == 1 else f"{self.cores} cores"
-        return f"{self.cpu} ({self.arch}): {vectors}, {threads} on {cores}, {caches}"
+        return f"{self.name} ({self.arch}): {vectors}, {threads} on {cores}, {caches}"
 
 
 kinds.add(CpuTarget, CpuTarget.kind)
@@ -198,7 +203,8 @@ def _processor(architecture: str, name: Any) -> str:
 def _named(name: str, threads: int) -> CpuTarget:
     arch, features, bits, registers = _EVERY[name]
     whole = _host()  # for its triple only, which no limit changes
-    triple = whole.triple if whole.arch == arch else f"{arch}-unknown-linux-gnu"
+    system = "unknown" if arch == WASM else "linux-gnu"
+    triple = whole.triple if whole.arch == arch else f"{arch}-unknown-{system}"
     return CpuTarget(arch, triple, name, features, bits, registers, threads, threads, *host.CACHE_DEFAULTS)
 
 
