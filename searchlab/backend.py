@@ -14,7 +14,7 @@ import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
@@ -225,6 +225,24 @@ class Standalone(ABC):
         """Human-readable listings of the code, by file name."""
 
 
+@dataclass(frozen=True)
+class Package:
+    """A program as files that run elsewhere, for machines whose code is no C library.
+
+    `about` says what each file holds, `usage` how they are used, and `description` is for loaders.  `missing` is the
+    reason why a file is not there.
+    """
+
+    name: str
+    inputs: tuple[Argument, ...]
+    outputs: tuple[Argument, ...]
+    files: Mapping[str, str | bytes]
+    about: Mapping[str, str]
+    usage: str
+    description: Mapping[str, Any] = field(default_factory=dict)
+    missing: str = ""
+
+
 class ObjectCode(Protocol):
     """Object code that is loaded into this process."""
 
@@ -280,6 +298,10 @@ class Backend(ABC):
     def standalone(self, name: str, program: Program, target: Target) -> Standalone:
         """The program as a C function `name`, for exports."""
         raise ExportError(f"programs for {target.name} cannot be exported")
+
+    def package(self, name: str, program: Program, target: Target, title: str) -> Package | None:
+        """The program as files that run elsewhere, where exports are not C libraries; None where they are."""
+        return None
 
     def open_standalone(self, code: bytes, target: Target) -> ObjectCode:
         """The object file of an export, loaded into this process."""

@@ -18,7 +18,7 @@ from searchlab.measure.local import LocalMeasurer
 from searchlab.targets import CpuTarget, Target, cpu, detect, host, parse
 from searchlab.workloads import workload
 
-CPUS = [name for name in CpuTarget.names() if name != "native"]
+CPUS = [name for name in CpuTarget.names() if name not in ("native", "arm", "wasm")]  # the last two take names of CPUs
 
 
 def test_detects_this_machine() -> None:
@@ -207,3 +207,16 @@ def test_import_stays_light() -> None:
 
 def _root() -> Path:
     return Path(__file__).resolve().parents[1]
+
+
+def test_processors_of_other_architectures() -> None:
+    assert parse({"arm": "neoverse-n1"}) == parse("arm:neoverse-n1") == parse("neoverse-n1") == parse("arm")
+    assert parse({"arm": {"cpu": "cortex-a72", "threads": 4}}) == parse("arm:cortex-a72,threads=4")
+    target = parse("arm:cpu=cortex-a76")
+    assert isinstance(target, CpuTarget)
+    assert (target.arch, target.cpu, target.vector_bits) == ("aarch64", "cortex-a76", 128)
+    assert "dotprod" in target.enabled_features()
+    with pytest.raises(TargetError, match="target 'arm': unknown CPU 'm68k'; known: neoverse-n1, "):
+        parse({"arm": "m68k"})
+    with pytest.raises(TargetError, match="unknown option 'cpu'; known: threads"):
+        parse("native:znver4")

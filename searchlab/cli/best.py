@@ -171,8 +171,10 @@ def _print_export(done: Exported | None) -> None:
     if done is None:
         return
     out.print(f"\n[bold]exported[/] to {escape(str(done.folder))}/  [dim]{', '.join(done.files)}[/]", soft_wrap=True)
-    if done.missing:
+    if done.missing and "kernel.o" in done.files:
         out.print(f"[yellow]no libkernel.so:[/] {escape(done.missing)}; searchlab.load takes kernel.o", soft_wrap=True)
+    elif done.missing:
+        out.print(f"[yellow]note:[/] {escape(done.missing)}", soft_wrap=True)
 
 
 def _print_verified(seen: Verified | None) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from searchlab.targets import Target
 
 Row = dict[str, Any]
+_SEARCHED = ("cpu", "cuda")  # the kinds of machines that spaces are made for
 
 
 class ListedKind(StrEnum):
@@ -85,17 +86,16 @@ def _targets() -> Iterator[Row]:
     for name in targets.known():
         target = targets.parse(name)
         summary = f"{target}{' (this machine)' if name == 'native' else ''}"
-        yield {"name": name, "summary": summary, "here": ", ".join(_possible(target))}
+        yield {"name": name, "summary": summary, "here": list(_possible(target))}
 
 
 def _possible(target: Target) -> Iterator[str]:
     """What can be done with programs for a target on this machine."""
     from searchlab.backend import backend_of
     from searchlab.errors import BuildError
-    from searchlab.targets import CpuTarget
 
-    if isinstance(target, CpuTarget):
-        yield "search"  # spaces are made for CPUs
+    if target.kind in _SEARCHED:
+        yield "search"
     yield "compile"
     backend = backend_of(target)
     with suppress(BuildError):
@@ -183,4 +183,6 @@ def _print(kind: ListedKind, rows: list[Row]) -> None:
 
 
 def _cell(name: str, value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(value)
     return amount(value, "flop") if name == "flops" else str(value)

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from searchlab.backend import Array, Arrays, Artifact, Backend, Runs
+from searchlab.backend import Array, Arrays, Artifact, Backend, Package, Runs
 from searchlab.cuda.cuda_kernel import CudaArtifact, CudaKernel, bytes_of, size_of
+from searchlab.cuda.cuda_package import cuda_package
 from searchlab.cuda.kernel_use import assembled_use
 from searchlab.cuda.ptx_machine import run_kernel
 from searchlab.cuda.ptx_memory import TrackedMemory
@@ -137,6 +138,10 @@ class CudaBackend(Backend):
         if form == PTX:
             return "\n".join(k.text for k in ptx(made, cuda))
         return "\n".join(kernel_ir(made, k, f"kernel{n}", cuda)[0] for n, k in enumerate(made.kernels))
+
+    def package(self, name: str, program: Program, target: Target, title: str) -> Package:
+        """PTX, cubin, a launcher in C++, and what the Python loader needs."""
+        return cuda_package(name, self.build(program, target), title)
 
     # --- timing -------------------------------------------------------------------------------------------------------
 

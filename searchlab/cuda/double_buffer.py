@@ -69,7 +69,7 @@ def with_async_copies(body: Stmt, target: CudaTarget) -> Stmt:
 
 def copies_asynchronously(target: CudaTarget) -> bool:
     """Whether an architecture has `cp.async`."""
-    return int(target.arch.removeprefix("sm_")) >= 80
+    return target.async_copies
 
 
 def is_doubled(buffer: Buffer) -> bool:

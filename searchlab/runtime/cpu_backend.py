@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from searchlab.backend import Artifact, Backend
+from searchlab.backend import Artifact, Backend, Package
 from searchlab.errors import BuildError
 from searchlab.ir.program import Program
 from searchlab.llvm import jit
@@ -17,8 +17,10 @@ from searchlab.runtime.clock_probe import pulse
 from searchlab.runtime.kernel import CpuArtifact, CpuKernel
 from searchlab.runtime.runs import repeater
 from searchlab.runtime.standalone.code import CpuStandalone
+from searchlab.runtime.standalone.wasm import wasm_package
 from searchlab.runtime.threadpool import parallel_for_address
 from searchlab.targets import Target, cpu_of
+from searchlab.targets.cpu import WASM
 
 LLVM_IR, ASSEMBLY = "LLVM IR", "assembly"
 
@@ -71,6 +73,11 @@ class CpuBackend(Backend):
     def standalone(self, name: str, program: Program, target: Target) -> CpuStandalone:
         """Kernel, packing and thread pool as one module."""
         return CpuStandalone(name, program, cpu_of(target))
+
+    def package(self, name: str, program: Program, target: Target, title: str) -> Package | None:
+        """WebAssembly is a module with a page; other code is a C library."""
+        cpu = cpu_of(target)
+        return wasm_package(CpuStandalone(name, program, cpu), title) if cpu.arch == WASM else None
 
     def open_standalone(self, code: bytes, target: Target) -> jit.LoadedObject:
         """The object file of an export, linked against this process."""

@@ -24,6 +24,8 @@ _V2 = "+64bit,+cmov,+cx8,+cx16,+fxsr,+mmx,+popcnt,+sahf,+sse,+sse2,+sse3,+sse4.1
 _V3 = _V2 + ",+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe,+xsave"
 _V4 = _V3 + ",+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl"
 _NEON = "+neon,+fp-armv8"
+_DOT = _NEON + ",+dotprod,+fullfp16"
+_INT8 = _DOT + ",+i8mm,+bf16"
 # name -> (arch, features, vector bits, vector registers); the name is LLVM's, the features are what can be checked.
 _CPUS = {
     "x86-64-v2": ("x86_64", _V2, 128, 16),
@@ -32,6 +34,22 @@ _CPUS = {
     "neoverse-n1": ("aarch64", _NEON, 128, 32),
     "apple-m1": ("aarch64", _NEON, 128, 32),
 }
+# CPUs of other architectures by the name of these, `{arm: cortex-a72}`: code for them is compiled and exported here.
+# Vectors are those of NEON, whose length is fixed; longer ones of SVE are not used.
+_ARM = {
+    **{name: cpu for name, cpu in _CPUS.items() if cpu[0] == "aarch64"},
+    "cortex-a53": ("aarch64", _NEON, 128, 32),
+    "cortex-a72": ("aarch64", _NEON, 128, 32),
+    "cortex-a76": ("aarch64", _DOT, 128, 32),
+    "cortex-a78": ("aarch64", _DOT, 128, 32),
+    "neoverse-n2": ("aarch64", _INT8, 128, 32),
+    "neoverse-v1": ("aarch64", _INT8, 128, 32),
+}
+WASM = "wasm32"
+_GENERIC = "generic"  # LLVM's name of a processor without one
+_WASM = {_GENERIC: (WASM, "+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint,+mutable-globals", 128, 16)}
+_ARCHITECTURES = {"arm": _ARM, "wasm": _WASM}
+_EVERY = {**_CPUS, **_ARM, **_WASM}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +81,13 @@ class CpuTarget(Target):
 
     @property
     def name(self) -> str:
-        """LLVM's name of the CPU."""
-        return self.cpu
+        """LLVM's name of the CPU; where it has none, that of the architecture."""
+        return self.arch if self.cpu == _GENERIC else self.cpu
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
         """This machine, and CPUs whose description is the same everywhere."""
-        return (NATIVE, *_CPUS)
+        return (NATIVE, *_CPUS, *_ARCHITECTURES)
 
     @classmethod
     def named(cls, name: str, options: Mapping[str, Any]) -> CpuTarget:
@@ -77,9 +95,15 @@ class CpuTarget(Target):
 
         A named CPU has as many cores as threads, one by default, so its description is the same everywhere.
         """
-        if unknown := set(options) - {"threads"}:
-            raise TargetError(f"target {name!r}: unknown option {sorted(unknown)[0]!r}; known: threads")
+        known = ("cpu", "threads") if name in _ARCHITECTURES else ("threads",)
+        if unknown := set(options) - set(known):
+            told = f"unknown option {sorted(unknown)[0]!r}; known: {', '.join(known)}"
+            raise TargetError(f"target {name!r}: {told}")
+        if name in _ARCHITECTURES:
+            name = _processor(name, options.get("cpu"))
         threads = _thread_count(name, options["threads"]) if "threads" in options else None
+        if name == _GENERIC and threads not in (None, 1):
+            raise TargetError(f"target 'wasm': kernels run in one thread, not in {threads}")
         return detect(threads) if name == NATIVE else _named(name, threads or 1)
 
     def lanes(self, dtype: str) -> int:
@@ -101,7 +125,7 @@ class CpuTarget(Target):
         vectors = f"{self.vector_registers} x {self.vector_bits}-bit vectors"
         threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
         cores = "1 core" if self.cores == 1 else f"{self.cores} cores"
-        return f"{self.cpu} ({self.arch}): {vectors}, {threads} on {cores}, {caches}"
+        return f"{self.name} ({self.arch}): {vectors}, {threads} on {cores}, {caches}"
 
 
 kinds.add(CpuTarget, CpuTarget.kind)
@@ -166,10 +190,21 @@ def _lacks(name: str) -> list[str]:
     return sorted({f[1:] for f in features.split(",")} - whole.enabled_features())
 
 
+def _processor(architecture: str, name: Any) -> str:
+    """The name of a processor of an architecture, the first of its list by default."""
+    names = _ARCHITECTURES[architecture]
+    if name is None:
+        return next(iter(names))
+    if name not in names:
+        raise TargetError(f"target {architecture!r}: unknown CPU {name!r}; known: {', '.join(names)}")
+    return str(name)
+
+
 def _named(name: str, threads: int) -> CpuTarget:
-    arch, features, bits, registers = _CPUS[name]
+    arch, features, bits, registers = _EVERY[name]
     whole = _host()  # for its triple only, which no limit changes
-    triple = whole.triple if whole.arch == arch else f"{arch}-unknown-linux-gnu"
+    system = "unknown" if arch == WASM else "linux-gnu"
+    triple = whole.triple if whole.arch == arch else f"{arch}-unknown-{system}"
     return CpuTarget(arch, triple, name, features, bits, registers, threads, threads, *host.CACHE_DEFAULTS)
 
 

@@ -79,6 +79,11 @@ class CudaTarget(Target):
         """The features that generated code may rely on."""
         return frozenset({"ptx78"})
 
+    @property
+    def async_copies(self) -> bool:
+        """Whether threads can copy to shared memory without waiting."""
+        return capability(self.arch) >= 80
+
     @classmethod
     def names(cls) -> tuple[str, ...]:
         """One name; the architecture is an option."""

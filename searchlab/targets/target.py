@@ -20,6 +20,7 @@ from searchlab.registry import Registry, nearest
 
 # The kind of descriptions that do not name one: they were written before there were others.
 DEFAULT_KIND = "cpu"
+PROCESSOR = "cpu"  # the option that names a processor of an architecture
 
 
 class Target(ABC):
@@ -94,7 +95,10 @@ def class_of(data: Mapping[str, Any]) -> type[Target]:
 
 
 def parse(spec: str | Mapping[str, Any] | Target) -> Target:
-    """The target a user means: `"native"`, `"native:threads=2"`, `"x86-64-v3"`, or `{"native": {"threads": 2}}`."""
+    """The target a user means: `"native"`, `"native:threads=2"`, `"x86-64-v3"`, or `{"native": {"threads": 2}}`.
+
+    A text in place of options is the processor: `{"arm": "neoverse-n1"}`, or `"arm:neoverse-n1"`.
+    """
     if isinstance(spec, Target):
         return spec
     name, options = _split(spec)
@@ -127,8 +131,12 @@ def _split(spec: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     if isinstance(spec, str):
         name, _, rest = spec.partition(":")
         pairs = [item.partition("=") for item in rest.split(",") if item]
-        return name.strip(), {key.strip(): value.strip() for key, _, value in pairs}
+        return name.strip(), dict(_option(*pair) for pair in pairs)
     if len(spec) != 1:
         raise TargetError(f"a target is one name with its options, got {dict(spec)!r}")
     ((name, options),) = spec.items()
-    return name, dict(options or {})
+    return name, {PROCESSOR: options} if isinstance(options, str) else dict(options or {})
+
+
+def _option(key: str, sign: str, value: str) -> tuple[str, str]:
+    return (key.strip(), value.strip()) if sign else (PROCESSOR, key.strip())

@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from searchlab.backend import Standalone, backend_of
+from searchlab.backend import Package, Standalone, backend_of
 from searchlab.errors import ExportError
 from searchlab.ir.program import Program
-from searchlab.lab.export import loader
+from searchlab.lab.export import gpu_loader, loader
 from searchlab.lab.export.header import header
-from searchlab.lab.export.readme import readme
+from searchlab.lab.export.readme import package_readme, readme
 from searchlab.lab.records.identity import toolchain
 from searchlab.runtime.standalone.linking import link
 from searchlab.targets import Target
@@ -35,10 +35,10 @@ def identifier(text: str) -> str:
 
 @dataclass(frozen=True)
 class Exported:
-    """An exported folder; `missing` is the reason why it has no shared library, if so."""
+    """An exported folder; `missing` is the reason why it lacks machine code that is ready to load, if so."""
 
     folder: Path
-    code: Standalone
+    code: Standalone | Package
     missing: str = ""
 
     @property
@@ -59,7 +59,11 @@ def export(
     An earlier export is overwritten; a folder with any other contents is refused.
     """
     title = title or program.name
-    code = backend_of(target).standalone(identifier(title), program, target)
+    backend, name = backend_of(target), identifier(title)
+    package = backend.package(name, program, target, title)
+    if package is not None:
+        return _packaged(package, program, target, _prepared(Path(folder)), title, about or {})
+    code = backend.standalone(name, program, target)
     path = _prepared(Path(folder))
     _write(path / "program.txt", str(program))
     for name, text in code.listings.items():
@@ -72,6 +76,35 @@ def export(
     _write(path / loader.DESCRIPTION, json.dumps(described, indent=1) + "\n")
     _write(path / "README.md", readme(code, title, about or {}, missing))
     return Exported(path, code, missing)
+
+
+def _packaged(
+    package: Package, program: Program, target: Target, folder: Path, title: str, about: Mapping[str, Any]
+) -> Exported:
+    """Writes the files of another kind of machine."""
+    files = {"program.txt": str(program), **package.files}
+    if "kernels" in package.description:
+        files["kernel.py"] = Path(gpu_loader.__file__).read_text(encoding="utf-8")
+    for name, content in files.items():
+        _write(folder / name, content)
+    described = {
+        "schema": SCHEMA,
+        "function": package.name,
+        "title": title,
+        "inputs": [asdict(a) for a in package.inputs],
+        "outputs": [asdict(a) for a in package.outputs],
+        "threads": target.threads,
+        "needs": [],
+        "target": target.to_dict(),
+        "program": program.hash,
+        "versions": toolchain(target),
+        **package.description,
+        **about,
+        "sha256": {name: _digest(folder / name) for name in package.files},
+    }
+    _write(folder / loader.DESCRIPTION, json.dumps(described, indent=1) + "\n")
+    _write(folder / "README.md", package_readme(package, target, title, about))
+    return Exported(folder, package, package.missing)
 
 
 def _prepared(folder: Path) -> Path:
@@ -94,7 +127,11 @@ def _library(code: Standalone, folder: Path) -> str:
 def _checksums(folder: Path) -> dict[str, str]:
     """Checksums of the files that contain executable code."""
     files = [path for name in (loader.OBJECT, loader.LIBRARY) if (path := folder / name).exists()]
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {path.name: _digest(path) for path in files}
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _description(code: Standalone, title: str, about: Mapping[str, Any]) -> dict[str, Any]:

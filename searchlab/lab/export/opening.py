@@ -12,7 +12,7 @@ from pydantic import BaseModel, create_model
 from searchlab import jsonfile
 from searchlab.backend import ObjectCode, backend_of, compile
 from searchlab.errors import BuildError, ExportError
-from searchlab.lab.export import loader
+from searchlab.lab.export import gpu_loader, loader
 from searchlab.targets import Target, class_of
 
 
@@ -39,7 +39,7 @@ def load(path: str | os.PathLike[str], task: str | None = None) -> Any:
     raise ExportError(f"{folder} {what}; expected a folder of `searchlab best --export` or of `searchlab run`")
 
 
-def exported(folder: Path) -> loader.ExportedKernel:
+def exported(folder: Path) -> loader.ExportedKernel | gpu_loader.GpuKernel:
     """The kernel of an export folder, from its object file if it has no shared library."""
     path = folder / loader.DESCRIPTION
     try:
@@ -48,6 +48,8 @@ def exported(folder: Path) -> loader.ExportedKernel:
         target = Target.from_dict(about["target"])
         backend = backend_of(target)
         backend.require(target)
+        if "kernels" in about:
+            return _on_gpu(folder, target)
         if (folder / loader.LIBRARY).is_file():
             return loader.load(folder)
         code = backend.open_standalone(loader.checked(folder / loader.OBJECT, about), target)
@@ -62,6 +64,12 @@ def exported(folder: Path) -> loader.ExportedKernel:
         return _from_object(about, code)
     except BuildError as e:
         raise ExportError(f"{folder / loader.OBJECT} is damaged: {e}; export the kernel again") from e
+
+
+def _on_gpu(folder: Path, target: Target) -> gpu_loader.GpuKernel:
+    if backend_of(target).emulated:
+        raise ExportError(f"{folder} is code for {target.name}, and this machine has no GPU (searchlab list targets)")
+    return gpu_loader.load(folder)
 
 
 def _form(target: object) -> type[BaseModel]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from searchlab.backend import Argument, Standalone
+from searchlab.backend import Argument, Package, Standalone
 from searchlab.dtype import DTYPES
+from searchlab.targets import Target
 
 
 def readme(code: Standalone, title: str, about: Mapping[str, Any], missing: str) -> str:
@@ -14,7 +15,7 @@ def readme(code: Standalone, title: str, about: Mapping[str, Any], missing: str)
     return "\n\n".join(
         [
             f"# {title}",
-            _origin(code, about),
+            _origin(_about_code(code), about),
             _files(missing),
             _python(code) if not missing else f"There is no shared library here: {missing}.",
             _c(code),
@@ -22,9 +23,23 @@ def readme(code: Standalone, title: str, about: Mapping[str, Any], missing: str)
     )
 
 
-def _origin(code: Standalone, about: Mapping[str, Any]) -> str:
+def package_readme(package: Package, target: Target, title: str, about: Mapping[str, Any]) -> str:
+    """The same for machines whose code is no C library."""
+    rows = {**package.about, "program.txt": "the loops", "kernel.json": "arguments, target, origin"}
+    first = f"A kernel for {target.name}, found by searchlab."
+    parts = [f"# {title}", _origin(first, about), _table(rows.items())]
+    if package.missing:
+        parts.append(f"Note: {package.missing}.")
+    return "\n\n".join([*parts, package.usage]) + "\n"
+
+
+def _about_code(code: Standalone) -> str:
     threads = f"{code.threads} thread{'s' * (code.threads > 1)}"
-    lines = [f"A kernel for {code.target.name} ({code.architecture}), {threads}, found by searchlab."]
+    return f"A kernel for {code.target.name} ({code.architecture}), {threads}, found by searchlab."
+
+
+def _origin(first: str, about: Mapping[str, Any]) -> str:
+    lines = [first]
     if seconds := about.get("seconds"):
         lines.append(f"Measured when it was found: {seconds * 1e3:.4g} ms.")
     if about.get("origin") == "default":
@@ -44,7 +59,11 @@ def _files(missing: str) -> str:
         ("kernel.json", "arguments, target, origin"),
     ]
     kept = [row for row in rows if not (missing and row[0] == "libkernel.so")]
-    return "\n".join(["| file | holds |", "|---|---|", *(f"| {name} | {text} |" for name, text in kept)])
+    return _table(kept)
+
+
+def _table(rows: Iterable[tuple[str, str]]) -> str:
+    return "\n".join(["| file | holds |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows)])
 
 
 def _python(code: Standalone) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 
 from searchlab.backend import backend_of
 from searchlab.ir.program import Program
+from searchlab.lab.export.gpu_loader import GpuKernel
 from searchlab.lab.export.loader import ExportedKernel
 from searchlab.lab.export.opening import exported
 from searchlab.llvm.jit import LoadedObject, compile_ir
@@ -71,9 +72,14 @@ def verify(
     kernel, timing = exported(folder), protocol or Protocol(repeats=3)
     inputs = {name: placed(x) for name, x in workload.inputs(seed=0).items()}
     with _alone(target.threads):
-        wrong = workload.check(kernel(*inputs.values()), inputs)
-        values, outputs = kernel.arrays(*inputs.values())
-        ours = _exported_runs(kernel, values, outputs)
+        made = kernel(*inputs.values())
+        wrong = workload.check(made, inputs)
+        if isinstance(kernel, GpuKernel):
+            outputs: Sequence[Any] = made if isinstance(made, tuple) else (made,)
+            ours: Runs = kernel.prepare(*inputs.values())[0]
+        else:
+            values, outputs = kernel.arrays(*inputs.values())
+            ours = _exported_runs(kernel, values, outputs)
         theirs = _built_runs(program, target, inputs, dict(zip(program.outputs, outputs, strict=True)))
         contenders, probe = {_EXPORTED: ours, _BUILT: theirs}, backend_of(target).clock_probe()
 
