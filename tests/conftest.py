@@ -1,4 +1,5 @@
-"""What all tests share: golden files, property tests that always try the same examples, the mark `cpu`."""
+"""What all tests share: golden files, property tests that always try the same examples, locks of their own,
+the mark `cpu`."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -55,6 +56,15 @@ def forget_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     for name in sys.modules.keys() - before:
         if str(getattr(sys.modules[name], "__file__", None)).startswith(made):
             del sys.modules[name]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Locks on cores that nobody else knows, also for processes that are started here: times do not matter, and whoever
+    measures keeps the real ones for longer than a test should wait."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("locks")))
+        yield
 
 
 @pytest.fixture

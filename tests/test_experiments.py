@@ -146,9 +146,8 @@ def test_it_runs_with_next_to_no_budget(file: Path, needs: Needs, tmp_path: Path
     Report.of([load_run(tmp_path / "run")]).write(tmp_path / "report.html")
 
 
-def test_quickstart_runs_with_races_and_a_run_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quickstart_runs_with_races_and_a_run_off(tmp_path: Path) -> None:
     """As users run it: every cell races its best at its end, and all of a task race once more."""
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))  # times do not matter: no waiting for cores
     file, folder = FOLDER / "quickstart.yaml", tmp_path / "run"
     overrides = ["effort=smoke", "seeds=[0]", "budget.trials=3", "budget.batch=3"]
     assert run(load(file, [*overrides, *first_task_only(load(file))]), folder, jobs=0).exit_code == 0

@@ -15,7 +15,8 @@ from searchlab.dtype import DTYPES
 from searchlab.errors import BuildError
 from searchlab.ir.expr import Load, value_of
 from searchlab.ir.loopkind import BLOCKS, THREADS
-from searchlab.ir.stmt import Alloc, AsyncCopy, Barrier, Buffer, Loop, Prefetch, Stmt, statements
+from searchlab.ir.stmt import Alloc, AsyncCopy, Barrier, Buffer, Loop, Prefetch, Stmt
+from searchlab.ir.tree import statements
 from searchlab.llvm import jit
 from searchlab.llvm.module import BodyWriter, Generation
 from searchlab.llvm.ssa import TYPES, Function, Known, Linear

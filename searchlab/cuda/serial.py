@@ -22,22 +22,8 @@ from searchlab.errors import BuildError
 from searchlab.ir.expr import Expr, Var, const, index, value_of
 from searchlab.ir.loopkind import BLOCKS, THREADS, LoopKind
 from searchlab.ir.program import Program
-from searchlab.ir.stmt import (
-    Alloc,
-    Barrier,
-    Buffer,
-    If,
-    Loop,
-    Prefetch,
-    Seq,
-    Stmt,
-    Store,
-    map_expressions,
-    reindexed,
-    rename_buffer,
-    seq,
-    statements,
-)
+from searchlab.ir.stmt import Alloc, Barrier, Buffer, If, Loop, Prefetch, Seq, Stmt, Store, seq
+from searchlab.ir.tree import map_expressions, reindexed, rename_buffer, statements
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution
 from searchlab.llvm import jit

@@ -12,7 +12,8 @@ from searchlab.cuda.ptxas import assemble, find_ptxas
 from searchlab.cuda.spmd import launches
 from searchlab.errors import BuildError
 from searchlab.ir.program import Program
-from searchlab.ir.stmt import AsyncCopy, Barrier, Loop, statements
+from searchlab.ir.stmt import AsyncCopy, Barrier, Loop
+from searchlab.ir.tree import statements
 from searchlab.schedule import Schedule
 from searchlab.tactics import ThreadTiles, tile_for_threads
 from searchlab.targets import CudaTarget, parse

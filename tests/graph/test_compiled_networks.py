@@ -1,5 +1,7 @@
 """Whole networks compiled once, compared with torch at sizes that they were not exported with."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -8,12 +10,33 @@ torch = pytest.importorskip("torch")
 from tiny_networks import TINY, arrays, flat, tiny  # noqa: E402
 
 from searchlab.graph import compile, evaluate_graph  # noqa: E402
+from searchlab.graph.model import compiling  # noqa: E402
+from searchlab.graph.model.kernels import KernelTask  # noqa: E402
+from searchlab.ir import Program  # noqa: E402
+from searchlab.runtime.kernel import CpuArtifact  # noqa: E402
+from searchlab.targets import CpuTarget  # noqa: E402
 
 # float32 kernels, with sums in other orders than torch's; relative to the largest element
 TOLERANCE = 2e-5
 
 
 QUICK = ("mobilenet_v2", "bert")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kernels_are_built_once() -> Iterator[None]:
+    """A kernel does not depend on the policy of memory that it is called under."""
+    real, built = compiling.build_kernel, {}
+
+    def build(task: KernelTask, target: CpuTarget, tuned: Program | None = None) -> CpuArtifact:
+        key = task.symbol, task.program.hash, task.weights, target, tuned and tuned.hash
+        if key not in built:
+            built[key] = real(task, target, tuned)
+        return built[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiling, "build_kernel", build)
+        yield
 
 
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in TINY])

@@ -87,7 +87,7 @@ def test_cleaned(module: GraphModule) -> None:
     assert len({repr(call) for call in calls}) == len(calls)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(graphs())
 def test_fused_operators(module: GraphModule) -> None:
     fused = check(module, fuse_operators)

@@ -25,6 +25,10 @@ from searchlab.ir.stmt import (
     Store,
     Tensorized,
     Update,
+    parts_of,
+    seq,
+)
+from searchlab.ir.tree import (
     accesses,
     below,
     expressions,
@@ -33,12 +37,10 @@ from searchlab.ir.stmt import (
     map_accesses,
     map_expressions,
     own_accesses,
-    parts_of,
     path_to,
     read,
     reindexed,
     rename_buffer,
-    seq,
     statements,
     stores,
     swap,

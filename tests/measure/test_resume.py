@@ -29,7 +29,7 @@ def family(pid: int) -> list[psutil.Process]:
         return []
 
 
-@pytest.mark.parametrize("kills", [5, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
 def test_killed_at_random_moments(tmp_path: Path, kills: int) -> None:
     rng = np.random.default_rng(5)
     store = tmp_path / "records.jsonl"

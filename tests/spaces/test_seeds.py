@@ -1,4 +1,4 @@
-"""Seeds: every space has some for every operator, and they are points that compute what they should."""
+"""Seeds: every space has some for whatever it is asked, and they are points that compute what they should."""
 
 import math
 from collections.abc import Iterator
@@ -18,44 +18,24 @@ from searchlab.targets import detect
 from searchlab.targets import parse as target
 from searchlab.testing import check_point
 from searchlab.testing.spaces import check_seeds
-from searchlab.workloads import operators, parse
+from searchlab.workloads import parse
 from spaces.common.tilings import register_tiles, tilings
 
 NAMES = ("sketch", "probabilistic", "template", "task-mapping")
 MACHINES = ("x86-64-v3:threads=2", "x86-64-v4:threads=2")
 
-# Odd, prime and tiny sizes of every operator of the catalogue; `then` chains stages to some.
+# Tiny, large and grouped ones, and such with further stages; `test_odd_sizes` has every operator.
 SPECS = [
     "matmul:m=2,n=3,k=1",
-    "avg_pool2d:c=7,h=15,w=13,k=3,stride=2,padding=1",
-    "batch_matmul:batch=3,m=17,n=31,k=23",
-    "capsule_conv2d:ci=3,co=5,h=7,w=7,k=3,stride=2,padding=1,capsule=2",
-    "conv1d:ci=5,co=19,w=37,k=3,padding=1",
-    "conv2d:ci=6,co=24,h=13,w=17,k=3,padding=1",
     "conv2d:ci=32,co=48,h=14,w=14,k=1",
     "conv2d:ci=6,co=9,h=13,w=11,k=3,padding=1,groups=3",
     "conv2d:ci=5,co=7,h=15,w=13,k=3,dilation=2,stride=2,then=relu",
-    "conv2d_bn_relu:ci=4,co=17,h=9,w=11,k=3,padding=1",
-    "conv2d_transpose:ci=7,co=16,h=5,w=7,k=4,stride=2,padding=1",
-    "conv3d:ci=3,co=16,d=5,h=6,w=7,k=3",
     "dense:m=13,n=64,k=29,activation=gelu",
     "dense:m=1,n=97,k=31",
-    "depthwise_conv2d:c=11,h=17,w=19,k=3,padding=1",
-    "elementwise:rows=11,cols=101",
-    "global_avg_pool2d:c=23,h=7,w=5",
     "l2_norm:batch=1,rows=67,cols=31",
-    "layer_norm:rows=29,cols=131",
     "matmul:m=509,n=509,k=509",
     "matmul:m=48,n=80,k=36,dtype=int8",
-    "max_pool2d:c=5,h=13,w=17",
-    "qconv2d:ci=6,co=24,h=13,w=17,k=3,padding=1,zero=128",
-    "qdense:m=13,n=64,k=29",
-    "qdepthwise_conv2d:c=11,h=17,w=19,padding=1,zero=128",
-    "qmatmul:m=48,n=80,k=36,zero=128",
-    "reduce:shape=13x7x31,axis=1",
     "reduce:shape=4001,axis=0,op=max",
-    "softmax:rows=13,cols=127",
-    "transpose_batch_matmul:batch=2,seq=13,heads=3,dim=16",
 ]
 
 
@@ -63,21 +43,16 @@ def task(spec: str, machine: str = MACHINES[1]) -> Task:
     return Task(parse(spec), target(machine))
 
 
-def test_all_operators_are_there() -> None:
-    ours = {n for n, o in operators().items() if o.path.startswith("searchlab.")}
-    assert {spec.partition(":")[0] for spec in SPECS} == ours
-
-
 def _cases() -> Iterator[tuple[str, str, str]]:
-    """Every operator in every space, on one machine or the other; the slowest space takes every third."""
+    """Every one in every space, on one machine or the other; the slowest space takes every third."""
     for number, spec in enumerate(SPECS):
         for turn, name in enumerate(NAMES):
             if name != "probabilistic" or number % 3 == 0:
                 yield name, spec, MACHINES[(number + turn) % 2]
 
 
-@pytest.mark.parametrize(("name", "spec", "machine"), _cases())
-def test_every_operator_has_seeds(name: str, spec: str, machine: str) -> None:
+@pytest.mark.parametrize(("name", "spec", "machine"), list(_cases()))
+def test_there_are_seeds(name: str, spec: str, machine: str) -> None:
     generator, at = SPACES.make(name), task(spec, machine)
     found = generator.space(at)
     seeds = check_seeds(generator, at, found)

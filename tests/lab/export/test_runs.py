@@ -46,12 +46,6 @@ def table(tmp_path_factory: pytest.TempPathFactory, patch: pytest.MonkeyPatch) -
     return write(tmp_path_factory.mktemp("run") / "table", patch, **TABLE)
 
 
-@pytest.fixture(autouse=True)
-def no_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Times do not matter here, so nothing waits for cores that others measure on."""
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-
-
 @pytest.fixture
 def call() -> Call:
     return lambda *args: CliRunner().invoke(app, [str(a) for a in args])

@@ -58,7 +58,6 @@ def folder(tmp_path: Path) -> Path:
 def searchlab(folder: Path, *words: str, module: bool = False) -> "subprocess.CompletedProcess[str]":
     start = ["-m", "searchlab"] if module else [str(Path(sys.executable).with_name("searchlab"))]
     env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONSAFEPATH")}
-    env["XDG_RUNTIME_DIR"] = str(folder)
     return subprocess.run(
         [sys.executable, *start, *words], cwd=folder, env=env, capture_output=True, text=True, timeout=300
     )

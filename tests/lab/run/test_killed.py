@@ -26,7 +26,7 @@ def sweep() -> Experiment:
     strategies = [f"{STRATEGIES}:Slow", "annealing"]
     network = {"name": "both", "tables": {"matmul-256": 2, "softmax-128x1024": 1}}
     workloads = [{"table": "matmul-256"}, {"table": "softmax-128x1024"}, {"network": network}]
-    return replay(workloads=workloads, sweep={"strategy": strategies}, budget={"trials": 40, "batch": 4})
+    return replay(workloads=workloads, sweep={"strategy": strategies}, budget={"trials": 20, "batch": 4})
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +55,9 @@ def killed(path: Path, jobs: int, after: int) -> None:
 
 
 def kills(path: Path, jobs: int, count: int, seed: int) -> None:
-    """Kills runs at random moments, then lets one end; 640 measurements are a whole one."""
+    """Kills runs at random moments, then lets one end; 320 measurements are a whole one."""
     rng = np.random.default_rng(seed)
-    for after in [0, *sorted(rng.integers(1, 630, count).tolist())]:
+    for after in [0, *sorted(rng.integers(1, 315, count).tolist())]:
         killed(path, jobs, after)
     assert run(sweep(), path, jobs=jobs).exit_code == 0
 

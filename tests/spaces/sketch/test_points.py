@@ -51,7 +51,7 @@ def at(spec: str) -> Task:
 
 @pytest.mark.parametrize("spec", SMALL)
 def test_spaces_conform(spec: str) -> None:
-    space = check_space(SketchSpace(), at(spec), points=3)
+    space = check_space(SketchSpace(), at(spec), points=2)
     assert all(s.knobs and (s.unconditional or "calls(" in s.name) for s in space.sketches)
 
 
