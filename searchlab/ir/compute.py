@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from searchlab.dtype import DTYPES
 from searchlab.errors import IRError
-from searchlab.ir.expr import ONE, Const, Expr, Like, Load, Lookup, Var, const, index, lookup, maximum, minimum
+from searchlab.ir.expr import ONE, ZERO, Const, Expr, Like, Load, Lookup, Var, const, index, lookup, maximum, minimum
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block, Buffer, Iter, Loop, Stmt, Store, seq
 from searchlab.ir.verify import verify
@@ -241,7 +241,8 @@ class Builder:
 
 def _longest(extent: Expr) -> Expr:
     """The extent of a buffer that holds as many elements as data may ask for."""
-    return maximum(extent.below - 1, ONE) if isinstance(extent, Lookup) else extent
+    most = extent.below - 1 if isinstance(extent, Lookup) else extent
+    return ONE if most == ZERO else most
 
 
 def _nest(block: Block, taken: set[str]) -> Stmt:

@@ -17,7 +17,7 @@ from searchlab.dtype import HALVES
 from searchlab.errors import IRError
 from searchlab.ir.bfloat16 import numbers, rounded, stored
 from searchlab.ir.evaluate import evaluate
-from searchlab.ir.expr import TRUE, And, Binary, Call, Cast, Compare, Const, Expr, Load, Lookup, Poly, Select, Var, value_of
+from searchlab.ir.expr import TRUE, And, Binary, Call, Cast, Compare, Const, Expr, Load, Lookup, Poly, Select, Var
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Alloc, Barrier, Block, If, Loop, Prefetch, Seq, Store, Tensorized, map_expressions
 from searchlab.ir.visitor import Visitor
@@ -56,11 +56,11 @@ def interpret(
     return {name: stored(arrays[name], program.buffers[name].dtype) for name in program.outputs}
 
 
-def check_lookups(program: Program, arrays: Mapping[str, Array]) -> None:
+def check_lookups(program: Program, arrays: Mapping[str, Array], sizes: Mapping[str, int] | None = None) -> None:
     """Raises IRError if an array that indices are looked up in holds one outside of its range."""
     for name, below in program.lookups.items():
-        limit, array = value_of(below), arrays.get(name)
-        if array is None or limit is None or not array.size:
+        limit, array = int(evaluate(below, sizes or {})), arrays[name]
+        if not array.size:
             continue
         low, high = int(array.min()), int(array.max())
         if low < 0 or high >= limit:

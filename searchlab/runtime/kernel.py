@@ -156,14 +156,14 @@ class CpuKernel(Kernel):
         for b, x in order:
             accepted[b.name] = self._accept(b, x, sizes)
         outputs = self._outputs(out, sizes)
-        try:
-            check_lookups(a.program, accepted)
-        except IRError as e:
-            raise KernelError(str(e)) from None
         values = [accepted[b.name] for b in a.inputs]
         _check_overlap(a, values, outputs)
         pointers = (ctypes.c_void_p * (len(values) + len(outputs)))(*(x.ctypes.data for x in (*values, *outputs)))
         self._check_known(sizes)
+        try:
+            check_lookups(a.program, accepted, sizes)
+        except IRError as e:
+            raise KernelError(str(e)) from None
         numbers = (ctypes.c_int64 * max(1, len(a.sizes)))(*(sizes[s] for s in a.sizes))
         return _Arguments(pointers, numbers, sizes, values, outputs)
 
