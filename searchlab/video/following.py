@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,8 @@ from searchlab.video.change_programs import (
     sizes_program,
     tile_width,
 )
-from searchlab.video.front import TAIL, Front, LayerStep, MapStep, PoolStep, WindowGeometry
+from searchlab.video.front import TAIL, Front, LayerStep, MapShape, MapStep, PoolStep, WindowGeometry
+from searchlab.video.residual_graph import MAIN
 from searchlab.video.residual_plan import ResidualPlan
 
 Array = npt.NDArray[Any]
@@ -65,11 +66,18 @@ def _runner() -> Any:
     return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(_native()["run"])
 
 
+def followed(plan: ResidualPlan, front: Front) -> ResidualPlan:
+    """The plan of a graph whose front is followed: its function of changes is not needed."""
+    kept = {name: f for name, f in plan.module.functions.items() if name != MAIN}
+    return replace(plan, module=replace(plan.module, functions=kept), skipping=tuple(front.layers))
+
+
 class FollowingModel:
     """What the streams of a model have in common: compiled programs, packed weights, tables, and the tail."""
 
-    def __init__(self, plan: ResidualPlan, front: Front, target: CpuTarget, by_element: bool) -> None:
-        self.plan, self.front, self.target, self.by_element = plan, front, target, by_element
+    def __init__(self, plan: ResidualPlan, front: Front, target: CpuTarget) -> None:
+        self.plan, self.front, self.target = plan, front, target
+        self.by_element = plan.options.granularity == "element"
         self.tail: CompiledModel | None = None if front.tail is None else compile(front.tail, target)
         self._kernels: dict[str, Any] = {}
         self._tables: dict[WindowGeometry, Array] = {}
@@ -102,11 +110,6 @@ class FollowingModel:
             made[...] = packed
             self._weights[layer.name] = made
         return self._weights[layer.name]
-
-    @cached_property
-    def skipping(self) -> tuple[str, ...]:
-        """The layers that are computed by changes."""
-        return tuple(self.front.layers)
 
     def step(
         self, frame: Array, thresholds: Array, state: Sequence[Array]
@@ -230,7 +233,7 @@ class Following:
 
     def _tail(self) -> Any:
         front, maps = self.model.front, self.maps
-        given = [_as_image(maps[n], front.shapes[n].height, front.shapes[n].width) for n in front.outputs]
+        given = [_as_image(maps[n], front.shapes[n], n == front.frame) for n in front.outputs]
         if self.model.tail is None:
             return given[0]
         made = self.model.tail[TAIL](*given)
@@ -252,7 +255,7 @@ class Following:
             channels = whole.shape[point.axis]
             every = np.full(channels, whole.size // channels, np.float32)
             found.append(self.points[number].changed.copy() if number in self.points else every)
-        for name in self.model.skipping:
+        for name in plan.skipping:
             geometry = layers[name].geometry
             pairs = float(self.groups[name][0]) * GROUP
             all_pairs = np.count_nonzero(self.model.table(geometry) < geometry.made.pixels)
@@ -388,5 +391,6 @@ def _view(rows: Array, shape: tuple[int, ...], planar: bool) -> Array:
     return rows[:-1].reshape(1, height, width, channels).transpose(0, 3, 1, 2)
 
 
-def _as_image(rows: Array, height: int, width: int) -> Array:
-    return np.ascontiguousarray(rows[:-1].T).reshape(1, rows.shape[1], height, width)
+def _as_image(rows: Array, shape: MapShape, planar: bool) -> Array:
+    """A copy of a map as an image."""
+    return np.array(rows if planar else rows[:-1].T, order="C").reshape(1, shape.channels, shape.height, shape.width)
