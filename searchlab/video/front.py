@@ -215,15 +215,11 @@ class _Finder:
         self._add_map(b.name)
         return True
 
-    def _geometry(
-        self, given: str, made: str, kernel: tuple[int, ...], attributes: dict[str, Any]
-    ) -> WindowGeometry:
+    def _geometry(self, given: str, made: str, kernel: tuple[int, ...], attributes: dict[str, Any]) -> WindowGeometry:
         before, after = self._shape(given), self._shape(made)
         assert before is not None and after is not None
         stride = attributes.get("stride") or kernel
-        return WindowGeometry(
-            before, after, kernel, stride, attributes["padding"], attributes.get("dilation", (1, 1))
-        )
+        return WindowGeometry(before, after, kernel, stride, attributes["padding"], attributes.get("dilation", (1, 1)))
 
     def _take_pool(self, b: Binding) -> bool:
         (given,) = b.call.names()
@@ -284,9 +280,7 @@ class _Finder:
         """Whether others than the layers of one change point, or one function of pixels, read a value."""
         users = [b for b in self.bindings if name in b.call.names()]
         others = [b for b in users if b.name not in self.layers]
-        pointwise = all(
-            isinstance(b.call, OperatorCall) and isinstance(b.call.operator, PointwiseOp) for b in others
-        )
+        pointwise = all(isinstance(b.call, OperatorCall) and isinstance(b.call.operator, PointwiseOp) for b in others)
         return name in self.kept or name == self.output or not pointwise or len(others) + (len(others) < len(users)) > 1
 
     def front(self, left: list[Binding]) -> Front:
