@@ -14,6 +14,8 @@ from searchlab.errors import GraphError
 from searchlab.graph import CompiledModel, CompileOptions, GraphModule, compile
 from searchlab.targets import Target
 from searchlab.video.accounting import AcceleratorAccount, FrameAccount, accelerator, frame_layers
+from searchlab.video.following import FollowingModel, followed
+from searchlab.video.front import front_of
 from searchlab.video.residual_graph import FIRST, MAIN, residual
 from searchlab.video.residual_options import ResidualOptions
 from searchlab.video.residual_plan import ResidualPlan, Thresholds
@@ -34,7 +36,11 @@ class ResidualModel:
         tuned: Any = None,
     ) -> None:
         self.plan: ResidualPlan = residual(module, residual_options)
+        front = front_of(self.plan) if self.plan.options.follows else None
+        if front is not None:
+            self.plan = followed(self.plan, front)
         self.compiled: CompiledModel = compile(self.plan.module, target, tuned, options)
+        self.following = None if front is None else FollowingModel(self.plan, front, self.compiled.parts.target)
 
     def first(self, frame: Array) -> tuple[Any, tuple[Array, ...]]:
         """The output and the state, all of it computed."""
@@ -44,7 +50,9 @@ class ResidualModel:
     def step(
         self, frame: Array, thresholds: Array, state: Sequence[Array]
     ) -> tuple[Any, tuple[Array, ...], tuple[Array, ...]]:
-        """The output, counts of changes and the next state."""
+        """The output, counts of changes and the next state, which may be the given one, changed in place."""
+        if self.following is not None:
+            return self.following.step(frame, thresholds, state)
         output, counts, after = self.compiled[MAIN](frame, thresholds, tuple(state))
         return output, tuple(counts), tuple(after)
 
