@@ -31,7 +31,7 @@ from searchlab.video.changes import weight_columns
 from searchlab.video.residual_options import ResidualOptions
 from searchlab.video.residual_plan import ChangePoint, KeptValue, ResidualLayer, ResidualPlan
 
-MAIN, FIRST = "main", "first"
+MAIN, FIRST, DENSE = "main", "first", "dense"
 FLOAT = "float32"
 _CHANNELS = {"conv2d": 1, "conv_transpose2d": 1, "linear": -1, "dense": -1}  # linear layers, and the axis of channels
 _ACTIVATIONS = ("relu", "clamp", "sigmoid", "tanh", "silu", "gelu")
@@ -50,7 +50,7 @@ def residual(module: GraphModule, options: ResidualOptions | None = None) -> Res
     survey = _Survey.of(module, main, chosen)
     if not survey.layers:
         raise GraphError(f"main has no linear layer with constant weights: none of {', '.join(_CHANNELS)}")
-    held = replace(module, functions={})
+    held = replace(module, functions={DENSE: replace(main, name=DENSE)})
     held = _First(held, main, survey).module()
     rewritten = _Rewritten(held, main, survey, chosen)
     plan = ResidualPlan(
