@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from searchlab.errors import GraphError
-from searchlab.graph import GraphModule, GraphOperator
+from searchlab.graph import GraphModule, GraphOperator, TupleType
 from searchlab.registry import nearest
 from searchlab.video.residual_options import ResidualOptions
 
@@ -89,6 +89,16 @@ class ResidualPlan:
         """The places of thresholds by name."""
         return {name: at for at, name in enumerate(self.thresholded)}
 
+    @cached_property
+    def maps(self) -> tuple[str, ...]:
+        """The names of thresholds that apply to maps, (n, channels, height, width).
+
+        What is no map, as the input of a classifier, gets none: there is little to save, and much to lose.
+        """
+        kept = self.module["main"].parameters[2].annotation
+        assert isinstance(kept, TupleType)
+        return tuple(name for name, slot in self.thresholded.items() if getattr(kept.parts[slot], "rank", None) == 4)
+
     def thresholds(self, given: Thresholds) -> npt.NDArray[np.float32]:
         """One threshold for all, or some by name and 0 for the others."""
         if not isinstance(given, Mapping):
@@ -103,9 +113,5 @@ class ResidualPlan:
         return found
 
     def relative_thresholds(self, state: Sequence[Array], share: float) -> dict[str, float]:
-        """Thresholds that are a share of the standard deviation of the maps that they apply to, in a state.
-
-        What is no map, as the input of a classifier, gets none: there is little to save, and much to lose.
-        """
-        maps = {name: slot for name, slot in self.thresholded.items() if state[slot].ndim == 4}
-        return {name: share * float(state[slot].std()) for name, slot in maps.items()}
+        """Thresholds that are a share of the standard deviation of the `maps` that they apply to, in a state."""
+        return {name: share * float(state[self.thresholded[name]].std()) for name in self.maps}

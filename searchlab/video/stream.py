@@ -31,13 +31,13 @@ class ResidualModel:
 
     def __init__(
         self,
-        module: GraphModule,
+        module: GraphModule | ResidualPlan,
         residual_options: ResidualOptions | None = None,
         target: Target | None = None,
         options: CompileOptions | dict[str, Any] | None = None,
         tuned: Any = None,
     ) -> None:
-        self.plan: ResidualPlan = residual(module, residual_options)
+        self.plan = module if isinstance(module, ResidualPlan) else residual(module, residual_options)
         self.compiled: CompiledModel = compile(self.plan.module, target, tuned, options)
 
     def dense(self, frame: Array) -> Any:
@@ -154,6 +154,24 @@ class Stream:
         self._kept = made
         self._compare(given, output)
         return output
+
+    def observed(self, image: npt.ArrayLike) -> dict[str, float]:
+        """The next frame, and the seconds of each layer with the differences that it reads; "" has those of all else.
+
+        Empty where all of the frame was computed.
+        """
+        before = self._kept
+        state = tuple(np.array(a) for a in before.state) if before is not None else ()
+        self.frame(image)
+        if self.dense or self._kept is None:
+            return {}
+        profile = self.model.compiled[MAIN].profile(self._kept.last, self.thresholds, state, repeats=1)
+        names = sorted((layer.name for layer in self.model.plan.layers), key=len, reverse=True)
+        found = dict.fromkeys((*reversed(names), ""), 0.0)
+        for call in profile.calls:
+            owner = next((n for n in names if call.name == n or call.name.startswith(f"{n}_")), "")
+            found[owner] += call.seconds
+        return found
 
     def accelerator(self, units: int = 64) -> AcceleratorAccount:
         """What the last frame would take on an accelerator that skips zeros; a frame of changes only."""

@@ -96,7 +96,7 @@ def cell_s(cell: Cell, trials: int) -> float:
 
 def _around_s(cells: Sequence[Cell]) -> float:
     """The expected seconds of what cells share: processes, spaces, features, and the run-offs of tasks."""
-    timed = [one for cell in cells if isinstance(cell.measure.settings, Timing) for one in cell.searches]
+    timed = [one for cell in cells if isinstance(cell.measure.settings, Timing) for one in cell.searches if one.builds]
     if not timed:
         return 0.0
     spaces = {_key(c, c.space) for c in timed}
