@@ -68,7 +68,7 @@ class Outcome:
     number of runs per repeat; `stopped_early` says that a slow candidate was repeated less often.  `pulses` are the
     readings of the clock probe beside each repeat (the slower of before and after), which show the core's speed.
     A failure not caused by the candidate has `notes["environment"]` with the cause; times that an emulator took, which
-    say nothing about the target, have `notes["emulated"]`.  A candidate that violates a bound, such as that on the errors
+    say nothing about the target, have `notes["emulated"]`.  A candidate that violates a bound, such as that on errors
     of a stream, has not failed: `notes["penalised_s"]` is what its times count as.
     """
 

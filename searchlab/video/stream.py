@@ -14,7 +14,14 @@ import numpy.typing as npt
 from searchlab.errors import GraphError
 from searchlab.graph import CompiledModel, CompileOptions, GraphModule, compile
 from searchlab.targets import Target
-from searchlab.video.accounting import AcceleratorAccount, FrameAccount, LayerSize, accelerator, frame_layers, layer_sizes
+from searchlab.video.accounting import (
+    AcceleratorAccount,
+    FrameAccount,
+    LayerSize,
+    accelerator,
+    frame_layers,
+    layer_sizes,
+)
 from searchlab.video.residual_graph import DENSE, FIRST, MAIN, residual
 from searchlab.video.residual_options import ResidualOptions
 from searchlab.video.residual_plan import ResidualPlan, Thresholds
@@ -200,8 +207,10 @@ class Stream:
         known = sorted([*arrays]) == sorted(
             [*(f"state{n}" for n in range(len(state))), *(f"count{n}" for n in range(len(counts))), *_SAVED]
         )
-        if not known or len(state) not in (0, len(model.plan.kept)) or (
-            arrays["thresholds"].shape != stream.thresholds.shape
+        if (
+            not known
+            or len(state) not in (0, len(model.plan.kept))
+            or (arrays["thresholds"].shape != stream.thresholds.shape)
         ):
             raise GraphError(f"{os.fspath(path)} is not the state of a stream of this model")
         number, since, busy = arrays["numbers"].tolist()

@@ -31,7 +31,9 @@ from searchlab.video.stream_space import StreamChoice
 
 DENSE = "dense"
 _PASSES = 5  # timed passes of a trial at most: a pass is many frames, and the fastest counts
-_BEYOND = 10.0  # times the dense time that a violated bound counts as, and more the larger the error: no stream is so slow
+_BEYOND = (
+    10.0  # times the dense time that a violated bound counts as, and more the larger the error: no stream is so slow
+)
 _ROUNDS = 5
 
 

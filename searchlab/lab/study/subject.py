@@ -47,8 +47,8 @@ class Subject(ABC):
     """The subject of a search; if `recorded`, all its times are looked up, on a simulated clock.
 
     `optimum_s` is its best possible time, if known.  `raced` says whether the search ends with a race on this machine.
-    `builds` says whether its points are programs, which are built and measured by any measurer of programs.  `parts` are
-    the tasks or tables it consists of: the subject itself unless it is a network.
+    `builds` says whether its points are programs, which are built and measured by any measurer of programs.  `parts`
+    are the tasks or tables it consists of: the subject itself unless it is a network.
     """
 
     name: str

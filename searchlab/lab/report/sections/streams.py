@@ -19,9 +19,9 @@ from searchlab.lab.report.words import digits, seconds, share
 from searchlab.lab.results import CellResult, Floats
 
 _LEAD = (
-    "A stream computes what changed between frames. Its time is the mean over the frames of the clip but the first, its "
-    "error the largest relative error of the output at any frame. What violates the bound is a trial like any other, but "
-    "counts as slower than computing everything."
+    "A stream computes what changed between frames. Its time is the mean over the frames of the clip but the first, "
+    "its error the largest relative error of the output at any frame. What violates the bound is a trial like any "
+    "other, but counts as slower than computing everything."
 )
 
 
@@ -125,7 +125,9 @@ def _entries(
             rows.append((TableCell(entry, look=material.looks[entry]), *_figures(best), _count(good, mine)))
     dense = [c.baselines["dense"] for c in cells if "dense" in c.baselines]
     note = f"The plain graph takes {seconds(min(dense))} per frame." if dense else ""
-    return TableBlock(f"stream-{number}-best", f"{task}: the fastest trial within the bound", columns, tuple(rows), note)
+    return TableBlock(
+        f"stream-{number}-best", f"{task}: the fastest trial within the bound", columns, tuple(rows), note
+    )
 
 
 def _figures(best: StreamTrial) -> tuple[TableCell, ...]:
@@ -174,5 +176,7 @@ def _layers(trials: Sequence[StreamTrial], task: str, number: int) -> list[Table
         for layer, threshold, density, computed in json.loads(best.notes["layers"])
     ]
     other = times.get("", 0.0)
-    note = f"Found by {best.entry}. What belongs to no layer takes {seconds(other)}, {share(other / whole)} of the time."
+    note = (
+        f"Found by {best.entry}. What belongs to no layer takes {seconds(other)}, {share(other / whole)} of the time."
+    )
     return [TableBlock(f"stream-{number}-layers", f"{task}: the layers of the fastest", columns, tuple(rows), note)]
