@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import statistics
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -21,32 +22,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks.claim_rows import Row, claim_row
-from searchlab.graph import GraphBuilder, GraphModule
-from searchlab.graph.model_source import model_source
+from benchmarks.video_accounts import accelerator_rows, bits_rows, exact_rows, growth_rows, work_rows
+from benchmarks.video_benches import FRAMES, THREADS, bench_of, single_level
 from searchlab.lab.study import Study
 from searchlab.lab.study.stream_subject import StreamSubject
-from searchlab.targets import detect
 from searchlab.timing.turns import alternating, take_turns
-from searchlab.video import (
-    ClipOptions,
-    ResidualModel,
-    ResidualOptions,
-    Stream,
-    StreamOptions,
-    made_clip,
-    relative_error,
-)
-from searchlab.video.residual_options import RULES
+from searchlab.video import StreamOptions, relative_error
 from searchlab.video.stream_bench import StreamBench
 from searchlab.video.stream_space import StreamChoice
-from searchlab.video.video_settings import VideoSettings
 
-Array = npt.NDArray[Any]
 Run = Callable[[], Any]
-THREADS, FRAMES, ROUNDS = 2, 16, 5
+ROUNDS = 5
 TRIALS = 100
 FALLBACK = StreamOptions(dense_above=0.6)
 CLIPS = Path(os.environ.get("SEARCHLAB_CLIPS", Path(__file__).resolve().parents[2] / "shared" / "data" / "video"))
@@ -60,83 +48,6 @@ class Bound:
     error: float
     target: float
     enlarge: int = 1
-
-
-# --- exactness and drift, which take no clock ------------------------------------------------------------------------
-
-SMALL = {
-    "resnet18": "resnet18:size=64,width=16",
-    "mobilenet_v2": "mobilenet_v2:size=64",
-    "unet": "unet:height=32,width=64",
-}
-
-
-def exact_rows(clips: Path, frames: int = 300) -> Iterator[Row]:
-    """The largest relative error without thresholds, over a long clip with noise and drift."""
-    for name, text in SMALL.items():
-        source = model_source(text)
-        _, _, height, width = source.inputs[0].shape
-        clip = made_clip(ClipOptions(frames, height, width, noise=0.01, drift=5e-4), np.random.default_rng(0))
-        for rule in RULES:
-            model = ResidualModel(source.module, ResidualOptions(rule, kernel="skip"), detect().with_threads(THREADS))
-            stream = Stream(model, 0.0, StreamOptions(cut=None))
-            error = max(relative_error(stream.frame(f), model.dense(f[None])) for f in clip)
-            yield claim_row(f"exact {name}", rule, error, 1e-4, frames=frames, error=float(f"{error:.2g}"))
-
-
-def three_layers(side: int = 48) -> GraphModule:
-    """Three convolutions with random weights, as in the digest of the paper."""
-    rng = np.random.default_rng(5)
-    b = GraphBuilder("main")
-    h = b.input("x", (1, 3, side, side))
-    for number, (inputs, outputs) in enumerate(((3, 16), (16, 32), (32, 32))):
-        weight = rng.normal(0, (2 / (9 * inputs)) ** 0.5, (outputs, inputs, 3, 3)).astype("float32")
-        h = b.relu(b.conv2d(h, b.constant(f"w{number}", weight), padding=(1, 1)))
-    return b.build(h)
-
-
-def error_growth(rule: str, refresh: int | None = None, frames: int = 1000, drift: float = 2e-4) -> list[float]:
-    """The error of every frame of a long clip with drift and noise, at a threshold of 0.02."""
-    clip = made_clip(ClipOptions(frames, noise=0.005, drift=drift), np.random.default_rng(1))
-    model = ResidualModel(three_layers(), ResidualOptions(rule), detect().with_threads(THREADS))
-    stream = Stream(model, 0.02, StreamOptions(refresh, cut=None))
-    return [relative_error(stream.frame(f), model.dense(f[None])) for f in clip]
-
-
-def growth_rows(clips: Path) -> Iterator[Row]:
-    """Errors in the last tenth of 1,000 frames, divided by those in the second tenth."""
-    for rule, target, at_most in (("propagated", 1.5, True), ("previous", 2.0, False), ("truncated", None, True)):
-        errors = error_growth(rule)
-        early, late = float(np.mean(errors[100:200])), float(np.mean(errors[-100:]))
-        ends = {"early": round(early, 5), "late": round(late, 5), "every_50": [round(e, 5) for e in errors[::50]]}
-        yield claim_row("growth", rule, late / early, target, at_most, **ends)
-
-
-# --- streams in turns with others -------------------------------------------------------------------------------------
-
-
-@cache
-def bench_of(clips: Path, clip: str, error: float, enlarge: int = 1, frames: int = FRAMES) -> StreamBench:
-    """A compiled ResNet-18 on a clip."""
-    given = {
-        "model": "resnet18" if enlarge == 1 else f"resnet18:size={224 * enlarge}",
-        "clip": str(clips / f"{clip}.npy.xz"),
-        "frames": frames,
-        "enlarge": enlarge,
-        "bound": {"relative_error": error},
-    }
-    return StreamBench(VideoSettings.of(given), detect().with_threads(THREADS))
-
-
-def single_level(bench: StreamBench, options: StreamOptions, error: float) -> tuple[float, StreamChoice]:
-    """The largest level for all layers whose error is within a bound, found by bisection."""
-    rule = bench.settings.rules[0]
-    low, high = 0.0, 3.0
-    for _ in range(8):
-        level = (low + high) / 2
-        good = bench.check(StreamChoice.single(rule, bench.plans[rule], level, options)).error <= error
-        low, high = (level, high) if good else (low, level)
-    return low, StreamChoice.single(rule, bench.plans[rule], low, options)
 
 
 @cache
@@ -195,9 +106,7 @@ def in_turns(bench: StreamBench, choices: Mapping[str, StreamChoice], others: Ma
 
 
 def _clock() -> float:
-    from time import perf_counter
-
-    return perf_counter()
+    return time.perf_counter()
 
 
 def _ms(times: Mapping[str, tuple[float, float]]) -> dict[str, list[float]]:
@@ -258,16 +167,6 @@ def cut_rows(clips: Path) -> Iterator[Row]:
     )
 
 
-def work_rows(clips: Path) -> Iterator[Row]:
-    """The paper's measure: multiplications of all pixels divided by those of output pixels that changes reach."""
-    for clip, error, target in (("static", 0.01, 2.0), ("static", 0.03, None), ("moving", 0.01, None)):
-        bench = bench_of(clips, clip, error)
-        level, choice = single_level(bench, StreamOptions(), error)
-        check = bench.check(choice)
-        about = {"level": round(level, 4), "error": round(check.error, 5)}
-        yield claim_row(f"work {clip}", f"fewer at {error:.0%}", 1 / check.work, target, at_most=False, **about)
-
-
 BOUNDS = {
     "static-1": Bound("static", 0.01, 1.5),
     "static-3": Bound("static", 0.03, 2.0),
@@ -280,6 +179,8 @@ CASES: dict[str, Callable[[Path], Iterator[Row]]] = {
     **{name: lambda clips, name=name, bound=bound: bound_rows(clips, name, bound) for name, bound in BOUNDS.items()},  # type: ignore[misc]
     **{name: lambda clips, name=name: fallback_rows(clips, name) for name in ("moving", "handheld")},  # type: ignore[misc]
     "work": work_rows,
+    "bits": bits_rows,
+    "accelerator": accelerator_rows,
 }
 
 

@@ -180,7 +180,8 @@ def _by_imageio(path: str) -> Array:
 def _by_opencv(path: str) -> Array:
     import cv2
 
-    video, frames = cv2.VideoCapture(path), []
+    video = cv2.VideoCapture(path)
+    frames: list[Array] = []
     while True:
         good, frame = video.read()
         if not good:

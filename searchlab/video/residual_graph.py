@@ -40,8 +40,7 @@ _ACTIVATIONS = ("relu", "clamp", "sigmoid", "tanh", "silu", "gelu")
 def residual(module: GraphModule, options: ResidualOptions | None = None) -> ResidualPlan:
     """The residual form of a graph whose `main` computes one frame; `plan.module` is an ordinary graph."""
     chosen = options or ResidualOptions()
-    for step in (inline_functions, fold_constants, fold_batch_norms, share_equal_calls, remove_dead):
-        module = step(module)
+    module = prepared(module)
     main = module[MAIN]
     frame = main.parameters[0].annotation if len(main.parameters) == 1 else None
     if not isinstance(frame, TensorType) or frame.dtype != FLOAT or frame.shape is None:
@@ -64,6 +63,13 @@ def residual(module: GraphModule, options: ResidualOptions | None = None) -> Res
     )
     verify_graph(plan.module)
     return plan
+
+
+def prepared(module: GraphModule) -> GraphModule:
+    """A graph whose layers can be found: one function, with batch norms in the weights."""
+    for step in (inline_functions, fold_constants, fold_batch_norms, share_equal_calls, remove_dead):
+        module = step(module)
+    return module
 
 
 @dataclass

@@ -271,7 +271,7 @@ class Stream:
 
 def _numbered(arrays: dict[str, Array], name: str) -> tuple[Array, ...]:
     """The arrays called name0, name1, and so on."""
-    found = []
+    found: list[Array] = []
     while f"{name}{len(found)}" in arrays:
         found.append(arrays[f"{name}{len(found)}"])
     return tuple(found)

@@ -88,8 +88,9 @@ class StreamBench:
     def plans(self) -> dict[str, ResidualPlan]:
         """The residual graph of every rule."""
         module = model_source(self.settings.model).module
-        kinds = {"granularity": self.settings.granularity, "kernel": self.settings.kernel}
-        return {rule: residual(module, ResidualOptions(rule, **kinds)) for rule in self.settings.rules}
+        given = self.settings
+        chosen = {rule: ResidualOptions(rule, given.granularity, given.kernel) for rule in given.rules}
+        return {rule: residual(module, options) for rule, options in chosen.items()}
 
     @cached_property
     def space(self) -> Space:

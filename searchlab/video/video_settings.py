@@ -107,9 +107,14 @@ class VideoSettings:
         if isinstance(self.clip, str):
             found = read_clip(self.clip, self.size)
         else:
-            options = {k: tuple(v) if k == "cuts" else v for k, v in self.clip.items() if k != "seed"}
-            found = made_clip(ClipOptions(**options), np.random.default_rng(self.clip.get("seed", 0)))
+            found = made_clip(_options(self.clip), np.random.default_rng(self.clip.get("seed", 0)))
         return enlarged(found[: self.frames], self.enlarge)
+
+
+def _options(given: Mapping[str, Any]) -> ClipOptions:
+    """The options of a made clip, which files write as lists and numbers, without its seed."""
+    options: dict[str, Any] = {k: tuple(v) if k == "cuts" else v for k, v in given.items() if k != "seed"}
+    return ClipOptions(**options)
 
 
 def _is_number(value: Any) -> bool:
@@ -123,9 +128,8 @@ def _clip(given: Any, folder: Path) -> tuple[str | dict[str, Any], str]:
         for name in given:
             if name not in (*known, "seed"):
                 raise GraphError(f"clip: there is no option '{name}'{nearest(str(name), [*known, 'seed'])}")
-        options = {k: tuple(v) if k == "cuts" else v for k, v in given.items() if k != "seed"}
         try:
-            made = asdict(ClipOptions(**options))
+            made = asdict(_options(given))
         except TypeError as e:
             raise GraphError(f"clip: {e}") from None
         return made | {"cuts": list(made["cuts"]), "seed": given.get("seed", 0)}, ""

@@ -20,7 +20,7 @@ from searchlab.video.stream_bench import StreamBench
 from searchlab.video.stream_space import FACTORS, LEVELS, StreamChoice
 from searchlab.video.video_settings import VideoSettings
 
-NETWORK = Path(__file__).with_name("stream_network.py")
+NETWORK = Path(__file__).parents[1] / "stream_network.py"
 GIVEN: dict[str, Any] = {
     "model": f"{NETWORK}:make",
     "clip": {"frames": 8, "height": 24, "width": 24, "noise": 0.003},
