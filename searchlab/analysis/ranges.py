@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from searchlab.analysis.graph import Graph, Node
 from searchlab.errors import IRError
-from searchlab.ir.expr import ONE, Binary, Const, Expr, Monomial, Poly, Var
+from searchlab.ir.expr import ONE, Binary, Const, Expr, Lookup, Monomial, Poly, Var
 from searchlab.ir.walk import iterators, substitute
 
 Range = tuple[Node, Node]
@@ -63,6 +63,8 @@ class Ranges:
             return low, high
         if isinstance(e, Binary):
             return self._binary(e, running)
+        if isinstance(e, Lookup):
+            return self._lookup(e, running)
         raise IRError(f"'{e}' is not an index expression")
 
     def _inside_out(self, e: Poly) -> list[tuple[Monomial, int]]:
@@ -82,6 +84,14 @@ class Ranges:
             a, b = self.of(atom, running)
             low, high = low * a, high * b
         return low, high
+
+    def _lookup(self, e: Lookup, running: Vars) -> Range:
+        """What is expected of an index that stays; others are as far apart as if they were as near as they can be."""
+        mine = running & iterators(e.load)
+        if not mine:
+            return (self.value(e.expected),) * 2
+        many = self.graph.product(self.extents[v] for v in sorted(mine, key=lambda v: v.name))
+        return self.graph.zero, many.least(self.value(e.below)) - 1
 
     def _binary(self, e: Binary, running: Vars) -> Range:
         a, b = self.of(e.a, running), self.of(e.b, running)
@@ -110,6 +120,8 @@ class Ranges:
         if isinstance(e, Poly):
             terms = [(m, c) for m, c in e.terms if any(loop in iterators(atom) for atom in m)]
             return self.graph.total(self._product_step(m, loop) * c for m, c in terms)
+        if isinstance(e, Lookup):
+            return self.value(e.below // 2).most(1)  # anywhere
         return self._stepped(e, loop) - self.value(e)
 
     def _product_step(self, monomial: Monomial, loop: Var) -> Node:

@@ -90,7 +90,8 @@ class _Matching:
     # --- programs and statements --------------------------------------------------------------------------------------
 
     def programs(self, a: Program, b: Program) -> None:
-        for role, ours, theirs in (("input", a.inputs, b.inputs), ("output", a.outputs, b.outputs)):
+        roles = (("input", a.inputs, b.inputs), ("output", a.outputs, b.outputs), ("update", a.updates, b.updates))
+        for role, ours, theirs in roles:
             self.length(ours, theirs, f"the {role}s")
             for n, (x, y) in enumerate(zip(ours, theirs, strict=True)):
                 self.buffers.join(x, y, f"{role} {n}")

@@ -20,6 +20,7 @@ from searchlab.ir.expr import (
     Compare,
     Const,
     Expr,
+    Lookup,
     Monomial,
     Poly,
     Var,
@@ -28,7 +29,7 @@ from searchlab.ir.expr import (
     index,
     value_of,
 )
-from searchlab.ir.walk import rebuild, variables
+from searchlab.ir.walk import lookups, rebuild, variables
 
 Ranges = Mapping[Var, Expr]
 
@@ -130,6 +131,8 @@ class Facts:
             return from_poly(total)
         if isinstance(e, Binary):
             return self._extreme_binary(e, over, up)
+        if isinstance(e, Lookup) and variables(e.load) & over.keys():
+            return e.below - 1 if up else ZERO
         return e
 
     def _extreme_product(self, monomial: Monomial, over: Ranges, up: bool) -> Expr:
@@ -183,7 +186,7 @@ class Facts:
         return known
 
     def _is_nonnegative(self, e: Expr) -> bool:
-        low = self.reduce(self.lower(self.reduce(e)))
+        low = self.reduce(_lowest(self.lower(self.reduce(e))))
         known = value_of(low)
         if known is not None:
             return known >= 0
@@ -312,6 +315,20 @@ def _step(monomial: Monomial, over: Ranges, up: bool) -> tuple[Monomial, int] | 
     if not up:
         return (), 0
     return ((), int(extent.value) - 1) if isinstance(extent, Const) else None
+
+
+def _lowest(e: Expr) -> Expr:
+    """The least value of an expression over the ranges of the indices that are looked up in it."""
+    if not lookups(e):
+        return e
+    total: Expr = ZERO
+    for monomial, coefficient in poly(e).items():
+        product: Expr = Const(coefficient)
+        for atom in monomial:
+            bound = (ZERO if coefficient > 0 else atom.below - 1) if isinstance(atom, Lookup) else atom
+            product = product * bound
+        total = total + product
+    return total
 
 
 def _shift_to_zero(e: Expr) -> Expr:

@@ -97,6 +97,8 @@ def _ports(programs: Sequence[Program], role: str) -> list[Port]:
 
 
 def _check_ports(programs: Sequence[Program], feeds: Mapping[Port, Port]) -> None:
+    for program in (p for p in programs if p.updates):
+        raise IRError(f"compose: {program.name} updates {', '.join(program.updates)}, which it can do only by itself")
     for (number, name), (source, output) in feeds.items():
         if (number, name) not in _ports(programs, "inputs"):
             raise IRError(f"compose: program {number} has no input '{name}'")

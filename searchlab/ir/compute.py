@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from searchlab.dtype import DTYPES
 from searchlab.errors import IRError
-from searchlab.ir.expr import Const, Expr, Like, Load, Var, const, index, maximum, minimum
+from searchlab.ir.expr import ONE, ZERO, Const, Expr, Like, Load, Lookup, Var, const, index, lookup, maximum, minimum
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block, Buffer, Iter, Loop, Stmt, Store, seq
 from searchlab.ir.verify import verify
-from searchlab.ir.walk import loads, substitute, variables
+from searchlab.ir.walk import loads, lookups, substitute, variables
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,18 @@ class Tensor:
         if len(keys) != len(self.shape):
             raise IRError(f"{self.name} has {len(self.shape)} dimensions, indexed with {len(keys)}")
         return Load(self.name, tuple(index(k) for k in keys), self.dtype)
+
+
+@dataclass(frozen=True)
+class Indices:
+    """An array of indices; indexing it gives one of these, which indexes other arrays or is an extent."""
+
+    buffer: Buffer
+    below: Expr
+    expected: Expr | None = None
+
+    def __getitem__(self, key: Like | tuple[Like, ...]) -> Expr:
+        return lookup(Tensor(self.buffer)[key], self.below, self.expected)
 
 
 @dataclass(frozen=True)
@@ -82,7 +94,8 @@ class Builder:
         self.name = name
         self._inputs: dict[str, Buffer] = {}
         self._axes: dict[Var, Expr] = {}
-        self._stages: dict[str, tuple[Buffer, Block]] = {}
+        self._states: dict[str, Buffer] = {}
+        self._stages: dict[str, tuple[Buffer, tuple[Block, ...]]] = {}
 
     def input(self, name: str, shape: Sequence[Like], dtype: str = "float32") -> Tensor:
         """An array that the caller passes in."""
@@ -91,6 +104,41 @@ class Builder:
         buffer = Buffer(self._new(name), self._shape(name, shape), dtype)
         self._inputs[name] = buffer
         return Tensor(buffer)
+
+    def indices(
+        self, name: str, shape: Sequence[Like], below: Like, expected: Like | None = None, dtype: str = "int32"
+    ) -> Indices:
+        """An array of indices, all of them at least 0 and less than `below`, that the caller passes in.
+
+        As an extent of a stage, one of them says how much there is to do; features take it to be `expected`.
+        """
+        buffer = self.input(name, shape, dtype).buffer
+        return Indices(buffer, index(below), None if expected is None else index(expected))
+
+    def state(self, name: str, shape: Sequence[Like], dtype: str = "float32") -> Tensor:
+        """An array that the caller passes in, and that `put` writes to in place."""
+        made = self.input(name, shape, dtype)
+        self._states[name] = self._inputs.pop(name)
+        return made
+
+    def put(
+        self, name: str, state: Tensor, shape: Sequence[Like], body: Callable[..., tuple[Sequence[Like], Expr]]
+    ) -> Tensor:
+        """A stage that writes elements of a state: `body(*args)` gives the place of one and its value.
+
+        Places that are looked up must differ, as the order of iterations is not fixed.
+        """
+        if state.name not in self._states:
+            raise IRError(f"{self.name}: '{state.name}' is no state; states: {', '.join(self._states) or 'none'}")
+        space = self._space(name, shape, body)
+        place, value = body(*(it.var for it in space))
+        at = tuple(index(i) for i in place)
+        if len(at) != len(state.shape) or value.dtype != state.dtype:
+            raise IRError(f"{self.name}: stage '{name}' puts {value.dtype} at {len(at)} indices of '{state.name}'")
+        block = Block(self._new(name), space, (), Store(state.name, at, value))
+        self._check(block, *at, value)
+        self._stages[name] = (state.buffer, (block,))
+        return state
 
     def axis(self, name: str, extent: Like) -> Var:
         """A reduction axis over [0, extent)."""
@@ -102,19 +150,14 @@ class Builder:
 
     def compute(self, name: str, shape: Sequence[Like], body: Callable[..., Expr | Reduction]) -> Tensor:
         """A stage whose element at [args] is `body(*args)`; the parameter names of `body` name the loops."""
-        names = list(inspect.signature(body).parameters)
-        if len(names) != len(shape):
-            raise IRError(
-                f"{self.name}: stage '{name}' has {len(shape)} dimensions, its function takes {len(names)} indices"
-            )
         self._new(name)
-        space = [Iter(Var(n), e, "space") for n, e in zip(names, self._shape(name, shape), strict=True)]
+        space = self._space(name, shape, body)
         value = body(*(it.var for it in space))
         inner = value.value if isinstance(value, Reduction) else value
         if not isinstance(inner, Expr):
             raise IRError(f"{self.name}: the function of stage '{name}' returns {inner!r}, not an expression")
         target = tuple(it.var for it in space)
-        buffer = Buffer(name, tuple(it.extent for it in space), inner.dtype)
+        buffer = Buffer(name, tuple(_longest(it.extent) for it in space), inner.dtype)
         reduce: tuple[Iter, ...] = ()
         store, init = Store(name, target, inner), None
         if isinstance(value, Reduction):
@@ -123,28 +166,44 @@ class Builder:
             init = Store(name, target, value.identity)
         block = Block(name, (*space, *reduce), (), store, init)
         self._check(block, inner)
-        self._stages[name] = (buffer, block)
+        blocks: tuple[Block, ...] = (block,)
+        if init is not None and any(lookups(it.extent) for it in reduce):  # there may be nothing to add up
+            blocks = (Block(self._new(f"{name}_init"), space, (), init), replace(block, init=None))
+        self._stages[name] = (buffer, blocks)
         return Tensor(buffer)
+
+    def _space(self, name: str, shape: Sequence[Like], body: Callable[..., object]) -> tuple[Iter, ...]:
+        """The iteration variables of a stage, named as the parameters of its function."""
+        names = list(inspect.signature(body).parameters)
+        if len(names) != len(shape):
+            raise IRError(
+                f"{self.name}: stage '{name}' has {len(shape)} dimensions, its function takes {len(names)} indices"
+            )
+        return tuple(Iter(Var(n), e, "space") for n, e in zip(names, self._shape(name, shape), strict=True))
 
     def program(self, *outputs: Tensor) -> Program:
         """The program: one loop nest per stage, in the order of definition."""
         names = tuple(t.name for t in outputs)
+        made = {b.name for b, _ in self._stages.values()}
         for n in names:
-            if n not in self._stages:
+            if n not in made:
                 raise IRError(f"{self.name}: output '{n}' is not a stage; stages: {', '.join(self._stages)}")
-        read = {ld.buffer for _, b in self._stages.values() for ld in loads(b.store.value)}
-        for n in self._stages:
-            if n not in read and n not in names:
+        blocks = [b for _, parts in self._stages.values() for b in parts]
+        read = {ld.buffer for b in blocks for e in (*b.store.indices, b.store.value) for ld in loads(e)}
+        for n in made:
+            if n not in (*names, *self._states) and n not in read:
                 raise IRError(f"{self.name}: stage '{n}' is neither an output nor read by another stage")
         taken: set[str] = set()
-        body = seq(*(_nest(block, taken) for _, block in self._stages.values()))
-        buffers = {**self._inputs, **{n: b for n, (b, _) in self._stages.items()}}
-        program = Program(self.name, tuple(self._inputs), names, buffers, body)
+        body = seq(*(_nest(block, taken) for block in blocks))
+        inputs = {**self._inputs, **{n: b for n, b in self._states.items() if n not in names}}
+        buffers = {**inputs, **{b.name: b for b, _ in self._stages.values()}}
+        updates = tuple(n for n in names if n in self._states)
+        program = Program(self.name, tuple(inputs), names, buffers, body, updates=updates)
         verify(program)
         return program
 
     def _new(self, name: str) -> str:
-        if name in self._inputs or name in self._stages:
+        if name in self._inputs or name in self._states or name in self._stages:
             raise IRError(f"{self.name}: two tensors are called '{name}'")
         if not name.isidentifier():
             raise IRError(f"{self.name}: '{name}' is not a name (letters, digits and underscores)")
@@ -161,22 +220,29 @@ class Builder:
             raise IRError(f"{self.name}: stage '{stage}' reduces over '{axis}', which is not an axis of this builder")
         return self._axes[axis]
 
-    def _check(self, block: Block, value: Expr) -> None:
+    def _check(self, block: Block, *values: Expr) -> None:
         known = {it.var for it in block.iters}
         if len(known) != len(block.iters):
             raise IRError(
                 f"{self.name}: stage '{block.name}' uses an index name twice: {[i.var.name for i in block.iters]}"
             )
-        for v in sorted(variables(value) - known, key=lambda v: v.name):
+        for v in sorted({v for e in values for v in variables(e)} - known, key=lambda v: v.name):
             if v.role == "iter":
                 raise IRError(
                     f"{self.name}: stage '{block.name}' uses '{v}', which it neither iterates nor reduces over"
                 )
-        for ld in loads(value):
-            if ld.buffer not in self._inputs and ld.buffer not in self._stages:
+        tensors = {*self._inputs, *self._states, *self._stages}
+        for ld in (ld for e in values for ld in loads(e)):
+            if ld.buffer not in tensors:
                 raise IRError(
                     f"{self.name}: stage '{block.name}' reads '{ld.buffer}', which is not a tensor of this builder"
                 )
+
+
+def _longest(extent: Expr) -> Expr:
+    """The extent of a buffer that holds as many elements as data may ask for."""
+    most = extent.below - 1 if isinstance(extent, Lookup) else extent
+    return ONE if most == ZERO else most
 
 
 def _nest(block: Block, taken: set[str]) -> Stmt:

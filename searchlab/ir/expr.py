@@ -19,6 +19,8 @@ Role = Literal["iter", "knob", "size"]
 Monomial = tuple["Expr", ...]
 Like = Union["Expr", int, float]
 
+LOOKED_UP = ("int32", "int64")  # types of buffers that hold indices
+
 _GETTERS: dict[type, Callable[[Any], tuple[Any, ...]]] = {}
 
 
@@ -318,6 +320,28 @@ class Load(_Node):
         return self.indices
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Lookup(_Node):
+    """An element of an integer buffer as an index, or as the extent of a loop: at least 0 and less than `below`.
+
+    Whoever fills the buffer keeps to that range, and programs rely on it.  `expected` is its mean, as far as it is
+    known: what features take it for.
+    """
+
+    load: Load
+    below: Expr
+    expected: Expr
+
+    @property
+    def dtype(self) -> str:
+        """The type of its value."""
+        return INDEX
+
+    def children(self) -> tuple[Expr, ...]:
+        """The expressions directly inside."""
+        return (self.load, self.below, self.expected)
+
+
 ZERO, ONE = Const(0), Const(1)
 TRUE, FALSE = Const(1, BOOL), Const(0, BOOL)
 
@@ -342,6 +366,15 @@ def const(value: int | float, dtype: str) -> Const:
     if int(value) != value:
         raise IRError(f"{value!r} is not a whole number, but the expression has dtype {dtype}")
     return Const(int(value), dtype)
+
+
+def lookup(e: Expr, below: Like, expected: Like | None = None) -> Lookup:
+    """An element of an integer buffer as an index less than `below`; in the middle of that, unless something else is
+    `expected`."""
+    if not isinstance(e, Load) or e.type not in LOOKED_UP:
+        raise IRError(f"'{e}' is not an element of a buffer of {' or '.join(LOOKED_UP)}, which indices are looked up in")
+    limit = index(below)
+    return Lookup(e, limit, limit // 2 if expected is None else index(expected))
 
 
 def knob(name: str) -> Var:

@@ -17,7 +17,7 @@ from searchlab.dtype import HALVES
 from searchlab.errors import IRError
 from searchlab.ir.bfloat16 import numbers, rounded, stored
 from searchlab.ir.evaluate import evaluate
-from searchlab.ir.expr import TRUE, And, Binary, Call, Cast, Compare, Const, Expr, Load, Poly, Select, Var
+from searchlab.ir.expr import TRUE, And, Binary, Call, Cast, Compare, Const, Expr, Load, Lookup, Poly, Select, Var
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import Alloc, Barrier, Block, If, Loop, Prefetch, Seq, Store, Tensorized, map_expressions
 from searchlab.ir.visitor import Visitor
@@ -38,12 +38,15 @@ def interpret(
     arrays = {}
     for name, b in program.buffers.items():
         shape = tuple(int(evaluate(e, {})) for e in b.shape)
-        if name in program.inputs:
+        if name in program.inputs or name in program.updates:
             arrays[name] = _held(inputs[name], b.dtype)
             if arrays[name].shape != shape:
                 raise IRError(f"{program.name}: input '{name}' has shape {arrays[name].shape}, expected {shape}")
         else:
             arrays[name] = _full(shape, b.dtype)  # makes reads of unwritten elements visible
+        if name in program.updates:
+            arrays[name] = arrays[name].copy()
+    check_lookups(program, arrays)
     names = "".join(f"  {n} = _b[{n!r}]\n" for n in arrays)
     source = f"def run(_b, _math, _cast, _full):\n{names}{_Source().visit(program.body, '  ')}"
     scope: dict[str, Any] = {}
@@ -51,6 +54,19 @@ def interpret(
     with np.errstate(over="ignore"):
         scope["run"](arrays, _FUNCTIONS, _cast, _full)
     return {name: stored(arrays[name], program.buffers[name].dtype) for name in program.outputs}
+
+
+def check_lookups(program: Program, arrays: Mapping[str, Array], sizes: Mapping[str, int] | None = None) -> None:
+    """Raises IRError if an array that indices are looked up in holds one outside of its range."""
+    for name, below in program.lookups.items():
+        limit, array = int(evaluate(below, sizes or {})), arrays[name]
+        if not array.size:
+            continue
+        low, high = int(array.min()), int(array.max())
+        if low < 0 or high >= limit:
+            raise IRError(
+                f"{program.name}: '{name}' holds {low if low < 0 else high}; indices from 0 to {limit - 1} are accepted"
+            )
 
 
 def _held(array: npt.ArrayLike, dtype: str) -> Array:
@@ -159,6 +175,8 @@ def _expr(e: Expr) -> str:
         return _rounded(f"_math['{e.function}']({', '.join(map(_expr, e.args))})", e.dtype)
     if isinstance(e, Load):
         return f"{e.buffer}[{_indices(e.indices)}]"
+    if isinstance(e, Lookup):
+        return f"int({_expr(e.load)})"
     raise IRError(f"cannot interpret {e!r}")
 
 

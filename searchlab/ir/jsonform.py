@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from searchlab.errors import IRError
-from searchlab.ir.expr import And, Binary, Call, Cast, Compare, Const, Load, Poly, Select, Var
+from searchlab.ir.expr import And, Binary, Call, Cast, Compare, Const, Load, Lookup, Poly, Select, Var
 from searchlab.ir.loopkind import KindChoice
 from searchlab.ir.program import Layout, Program
 from searchlab.ir.stmt import KINDS, Ahead, Buffer, Iter
@@ -16,7 +16,8 @@ from searchlab.ir.stmt import KINDS, Ahead, Buffer, Iter
 _CLASSES = {
     c.__name__: c
     for c in (
-        Const, Var, Poly, Binary, Compare, And, Select, Cast, Call, Load, Buffer, Iter, Ahead, Layout, Program, *KINDS,
+        Const, Var, Poly, Binary, Compare, And, Select, Cast, Call, Load, Lookup, Buffer, Iter, Ahead, Layout, Program,
+        *KINDS,
     )
 }  # fmt: skip
 
@@ -24,7 +25,8 @@ _CLASSES = {
 def encode(value: Any) -> Any:
     """IR values as plain JSON data: a node is a list headed by its class name, a tuple is a list headed by 'tuple'."""
     if type(value).__name__ in _CLASSES:
-        fields = (f.name for f in dataclasses.fields(value) if f.name != "trace")
+        # what few programs have is left out of the others, whose text stays as it was
+        fields = (f.name for f in dataclasses.fields(value) if f.name != "trace" and (f.name != "updates" or value.updates))
         return [type(value).__name__, *(encode(getattr(value, name)) for name in fields)]
     if isinstance(value, KindChoice):
         return str(value)

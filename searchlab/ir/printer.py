@@ -15,6 +15,7 @@ from searchlab.ir.expr import (
     Const,
     Expr,
     Load,
+    Lookup,
     Poly,
     Select,
     Var,
@@ -75,6 +76,7 @@ _TEXTS: dict[type[Expr], Callable[[Any, int], str]] = {
     Poly: _poly_text,
     Binary: _binary_text,
     Load: lambda e, level: _element(e.buffer, e.indices),
+    Lookup: lambda e, level: f"at({', '.join(map(expr_text, (e.load, e.below, e.expected)))})",
     Compare: lambda e, level: _brackets(f"{expr_text(e.a)} {_COMPARE[e.op]} {expr_text(e.b)}", 0, level),
     And: lambda e, level: _brackets(" and ".join(expr_text(c, 1) for c in e.args), 0, level),
     Select: lambda e, level: f"select({expr_text(e.condition)}, {expr_text(e.a)}, {expr_text(e.b)})",
@@ -92,7 +94,7 @@ def buffer_text(b: Buffer) -> str:
 def program_text(p: Program) -> str:
     """The whole program: signature, internal buffers, assumptions, loops."""
     inputs = ", ".join(buffer_text(p.buffers[n]) for n in p.inputs)
-    outputs = ", ".join(buffer_text(p.buffers[n]) for n in p.outputs)
+    outputs = ", ".join(buffer_text(p.buffers[n]) + " updated" * (n in p.updates) for n in p.outputs)
     lines = [f"program {p.name}({inputs}) -> {outputs}:"]
     lines += [f"  size {name}" for name in p.sizes]
     for la in p.layouts:

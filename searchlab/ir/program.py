@@ -18,7 +18,7 @@ from searchlab.ir.expr import FALSE, TRUE, Const, Expr, Var
 from searchlab.ir.printer import program_text
 from searchlab.ir.stmt import Ahead, Block, Buffer, Loop, Stmt, Tensorized, expressions, statements
 from searchlab.ir.substitute import put_buffer, put_statement
-from searchlab.ir.walk import Substitution, variables
+from searchlab.ir.walk import Substitution, lookups, variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,10 @@ class Layout:
 
 @dataclass(frozen=True)
 class Program:
-    """A function of buffers: inputs in, outputs out, loops and blocks between, with symbols anywhere in extents."""
+    """A function of buffers: inputs in, outputs out, loops and blocks between, with symbols anywhere in extents.
+
+    `updates` are the outputs that are passed in as well: what a program does not write of these stays as it was.
+    """
 
     name: str
     inputs: tuple[str, ...]
@@ -54,6 +57,7 @@ class Program:
     body: Stmt
     assumptions: tuple[Expr, ...] = ()
     layouts: tuple[Layout, ...] = ()
+    updates: tuple[str, ...] = ()
     trace: tuple[Any, ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
@@ -99,6 +103,11 @@ class Program:
             for extent in b.shape:
                 found |= variables(extent)
         return frozenset(v for v in found if v.role != "iter")
+
+    @cached_property
+    def lookups(self) -> dict[str, Expr]:
+        """The inputs that indices are looked up in, and what all of their elements are less than."""
+        return {x.load.buffer: x.below for e in expressions(self.body) for x in lookups(e)}
 
     @property
     def knobs(self) -> tuple[str, ...]:

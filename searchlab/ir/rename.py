@@ -32,6 +32,7 @@ def rename(program: Program, names: Renaming) -> Program:
         program,
         inputs=tuple(put.buffers.get(n, n) for n in program.inputs),
         outputs=tuple(put.buffers.get(n, n) for n in program.outputs),
+        updates=tuple(put.buffers.get(n, n) for n in program.updates),
         buffers={b.name: b for b in buffers},
         body=_Renamed(names).visit(program.body, put),
         assumptions=tuple(map(put, program.assumptions)),

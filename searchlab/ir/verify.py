@@ -18,11 +18,11 @@ from typing import Any
 from searchlab.dtype import BOOL, DTYPES, INDEX
 from searchlab.errors import IRError
 from searchlab.ir.affine import parallel_reduction
-from searchlab.ir.expr import Expr, Load, Var
+from searchlab.ir.expr import Expr, Load, Lookup, Var
 from searchlab.ir.program import Layout, Program
 from searchlab.ir.stmt import Block, Loop, Seq, Stmt, Store, read, written
 from searchlab.ir.visitor import Visitor
-from searchlab.ir.walk import iterators, loads, variables, walk
+from searchlab.ir.walk import iterators, loads, lookups, variables, walk
 
 
 def verify(program: Program) -> None:
@@ -42,7 +42,8 @@ class _Summary:
 
     `open` are iteration variables it uses but does not define, `summed` those among them that its reductions run over,
     `ahead` loops that it prefetches along; `needs` are buffers it reads before it writes them.  `loaded` and `stored`
-    list the accesses to buffers: name, number of indices, dtype.
+    list the accesses to buffers: name, number of indices, dtype; `looked_up` the buffers that hold indices, and what
+    these are less than.
     """
 
     sound: bool
@@ -53,6 +54,7 @@ class _Summary:
     gives: frozenset[str] = _NOTHING
     loaded: frozenset[tuple[str, int, str]] = _NOTHING
     stored: frozenset[tuple[str, int, str]] = _NOTHING
+    looked_up: frozenset[tuple[str, Expr]] = _NOTHING
     loops: tuple[str, ...] = ()
     blocks: tuple[str, ...] = ()
 
@@ -67,7 +69,10 @@ def _adds_up(program: Program) -> bool:
         and not s.ahead
         and len(set(given)) == len(given)
         and buffers.keys() >= set(given)
-        and s.needs.issubset(program.inputs)
+        and set(program.outputs).issuperset(program.updates)
+        and s.needs.issubset((*program.inputs, *program.updates))
+        and {name for name, _ in s.looked_up}.issubset(program.inputs)
+        and len({name for name, _ in s.looked_up}) == len(s.looked_up)
         and s.gives.issuperset(program.outputs)
         and s.gives.isdisjoint(program.inputs)
         and len(set(s.loops)) == len(s.loops)
@@ -102,6 +107,7 @@ def _own(s: Stmt) -> _Summary:
     for e in s.own_expressions():
         used |= iterators(e)
         read.update(dict.fromkeys(loads(e)))
+    held = frozenset((x.load.buffer, x.below) for e in s.own_expressions() for x in lookups(e))
     kept = s.own_stores()
     own = written(s) if isinstance(s, Block) or not s.children() else ()
     return _Summary(
@@ -111,6 +117,7 @@ def _own(s: Stmt) -> _Summary:
         gives=frozenset(st.buffer for st in kept),
         loaded=frozenset((ld.buffer, len(ld.indices), ld.type) for ld in read),
         stored=frozenset((st.buffer, len(st.indices), st.value.dtype) for st in kept),
+        looked_up=held,
     )
 
 
@@ -129,6 +136,7 @@ def _joined(parts: list[_Summary]) -> _Summary:
         gives,
         _NOTHING.union(*[p.loaded for p in parts]),
         _NOTHING.union(*[p.stored for p in parts]),
+        _NOTHING.union(*[p.looked_up for p in parts]),
         tuple(chain.from_iterable([p.loops for p in parts])),
         tuple(chain.from_iterable([p.blocks for p in parts])),
     )
@@ -155,9 +163,9 @@ _SUMMARIES = _Summaries()
 
 def _of_loop(s: Loop) -> _Summary:
     body, own = _summary(s.body), {s.var}
+    if loads(s.extent):  # looked up, as are all loads in indices
+        body = _joined([_own(s), body])
     extent = iterators(s.extent)
-    if loads(s.extent):
-        return _Summary(False)  # does not occur in practice: left to the visit of the whole program
     shared = s.var in body.summed and any(k.is_apart for k in s.kinds)
     return _Summary(
         body.sound and not shared,
@@ -168,6 +176,7 @@ def _of_loop(s: Loop) -> _Summary:
         body.gives,
         body.loaded,
         body.stored,
+        body.looked_up,
         (s.name, *body.loops),
         body.blocks,
     )
@@ -179,12 +188,17 @@ def _of_block(s: Block) -> _Summary:
     pairs = zip(s.iters, s.bindings, strict=False)
     return replace(
         whole,
-        sound=whole.sound and fits and len(s.iters) == len(s.bindings),
+        sound=whole.sound and fits and len(s.iters) == len(s.bindings) and not _misses_init(s),
         open=whole.open - {it.var for it in s.iters},
         summed=whole.summed.union(*(variables(e) for it, e in pairs if it.kind == "reduce")),
         ahead=whole.ahead | {note.loop for note in s.ahead},
         blocks=(s.name, *whole.blocks),
     )
+
+
+def _misses_init(b: Block) -> bool:
+    """Whether a block might not begin with its init, since data decide how long its sums are."""
+    return b.init is not None and any(it.kind == "reduce" and lookups(it.extent) for it in b.iters)
 
 
 # --- the whole program ------------------------------------------------------------------------------------------------
@@ -196,6 +210,7 @@ class _Verifier(Visitor[[frozenset[Var], dict[Var, Loop]], None]):
     loops: set[str] = field(default_factory=set)
     blocks: set[str] = field(default_factory=set)
     ready: set[str] = field(default_factory=set)
+    limits: dict[str, Expr] = field(default_factory=dict)
 
     def run(self) -> None:
         p = self.program
@@ -204,7 +219,10 @@ class _Verifier(Visitor[[frozenset[Var], dict[Var, Loop]], None]):
                 self.fail(f"parameter '{name}' is not a buffer")
             if (*p.inputs, *p.outputs).count(name) > 1:
                 self.fail(f"parameter '{name}' is named twice")
-        self.ready = set(p.inputs)
+        for name in p.updates:
+            if name not in p.outputs:
+                self.fail(f"'{name}' is updated, but no output")
+        self.ready = {*p.inputs, *p.updates}
         self.visit(p.body, _NOTHING, {})
         for la in (x for x in p.layouts if _loses(p, x)):
             held = p.buffers[la.buffer].dtype if la.buffer in p.buffers else "nothing"
@@ -253,6 +271,8 @@ class _Verifier(Visitor[[frozenset[Var], dict[Var, Loop]], None]):
         if b.init is not None:
             self.check_store(b.init)
         self.check_ahead(b, loops)
+        if _misses_init(b):
+            self.fail(f"block '{b.name}' has an init, but data may leave it nothing to sum: a block before it sets it")
         shared = {v for v, lp in loops.items() if any(kind.is_apart for kind in lp.kinds)}
         words = parallel_reduction(b.iters, b.bindings, shared)
         if words is not None:
@@ -285,6 +305,8 @@ class _Verifier(Visitor[[frozenset[Var], dict[Var, Loop]], None]):
                 self.fail(f"'{x}' is used outside the loop or block that defines it, in {_where(s)}")
             if isinstance(x, Load):
                 self.check_load(x, own, s)
+            if isinstance(x, Lookup):
+                self.check_lookup(x)
 
     def check_load(self, ld: Load, own: set[str], s: Stmt) -> None:
         buffer = self.program.buffers.get(ld.buffer)
@@ -297,6 +319,14 @@ class _Verifier(Visitor[[frozenset[Var], dict[Var, Loop]], None]):
             self.fail(f"'{ld}' is indexed with a value that is not an index")
         if ld.buffer not in self.ready and ld.buffer not in own:
             self.fail(f"'{ld.buffer}' is read in {_where(s)} before anything writes it")
+
+
+    def check_lookup(self, x: Lookup) -> None:
+        name = x.load.buffer
+        if name not in self.program.inputs:
+            self.fail(f"indices are looked up in '{name}', which is no input: it must not change while they are in use")
+        if self.limits.setdefault(name, x.below) != x.below:
+            self.fail(f"the indices in '{name}' are less than {x.below} here, and than {self.limits[name]} elsewhere")
 
 
 def _where(s: Stmt) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from searchlab.ir.algebra import add_into, arithmetic, floordiv, from_poly, mod
 from searchlab.ir.expr import (
+    LOOKED_UP,
     And,
     Binary,
     Call,
@@ -15,6 +16,7 @@ from searchlab.ir.expr import (
     Const,
     Expr,
     Load,
+    Lookup,
     Monomial,
     Poly,
     Select,
@@ -23,6 +25,7 @@ from searchlab.ir.expr import (
     cast,
     compare,
     extreme,
+    lookup,
 )
 
 
@@ -68,6 +71,13 @@ def loads(e: Expr) -> tuple[Load, ...]:
         found = (e, *inside) if isinstance(e, Load) else inside
         object.__setattr__(e, "_loads", found)
         return found
+
+
+def lookups(e: Expr) -> tuple[Lookup, ...]:
+    """All indices that are looked up in an expression; most have none, and are not searched."""
+    if not any(ld.type in LOOKED_UP for ld in loads(e)):
+        return ()
+    return tuple(x for x in walk(e) if isinstance(x, Lookup))
 
 
 Rewrite = Callable[[Expr], "Expr | None"]
@@ -120,6 +130,7 @@ _REBUILDERS: dict[type[Expr], Callable[[Any, Callable[[Expr], Expr]], Expr]] = {
     Poly: _rebuild_poly,
     Binary: _rebuild_binary,
     Load: lambda e, f: Load(e.buffer, tuple(map(f, e.indices)), e.type),
+    Lookup: lambda e, f: lookup(f(e.load), f(e.below), f(e.expected)),
     Compare: lambda e, f: compare(e.op, f(e.a), f(e.b)),
     And: lambda e, f: all_of(map(f, e.args)),
     Select: _rebuild_select,

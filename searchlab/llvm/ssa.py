@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from searchlab.dtype import DTYPES, INDEX
 from searchlab.errors import BudgetError, BuildError
-from searchlab.ir.expr import Binary, Const, Expr, Poly, Var
+from searchlab.ir.expr import Binary, Const, Expr, Lookup, Poly, Var
 from searchlab.llvm.abi import LINE
 
 TYPES = {INDEX: "i64", **{name: d.llvm for name, d in DTYPES.items()}}
@@ -66,6 +66,7 @@ class Function:
         self.depth: dict[str, int] = {}  # scope in which an SSA value is defined
         self.memo: dict[object, str] = {}  # hoisted values
         self.known = Known()
+        self.look_up: Callable[[Lookup], str] = _nothing_to_look_up_in
         self._count = 0
         self._row = 0  # instructions since the last label
 
@@ -140,6 +141,8 @@ class Function:
             return self._linear_poly(e)
         if isinstance(e, Binary):
             return self._linear_binary(e)
+        if isinstance(e, Lookup):
+            return Linear(0, ((self.look_up(e), 1),))
         raise BuildError(f"'{e}' is no index")
 
     def _linear_poly(self, e: Poly) -> Linear:
@@ -261,6 +264,10 @@ class Function:
         then()
         self.line(f"br label %{name}.end")
         self.start(f"{name}.end")
+
+
+def _nothing_to_look_up_in(e: Lookup) -> str:
+    raise BuildError(f"'{e}' is looked up where there are no buffers")
 
 
 class Module:

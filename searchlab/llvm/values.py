@@ -9,7 +9,7 @@ from math import prod
 from searchlab.dtype import BOOL, DTYPES, FLOAT16, FLOATS, HALVES, INDEX, UNSIGNED
 from searchlab.errors import BuildError
 from searchlab.ir.algebra import flat_index, poly
-from searchlab.ir.expr import And, Binary, Call, Cast, Compare, Const, Expr, Load, Poly, Select, Var, value_of
+from searchlab.ir.expr import And, Binary, Call, Cast, Compare, Const, Expr, Load, Lookup, Poly, Select, Var, value_of
 from searchlab.ir.stmt import Buffer
 from searchlab.ir.walk import loads, variables
 from searchlab.llvm.abi import LINE
@@ -57,6 +57,7 @@ class ValueWriter(Arithmetic):
         self.lanes: Lanes | None = None
         self._offsets: dict[tuple[str, tuple[Expr, ...]], Expr] = {}
         self._strides: dict[tuple[Expr, Var], int | None] = {}
+        function.look_up = self.look_up
 
     def put(self, place: BufferPlace) -> None:
         """Sets the location of a buffer."""
@@ -90,7 +91,7 @@ class ValueWriter(Arithmetic):
             return self.load(e)
         if isinstance(e, Binary):
             return self.index(e) if e.dtype == INDEX else self.binary(e)
-        if isinstance(e, (Var, Poly)):
+        if isinstance(e, (Var, Poly, Lookup)):
             return self.index(e)
         if isinstance(e, Call):
             return self.call(e)
@@ -217,6 +218,13 @@ class ValueWriter(Arithmetic):
         if key not in self._strides:
             self._strides[key] = _stride(*key)
         return self._strides[key]
+
+    def look_up(self, e: Lookup) -> str:
+        """An index from a buffer, which nothing writes; so it is loaded as early as other index arithmetic is done."""
+        place, type_ = self.places[e.load.buffer], e.load.type
+        address = self.f.pointer(place.pointer, type_, self.f.linear(self.offset(e.load.buffer, e.load.indices)))
+        found = self.f.hoist(f"load {TYPES[type_]}, ptr {address}, align {DTYPES[type_].bytes}", address)
+        return found if DTYPES[type_].bits == 64 else self.f.hoist(f"zext {TYPES[type_]} {found} to i64", found)
 
     def load(self, e: Load) -> Value:
         """Loads an element, or those of all lanes, unless it is already known."""

@@ -29,7 +29,7 @@ from searchlab.ir.stmt import (
     swap,
 )
 from searchlab.ir.visitor import Rewriter
-from searchlab.ir.walk import loads, variables, walk
+from searchlab.ir.walk import loads, lookups, variables, walk
 
 Path = tuple[Stmt, ...]
 
@@ -189,7 +189,7 @@ def _interval(
         return ZERO, whole
     extent = outer.simplify(high - low + 1)
     # an extent that varies between iterations is no better than the whole dimension
-    if any(v.role == "iter" for v in variables(extent)) or (value_of(extent) or 1) < 1:
+    if any(v.role == "iter" for v in variables(extent)) or lookups(extent) or (value_of(extent) or 1) < 1:
         return ZERO, whole
     # tiles larger than the buffer are masked by predicates, so the whole dimension suffices
     if (value_of(extent - whole) or 0) > 0:

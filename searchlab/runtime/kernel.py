@@ -18,10 +18,11 @@ import numpy as np
 
 from searchlab.backend import Allocate, Array, Arrays, Artifact, Kernel
 from searchlab.dtype import DTYPES
-from searchlab.errors import KernelError
+from searchlab.errors import IRError, KernelError
 from searchlab.ir.bfloat16 import numbers, stored
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import Const, Expr, Var
+from searchlab.ir.interpret import check_lookups
 from searchlab.ir.program import Layout
 from searchlab.ir.stmt import Buffer
 from searchlab.ir.walk import variables
@@ -159,6 +160,10 @@ class CpuKernel(Kernel):
         _check_overlap(a, values, outputs)
         pointers = (ctypes.c_void_p * (len(values) + len(outputs)))(*(x.ctypes.data for x in (*values, *outputs)))
         self._check_known(sizes)
+        try:
+            check_lookups(a.program, accepted, sizes)
+        except IRError as e:
+            raise KernelError(str(e)) from None
         numbers = (ctypes.c_int64 * max(1, len(a.sizes)))(*(sizes[s] for s in a.sizes))
         return _Arguments(pointers, numbers, sizes, values, outputs)
 
@@ -200,6 +205,8 @@ class CpuKernel(Kernel):
         a = self.artifact
         if out is None:
             self._check_known(sizes)
+            if a.program.updates:
+                raise KernelError(f"{a.name} updates {', '.join(a.program.updates)}: pass all outputs as `out`")
             # aligned to cache lines, so that no vector store crosses a line
             shapes = [tuple(int(evaluate(e, sizes)) for e in b.shape) for b in a.outputs]
             return [aligned(shape, DTYPES[b.dtype].storage) for shape, b in zip(shapes, a.outputs, strict=True)]

@@ -36,11 +36,11 @@ class CpuRuns(Runs):
     """Runs the code at `address` with these words as arguments; `keep` holds the objects that must stay alive."""
 
     def __init__(self, address: int, words: tuple[int, ...], keep: Any) -> None:
-        self._words, self._keep = (address, *words), keep
+        self.words, self._keep = (address, *words), keep  # the call, for code that makes it itself
         self._repeat = repeater()
 
     def __call__(self, count: int = 1) -> None:
-        self._repeat(*self._words, count)
+        self._repeat(*self.words, count)
 
 
 @cache

@@ -1,0 +1,392 @@
+"""Following changes through the front of a network, in place and by lists: work depends on what changed alone.
+
+For a list of pixels that may have changed, the largest change of each is compared with a threshold; the changes of those
+that pass are written one after the other, multiplied by the weights of every tap, and added to the sums that they
+reach, which are the pixels that may have changed next.  All calls of a frame are made by one native function.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from searchlab.backend import compile as compile_program
+from searchlab.graph import CompiledModel, compile
+from searchlab.ir import Program
+from searchlab.llvm import abi
+from searchlab.llvm.jit import LoadedObject, compile_ir
+from searchlab.runtime.memory import aligned
+from searchlab.targets import CpuTarget, detect
+from searchlab.video.change_programs import (
+    GROUP,
+    PixelValue,
+    depthwise_program,
+    frame_sizes_program,
+    map_program,
+    pairs_program,
+    pass_program,
+    pool_program,
+    sizes_program,
+    tile_width,
+)
+from searchlab.video.front import TAIL, Front, LayerStep, MapStep, PoolStep, WindowGeometry
+from searchlab.video.residual_plan import ResidualPlan
+
+Array = npt.NDArray[Any]
+Words = tuple[int, ...]
+
+
+class HeldState(tuple[Array, ...]):
+    """A state that is changed in place: `following` continues from it, and what it was before is gone."""
+
+    following: Following
+
+
+@cache
+def _native() -> dict[str, int]:
+    """The addresses of the functions on lists, for the life of the process."""
+    text = Path(__file__).with_name("lists.ll").read_text(encoding="utf-8")
+    target = detect()
+    code = LoadedObject(compile_ir("".join(x for x in text.splitlines(True) if not x.startswith(";;")), target), target)
+    found = {name: code.address(name) for name in ("keep", "mark", "pair", "run")}
+    code.keep()
+    return found
+
+
+@cache
+def _runner() -> Any:
+    return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(_native()["run"])
+
+
+class FollowingModel:
+    """What the streams of a model have in common: compiled programs, packed weights, tables, and the tail."""
+
+    def __init__(self, plan: ResidualPlan, front: Front, target: CpuTarget, by_element: bool) -> None:
+        self.plan, self.front, self.target, self.by_element = plan, front, target, by_element
+        self.tail: CompiledModel | None = None if front.tail is None else compile(front.tail, target)
+        self._kernels: dict[str, Any] = {}
+        self._tables: dict[WindowGeometry, Array] = {}
+        self._weights: dict[str, Array] = {}
+
+    def kernel(self, program: Program) -> Any:
+        """A program compiled, once for all layers that are alike."""
+        if program.hash not in self._kernels:
+            self._kernels[program.hash] = compile_program(program, self.target)
+        return self._kernels[program.hash]
+
+    def table(self, geometry: WindowGeometry) -> Array:
+        """Which place a pixel reaches by a tap."""
+        if geometry not in self._tables:
+            self._tables[geometry] = geometry.reached()
+        return self._tables[geometry]
+
+    def weight(self, step: LayerStep) -> Array:
+        """The weights of a layer by tap, in the order in which they are read."""
+        layer = step.layer
+        if layer.name not in self._weights:
+            outputs, inputs = layer.weight.shape[:2]
+            taps = layer.weight.reshape(outputs, inputs, -1)
+            if layer.groups > 1:
+                packed = taps[:, 0].T
+            else:
+                width = tile_width(outputs, self.target)
+                packed = taps.reshape(outputs // width, width, inputs, -1).transpose(0, 3, 2, 1)
+            made = aligned(packed.shape, np.float32)
+            made[...] = packed
+            self._weights[layer.name] = made
+        return self._weights[layer.name]
+
+    @cached_property
+    def skipping(self) -> tuple[str, ...]:
+        """The layers that are computed by changes."""
+        return tuple(self.front.layers)
+
+    def step(
+        self, frame: Array, thresholds: Array, state: Sequence[Array]
+    ) -> tuple[Any, tuple[Array, ...], tuple[Array, ...]]:
+        """The output, counts and the next state, which is the given one changed in place if it came from here."""
+        following = state.following if isinstance(state, HeldState) else Following(self, state)
+        output, counts = following.frame(frame, thresholds)
+        return output, counts, following.state
+
+
+@dataclass
+class _PixelList:
+    """Numbers of pixels, how many there are, and whether it is to be all of them."""
+
+    items: Array
+    number: Array
+
+    @staticmethod
+    def of(pixels: int, *, full: bool = False) -> _PixelList:
+        number = np.array([pixels if full else 0], np.int32)
+        return _PixelList(np.minimum(np.arange(pixels + 1, dtype=np.int32), pixels), number)
+
+
+@dataclass
+class _Calls:
+    """Native calls in order, and what must stay alive for them."""
+
+    words: list[Words] = field(default_factory=list)
+    alive: list[Any] = field(default_factory=list)
+
+    def native(self, name: str, *arrays: Array) -> None:
+        addresses = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
+        self.alive += [addresses, arrays]
+        self.words.append((_native()[name], ctypes.addressof(addresses), 0, 0, 0, 0, 0, 1))
+
+    def kernel(self, kernel: Any, inputs: dict[str, Array], outputs: dict[str, Array]) -> None:
+        def allocate(size: int) -> tuple[int, Array]:
+            memory = aligned((size,), np.uint8)
+            return memory.ctypes.data, memory
+
+        runs = kernel.ready(inputs, {}, outputs, allocate)
+        self.alive.append(runs)
+        self.words.append(runs.words)
+
+    @cached_property
+    def table(self) -> Array:
+        return np.array(self.words, np.uint64).astype(np.int64)
+
+    def __call__(self) -> None:
+        _runner()(self.table.ctypes.data, len(self.words))
+
+
+@dataclass
+class _Point:
+    """The changes of a value that were passed on last, one after the other."""
+
+    active: _PixelList
+    change: Array
+    changed: Array  # elements by channel
+    threshold: Array
+
+
+class Following:
+    """One stream: maps, what layers have seen, and sums, all of which calls change in place."""
+
+    def __init__(self, model: FollowingModel, state: Sequence[Array]) -> None:
+        self.model, front = model, model.front
+        self.maps: dict[str, Array] = {}
+        self.lists: dict[str, _PixelList] = {}
+        self.seen: dict[int, Array] = {}  # by change point
+        self.points: dict[int, _Point] = {}
+        self.groups: dict[str, Array] = {}  # by layer: the number of groups of pairs
+        for name, shape in front.shapes.items():
+            planar = name == front.frame
+            size = (shape.channels, shape.pixels) if planar else (shape.pixels + 1, shape.channels)
+            self.maps[name] = aligned(size, np.float32)
+            self.maps[name][...] = 0
+            self.lists[name] = _PixelList.of(shape.pixels, full=planar)
+        for pool in (s for s in front.steps if isinstance(s, PoolStep)):
+            self.maps[pool.given][-1] = 0 if pool.mean else -np.inf
+        self._kept: list[Array | None] = list(state)
+        for step in front.layers.values():
+            self._adopt(step, state)
+        self.state = self._as_state()
+        self._thresholds: Array | None = None
+        self._some, self._all = (self._calls(full=full) for full in (False, True))
+
+    def _adopt(self, step: LayerStep, state: Sequence[Array]) -> None:
+        """Takes over what a layer has seen, and its sums."""
+        plan, number = self.model.plan, step.layer.point
+        slot = plan.points[number].slot
+        if number not in self.seen:
+            given, planar = step.geometry.given, step.value.planar
+            size = (given.channels, given.pixels) if planar else (given.pixels + 1, given.channels)
+            self.seen[number] = aligned(size, np.float32)
+            _fill(self.seen[number], state[slot], planar)
+            self._kept[slot] = _view(self.seen[number], state[slot].shape, planar)
+        sums = self.maps[step.layer.name]
+        _fill(sums, state[step.layer.slot], False)
+        self._kept[step.layer.slot] = _view(sums, state[step.layer.slot].shape, False)
+
+    def _as_state(self) -> HeldState:
+        made = HeldState(a for a in self._kept if a is not None)
+        made.following = self
+        return made
+
+    def frame(self, frame: Array, thresholds: Array) -> tuple[Any, tuple[Array, ...]]:
+        """The output for a frame, and counts."""
+        plan, front = self.model.plan, self.model.front
+        self.maps[front.frame][...] = frame.reshape(self.maps[front.frame].shape)
+        again = self._thresholds is None or not np.array_equal(thresholds, self._thresholds)
+        if again:
+            # Pixels that did not change may exceed another threshold.
+            self._thresholds = np.array(thresholds)
+            for number, point in self.points.items():
+                name = plan.points[number].name
+                point.threshold[0] = thresholds[plan.places[name]] if name in plan.places else 0.0
+        (self._all if again else self._some)()
+        output = self._tail()
+        return output, self._counts()
+
+    def _tail(self) -> Any:
+        front, maps = self.model.front, self.maps
+        given = [_as_image(maps[n], front.shapes[n].height, front.shapes[n].width) for n in front.outputs]
+        if self.model.tail is None:
+            return given[0]
+        made = self.model.tail[TAIL](*given)
+        output, *kept = made if isinstance(made, tuple) and front.kept else (made,)
+        values = dict(zip(front.kept, kept, strict=True))
+        for slot, held in enumerate(self.model.plan.kept):
+            if held.of in values:
+                self._kept[slot] = values[held.of]
+        self.state = self._as_state()
+        return output
+
+    def _counts(self) -> tuple[Array, ...]:
+        """Changed elements by channel of each change point, then the output pixels of layers, as far as computed."""
+        plan, layers = self.model.plan, self.model.front.layers
+        found: list[Array] = []
+        for number, point in enumerate(plan.points):
+            whole = self._kept[point.slot]
+            assert whole is not None
+            channels = whole.shape[point.axis]
+            every = np.full(channels, whole.size // channels, np.float32)
+            found.append(self.points[number].changed.copy() if number in self.points else every)
+        for name in self.model.skipping:
+            geometry = layers[name].geometry
+            pairs = float(self.groups[name][0]) * GROUP
+            all_pairs = np.count_nonzero(self.model.table(geometry) < geometry.made.pixels)
+            share = min(1.0, pairs / all_pairs)
+            found.append(np.array([share * geometry.made.pixels], np.float32))
+        return tuple(found)
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def _calls(self, *, full: bool) -> _Calls:
+        """The calls of a frame; `full` takes every pixel for one that may have changed."""
+        calls = _Calls()
+        for step in self.model.front.steps:
+            if isinstance(step, MapStep):
+                self._write_map(calls, step, full)
+            elif isinstance(step, PoolStep):
+                self._write_pool(calls, step, full)
+            else:
+                self._write_layer(calls, step, full)
+        return calls
+
+    def _candidates(self, calls: _Calls, value: PixelValue, full: bool) -> _PixelList:
+        """The pixels at which a value may have changed: those of any of its maps."""
+        lists = [self.lists[m] for m in value.maps]
+        pixels = len(lists[0].items) - 1
+        if full:
+            return _PixelList.of(pixels, full=True)
+        if len(lists) == 1:
+            return lists[0]
+        made, flags = _PixelList.of(pixels), np.zeros(pixels + 1, np.uint8)
+        flags[pixels] = 1
+        same = np.arange(pixels + 1, dtype=np.int32)
+        for n, one in enumerate(lists):
+            numbers = np.array([1, pixels, 0, n == 0, n == len(lists) - 1], np.int64)
+            calls.native("mark", one.items, one.number, same, numbers, flags, made.items, made.number)
+        return made
+
+    def _reached(
+        self, calls: _Calls, geometry: WindowGeometry, given: _PixelList, made: _PixelList, full: bool
+    ) -> None:
+        """The places whose windows hold one of some pixels."""
+        if full:
+            given = _PixelList.of(geometry.given.pixels, full=True)
+        flags = np.zeros(geometry.made.pixels + 1, np.uint8)
+        flags[-1] = 1
+        table = self.model.table(geometry)
+        numbers = np.array([len(table), geometry.made.pixels, table.shape[1], 1, 1], np.int64)
+        calls.native("mark", given.items, given.number, table, numbers, flags, made.items, made.number)
+
+    def _operands(self, value: PixelValue) -> dict[str, Array]:
+        found = {f"map{n}": self.maps[m] for n, m in enumerate(value.maps)}
+        return found | {f"vector{n}": self.model.front.vectors[v] for n, v in enumerate(value.vectors)}
+
+    def _write_map(self, calls: _Calls, step: MapStep, full: bool) -> None:
+        pixels = self._candidates(calls, step.value, full)
+        inputs = {"pixels": pixels.items, "pixels_number": pixels.number, **self._operands(step.value)}
+        calls.kernel(self.model.kernel(map_program(step.value)), inputs, {"made": self.maps[step.name]})
+        self.lists[step.name] = pixels if not full else self.lists[step.name]
+
+    def _write_pool(self, calls: _Calls, step: PoolStep, full: bool) -> None:
+        made = self.lists[step.name]
+        self._reached(calls, step.geometry, self.lists[step.given], made, full)
+        window = np.full((step.geometry.made.pixels + 1, step.geometry.taps), step.geometry.given.pixels, np.int32)
+        window[:-1] = step.geometry.windows()
+        program = pool_program(step.geometry.made.channels, step.geometry.taps, step.mean)
+        inputs = {"pixels": made.items, "pixels_number": made.number, "given": self.maps[step.given], "window": window}
+        calls.kernel(self.model.kernel(program), inputs, {"made": self.maps[step.name]})
+
+    def _write_point(self, calls: _Calls, step: LayerStep, full: bool) -> None:
+        """The changes of what a layer reads, found once for all layers that read it."""
+        number, value, given = step.layer.point, step.value, step.geometry.given
+        point = self.points.setdefault(number, _new_point(given.pixels, given.channels))
+        pixels = self._candidates(calls, value, full)
+        rows = given.pixels if value.planar else given.pixels + 1
+        size = np.zeros(rows, np.float32)
+        operands, seen = self._operands(value), self.seen[number]
+        if value.planar:
+            program = frame_sizes_program(value, self.model.target)
+            inputs = {**operands, "seen": seen}
+        else:
+            program = sizes_program(value)
+            inputs = {"pixels": pixels.items[:rows], "pixels_number": pixels.number, **operands, "seen": seen}
+        calls.kernel(self.model.kernel(program), inputs, {"size": size})
+        active = point.active
+        calls.native("keep", size, pixels.items, pixels.number, point.threshold, active.items, active.number)
+        passing = pass_program(value, self.model.by_element)
+        inputs = {"pixels": active.items[:rows], "pixels_number": active.number, "threshold": point.threshold}
+        outputs = {"seen": seen, "change": point.change[:rows], "changed": point.changed}
+        calls.kernel(self.model.kernel(passing), {**inputs, **operands}, outputs)
+
+    def _write_layer(self, calls: _Calls, step: LayerStep, full: bool) -> None:
+        number, name, geometry = step.layer.point, step.layer.name, step.geometry
+        layers = list(self.model.front.layers.values())
+        if next(s for s in layers if s.layer.point == number) is step:
+            self._write_point(calls, step, full)
+        point, table = self.points[number], self.model.table(geometry)
+        taps, pixels = len(table), geometry.given.pixels
+        groups = taps * -(-(pixels + GROUP) // GROUP) + 1
+        source, place = (np.zeros((groups, GROUP), np.int32) for _ in range(2))
+        tap, count = np.zeros(groups, np.int32), self.groups.setdefault(name, np.zeros(1, np.int32))
+        numbers = np.array([taps, geometry.made.pixels, table.shape[1], GROUP, pixels], np.int64)
+        active = point.active
+        calls.native("pair", active.items, active.number, table, numbers, source, place, tap, count)
+        channels, outputs = geometry.given.channels, geometry.made.channels
+        program = (
+            depthwise_program(channels) if step.layer.groups > 1 else pairs_program(channels, outputs, self.model.target)
+        )
+        inputs = {"number": count, "source": source, "place": place, "tap": tap, "change": point.change}
+        inputs["weight"] = self.model.weight(step)
+        calls.kernel(self.model.kernel(program), inputs, {"sums": self.maps[name]})
+        self._reached(calls, geometry, active, self.lists[name], False)
+
+
+def _new_point(pixels: int, channels: int) -> _Point:
+    change = aligned((pixels + 1, channels), np.float32)
+    change[...] = 0
+    return _Point(_PixelList.of(pixels), change, np.zeros(channels, np.float32), np.zeros(1, np.float32))
+
+
+def _fill(rows: Array, image: Array, planar: bool) -> None:
+    """Copies an image (1, channels, height, width) to a map."""
+    if planar:
+        rows[...] = image.reshape(rows.shape)
+    else:
+        rows[:-1] = image.reshape(image.shape[1], -1).T
+
+
+def _view(rows: Array, shape: tuple[int, ...], planar: bool) -> Array:
+    """A map as an image (1, channels, height, width), without copying."""
+    _, channels, height, width = shape
+    if planar:
+        return rows.reshape(shape)
+    return rows[:-1].reshape(1, height, width, channels).transpose(0, 3, 1, 2)
+
+
+def _as_image(rows: Array, height: int, width: int) -> Array:
+    return np.ascontiguousarray(rows[:-1].T).reshape(1, rows.shape[1], height, width)

@@ -1,0 +1,312 @@
+"""The front of a network: what is computed pixel by pixel of maps, from the frame on, so that changes can be followed.
+
+Convolutions, functions of pixels and pooling belong to it, as far as nothing else is between them and the frame; all
+that follows, such as a classifier, is the tail, which is computed as a whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from searchlab.graph import (
+    Binding,
+    GraphBuilder,
+    GraphFunction,
+    GraphModule,
+    OperatorCall,
+    PointwiseOp,
+    Scalar,
+    TensorType,
+    TupleCall,
+)
+from searchlab.ir.expr import Expr, const, value_of
+from searchlab.video.change_programs import FLOAT, PixelValue
+from searchlab.video.residual_plan import ResidualLayer, ResidualPlan
+
+Array = npt.NDArray[Any]
+FIRST, TAIL = "first", "tail"
+_POOLS = ("max_pool2d", "avg_pool2d")
+
+
+@dataclass(frozen=True)
+class MapShape:
+    """The extents of a map of features of one image."""
+
+    channels: int
+    height: int
+    width: int
+
+    @property
+    def pixels(self) -> int:
+        """The number of its pixels."""
+        return self.height * self.width
+
+
+@dataclass(frozen=True, eq=False)
+class MapStep:
+    """A value of pixels that several others read, and that is therefore kept in a map."""
+
+    name: str
+    value: PixelValue
+
+
+@dataclass(frozen=True, eq=False)
+class PoolStep:
+    """Windows of a map; `mean` is what sums are divided by, 0 for the largest element."""
+
+    name: str
+    given: str
+    geometry: WindowGeometry
+    mean: int
+
+
+@dataclass(frozen=True, eq=False)
+class LayerStep:
+    """A convolution of the changes of a value."""
+
+    layer: ResidualLayer
+    value: PixelValue
+    geometry: WindowGeometry
+
+
+Step = MapStep | PoolStep | LayerStep
+
+
+@dataclass(frozen=True)
+class WindowGeometry:
+    """Where windows of a map lie."""
+
+    given: MapShape
+    made: MapShape
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...] = (1, 1)
+
+    @property
+    def taps(self) -> int:
+        """The elements of a window."""
+        return math.prod(self.kernel)
+
+    def windows(self) -> Array:
+        """The pixels of the window of every place (places, taps), and for padding the number of pixels."""
+        axes = []
+        for axis, (extent, count) in enumerate(
+            ((self.given.height, self.made.height), (self.given.width, self.made.width))
+        ):
+            first = np.arange(count) * self.stride[axis] - self.padding[axis]
+            at = first[:, None] + np.arange(self.kernel[axis]) * self.dilation[axis]
+            axes.append(np.where((at >= 0) & (at < extent), at, -1))
+        rows, columns = axes[0][:, None, :, None], axes[1][None, :, None, :]
+        found = np.where((rows >= 0) & (columns >= 0), rows * self.given.width + columns, self.given.pixels)
+        return found.reshape(self.made.pixels, self.taps).astype(np.int32)
+
+    def reached(self) -> Array:
+        """The place that a pixel reaches by a tap (taps, pixels + 1), and for none the number of places."""
+        windows = self.windows()
+        found = np.full((self.taps, self.given.pixels + 1), self.made.pixels, np.int32)
+        for tap in range(self.taps):
+            found[tap, windows[:, tap]] = np.arange(self.made.pixels)
+        found[:, self.given.pixels] = self.made.pixels
+        return found
+
+
+@dataclass(eq=False)
+class Front:
+    """The steps of a front in order, the maps that others read, and what is left of the graph."""
+
+    frame: str
+    shapes: dict[str, MapShape]
+    steps: list[Step] = field(default_factory=list)
+    vectors: dict[str, Array] = field(default_factory=dict)
+    tail: GraphModule | None = None
+    outputs: tuple[str, ...] = ()  # maps that the tail takes, or the one that is the output
+    kept: tuple[str, ...] = ()  # values of the tail that belong to the state
+
+    @property
+    def layers(self) -> dict[str, LayerStep]:
+        """Its layers by name."""
+        return {s.layer.name: s for s in self.steps if isinstance(s, LayerStep)}
+
+
+def front_of(plan: ResidualPlan) -> Front | None:
+    """The front of a residual graph; None if no layer belongs to it."""
+    found = _Finder(plan).front()
+    return found if found.layers else None
+
+
+class _Finder:
+    """Goes through the calls of a function in order; what it does not take is left to the tail."""
+
+    def __init__(self, plan: ResidualPlan) -> None:
+        self.plan, first = plan, plan.module[FIRST]
+        *self.bindings, last = first.bindings
+        assert isinstance(last.call, TupleCall)
+        self.output, state = last.call.names()
+        self.bindings = [b for b in self.bindings if b.name != state]
+        self.function: GraphFunction = first
+        self.layers = {layer.name: layer for layer in plan.layers}
+        frame = first.parameters[0].name
+        self.found = Front(frame, {})
+        self.values: dict[str, PixelValue] = {}
+        self._add_map(frame, planar=True)
+
+    def front(self) -> Front:
+        left = [b for b in self.bindings if not self._takes(b)]
+        self._leave(left)
+        return self.found
+
+    def _takes(self, b: Binding) -> bool:
+        operator = b.call.operator if isinstance(b.call, OperatorCall) else None
+        if operator is None or self._shape(b.name) is None:
+            return False
+        if b.name in self.layers:
+            return self._take_layer(b, self.layers[b.name])
+        if isinstance(operator, PointwiseOp):
+            return self._take_pixels(b, operator)
+        return operator.name in _POOLS and self._take_pool(b)
+
+    def _shape(self, name: str) -> MapShape | None:
+        """The shape of a value, if it is a map of one image."""
+        found = self.function.annotations.get(name)
+        if not isinstance(found, TensorType) or found.dtype != FLOAT or found.shape is None or len(found.shape) != 4:
+            return None
+        sizes = [value_of(e) for e in found.shape]
+        if sizes[0] != 1 or None in sizes:
+            return None
+        return MapShape(*(n or 0 for n in sizes[1:]))
+
+    def _add_map(self, name: str, planar: bool = False) -> None:
+        shape = self._shape(name)
+        if shape is not None:
+            self.found.shapes[name] = shape
+            self.values[name] = PixelValue(shape.channels, (name,), lambda x: x, planar=planar)
+
+    def _take_layer(self, b: Binding, layer: ResidualLayer) -> bool:
+        given = b.call.names()[0]
+        depthwise = layer.groups == layer.weight.shape[0] and layer.weight.shape[1] == 1
+        if layer.operator.name != "conv2d" or given not in self.values or not (layer.groups == 1 or depthwise):
+            return False
+        attributes = dict(layer.operator.attributes())
+        geometry = self._geometry(given, b.name, layer.weight.shape[2:], attributes)
+        self.found.steps.append(LayerStep(layer, self.values[given], geometry))
+        self._add_map(b.name)
+        return True
+
+    def _geometry(
+        self, given: str, made: str, kernel: tuple[int, ...], attributes: dict[str, Any]
+    ) -> WindowGeometry:
+        before, after = self._shape(given), self._shape(made)
+        assert before is not None and after is not None
+        stride = attributes.get("stride") or kernel
+        return WindowGeometry(
+            before, after, kernel, stride, attributes["padding"], attributes.get("dilation", (1, 1))
+        )
+
+    def _take_pool(self, b: Binding) -> bool:
+        (given,) = b.call.names()
+        pooled = [s.given for s in self.found.steps if isinstance(s, PoolStep)]
+        # The last row of a map holds what padding counts as, for one pool.
+        if given not in self.found.shapes or given == self.found.frame or given in pooled:
+            return False
+        assert isinstance(b.call, OperatorCall)
+        attributes = dict(b.call.operator.attributes())
+        geometry = self._geometry(given, b.name, attributes["kernel"], attributes)
+        mean = geometry.taps if b.call.operator.name == "avg_pool2d" else 0
+        self.found.steps.append(PoolStep(b.name, given, geometry, mean))
+        self._add_map(b.name)
+        return True
+
+    def _take_pixels(self, b: Binding, operator: PointwiseOp) -> bool:
+        assert isinstance(b.call, OperatorCall)
+        operands = [self._operand(o, b.name) for o in b.call.operands()]
+        known = [v for v in operands if isinstance(v, PixelValue)]
+        if len(known) < len(operands) or not any(v.maps for v in known):
+            return False
+        if len({v.planar for v in known if v.maps}) > 1 or len(known) != len(b.call.operands()):
+            return False
+        value = _joined(operator.expr, known)
+        if not self._is_kept(b.name):
+            self.values[b.name] = value
+            return True
+        if value.planar:
+            return False
+        self.found.steps.append(MapStep(b.name, value))
+        self._add_map(b.name)
+        return True
+
+    def _operand(self, operand: object, made: str) -> PixelValue | None:
+        """An operand as a value of pixels: a map of the same shape, a number, or constants of channels."""
+        shape = self._shape(made)
+        assert shape is not None
+        if isinstance(operand, Scalar):
+            if isinstance(operand.value, Expr) or operand.dtype != FLOAT:
+                return None
+            number = const(operand.value, FLOAT)
+            return PixelValue(shape.channels, (), lambda: number)
+        if not isinstance(operand, str):
+            return None
+        if operand in self.values:
+            return self.values[operand] if self._shape(operand) == shape else None
+        if operand not in self.plan.module.constants:
+            return None
+        array = self.plan.module.constants[operand].array
+        if array.dtype != np.float32 or array.size not in (1, shape.channels) or array.ndim > 4:
+            return None
+        if array.size > 1 and (array.ndim < 3 or array.shape[-3] != shape.channels):
+            return None
+        self.found.vectors[operand] = np.broadcast_to(array.reshape(-1), (shape.channels,)).copy()
+        return PixelValue(shape.channels, (), lambda x: x, (operand,))
+
+    def _is_kept(self, name: str) -> bool:
+        """Whether others than the layers of one change point, or one function of pixels, read a value."""
+        users = [b for b in self.bindings if name in b.call.names()]
+        others = [b for b in users if b.name not in self.layers]
+        pointwise = all(
+            isinstance(b.call, OperatorCall) and isinstance(b.call.operator, PointwiseOp) for b in others
+        )
+        return name == self.output or not pointwise or len(others) + (len(others) < len(users)) > 1
+
+    def _leave(self, left: list[Binding]) -> None:
+        """What is left of the graph as a function of maps."""
+        made = {b.name for b in left}
+        layers = [b.name for b in left if b.name in self.layers]
+        inputs = [b.call.names()[0] for b in left if b.name in self.layers]
+        self.found.kept = tuple(dict.fromkeys((*inputs, *layers)))
+        taken = dict.fromkeys(n for b in left for n in b.call.names() if n in self.values and n not in made)
+        if not left:
+            self.found.outputs = (self.output,)
+            return
+        self.found.outputs = tuple(taken)
+        module = self.plan.module
+        b = GraphBuilder(TAIL, _without_functions(module), self.function.ranges)
+        for name in taken:
+            b.input(name, self.function.annotations[name])
+        for binding in left:
+            b.emit(binding.call, binding.name)
+        self.found.tail = b.build(*(b.known(n) for n in (self.output, *self.found.kept)))
+
+
+def _without_functions(module: GraphModule) -> GraphModule:
+    from dataclasses import replace
+
+    return replace(module, functions={})
+
+
+def _joined(expr: Callable[..., Expr], operands: list[PixelValue]) -> PixelValue:
+    """A function of values, as one of the maps and vectors that they are computed from."""
+    maps = tuple(dict.fromkeys(m for v in operands for m in v.maps))
+    vectors = tuple(dict.fromkeys(x for v in operands for x in v.vectors))
+
+    def joined(*elements: Expr) -> Expr:
+        known = dict(zip((*maps, *vectors), elements, strict=True))
+        return expr(*(v.expr(*(known[n] for n in (*v.maps, *v.vectors))) for v in operands))
+
+    planar = any(v.planar for v in operands)
+    return PixelValue(operands[0].channels, maps, joined, vectors, planar)
