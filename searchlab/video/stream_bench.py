@@ -23,12 +23,13 @@ from searchlab.video.accounting import FrameAccount
 from searchlab.video.residual_graph import residual
 from searchlab.video.residual_options import ResidualOptions
 from searchlab.video.residual_plan import ResidualPlan
-from searchlab.video.stream import ResidualModel, Stream, relative_error
+from searchlab.video.stream import ResidualModel, Stream, StreamOptions, relative_error
 from searchlab.video.stream_space import StreamChoice, stream_space
 from searchlab.video.video_settings import VideoSettings
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
+HIGHEST, _HALVINGS = 3.0, 8  # of one level for all layers, in standard deviations
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,17 @@ class StreamBench:
         held = dict(zip(stream.model.plan.thresholded, stream.thresholds.tolist(), strict=True))
         layers = tuple(_share(n, stepped, held, stream.model.plan) for n in range(len(stream.model.plan.layers)))
         return StreamCheck(np.array(errors), tuple(a.dense for a in accounts), layers if stepped else ())
+
+    def one_level(self, error: float | None = None, options: StreamOptions | None = None) -> StreamChoice:
+        """The largest level that, for all layers alike, is within the bound (or another error); by bisection."""
+        rule = self.settings.rules[0]
+        bound = self.settings.relative_error if error is None else error
+        low, high = 0.0, HIGHEST
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            good = self.check(StreamChoice.single(rule, self.plans[rule], middle, options)).error <= bound
+            low, high = (middle, high) if good else (low, middle)
+        return StreamChoice.single(rule, self.plans[rule], low, options)
 
     def seconds(self, choice: StreamChoice) -> Floats:
         """The time of every frame of a pass but the first, of which all is computed."""

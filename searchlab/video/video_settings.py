@@ -18,6 +18,7 @@ from searchlab.video.clips import ClipOptions, enlarged, made_clip, read_clip
 from searchlab.video.residual_options import GRANULARITIES, KERNELS, RULES
 
 Array = npt.NDArray[Any]
+_SIZES = ("frames", "height", "width")
 _EXAMPLE = "{model: resnet18, clip: street.mp4, bound: {relative_error: 0.01}}"
 
 
@@ -93,8 +94,12 @@ class VideoSettings:
 
     @property
     def clip_name(self) -> str:
-        """What a clip is called for people."""
-        return Path(self.clip).name.partition(".")[0] if isinstance(self.clip, str) else "made clip"
+        """What a clip is called for people; a made one by what happens in it."""
+        if isinstance(self.clip, str):
+            return Path(self.clip).name.partition(".")[0]
+        plain = asdict(ClipOptions()) | {"cuts": [], "seed": 0}
+        happens = [f"{k} {v}" for k, v in self.clip.items() if k not in _SIZES and v != plain[k]]
+        return f"made clip ({', '.join(happens)})" if happens else "made clip"
 
     @property
     def label(self) -> str:

@@ -42,7 +42,7 @@ def study(seed: int = 0, strategy: str = "evolutionary", **options: Any) -> Stud
 def test_settings_are_read_back() -> None:
     settings = VideoSettings.of(GIVEN)
     assert VideoSettings.of(settings.plain) == settings and settings.rules == ("propagated",)
-    assert settings.label == "stream_network.py:make on made clip within 5 %"
+    assert settings.label == "stream_network.py:make on made clip (noise 0.003) within 5 %"
 
 
 @pytest.mark.parametrize(

@@ -25,16 +25,18 @@ from searchlab.measure import Measurer, Outcome, Protocol
 from searchlab.measure.job import PENALISED
 from searchlab.search import Points, Space
 from searchlab.targets import Target, detect
-from searchlab.timing.turns import take_turns
+from searchlab.timing.turns import alternating, take_turns
+from searchlab.video import StreamOptions
 from searchlab.video.stream_bench import StreamBench, StreamCheck
 from searchlab.video.stream_space import StreamChoice
 
-DENSE = "dense"
+DENSE, ONE_LEVEL = "dense", "one level"  # baselines: the plain graph, and the best threshold that all layers share
 _PASSES = 5  # timed passes of a trial at most: a pass is many frames, and the fastest counts
 _BEYOND = (
     10.0  # times the dense time that a violated bound counts as, and more the larger the error: no stream is so slow
 )
 _ROUNDS = 5
+_FALLBACK = StreamOptions(dense_above=0.8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,21 +193,23 @@ class StreamSubject(SpaceSubject):
         return StreamMeasurer(self.bench, self.protocol)
 
     def final(self, finalists: Sequence[Points], best_s: float, seconds: float, most: float) -> Finish:
-        """The finalists within the bound and the plain graph, pass by pass in turns."""
+        """The finalists within the bound, one level for all layers, and the plain graph, pass by pass in turns."""
         choices = {str(n): StreamChoice.of(self.space.choice(p)) for n, p in enumerate(finalists)}
         bound = self.bench.settings.relative_error
         good = {n: c for n, c in choices.items() if self.bench.check(c).error <= bound}
         if not good:
             return Finish(0, best_s)
+        alike = self.bench.one_level(options=_FALLBACK)
 
         def sample(name: str) -> tuple[float, ...]:
-            taken = self.bench.dense_seconds() if name == DENSE else self.bench.seconds(good[name])
+            taken = self.bench.dense_seconds() if name == DENSE else self.bench.seconds(good.get(name, alike))
             return (float(taken.mean()),)
 
-        turns = take_turns([*good, DENSE], sample, lambda turns: turns.count < _ROUNDS)
-        fastest = {name: min(s for samples in turns.samples[name] for s in samples) for name in (*good, DENSE)}
+        names = [*good, ONE_LEVEL, DENSE]
+        turns = take_turns(names, sample, lambda turns: turns.count < _ROUNDS, alternating)
+        fastest = {name: min(s for samples in turns.samples[name] for s in samples) for name in names}
         winner = min(good, key=fastest.__getitem__)
-        return Finish(int(winner), fastest[winner], {DENSE: fastest[DENSE]})
+        return Finish(int(winner), fastest[winner], {name: fastest[name] for name in (ONE_LEVEL, DENSE)})
 
     def program(self, point: Points) -> Program:
         """Raises SpaceError: a point of a stream is no program."""

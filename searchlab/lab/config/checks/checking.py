@@ -24,7 +24,7 @@ from searchlab.search import SPACES
 from searchlab.targets import parse
 
 MOST_CELLS = 1_000_000
-DENSE = "dense"  # the baseline of streams: the plain graph
+STREAM_BASELINES = ("dense", "one level")  # the plain graph, and the best threshold that all layers share
 WORKLOADS, TABLES, STREAMS = "workloads", "recorded tables", "streams"
 
 
@@ -223,7 +223,7 @@ def without_absent(experiment: Experiment) -> Experiment:
 def _is_library(experiment: Experiment) -> bool:
     from searchlab.bench import BASELINES
 
-    known = (DENSE,) if any(map(is_video, experiment.workloads)) else BASELINES
+    known = STREAM_BASELINES if any(map(is_video, experiment.workloads)) else BASELINES
     return experiment.report.baseline in known and not experiment.recorded
 
 
