@@ -26,12 +26,22 @@ import numpy as np
 from benchmarks.claim_rows import Row, claim_row
 from benchmarks.video_accounts import accelerator_rows, bits_rows, exact_rows, growth_rows, work_rows
 from benchmarks.video_benches import FRAMES, THREADS, bench_of
+from searchlab.backend import compile as compile_program
+from searchlab.defaults import default_schedule
+from searchlab.intrinsics import intrinsics
+from searchlab.intrinsics.bit_dots import DEPTH, WORD
+from searchlab.ir import Builder, Program, total
+from searchlab.ir.expr import differing
 from searchlab.lab.study import Study
 from searchlab.lab.study.stream_subject import StreamSubject
+from searchlab.schedule import Schedule
+from searchlab.targets import CpuTarget, detect
+from searchlab.timing.race import race
 from searchlab.timing.turns import alternating, take_turns
 from searchlab.video import StreamOptions, relative_error
 from searchlab.video.stream_bench import StreamBench
 from searchlab.video.stream_space import StreamChoice
+from searchlab.workloads import workload
 
 Run = Callable[[], Any]
 ROUNDS = 5
@@ -171,6 +181,49 @@ def cut_rows(clips: Path) -> Iterator[Row]:
     )
 
 
+def signs_rows(clips: Path) -> Iterator[Row]:
+    """A layer of signs (3x3, 128 to 128 channels, 28x28) by bits, beside the same layer in float32; one thread."""
+    target = detect().with_threads(1)
+    rows, columns, depth = 784, 128, 1152
+    rng = np.random.default_rng(0)
+    a, b = rng.choice([-1, 1], (rows, depth)), rng.choice([-1, 1], (depth, columns))
+    words = [np.packbits(x > 0, axis=-1, bitorder="little").view("<i4") for x in (a, np.ascontiguousarray(b.T))]
+    bits = compile_program(sign_schedule(rows, columns, depth // WORD, target), target)
+    floats = compile_program(default_schedule(matmul(rows, columns, depth), target, ("B",)), target)
+    packed = (np.ascontiguousarray(words[0]), np.ascontiguousarray(words[1].T))
+    plain = (a.astype(np.float32), b.astype(np.float32))
+    if not np.array_equal(depth - 2 * bits(*packed).astype(int), floats(*plain).astype(int)):
+        raise SystemExit("products of signs are not those of numbers")
+    times = race({"bits": lambda: bits(*packed), "float32": lambda: floats(*plain)}, 1.0, 8)
+    ratio, middle = times["float32"].min / times["bits"].min, times["float32"].median / times["bits"].median
+    yield claim_row("signs", "float32 / bits", ratio, 2.0, at_most=False, median=round(middle, 3))
+
+
+def matmul(m: int, n: int, k: int) -> Program:
+    """A product of float32."""
+    return workload("matmul", m=m, n=n, k=k).program
+
+
+def sign_schedule(m: int, n: int, words: int, target: CpuTarget) -> Program:
+    """A product of packed signs, in tiles of four rows and two vectors of calls."""
+    b = Builder("signs")
+    x, w = b.input("A", (m, words), "int32"), b.input("B", (words, n), "int32")
+    k_axis = b.axis("k", words)
+    out = b.compute("C", (m, n), lambda i, j: total(differing(x[i, k_axis], w[k_axis, j]), k_axis))
+    known = [i for i in intrinsics().values() if "_bits_" in i.name and not i.needs.missing(target)]
+    lanes = int(known[0].name.split("_")[-1].partition("x")[0])
+    s = Schedule(b.program(out))
+    i, j, k = s.loops("C")
+    i_outer, i_inner = s.split(i, [None, 4])
+    j_outer, j_middle, j_inner = s.split(j, [None, 2, lanes])
+    k_outer, k_inner = s.split(k, [None, DEPTH])
+    s.reorder(i_outer, j_outer, k_outer, i_inner, j_middle, j_inner, k_inner)
+    s.unroll(i_inner)
+    s.unroll(j_middle)
+    s.tensorize(j_inner, known[0].name)
+    return s.program
+
+
 BOUNDS = {
     "static-1": Bound("static", 0.01, 1.5),
     "static-3": Bound("static", 0.03, 2.0),
@@ -184,6 +237,7 @@ CASES: dict[str, Callable[[Path], Iterator[Row]]] = {
     **{name: lambda clips, name=name: fallback_rows(clips, name) for name in ("moving", "handheld")},  # type: ignore[misc]
     "work": work_rows,
     "bits": bits_rows,
+    "signs": signs_rows,
     "accelerator": accelerator_rows,
 }
 

@@ -133,6 +133,11 @@ class Stream:
         return 0 if self._kept is None else self._kept.number
 
     @property
+    def state(self) -> tuple[Array, ...]:
+        """What it keeps, as `plan.kept` says; the next frame may change it in place.  Empty after a plain frame."""
+        return () if self._kept is None else self._kept.state
+
+    @property
     def account(self) -> FrameAccount | None:
         """What the last frame took; None before the first."""
         kept = self._kept
