@@ -55,7 +55,7 @@ def section(material: Material) -> Section | None:
 
 def _trials(material: Material, cell: CellResult) -> list[StreamTrial]:
     for run in material.runs:
-        if run.folder and cell in run.cells:
+        if run.folder and any(c.id == cell.id for c in run.cells):
             records = Folder(Path(run.folder)).records(cell.id).records(None, "ok")
             return [StreamTrial(cell.entry, min(r.times), float(r.notes["relative_error"]), r) for r in records]
     return []
