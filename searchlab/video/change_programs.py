@@ -73,9 +73,7 @@ def sizes_program(value: PixelValue) -> Program:
     read = _operands(b, value)
     seen = b.input("seen", (_ROWS, value.channels))
     c = b.axis("c", value.channels)
-    made = b.compute(
-        "size", (count,), lambda i: largest(call("abs", read(pixels[i], c) - seen[pixels[i], c]), c)
-    )
+    made = b.compute("size", (count,), lambda i: largest(call("abs", read(pixels[i], c) - seen[pixels[i], c]), c))
     s = Schedule(b.program(made))
     _rows_inside(s, "size")
     return s.program

@@ -8,8 +8,9 @@ reach, which are the pixels that may have changed next.  All calls of a frame ar
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,8 @@ from searchlab.video.change_programs import (
     sizes_program,
     tile_width,
 )
-from searchlab.video.front import TAIL, Front, LayerStep, MapStep, PoolStep, WindowGeometry
+from searchlab.video.front import TAIL, Front, LayerStep, MapShape, MapStep, PoolStep, WindowGeometry
+from searchlab.video.residual_graph import MAIN
 from searchlab.video.residual_plan import ResidualPlan
 
 Array = npt.NDArray[Any]
@@ -65,11 +67,18 @@ def _runner() -> Any:
     return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(_native()["run"])
 
 
+def followed(plan: ResidualPlan, front: Front) -> ResidualPlan:
+    """The plan of a graph whose front is followed: its function of changes is not needed."""
+    kept = {name: f for name, f in plan.module.functions.items() if name != MAIN}
+    return replace(plan, module=replace(plan.module, functions=kept), skipping=tuple(front.layers))
+
+
 class FollowingModel:
     """What the streams of a model have in common: compiled programs, packed weights, tables, and the tail."""
 
-    def __init__(self, plan: ResidualPlan, front: Front, target: CpuTarget, by_element: bool) -> None:
-        self.plan, self.front, self.target, self.by_element = plan, front, target, by_element
+    def __init__(self, plan: ResidualPlan, front: Front, target: CpuTarget) -> None:
+        self.plan, self.front, self.target = plan, front, target
+        self.by_element = plan.options.granularity == "element"
         self.tail: CompiledModel | None = None if front.tail is None else compile(front.tail, target)
         self._kernels: dict[str, Any] = {}
         self._tables: dict[WindowGeometry, Array] = {}
@@ -103,17 +112,12 @@ class FollowingModel:
             self._weights[layer.name] = made
         return self._weights[layer.name]
 
-    @cached_property
-    def skipping(self) -> tuple[str, ...]:
-        """The layers that are computed by changes."""
-        return tuple(self.front.layers)
-
     def step(
-        self, frame: Array, thresholds: Array, state: Sequence[Array]
+        self, frame: Array, thresholds: Array, state: Sequence[Array], seconds: dict[str, float] | None = None
     ) -> tuple[Any, tuple[Array, ...], tuple[Array, ...]]:
         """The output, counts and the next state, which is the given one changed in place if it came from here."""
         following = state.following if isinstance(state, HeldState) else Following(self, state)
-        output, counts = following.frame(frame, thresholds)
+        output, counts = following.frame(frame, thresholds, seconds)
         return output, counts, following.state
 
 
@@ -135,6 +139,7 @@ class _Calls:
     """Native calls in order, and what must stay alive for them."""
 
     words: list[Words] = field(default_factory=list)
+    owners: list[str] = field(default_factory=list)  # of the calls: layers, or "" for what belongs to none
     alive: list[Any] = field(default_factory=list)
 
     def native(self, name: str, *arrays: Array) -> None:
@@ -157,6 +162,14 @@ class _Calls:
 
     def __call__(self) -> None:
         _runner()(self.table.ctypes.data, len(self.words))
+
+    def timed(self, seconds: dict[str, float]) -> None:
+        """The same, call by call; adds the time of each to that of its owner."""
+        table, run = self.table, _runner()
+        for number, owner in enumerate(self.owners):
+            start = time.perf_counter()
+            run(table[number].ctypes.data, 1)
+            seconds[owner] = seconds.get(owner, 0.0) + time.perf_counter() - start
 
 
 @dataclass
@@ -190,7 +203,6 @@ class Following:
         self._kept: list[Array | None] = list(state)
         for step in front.layers.values():
             self._adopt(step, state)
-        self.state = self._as_state()
         self._thresholds: Array | None = None
         self._some, self._all = (self._calls(full=full) for full in (False, True))
 
@@ -208,13 +220,17 @@ class Following:
         _fill(sums, state[step.layer.slot], False)
         self._kept[step.layer.slot] = _view(sums, state[step.layer.slot].shape, False)
 
-    def _as_state(self) -> HeldState:
+    @property
+    def state(self) -> HeldState:
+        """The state; it refers to this stream and not the other way round, so that both are freed at once."""
         made = HeldState(a for a in self._kept if a is not None)
         made.following = self
         return made
 
-    def frame(self, frame: Array, thresholds: Array) -> tuple[Any, tuple[Array, ...]]:
-        """The output for a frame, and counts."""
+    def frame(
+        self, frame: Array, thresholds: Array, seconds: dict[str, float] | None = None
+    ) -> tuple[Any, tuple[Array, ...]]:
+        """The output for a frame, and counts; adds times of layers to `seconds`."""
         plan, front = self.model.plan, self.model.front
         self.maps[front.frame][...] = frame.reshape(self.maps[front.frame].shape)
         again = self._thresholds is None or not np.array_equal(thresholds, self._thresholds)
@@ -224,13 +240,14 @@ class Following:
             for number, point in self.points.items():
                 name = plan.points[number].name
                 point.threshold[0] = thresholds[plan.places[name]] if name in plan.places else 0.0
-        (self._all if again else self._some)()
+        calls = self._all if again else self._some
+        calls() if seconds is None else calls.timed(seconds)
         output = self._tail()
         return output, self._counts()
 
     def _tail(self) -> Any:
         front, maps = self.model.front, self.maps
-        given = [_as_image(maps[n], front.shapes[n].height, front.shapes[n].width) for n in front.outputs]
+        given = [_as_image(maps[n], front.shapes[n], n == front.frame) for n in front.outputs]
         if self.model.tail is None:
             return given[0]
         made = self.model.tail[TAIL](*given)
@@ -239,7 +256,6 @@ class Following:
         for slot, held in enumerate(self.model.plan.kept):
             if held.of in values:
                 self._kept[slot] = values[held.of]
-        self.state = self._as_state()
         return output
 
     def _counts(self) -> tuple[Array, ...]:
@@ -252,7 +268,7 @@ class Following:
             channels = whole.shape[point.axis]
             every = np.full(channels, whole.size // channels, np.float32)
             found.append(self.points[number].changed.copy() if number in self.points else every)
-        for name in self.model.skipping:
+        for name in plan.skipping:
             geometry = layers[name].geometry
             pairs = float(self.groups[name][0]) * GROUP
             all_pairs = np.count_nonzero(self.model.table(geometry) < geometry.made.pixels)
@@ -272,6 +288,8 @@ class Following:
                 self._write_pool(calls, step, full)
             else:
                 self._write_layer(calls, step, full)
+            owner = step.layer.name if isinstance(step, LayerStep) else ""
+            calls.owners += [owner] * (len(calls.words) - len(calls.owners))
         return calls
 
     def _candidates(self, calls: _Calls, value: PixelValue, full: bool) -> _PixelList:
@@ -358,7 +376,9 @@ class Following:
         calls.native("pair", active.items, active.number, table, numbers, source, place, tap, count)
         channels, outputs = geometry.given.channels, geometry.made.channels
         program = (
-            depthwise_program(channels) if step.layer.groups > 1 else pairs_program(channels, outputs, self.model.target)
+            depthwise_program(channels)
+            if step.layer.groups > 1
+            else pairs_program(channels, outputs, self.model.target)
         )
         inputs = {"number": count, "source": source, "place": place, "tap": tap, "change": point.change}
         inputs["weight"] = self.model.weight(step)
@@ -388,5 +408,6 @@ def _view(rows: Array, shape: tuple[int, ...], planar: bool) -> Array:
     return rows[:-1].reshape(1, height, width, channels).transpose(0, 3, 1, 2)
 
 
-def _as_image(rows: Array, height: int, width: int) -> Array:
-    return np.ascontiguousarray(rows[:-1].T).reshape(1, rows.shape[1], height, width)
+def _as_image(rows: Array, shape: MapShape, planar: bool) -> Array:
+    """A copy of a map as an image."""
+    return np.array(rows if planar else rows[:-1].T, order="C").reshape(1, shape.channels, shape.height, shape.width)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,10 +27,11 @@ from searchlab.graph import (
 )
 from searchlab.ir.expr import Expr, const, value_of
 from searchlab.video.change_programs import FLOAT, PixelValue
+from searchlab.video.residual_graph import FIRST
 from searchlab.video.residual_plan import ResidualLayer, ResidualPlan
 
 Array = npt.NDArray[Any]
-FIRST, TAIL = "first", "tail"
+TAIL = "tail"
 _POOLS = ("max_pool2d", "avg_pool2d")
 
 
@@ -137,15 +138,26 @@ class Front:
 
 def front_of(plan: ResidualPlan) -> Front | None:
     """The front of a residual graph; None if no layer belongs to it."""
-    found = _Finder(plan).front()
-    return found if found.layers else None
+    kept: frozenset[str] = frozenset()
+    while True:
+        finder = _Finder(plan, kept)
+        left = finder.left()
+        if not finder.found.layers:
+            return None
+        missing = finder.missing(left)
+        if not missing:
+            return finder.front(left)
+        kept |= missing
 
 
 class _Finder:
-    """Goes through the calls of a function in order; what it does not take is left to the tail."""
+    """Goes through the calls of a function in order; what it does not take is left to the tail.
 
-    def __init__(self, plan: ResidualPlan) -> None:
-        self.plan, first = plan, plan.module[FIRST]
+    Values that the tail reads are `kept` in maps; which these are shows when all calls have been looked at.
+    """
+
+    def __init__(self, plan: ResidualPlan, kept: frozenset[str]) -> None:
+        self.plan, self.kept, first = plan, kept, plan.module[FIRST]
         *self.bindings, last = first.bindings
         assert isinstance(last.call, TupleCall)
         self.output, state = last.call.names()
@@ -157,10 +169,14 @@ class _Finder:
         self.values: dict[str, PixelValue] = {}
         self._add_map(frame, planar=True)
 
-    def front(self) -> Front:
-        left = [b for b in self.bindings if not self._takes(b)]
-        self._leave(left)
-        return self.found
+    def left(self) -> list[Binding]:
+        """The calls of the tail."""
+        return [b for b in self.bindings if not self._takes(b)]
+
+    def missing(self, left: list[Binding]) -> frozenset[str]:
+        """Values that the tail reads, and that no map holds."""
+        read = {n for b in left for n in b.call.names() if n in self.values}
+        return frozenset(read - self.found.shapes.keys())
 
     def _takes(self, b: Binding) -> bool:
         operator = b.call.operator if isinstance(b.call, OperatorCall) else None
@@ -199,15 +215,11 @@ class _Finder:
         self._add_map(b.name)
         return True
 
-    def _geometry(
-        self, given: str, made: str, kernel: tuple[int, ...], attributes: dict[str, Any]
-    ) -> WindowGeometry:
+    def _geometry(self, given: str, made: str, kernel: tuple[int, ...], attributes: dict[str, Any]) -> WindowGeometry:
         before, after = self._shape(given), self._shape(made)
         assert before is not None and after is not None
         stride = attributes.get("stride") or kernel
-        return WindowGeometry(
-            before, after, kernel, stride, attributes["padding"], attributes.get("dilation", (1, 1))
-        )
+        return WindowGeometry(before, after, kernel, stride, attributes["padding"], attributes.get("dilation", (1, 1)))
 
     def _take_pool(self, b: Binding) -> bool:
         (given,) = b.call.names()
@@ -268,13 +280,11 @@ class _Finder:
         """Whether others than the layers of one change point, or one function of pixels, read a value."""
         users = [b for b in self.bindings if name in b.call.names()]
         others = [b for b in users if b.name not in self.layers]
-        pointwise = all(
-            isinstance(b.call, OperatorCall) and isinstance(b.call.operator, PointwiseOp) for b in others
-        )
-        return name == self.output or not pointwise or len(others) + (len(others) < len(users)) > 1
+        pointwise = all(isinstance(b.call, OperatorCall) and isinstance(b.call.operator, PointwiseOp) for b in others)
+        return name in self.kept or name == self.output or not pointwise or len(others) + (len(others) < len(users)) > 1
 
-    def _leave(self, left: list[Binding]) -> None:
-        """What is left of the graph as a function of maps."""
+    def front(self, left: list[Binding]) -> Front:
+        """The front, with what is left of the graph as a function of maps."""
         made = {b.name for b in left}
         layers = [b.name for b in left if b.name in self.layers]
         inputs = [b.call.names()[0] for b in left if b.name in self.layers]
@@ -282,7 +292,7 @@ class _Finder:
         taken = dict.fromkeys(n for b in left for n in b.call.names() if n in self.values and n not in made)
         if not left:
             self.found.outputs = (self.output,)
-            return
+            return self.found
         self.found.outputs = tuple(taken)
         module = self.plan.module
         b = GraphBuilder(TAIL, _without_functions(module), self.function.ranges)
@@ -291,11 +301,10 @@ class _Finder:
         for binding in left:
             b.emit(binding.call, binding.name)
         self.found.tail = b.build(*(b.known(n) for n in (self.output, *self.found.kept)))
+        return self.found
 
 
 def _without_functions(module: GraphModule) -> GraphModule:
-    from dataclasses import replace
-
     return replace(module, functions={})
 
 

@@ -29,6 +29,11 @@ class ResidualOptions:
     limit: float = 0.5
     smallest: int = 128
 
+    @property
+    def follows(self) -> bool:
+        """Whether changes are followed by lists of pixels, as far as a graph allows."""
+        return self.kernel == "skip" and self.rule == "propagated"
+
     def __post_init__(self) -> None:
         for name, known in (("rule", RULES), ("granularity", GRANULARITIES), ("kernel", KERNELS)):
             if getattr(self, name) not in known:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from searchlab.errors import GraphError
-from searchlab.graph import GraphModule, GraphOperator, TupleType
+from searchlab.graph import GraphModule, GraphOperator
 from searchlab.registry import nearest
 from searchlab.video.residual_options import ResidualOptions
 
@@ -95,9 +95,8 @@ class ResidualPlan:
 
         What is no map, as the input of a classifier, gets none: there is little to save, and much to lose.
         """
-        kept = self.module["main"].parameters[2].annotation
-        assert isinstance(kept, TupleType)
-        return tuple(name for name, slot in self.thresholded.items() if getattr(kept.parts[slot], "rank", None) == 4)
+        known = self.module["first"].annotations
+        return tuple(n for n, slot in self.thresholded.items() if getattr(known[self.kept[slot].of], "rank", None) == 4)
 
     def thresholds(self, given: Thresholds) -> npt.NDArray[np.float32]:
         """One threshold for all, or some by name and 0 for the others."""

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from searchlab.errors import GraphError
 from searchlab.graph import CompiledModel, CompileOptions, GraphModule, compile
+from searchlab.graph.model.profile import ModelProfile
 from searchlab.targets import Target
 from searchlab.video.accounting import (
     AcceleratorAccount,
@@ -22,6 +23,8 @@ from searchlab.video.accounting import (
     frame_layers,
     layer_sizes,
 )
+from searchlab.video.following import FollowingModel, followed
+from searchlab.video.front import front_of
 from searchlab.video.residual_graph import DENSE, FIRST, MAIN, residual
 from searchlab.video.residual_options import ResidualOptions
 from searchlab.video.residual_plan import ResidualPlan, Thresholds
@@ -45,7 +48,11 @@ class ResidualModel:
         tuned: Any = None,
     ) -> None:
         self.plan = module if isinstance(module, ResidualPlan) else residual(module, residual_options)
+        front = front_of(self.plan) if self.plan.options.follows else None
+        if front is not None:
+            self.plan = followed(self.plan, front)
         self.compiled: CompiledModel = compile(self.plan.module, target, tuned, options)
+        self.following = None if front is None else FollowingModel(self.plan, front, self.compiled.parts.target)
 
     def dense(self, frame: Array) -> Any:
         """The output, by the graph as it was before it became residual: all of it is computed, and nothing is kept."""
@@ -57,11 +64,29 @@ class ResidualModel:
         return output, tuple(state)
 
     def step(
-        self, frame: Array, thresholds: Array, state: Sequence[Array]
+        self, frame: Array, thresholds: Array, state: Sequence[Array], seconds: dict[str, float] | None = None
     ) -> tuple[Any, tuple[Array, ...], tuple[Array, ...]]:
-        """The output, counts of changes and the next state."""
-        output, counts, after = self.compiled[MAIN](frame, thresholds, tuple(state))
+        """The output, counts of changes and the next state, which may be the given one, changed in place.
+
+        Adds the times of layers, each with the differences that it reads, to `seconds`; "" has those of all else.
+        """
+        if self.following is not None:
+            return self.following.step(frame, thresholds, state, seconds)
+        main, given = self.compiled[MAIN], (frame, thresholds, tuple(state))
+        if seconds is None:
+            output, counts, after = main(*given)
+        else:
+            seen = main.observed(*given)
+            output, counts, after = seen.result
+            self._add(seconds, ModelProfile.of(MAIN, main.facts.calls, seen.sizes, [seen.times]))
         return output, tuple(counts), tuple(after)
+
+    def _add(self, seconds: dict[str, float], profile: ModelProfile) -> None:
+        """Adds the time of each call to that of the layer whose name its own begins with."""
+        names = sorted((layer.name for layer in self.plan.layers), key=len, reverse=True)
+        for call in profile.calls:
+            owner = next((n for n in names if call.name == n or call.name.startswith(f"{n}_")), "")
+            seconds[owner] = seconds.get(owner, 0.0) + call.seconds
 
 
 @dataclass(frozen=True)
@@ -146,8 +171,11 @@ class Stream:
         layers = frame_layers(self.model.plan, self._sizes, kept.counts)
         return FrameAccount(kept.number - 1, self.dense, layers, self._errors)
 
-    def frame(self, image: npt.ArrayLike) -> Any:
-        """The output for the next frame, (channels, height, width) or as the graph takes it."""
+    def frame(self, image: npt.ArrayLike, seconds: dict[str, float] | None = None) -> Any:
+        """The output for the next frame, (channels, height, width) or as the graph takes it.
+
+        If only changes are computed, the times of layers are added to `seconds` (see `ResidualModel.step`).
+        """
         given = self._as_frame(image)
         self.dense, busy = self._why_dense(given)
         before = self._kept
@@ -161,29 +189,11 @@ class Stream:
                 found = self.model.plan.relative_thresholds(made.state, self.relative)
                 self.thresholds = self.model.plan.thresholds(found)
         else:
-            output, made.counts, made.state = self.model.step(given, self.thresholds, before.state)
+            output, made.counts, made.state = self.model.step(given, self.thresholds, before.state, seconds)
             made.since = before.since + 1
         self._kept = made
         self._compare(given, output)
         return output
-
-    def observed(self, image: npt.ArrayLike) -> dict[str, float]:
-        """The next frame, and the seconds of each layer with the differences that it reads; "" has those of all else.
-
-        Empty where all of the frame was computed.
-        """
-        before = self._kept
-        state = tuple(np.array(a) for a in before.state) if before is not None else ()
-        self.frame(image)
-        if self.dense or self._kept is None:
-            return {}
-        profile = self.model.compiled[MAIN].profile(self._kept.last, self.thresholds, state, repeats=1)
-        names = sorted((layer.name for layer in self.model.plan.layers), key=len, reverse=True)
-        found = dict.fromkeys((*reversed(names), ""), 0.0)
-        for call in profile.calls:
-            owner = next((n for n in names if call.name == n or call.name.startswith(f"{n}_")), "")
-            found[owner] += call.seconds
-        return found
 
     def accelerator(self, units: int = 64) -> AcceleratorAccount:
         """What the last frame would take on an accelerator that skips zeros; a frame of changes only."""

@@ -160,8 +160,9 @@ class StreamBench:
         stream = self.stream(choice)
         found: dict[str, list[float]] = {}
         for frame in self.clip[: max(3, len(self.clip) // 2)]:
-            seen = stream.observed(frame)
-            for layer, seconds in seen.items():
+            times: dict[str, float] = {}
+            stream.frame(frame, times)
+            for layer, seconds in times.items():
                 found.setdefault(layer, []).append(seconds)
         return {layer: float(np.median(all_)) for layer, all_ in found.items()}
 

@@ -1,0 +1,173 @@
+"""Changes that are followed by lists of pixels give what the residual graph gives, in place and from any state."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_videos import RandomNetwork
+
+from searchlab.graph import GraphBuilder, GraphModule, evaluate_graph
+from searchlab.targets import parse
+from searchlab.video import ResidualModel, ResidualOptions, Stream, StreamOptions, relative_error, residual
+from searchlab.video.following import HeldState
+from searchlab.video.front import LayerStep, MapShape, MapStep, PoolStep, WindowGeometry, front_of
+
+
+OPTIONS = {"threads": 1}
+
+
+def frames_of(rng: np.random.Generator, count: int, shape: tuple[int, ...]) -> list[np.ndarray]:
+    """Frames of which a few pixels change, by amounts around a threshold."""
+    found = [rng.random(shape, np.float32)]
+    for _ in range(count - 1):
+        change = rng.normal(0, 0.05, shape) * (rng.random(shape[2:]) < 0.2)
+        found.append((found[-1] + change).astype(np.float32))
+    return found
+
+
+def two_branches(side: int = 12) -> GraphModule:
+    """Everything that a front may have: strides, a pool, a sum of branches, channels of their own; then a classifier."""
+    rng = np.random.default_rng(1)
+    b = GraphBuilder("main")
+
+    def conv(x, outputs, inputs, kernel, **attributes):
+        name = f"w{outputs}_{inputs}_{kernel}_{rng.integers(1 << 30)}"
+        weight = rng.normal(0, (2 / (inputs * kernel**2)) ** 0.5, (outputs, inputs, kernel, kernel))
+        return b.conv2d(x, b.constant(name, weight.astype("float32")), **attributes)
+
+    x = b.input("x", (1, 3, side, side))
+    scale = b.constant("scale", np.array([0.5, 1.0, 2.0], "float32").reshape(1, 3, 1, 1))
+    h = b.relu(conv(b.mul(x, scale), 8, 3, 5, padding=(2, 2)))
+    h = b.max_pool2d(h, kernel=(3, 3), stride=(2, 2), padding=(1, 1))
+    left = b.relu(conv(h, 12, 8, 3, stride=(2, 2), padding=(1, 1)))
+    left = conv(left, 12, 1, 3, padding=(1, 1), groups=12)
+    h = b.relu(b.add(left, conv(h, 12, 8, 1, stride=(2, 2))))
+    h = b.avg_pool2d(h, kernel=(2, 2), stride=(1, 1))
+    flat = b.reshape(h, shape=(1, -1))
+    return b.build(b.linear(flat, b.constant("last", rng.normal(0, 0.1, (5, 48)).astype("float32"))))
+
+
+@cache
+def branches(granularity: str) -> tuple[ResidualModel, ResidualModel]:
+    made = (ResidualOptions(kernel=kernel, granularity=granularity) for kernel in ("skip", "whole"))
+    followed, whole = (ResidualModel(two_branches(), options, options=OPTIONS) for options in made)
+    assert followed.following is not None and whole.following is None
+    return followed, whole
+
+
+def test_a_front_reaches_to_the_classifier() -> None:
+    front = front_of(residual(two_branches(), ResidualOptions(kernel="skip")))
+    assert front is not None
+    kinds = [type(s) for s in front.steps]
+    assert kinds == [LayerStep, MapStep, PoolStep, LayerStep, LayerStep, LayerStep, MapStep, PoolStep]
+    assert front.kept == ("reshape", "linear") and len(front.outputs) == 1 and front.tail is not None
+
+
+@pytest.mark.parametrize("granularity", ["pixel", "element"])
+@settings(max_examples=15)
+@given(seed=st.integers(0, 10**6), threshold=st.sampled_from([0.0, 0.02, 0.1]))
+def test_it_gives_what_the_graph_gives(granularity: str, seed: int, threshold: float) -> None:
+    followed, whole = branches(granularity)
+    rng = np.random.default_rng(seed)
+    frames = frames_of(rng, 4, (1, 3, 12, 12))
+    # Layers of the tail are computed as a whole: no threshold applies to them.
+    given = {name: threshold for name in followed.plan.thresholded if name != "linear"}
+    thresholds = followed.plan.thresholds(given)
+    _, state = followed.first(frames[0])
+    other = state
+    for frame in frames[1:]:
+        output, counts, state = followed.step(frame, thresholds, state)
+        wanted, numbers, other = whole.step(frame, thresholds, other)
+        assert relative_error(output, wanted) < 1e-4
+        for a, b in zip(state, other, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+        points = len(followed.plan.points)
+        for number, name in ((n, p.name) for n, p in enumerate(followed.plan.points)):
+            if name != "linear":  # rounding may decide about a change that is as large as the threshold
+                assert abs(counts[number].sum() - numbers[number].sum()) <= 0.1 * numbers[number].sum() + 4
+        assert all(0 <= float(n[0]) for n in counts[points:])
+
+
+@settings(max_examples=12)
+@given(data=st.data(), threshold=st.sampled_from([0.0, 0.05]))
+def test_random_networks(data: st.DataObject, threshold: float) -> None:
+    network = RandomNetwork(lambda low, high: data.draw(st.integers(low, high)))
+    module = network.module(data.draw(st.integers(1, 4)))
+    model = ResidualModel(module, ResidualOptions(kernel="skip", granularity="pixel"), options=OPTIONS)
+    frames = frames_of(np.random.default_rng(data.draw(st.integers(0, 99))), 3, (1, 3, 8, 8))
+    stream = Stream(model, 0.0, StreamOptions(cut=None))
+    for frame in frames:
+        assert relative_error(stream.frame(frame), evaluate_graph(module, frame)) < 1e-4
+    again = Stream(model, threshold, StreamOptions(cut=None, compare=True))
+    for frame in frames:
+        again.frame(frame)
+    assert again.account is not None and again.account.errors["output"] < 1.0
+
+
+def test_a_state_is_changed_in_place_and_thresholds_may_change() -> None:
+    followed, _ = branches("pixel")
+    frames = frames_of(np.random.default_rng(0), 3, (1, 3, 12, 12))
+    _, first = followed.first(frames[0])
+    kept = [a.copy() for a in first]
+    high = followed.plan.thresholds({n: 10.0 for n in followed.plan.thresholded})
+    _, counts, state = followed.step(frames[1], high, first)
+    assert isinstance(state, HeldState) and not any(c.any() for c in counts[: len(followed.plan.points) - 1])
+    for a, b in zip(first, kept, strict=True):
+        np.testing.assert_array_equal(a, b)  # what is not a state of its own is copied
+    sums = state[followed.plan.layers[0].slot]
+    # Nothing in the frame changes any more, but by now the changes exceed the threshold.
+    output, _, after = followed.step(frames[1], followed.plan.thresholds(0.0), state)
+    assert np.shares_memory(after[followed.plan.layers[0].slot], sums)
+    assert relative_error(output, evaluate_graph(two_branches(), frames[1])) < 1e-5
+
+
+def test_streams_are_independent_and_resumed(tmp_path) -> None:
+    followed, _ = branches("pixel")
+    rng = np.random.default_rng(3)
+    frames = frames_of(rng, 6, (1, 3, 12, 12))
+    one, other = (Stream(followed, 0.02, StreamOptions(cut=None)) for _ in range(2))
+    for frame in frames[:4]:
+        one.frame(frame)
+        other.frame(frame[:, ::-1])
+    one.save(tmp_path / "stream.npz")
+    resumed = Stream.resumed(followed, tmp_path / "stream.npz", StreamOptions(cut=None))
+    for frame in frames[4:]:
+        np.testing.assert_array_equal(resumed.frame(frame), one.frame(frame))
+
+
+@pytest.mark.parametrize("cpu", ["x86-64-v3", "x86-64-v2"])
+def test_other_vectors(cpu: str) -> None:
+    target = parse(cpu).with_threads(1)
+    model = ResidualModel(two_branches(), ResidualOptions(kernel="skip"), target)
+    frames = frames_of(np.random.default_rng(4), 3, (1, 3, 12, 12))
+    stream = Stream(model, 0.0, StreamOptions(cut=None))
+    for frame in frames:
+        assert relative_error(stream.frame(frame), evaluate_graph(two_branches(), frame)) < 1e-5
+
+
+@given(
+    sides=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    kernel=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    padding=st.tuples(st.integers(0, 1), st.integers(0, 1)),
+)
+def test_windows_and_what_reaches_them_agree(
+    sides: tuple[int, int], kernel: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int]
+) -> None:
+    made = [(n + 2 * p - k) // s + 1 for n, p, k, s in zip(sides, padding, kernel, stride, strict=True)]
+    if min(made) < 1:
+        return
+    geometry = WindowGeometry(MapShape(1, *sides), MapShape(1, *made), kernel, stride, padding)
+    image = np.arange(sides[0] * sides[1]).reshape(sides)
+    padded = np.pad(image, [(p, p) for p in padding], constant_values=image.size)
+    windows, reached = geometry.windows(), geometry.reached()
+    for place, (h, w) in enumerate(np.ndindex(*made)):
+        top, left = h * stride[0], w * stride[1]
+        np.testing.assert_array_equal(
+            windows[place], padded[top : top + kernel[0], left : left + kernel[1]].reshape(-1)
+        )
+    for tap, pixel in np.ndindex(geometry.taps, image.size):
+        (places,) = np.nonzero(windows[:, tap] == pixel)
+        assert list(places) == [p for p in [reached[tap, pixel]] if p < len(windows)]
