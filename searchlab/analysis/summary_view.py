@@ -15,7 +15,7 @@ from searchlab.analysis.position import annotated, carries
 from searchlab.analysis.statement_view import chosen
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import index
-from searchlab.ir.walk import variables
+from searchlab.ir.walk import expected, variables
 from searchlab.targets import Target, cpu_of
 
 # Bytes of the caches of a core of an ordinary machine.
@@ -70,7 +70,7 @@ def main(nest: Nest) -> Statement:
         domain = index(1)
         for it in s.block.iters:
             domain = domain * it.extent
-        size = nest.program.facts.reduce(domain)
+        size = expected(nest.program.facts.reduce(domain))
         return float((s.flops + 1) * evaluate(size, {v.name: 1 for v in variables(size)}))
 
     return max(reversed(nest.statements), key=work)

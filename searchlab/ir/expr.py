@@ -375,7 +375,9 @@ def lookup(e: Expr, below: Like, expected: Like | None = None) -> Lookup:
     """An element of an integer buffer as an index less than `below`; in the middle of that, unless something else is
     `expected`."""
     if not isinstance(e, Load) or e.type not in LOOKED_UP:
-        raise IRError(f"'{e}' is not an element of a buffer of {' or '.join(LOOKED_UP)}, which indices are looked up in")
+        raise IRError(
+            f"'{e}' is not an element of a buffer of {' or '.join(LOOKED_UP)}, which indices are looked up in"
+        )
     limit = index(below)
     return Lookup(e, limit, limit // 2 if expected is None else index(expected))
 

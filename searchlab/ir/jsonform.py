@@ -26,7 +26,9 @@ def encode(value: Any) -> Any:
     """IR values as plain JSON data: a node is a list headed by its class name, a tuple is a list headed by 'tuple'."""
     if type(value).__name__ in _CLASSES:
         # what few programs have is left out of the others, whose text stays as it was
-        fields = (f.name for f in dataclasses.fields(value) if f.name != "trace" and (f.name != "updates" or value.updates))
+        fields = (
+            f.name for f in dataclasses.fields(value) if f.name != "trace" and (f.name != "updates" or value.updates)
+        )
         return [type(value).__name__, *(encode(getattr(value, name)) for name in fields)]
     if isinstance(value, KindChoice):
         return str(value)

@@ -320,7 +320,6 @@ class _Verifier(Visitor[[frozenset[Var], dict[Var, Loop]], None]):
         if ld.buffer not in self.ready and ld.buffer not in own:
             self.fail(f"'{ld.buffer}' is read in {_where(s)} before anything writes it")
 
-
     def check_lookup(self, x: Lookup) -> None:
         name = x.load.buffer
         if name not in self.program.inputs:

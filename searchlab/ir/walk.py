@@ -139,6 +139,11 @@ _REBUILDERS: dict[type[Expr], Callable[[Any, Callable[[Expr], Expr]], Expr]] = {
 }
 
 
+def expected(e: Expr) -> Expr:
+    """The expression with what is expected in place of the indices that it looks up."""
+    return transform(e, lambda x: x.expected if isinstance(x, Lookup) else None) if lookups(e) else e
+
+
 def substitute(e: Expr, mapping: Mapping[Var, Expr]) -> Expr:
     """The expression with variables replaced."""
     return Substitution(mapping)(e)

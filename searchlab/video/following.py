@@ -1,6 +1,6 @@
 """Following changes through the front of a network, in place and by lists: work depends on what changed alone.
 
-For a list of pixels that may have changed, the largest change of each is compared with a threshold; the changes of those
+Of a list of pixels that may have changed, the largest change of each is compared with a threshold; changes of those
 that pass are written one after the other, multiplied by the weights of every tap, and added to the sums that they
 reach, which are the pixels that may have changed next.  All calls of a frame are made by one native function.
 """
@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ import numpy.typing as npt
 from searchlab.backend import compile as compile_program
 from searchlab.graph import CompiledModel, compile
 from searchlab.ir import Program
-from searchlab.llvm import abi
 from searchlab.llvm.jit import LoadedObject, compile_ir
 from searchlab.runtime.memory import aligned
 from searchlab.targets import CpuTarget, detect
@@ -80,15 +79,20 @@ class FollowingModel:
         self.plan, self.front, self.target = plan, front, target
         self.by_element = plan.options.granularity == "element"
         self.tail: CompiledModel | None = None if front.tail is None else compile(front.tail, target)
-        self._kernels: dict[str, Any] = {}
+        self._idle: list[Following] = []
+        self._kernels: dict[tuple[Any, ...], Any] = {}
+        self._compiled: dict[str, Any] = {}
         self._tables: dict[WindowGeometry, Array] = {}
         self._weights: dict[str, Array] = {}
 
-    def kernel(self, program: Program) -> Any:
-        """A program compiled, once for all layers that are alike."""
-        if program.hash not in self._kernels:
-            self._kernels[program.hash] = compile_program(program, self.target)
-        return self._kernels[program.hash]
+    def kernel(self, key: tuple[Any, ...], make: Callable[[], Program]) -> Any:
+        """A program compiled, once for all streams and for all layers that are alike."""
+        if key not in self._kernels:
+            program = make()
+            if program.hash not in self._compiled:
+                self._compiled[program.hash] = compile_program(program, self.target)
+            self._kernels[key] = self._compiled[program.hash]
+        return self._kernels[key]
 
     def table(self, geometry: WindowGeometry) -> Array:
         """Which place a pixel reaches by a tap."""
@@ -112,11 +116,27 @@ class FollowingModel:
             self._weights[layer.name] = made
         return self._weights[layer.name]
 
+    def held(self, state: Sequence[Array], before: Sequence[Array] = ()) -> HeldState:
+        """A state that is changed in place, in the memory of the one before, or of a stream that was released."""
+        if isinstance(before, HeldState):
+            following = before.following
+        elif self._idle:
+            following = self._idle.pop()
+        else:
+            return Following(self, state).state
+        following.adopt(state)
+        return following.state
+
+    def release(self, state: Sequence[Array]) -> None:
+        """Leaves the memory of a state to another stream."""
+        if isinstance(state, HeldState):
+            self._idle.append(state.following)
+
     def step(
         self, frame: Array, thresholds: Array, state: Sequence[Array], seconds: dict[str, float] | None = None
     ) -> tuple[Any, tuple[Array, ...], tuple[Array, ...]]:
         """The output, counts and the next state, which is the given one changed in place if it came from here."""
-        following = state.following if isinstance(state, HeldState) else Following(self, state)
+        following = (state if isinstance(state, HeldState) else self.held(state)).following
         output, counts = following.frame(frame, thresholds, seconds)
         return output, counts, following.state
 
@@ -200,25 +220,25 @@ class Following:
             self.lists[name] = _PixelList.of(shape.pixels, full=planar)
         for pool in (s for s in front.steps if isinstance(s, PoolStep)):
             self.maps[pool.given][-1] = 0 if pool.mean else -np.inf
-        self._kept: list[Array | None] = list(state)
-        for step in front.layers.values():
-            self._adopt(step, state)
+        self._kept: list[Array | None] = []
         self._thresholds: Array | None = None
+        self.adopt(state)
         self._some, self._all = (self._calls(full=full) for full in (False, True))
 
-    def _adopt(self, step: LayerStep, state: Sequence[Array]) -> None:
-        """Takes over what a layer has seen, and its sums."""
-        plan, number = self.model.plan, step.layer.point
-        slot = plan.points[number].slot
-        if number not in self.seen:
-            given, planar = step.geometry.given, step.value.planar
-            size = (given.channels, given.pixels) if planar else (given.pixels + 1, given.channels)
-            self.seen[number] = aligned(size, np.float32)
-            _fill(self.seen[number], state[slot], planar)
-            self._kept[slot] = _view(self.seen[number], state[slot].shape, planar)
-        sums = self.maps[step.layer.name]
-        _fill(sums, state[step.layer.slot], False)
-        self._kept[step.layer.slot] = _view(sums, state[step.layer.slot].shape, False)
+    def adopt(self, state: Sequence[Array]) -> None:
+        """Goes on from a state in which all was computed; memory and calls stay what they are."""
+        self._kept, self._thresholds = list(state), None
+        plan = self.model.plan
+        for step in self.model.front.layers.values():
+            number, given, planar = step.layer.point, step.geometry.given, step.value.planar
+            slot = plan.points[number].slot
+            if number not in self.seen:
+                size = (given.channels, given.pixels) if planar else (given.pixels + 1, given.channels)
+                self.seen[number] = aligned(size, np.float32)
+            own = (step.layer.slot, self.maps[step.layer.name], False)
+            for at, rows, flat in ((slot, self.seen[number], planar), own):
+                _fill(rows, state[at], flat)
+                self._kept[at] = _view(rows, state[at].shape, flat)
 
     @property
     def state(self) -> HeldState:
@@ -327,7 +347,8 @@ class Following:
     def _write_map(self, calls: _Calls, step: MapStep, full: bool) -> None:
         pixels = self._candidates(calls, step.value, full)
         inputs = {"pixels": pixels.items, "pixels_number": pixels.number, **self._operands(step.value)}
-        calls.kernel(self.model.kernel(map_program(step.value)), inputs, {"made": self.maps[step.name]})
+        kernel = self.model.kernel(("map", step.name), lambda: map_program(step.value))
+        calls.kernel(kernel, inputs, {"made": self.maps[step.name]})
         self.lists[step.name] = pixels if not full else self.lists[step.name]
 
     def _write_pool(self, calls: _Calls, step: PoolStep, full: bool) -> None:
@@ -335,9 +356,10 @@ class Following:
         self._reached(calls, step.geometry, self.lists[step.given], made, full)
         window = np.full((step.geometry.made.pixels + 1, step.geometry.taps), step.geometry.given.pixels, np.int32)
         window[:-1] = step.geometry.windows()
-        program = pool_program(step.geometry.made.channels, step.geometry.taps, step.mean)
+        key = (step.geometry.made.channels, step.geometry.taps, step.mean)
+        kernel = self.model.kernel(("pool", *key), lambda: pool_program(*key))
         inputs = {"pixels": made.items, "pixels_number": made.number, "given": self.maps[step.given], "window": window}
-        calls.kernel(self.model.kernel(program), inputs, {"made": self.maps[step.name]})
+        calls.kernel(kernel, inputs, {"made": self.maps[step.name]})
 
     def _write_point(self, calls: _Calls, step: LayerStep, full: bool) -> None:
         """The changes of what a layer reads, found once for all layers that read it."""
@@ -347,19 +369,19 @@ class Following:
         rows = given.pixels if value.planar else given.pixels + 1
         size = np.zeros(rows, np.float32)
         operands, seen = self._operands(value), self.seen[number]
-        if value.planar:
-            program = frame_sizes_program(value, self.model.target)
-            inputs = {**operands, "seen": seen}
-        else:
-            program = sizes_program(value)
-            inputs = {"pixels": pixels.items[:rows], "pixels_number": pixels.number, **operands, "seen": seen}
-        calls.kernel(self.model.kernel(program), inputs, {"size": size})
+        inputs = {**operands, "seen": seen}
+        if not value.planar:
+            inputs |= {"pixels": pixels.items, "pixels_number": pixels.number}
+        calls.kernel(self.model.kernel(("sizes", number), partial(self._sizes, value)), inputs, {"size": size})
         active = point.active
         calls.native("keep", size, pixels.items, pixels.number, point.threshold, active.items, active.number)
-        passing = pass_program(value, self.model.by_element)
+        passing = self.model.kernel(("pass", number), lambda: pass_program(value, self.model.by_element))
         inputs = {"pixels": active.items[:rows], "pixels_number": active.number, "threshold": point.threshold}
         outputs = {"seen": seen, "change": point.change[:rows], "changed": point.changed}
-        calls.kernel(self.model.kernel(passing), {**inputs, **operands}, outputs)
+        calls.kernel(passing, {**inputs, **operands}, outputs)
+
+    def _sizes(self, value: PixelValue) -> Program:
+        return frame_sizes_program(value, self.model.target) if value.planar else sizes_program(value)
 
     def _write_layer(self, calls: _Calls, step: LayerStep, full: bool) -> None:
         number, name, geometry = step.layer.point, step.layer.name, step.geometry
@@ -375,14 +397,14 @@ class Following:
         active = point.active
         calls.native("pair", active.items, active.number, table, numbers, source, place, tap, count)
         channels, outputs = geometry.given.channels, geometry.made.channels
-        program = (
-            depthwise_program(channels)
-            if step.layer.groups > 1
-            else pairs_program(channels, outputs, self.model.target)
+        by_channel = step.layer.groups > 1
+        kernel = self.model.kernel(
+            ("pairs", channels, outputs, by_channel),
+            lambda: depthwise_program(channels) if by_channel else pairs_program(channels, outputs, self.model.target),
         )
         inputs = {"number": count, "source": source, "place": place, "tap": tap, "change": point.change}
         inputs["weight"] = self.model.weight(step)
-        calls.kernel(self.model.kernel(program), inputs, {"sums": self.maps[name]})
+        calls.kernel(kernel, inputs, {"sums": self.maps[name]})
         self._reached(calls, geometry, active, self.lists[name], False)
 
 

@@ -63,6 +63,10 @@ class ResidualModel:
         output, state = self.compiled[FIRST](frame)
         return output, tuple(state)
 
+    def held(self, state: tuple[Array, ...], before: tuple[Array, ...] = ()) -> tuple[Array, ...]:
+        """A state of `first` as a stream goes on from it, in the memory of the one before, if that is possible."""
+        return state if self.following is None else self.following.held(state, before)
+
     def step(
         self, frame: Array, thresholds: Array, state: Sequence[Array], seconds: dict[str, float] | None = None
     ) -> tuple[Any, tuple[Array, ...], tuple[Array, ...]]:
@@ -118,8 +122,9 @@ class StreamOptions:
 class _Kept:
     """What a stream keeps from frame to frame.
 
-    Without `state` the last frame went through the plain graph.  `since` counts frames since all was computed, `busy`
-    is the share of elements that had changed when changes were not worth it; 0 where they are.
+    Without `state` the last frame went through the plain graph; `spare` is the state before, whose memory is used again.
+    `since` counts frames since all was computed, `busy` is the share of elements that had changed when changes were not
+    worth it; 0 where they are.
     """
 
     last: Array
@@ -128,6 +133,7 @@ class _Kept:
     number: int = 1
     since: int = 1
     busy: float = 0.0
+    spare: tuple[Array, ...] = ()
 
 
 class Stream:
@@ -179,21 +185,31 @@ class Stream:
         given = self._as_frame(image)
         self.dense, busy = self._why_dense(given)
         before = self._kept
-        made = _Kept(given, busy=busy) if before is None else _Kept(given, (), None, before.number + 1, 1, busy)
+        made = _Kept(given, busy=busy)
+        if before is not None:
+            made.number, made.spare = before.number + 1, before.state or before.spare
         if self.dense == "dense":
             output = self.model.dense(given)
         elif self.dense or before is None:
-            output, made.state = self.model.first(given)
-            self._sizes = self._sizes or layer_sizes(self.model.plan, made.state)
+            output, state = self.model.first(given)
+            self._sizes = self._sizes or layer_sizes(self.model.plan, state)
+            made.state = self.model.held(state, made.spare)
             if before is None and self.relative is not None:
-                found = self.model.plan.relative_thresholds(made.state, self.relative)
+                found = self.model.plan.relative_thresholds(state, self.relative)
                 self.thresholds = self.model.plan.thresholds(found)
         else:
             output, made.counts, made.state = self.model.step(given, self.thresholds, before.state, seconds)
             made.since = before.since + 1
+        made.spare = () if made.state else made.spare
         self._kept = made
         self._compare(given, output)
         return output
+
+    def close(self) -> None:
+        """Leaves its memory to the next stream of the model; it must not be used any more."""
+        if self.model.following is not None and self._kept is not None:
+            self.model.following.release(self._kept.state or self._kept.spare)
+        self._kept = None
 
     def accelerator(self, units: int = 64) -> AcceleratorAccount:
         """What the last frame would take on an accelerator that skips zeros; a frame of changes only."""

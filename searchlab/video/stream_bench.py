@@ -133,6 +133,7 @@ class StreamBench:
             assert account is not None
             accounts.append(account)
         stepped = [a for a in accounts if not a.dense]
+        stream.close()
         held = dict(zip(stream.model.plan.thresholded, stream.thresholds.tolist(), strict=True))
         layers = tuple(_share(n, stepped, held, stream.model.plan) for n in range(len(stream.model.plan.layers)))
         return StreamCheck(np.array(errors), tuple(a.dense for a in accounts), layers if stepped else ())
@@ -150,7 +151,10 @@ class StreamBench:
 
     def seconds(self, choice: StreamChoice) -> Floats:
         """The time of every frame of a pass but the first, of which all is computed."""
-        return _timed(self.stream(choice).frame, self.clip)
+        stream = self.stream(choice)
+        found = _timed(stream.frame, self.clip)
+        stream.close()
+        return found
 
     def layer_seconds(self, choice: StreamChoice) -> dict[str, float]:
         """The time of each layer, with the differences and counts of what it reads, and of all else (""); medians.
@@ -164,6 +168,7 @@ class StreamBench:
             stream.frame(frame, times)
             for layer, seconds in times.items():
                 found.setdefault(layer, []).append(seconds)
+        stream.close()
         return {layer: float(np.median(all_)) for layer, all_ in found.items()}
 
     def dense_seconds(self) -> Floats:

@@ -14,7 +14,6 @@ from searchlab.video import ResidualModel, ResidualOptions, Stream, StreamOption
 from searchlab.video.following import HeldState
 from searchlab.video.front import LayerStep, MapShape, MapStep, PoolStep, WindowGeometry, front_of
 
-
 OPTIONS = {"threads": 1}
 
 
@@ -28,7 +27,7 @@ def frames_of(rng: np.random.Generator, count: int, shape: tuple[int, ...]) -> l
 
 
 def two_branches(side: int = 12) -> GraphModule:
-    """Everything that a front may have: strides, a pool, a sum of branches, channels of their own; then a classifier."""
+    """All that a front may have: strides, pools, a sum of branches, channels of their own; then a classifier."""
     rng = np.random.default_rng(1)
     b = GraphBuilder("main")
 
@@ -87,7 +86,7 @@ def test_it_gives_what_the_graph_gives(granularity: str, seed: int, threshold: f
         for number, name in ((n, p.name) for n, p in enumerate(followed.plan.points)):
             if name != "linear":  # rounding may decide about a change that is as large as the threshold
                 assert abs(counts[number].sum() - numbers[number].sum()) <= 0.1 * numbers[number].sum() + 4
-        assert all(0 <= float(n[0]) for n in counts[points:])
+        assert all(float(n[0]) >= 0 for n in counts[points:])
 
 
 @settings(max_examples=12)
