@@ -31,7 +31,7 @@ from searchlab.defaults import default_schedule
 from searchlab.intrinsics import intrinsics
 from searchlab.intrinsics.bit_dots import DEPTH, WORD
 from searchlab.ir import Builder, Program, total
-from searchlab.ir.expr import differing
+from searchlab.ir.bits import differing
 from searchlab.lab.study import Study
 from searchlab.lab.study.stream_subject import StreamSubject
 from searchlab.schedule import Schedule

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from searchlab.intrinsics.intrinsic import Intrinsic, Needs, Pace
 from searchlab.intrinsics.site import CallSite
+from searchlab.ir.bits import differing
 from searchlab.ir.compute import Builder, total
-from searchlab.ir.expr import differing
 from searchlab.ir.program import Program
 
 DEPTH = 4

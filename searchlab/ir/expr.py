@@ -287,10 +287,7 @@ class Cast(_Node):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Call(_Node):
-    """A mathematical function of values, one of CALLS; `round` is to the nearest integer, ties to even.
-
-    `differing` is a function of two integers (see there).
-    """
+    """A mathematical function of values, one of CALLS or `ir.bits`; `round` is to the nearest integer, ties to even."""
 
     function: str
     args: tuple[Expr, ...]
@@ -491,13 +488,6 @@ def cast(e: Like, dtype: str) -> Expr:
 
 
 CALLS = ("exp", "log", "tanh", "erf", "sigmoid", "sqrt", "rsqrt", "abs", "floor", "round")
-
-
-def differing(a: Expr, b: Expr) -> Expr:
-    """The number of bits in which two integers of 32 bits differ: products of signs that are packed into words."""
-    if not a.dtype == b.dtype == "int32":
-        raise IRError(f"differing takes two values of dtype int32, got '{a}' ({a.dtype}), '{b}' ({b.dtype})")
-    return Call("differing", (a, b))
 
 
 def call(function: str, *args: Expr) -> Expr:

@@ -69,10 +69,10 @@ def quantised(
         for point in plan.points
     }
     layers = {layer.name: (layer, steps[plan.points[layer.point].name]) for layer in plan.layers}
-    return _Quantised(prepared(module), layers, weight_bits).module()
+    return _FewBits(prepared(module), layers, weight_bits).module()
 
 
-class _Quantised:
+class _FewBits:
     """Writes the function again; results of calls keep their names."""
 
     def __init__(

@@ -122,7 +122,7 @@ class StreamOptions:
 class _Kept:
     """What a stream keeps from frame to frame.
 
-    Without `state` the last frame went through the plain graph; `spare` is the state before, whose memory is used again.
+    Without `state` the last frame went through the plain graph; `spare` is the state before, whose memory is reused.
     `since` counts frames since all was computed, `busy` is the share of elements that had changed when changes were not
     worth it; 0 where they are.
     """

@@ -10,7 +10,7 @@ from searchlab.errors import IRError
 from searchlab.intrinsics import intrinsics
 from searchlab.intrinsics.bit_dots import DEPTH, WORD
 from searchlab.ir import Builder, Program, interpret, total
-from searchlab.ir.expr import differing
+from searchlab.ir.bits import differing
 from searchlab.ir.jsonform import from_json, to_json
 from searchlab.schedule import Schedule
 from searchlab.targets import detect
