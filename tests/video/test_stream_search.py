@@ -66,7 +66,7 @@ def test_the_space_has_a_sketch_for_each_rule_and_a_knob_for_each_map() -> None:
     space = bench("propagated", "truncated").space
     assert [s.name for s in space.sketches] == ["propagated", "truncated"]
     names = [k.name for k in space.sketches[0].knobs]
-    assert names == ["level", "x conv2d", "x conv2d_1", "refresh", "dense_above"]  # none for the classifier
+    assert names == ["level", "tilt", "x conv2d", "x conv2d_1", "refresh", "dense_above"]  # none for the classifier
     seeds = [StreamChoice.of(space.choice(p)) for p in space.seeds]
     assert {s.rule for s in seeds} == {"propagated", "truncated"} and len(seeds) == 8
     assert all(len(set(s.shares.values())) == 1 for s in seeds)
@@ -76,13 +76,13 @@ def test_the_space_has_a_sketch_for_each_rule_and_a_knob_for_each_map() -> None:
 def test_thresholds_of_a_point() -> None:
     space = bench().space
     point = space.seeds[0]
-    knobs = {**space.choice(point)["knobs"], "level": LEVELS[3], "x conv2d_1": FACTORS[-1], "refresh": 8}
+    knobs = {**space.choice(point)["knobs"], "level": LEVELS[3], "tilt": 4.0, "x conv2d_1": FACTORS[-1], "refresh": 8}
     choice = StreamChoice.of({"sketch": "propagated", "knobs": knobs})
-    assert choice.shares == {"conv2d": LEVELS[3], "conv2d_1": LEVELS[3] * FACTORS[-1]}
+    assert choice.shares == pytest.approx({"conv2d": LEVELS[3] / 2, "conv2d_1": 2 * LEVELS[3] * FACTORS[-1]})
     assert choice.options == StreamOptions(refresh=8, dense_above=0.8)
     stream = bench().stream(choice)
     deviation = bench().clip[0].std()
-    assert stream.thresholds[0] == pytest.approx(LEVELS[3] * deviation, rel=1e-4)
+    assert stream.thresholds[0] == pytest.approx(LEVELS[3] / 2 * deviation, rel=1e-4)
 
 
 def test_a_check_has_the_errors_of_all_frames() -> None:
