@@ -140,10 +140,10 @@ was found, and timed.
 
 A stream is a network on a clip that computes what changed between frames ([video](video.md)); what is searched is its
 time per frame, subject to a bound on the relative error of its output at any frame. It brings its own space: a level
-for all thresholds, a tilt by depth, a factor for each layer's, when all of a frame is computed, and the rule, if several
-are named. Seeds have one level for all layers, or a tilt. Trials that violate the bound are values, not failures: they
-keep their times, and count as slower than computing everything. `report.baseline` may be `dense`, the plain graph, or `one level`, the best
-threshold that all layers share; both are timed beside the best at the end.
+for all thresholds, a tilt by depth, a factor for each layer's, when all of a frame is computed, and the rule, if
+several are named. Seeds have one level for all layers, or a tilt. Trials that violate the bound are values, not
+failures: they keep their times, and count as slower than computing everything. `report.baseline` may be `dense`, the
+plain graph, or `one level`, the best threshold that all layers share; both are timed beside the best at the end.
 
     workloads:
       - video:
