@@ -105,7 +105,9 @@ class VideoSettings:
     def label(self) -> str:
         """For people: resnet18 on street within 1 %."""
         larger = f", {self.enlarge} times as large," if self.enlarge > 1 else ""
-        return f"{Path(self.model).name} on {self.clip_name}{larger} within {100 * self.relative_error:g} %"
+        head, colon, rest = Path(self.model).name.partition(":")
+        name = f"{head if head.endswith('.py') else head.rpartition('.')[2]}{colon}{rest}"
+        return f"{name} on {self.clip_name}{larger} within {100 * self.relative_error:g} %"
 
     def read(self) -> Array:
         """The frames of the clip."""

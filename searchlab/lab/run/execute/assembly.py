@@ -111,7 +111,7 @@ def _task(text: str, settings: SearchSettings) -> Task:
     return Task(workload(text), target(settings.target))
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def _bench(text: str, machine: str) -> StreamBench:
     """A compiled network with its clip, made once per process for all cells that search it."""
     return StreamBench(VideoSettings.of(json.loads(text)), target(json.loads(machine)))
