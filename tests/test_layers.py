@@ -61,7 +61,10 @@ ALLOWED: dict[str, set[str]] = {
         "wholefile",
         "workloads",
     },
-    "video": {"backend", "errors", "graph", "ir", "llvm", "registry", "runtime", "schedule", "targets"},
+    "video": {
+        *("backend", "errors", "graph", "ir", "llvm", "registry", "runtime", "schedule", "search", "targets"),
+        "wholefile",
+    },
     "timing": {"errors"},
     "bench": {"errors", "interpreter", "ir", "backend", "runtime", "defaults", "targets", "timing", "workloads"},
     "search": {"errors", "ir", "named", "schedule", "analysis", "defaults", "registry", "targets", "workloads"},

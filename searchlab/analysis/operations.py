@@ -11,7 +11,7 @@ from searchlab.ir.expr import And, Binary, Call, Cast, Compare, Expr, Load, Sele
 
 KINDS = ("mad", "addsub", "mul", "div", "compare", "math", "other")
 COUNTS = (*(f"{t}_{k}" for t in ("float", "int") for k in KINDS), "bool", "select")
-_PLAIN_CALLS = ("abs", "floor", "round")
+_PLAIN_CALLS = ("abs", "floor", "round", "differing")
 _BINARY = {"add": "addsub", "sub": "addsub", "mul": "mul", "div": "div", "min": "compare", "max": "compare"}
 
 

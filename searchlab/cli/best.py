@@ -90,7 +90,7 @@ def _taken(found: Found, export: Path | None, verify: bool) -> tuple[Exported | 
 
 
 def _fields(rank: int, found: Found) -> dict[str, Any]:
-    program = {} if found.cell.recorded else {"program": str(found.program)}
+    program = {} if not found.cell.builds else {"program": str(found.program)}
     return {
         "task": found.task, "rank": rank, "entry": found.entry, "seed": found.cell.seed, "seconds": found.seconds,
         "origin": found.origin,
@@ -132,7 +132,7 @@ def _print_task(name: str, programs: list[Found]) -> None:
         out.print(
             "[dim]confirmed: it won its search and was re-measured; others may be a single, lucky measurement[/]\n"
         )
-    if not first.cell.recorded:
+    if first.cell.builds:
         print_program(str(first.program))
 
 
@@ -212,7 +212,7 @@ def _next(run: Path, found: list[Found], exported: bool) -> None:
     from rich.markup import escape
 
     out.print()
-    tasks = [f.task for f in found if not f.cell.recorded]
+    tasks = [f.task for f in found if f.cell.builds]
     if exported:
         hint("read README.md in the folder of a task   [dim]how to call it from Python and C[/]")
         return

@@ -287,7 +287,7 @@ class Cast(_Node):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Call(_Node):
-    """A mathematical function of values, one of CALLS; `round` is to the nearest integer, ties to even."""
+    """A mathematical function of values, one of CALLS or `ir.bits`; `round` is to the nearest integer, ties to even."""
 
     function: str
     args: tuple[Expr, ...]

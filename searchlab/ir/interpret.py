@@ -101,6 +101,7 @@ _FUNCTIONS = {
     "abs": lambda x: np.abs(x),
     "floor": lambda x: np.floor(x),
     "round": lambda x: np.rint(x),
+    "differing": lambda x, y: np.int32(((int(x) ^ int(y)) & 0xFFFFFFFF).bit_count()),
 }
 
 

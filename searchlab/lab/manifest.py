@@ -88,6 +88,16 @@ class Cell:
         return self.subject.family
 
     @property
+    def video(self) -> str | None:
+        """The settings of a stream, as JSON."""
+        return self.subject.video
+
+    @property
+    def builds(self) -> bool:
+        """Whether its points are programs."""
+        return not self.recorded and self.video is None
+
+    @property
     def recorded(self) -> bool:
         """Whether all times are looked up in recorded tables."""
         return any(one.table is not None for one in (self.subject, *self.parts))
@@ -179,7 +189,7 @@ class Cell:
         unused = {
             "scheduler": not self.parts,
             "share_model": not (self.parts and self.budget.share_model),
-            "thrift": self.recorded or not self.budget.thrift,
+            "thrift": not self.builds or not self.budget.thrift,
         }
         return {k: v for k, v in found.items() if not unused.get(k, False)}
 
@@ -188,6 +198,7 @@ class Cell:
         """The cell as a row of the manifest, before its code versions are known."""
         row = {"id": self.id, "entry": self.entry, "task": self.task, "seed": self.seed, "factors": dict(self.factors)}
         row |= {"config": self.config} | ({"table": self.table} if self.table else {})
+        row |= {"video": json.loads(self.video)} if self.video else {}
         return row | ({"tables": [p.table for p in self.parts]} if self.parts and self.recorded else {})
 
     @staticmethod
@@ -221,7 +232,10 @@ def _subject(row: Mapping[str, Any], config: Mapping[str, Any]) -> SubjectSettin
         for p, table in zip(given, tables, strict=True)
     )
     named = config.get("workload"), row.get("table"), config.get("digest", "")
-    return SubjectSettings(row["task"], *named, parts, config.get("family"))
+    video = json.dumps(row["video"], sort_keys=True) if row.get("video") else None
+    if video is not None and isinstance(clip := config["video"]["clip"], str):
+        named = (None, None, clip)
+    return SubjectSettings(row["task"], *named, parts, config.get("family"), video)
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,11 @@ class Arithmetic:
         return self.f.let(f"call {type_} @{name}({type_} {x}, {type_} {y})")
 
     def apply(self, function: str, args: Sequence[str], dtype: str, lanes: int) -> str:
-        """A mathematical function."""
+        """A mathematical function, or the number of bits in which integers differ."""
+        if function == "differing":
+            type_, name = self.type(dtype, lanes), f"llvm.ctpop.{suffix(dtype, lanes)}"
+            self.f.declare(f"declare {type_} @{name}({type_})")
+            return self.f.let(f"call {type_} @{name}({type_} {self.f.let(f'xor {type_} {args[0]}, {args[1]}')})")
         wide = [self._wide(a, dtype, lanes) for a in args]
         result = vecmath.expand(function, self.f, DTYPES[dtype].arithmetic, lanes, wide)
         return self.halves.narrow(dtype, result, lanes) if dtype in HALVES else result

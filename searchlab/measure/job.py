@@ -19,6 +19,7 @@ from searchlab.workloads import Workload
 
 Status = Literal["ok", "build", "run", "crash", "timeout", "wrong", "oom", "constraints", "quarantined"]
 J = TypeVar("J", contravariant=True)
+PENALISED = "penalised_s"  # of notes: what a time that was bought by violating a bound counts as
 FAILURES: tuple[Status, ...] = ("build", "run", "crash", "timeout", "wrong", "oom", "constraints", "quarantined")
 
 
@@ -67,7 +68,8 @@ class Outcome:
     number of runs per repeat; `stopped_early` says that a slow candidate was repeated less often.  `pulses` are the
     readings of the clock probe beside each repeat (the slower of before and after), which show the core's speed.
     A failure not caused by the candidate has `notes["environment"]` with the cause; times that an emulator took, which
-    say nothing about the target, have `notes["emulated"]`.
+    say nothing about the target, have `notes["emulated"]`.  A candidate that violates a bound, such as that on errors
+    of a stream, has not failed: `notes["penalised_s"]` is what its times count as.
     """
 
     id: str
@@ -102,7 +104,9 @@ class Outcome:
         return self.figure("fastest")
 
     def figure(self, which: Figure) -> float:
-        """One figure of the repeats, infinite for a failure."""
+        """One figure of the repeats, infinite for a failure; what a violated bound counts as where there is one."""
+        if self.ok and PENALISED in self.notes:
+            return float(self.notes[PENALISED])
         return figure_of(self.times, which) if self.ok else float("inf")
 
 

@@ -53,25 +53,47 @@ class FrameAccount:
         """The share of multiplications that changes need."""
         return sum(a.changed for a in self.layers) / max(1, sum(a.whole for a in self.layers))
 
+    @cached_property
+    def work(self) -> float:
+        """The share of multiplications that kernels took: those of the whole layer where it does not skip."""
+        taken = sum(a.whole * (1.0 if a.computed is None else a.computed) for a in self.layers)
+        return taken / max(1, sum(a.whole for a in self.layers))
 
-def frame_layers(
-    plan: ResidualPlan, state: Sequence[Array], counts: Sequence[Array] | None
-) -> tuple[LayerAccount, ...]:
-    """The account of every layer; without counts all of it was computed."""
+
+@dataclass(frozen=True)
+class LayerSize:
+    """A layer as a whole: its multiplications, the elements that it reads, and the units of which it may skip some."""
+
+    whole: int
+    elements: int
+    units: int
+
+
+def layer_sizes(plan: ResidualPlan, state: Sequence[Array]) -> tuple[LayerSize, ...]:
+    """The sizes of all layers, from any state of a stream."""
     found = []
     for layer in plan.layers:
-        point = plan.points[layer.point]
-        given, sums = state[point.slot], state[layer.slot]
-        whole = layer.multiplications(given, sums)
-        if counts is None:
-            found.append(LayerAccount(layer.name, whole, float(whole), 1.0))
-            continue
-        density = float(counts[layer.point].sum(dtype=np.float64)) / given.size
+        given, sums = state[plan.points[layer.point].slot], state[layer.slot]
+        units = given.shape[-1] if layer.weight.ndim == 2 else sums.size // sums.shape[1]
+        found.append(LayerSize(layer.multiplications(given, sums), given.size, units))
+    return tuple(found)
+
+
+def frame_layers(
+    plan: ResidualPlan, sizes: Sequence[LayerSize], counts: Sequence[Array] | None
+) -> tuple[LayerAccount, ...]:
+    """The account of every layer; without counts all of it was computed."""
+    if counts is None:
+        return tuple(
+            LayerAccount(a.name, size.whole, float(size.whole), 1.0) for a, size in zip(plan.layers, sizes, strict=True)
+        )
+    found = []
+    for layer, size in zip(plan.layers, sizes, strict=True):
+        density = float(counts[layer.point].sum(dtype=np.float64)) / size.elements
         computed = None
         if layer.name in plan.skipping:
-            units = given.shape[-1] if layer.weight.ndim == 2 else sums.size // sums.shape[1]
-            computed = float(counts[len(plan.points) + plan.skipping.index(layer.name)][0]) / units
-        found.append(LayerAccount(layer.name, whole, whole * density, density, computed))
+            computed = float(counts[len(plan.points) + plan.skipping.index(layer.name)][0]) / size.units
+        found.append(LayerAccount(layer.name, size.whole, size.whole * density, density, computed))
     return tuple(found)
 
 

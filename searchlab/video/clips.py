@@ -17,6 +17,7 @@ import numpy.typing as npt
 from searchlab.errors import GraphError
 
 Array = npt.NDArray[Any]
+PACKED = ".npy.xz"
 
 
 @dataclass(frozen=True)
@@ -111,21 +112,88 @@ def _moved(image: Array, by: Array) -> Array:
     return found
 
 
+def enlarged(clip: Array, times: int) -> Array:
+    """A clip of more pixels, linearly interpolated between those that it has."""
+    if times < 1:
+        raise GraphError(f"a clip is enlarged {times} times; at least 1 is accepted")
+    for axis in (2, 3):
+        if times > 1:
+            count = clip.shape[axis]
+            at = np.clip((np.arange(count * times) + 0.5) / times - 0.5, 0, count - 1)
+            low = np.floor(at).astype(int)
+            share = (at - low).astype(np.float32).reshape(-1, 1) if axis == 2 else (at - low).astype(np.float32)
+            high = np.minimum(low + 1, count - 1)
+            clip = np.take(clip, low, axis) * (1 - share) + np.take(clip, high, axis) * share
+    return np.ascontiguousarray(clip)
+
+
 def read_clip(path: str | Path, size: int | None = None) -> Array:
-    """A recorded clip: an xz-compressed .npy of bytes (frames, height, width, 3), as differences modulo 256.
+    """A clip of a file: a video that imageio or OpenCV can read, or frames that were packed by `write_clip`.
 
     `size` takes the middle of so many rows and columns.
     """
+    frames = _unpacked(path) if str(path).endswith(PACKED) else _decoded(path)
+    if size is not None:
+        if not 1 <= size <= min(frames.shape[1:3]):
+            raise GraphError(f"size = {size}; the clip {path} has {frames.shape[1]} x {frames.shape[2]} pixels")
+        top, left = (frames.shape[1] - size) // 2, (frames.shape[2] - size) // 2
+        frames = frames[:, top : top + size, left : left + size]
+    return np.ascontiguousarray(frames.transpose(0, 3, 1, 2), np.float32) / np.float32(255)
+
+
+def write_clip(path: str | Path, clip: Array) -> None:
+    """Packs a clip, rounded to bytes: the first frame and then differences modulo 256, in a .npy compressed by xz."""
+    if not str(path).endswith(PACKED):
+        raise GraphError(f"the clip {path} is packed to a file {PACKED}")
+    frames = np.clip(np.round(np.asarray(clip) * 255), 0, 255).astype(np.uint8).transpose(0, 2, 3, 1)
+    held = io.BytesIO()
+    np.save(held, np.diff(frames, axis=0, prepend=np.zeros_like(frames[:1])))
+    Path(path).write_bytes(lzma.compress(held.getvalue()))
+
+
+def _decoded(path: str | Path) -> Array:
+    """The frames of a video, bytes (frames, height, width, 3), by whichever reader is installed."""
+    if not Path(path).is_file():
+        raise GraphError(f"the clip {path} cannot be read: there is no such file")
+    missing = []
+    for reader in (_by_imageio, _by_opencv):
+        try:
+            found = reader(str(path))
+        except ImportError as e:
+            missing.append(str(e.name))
+            continue
+        except Exception as e:  # whatever a reader of files of others fails with
+            raise GraphError(f"the clip {path} cannot be read: {e}") from e
+        if found.ndim == 4 and len(found) and found.shape[3] == 3:
+            return found.astype(np.uint8, copy=False)
+        raise GraphError(f"the clip {path} has no frames of three colours")
+    needed = "pip install searchlab[video], or name a clip that was packed by write_clip"
+    raise GraphError(f"the clip {path} cannot be read: neither {' nor '.join(missing)} is installed; {needed}")
+
+
+def _by_imageio(path: str) -> Array:
+    import imageio.v3 as imageio
+
+    return np.asarray(imageio.imread(path, index=None) if path.endswith(".gif") else imageio.imread(path))[..., :3]
+
+
+def _by_opencv(path: str) -> Array:
+    import cv2
+
+    video = cv2.VideoCapture(path)
+    frames: list[Array] = []
+    while True:
+        good, frame = video.read()
+        if not good:
+            return np.stack(frames)[..., ::-1] if frames else np.empty((0, 0, 0, 3), np.uint8)
+        frames.append(frame)
+
+
+def _unpacked(path: str | Path) -> Array:
     try:
         changes = np.load(io.BytesIO(lzma.decompress(Path(path).read_bytes())), allow_pickle=False)
     except (OSError, lzma.LZMAError, ValueError) as e:
         raise GraphError(f"the clip {path} cannot be read: {e}") from e
     if changes.ndim != 4 or changes.shape[3] != 3 or changes.dtype != np.uint8:
         raise GraphError(f"the clip {path} holds {changes.dtype}{list(changes.shape)}; uint8[frames, h, w, 3] is read")
-    if size is not None:
-        if not 1 <= size <= min(changes.shape[1:3]):
-            raise GraphError(f"size = {size}; the clip {path} has {changes.shape[1]} x {changes.shape[2]} pixels")
-        top, left = (changes.shape[1] - size) // 2, (changes.shape[2] - size) // 2
-        changes = changes[:, top : top + size, left : left + size]
-    frames = np.cumsum(changes, axis=0, dtype=np.uint8)
-    return np.ascontiguousarray(frames.transpose(0, 3, 1, 2), np.float32) / np.float32(255)
+    return np.cumsum(changes, axis=0, dtype=np.uint8)

@@ -8,6 +8,7 @@ reach, which are the pixels that may have changed next.  All calls of a frame ar
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
@@ -78,6 +79,7 @@ class FollowingModel:
         self.plan, self.front, self.target = plan, front, target
         self.by_element = plan.options.granularity == "element"
         self.tail: CompiledModel | None = None if front.tail is None else compile(front.tail, target)
+        self._idle: list[Following] = []
         self._kernels: dict[tuple[Any, ...], Any] = {}
         self._compiled: dict[str, Any] = {}
         self._tables: dict[WindowGeometry, Array] = {}
@@ -114,12 +116,28 @@ class FollowingModel:
             self._weights[layer.name] = made
         return self._weights[layer.name]
 
+    def held(self, state: Sequence[Array], before: Sequence[Array] = ()) -> HeldState:
+        """A state that is changed in place, in the memory of the one before, or of a stream that was released."""
+        if isinstance(before, HeldState):
+            following = before.following
+        elif self._idle:
+            following = self._idle.pop()
+        else:
+            return Following(self, state).state
+        following.adopt(state)
+        return following.state
+
+    def release(self, state: Sequence[Array]) -> None:
+        """Leaves the memory of a state to another stream."""
+        if isinstance(state, HeldState):
+            self._idle.append(state.following)
+
     def step(
-        self, frame: Array, thresholds: Array, state: Sequence[Array]
+        self, frame: Array, thresholds: Array, state: Sequence[Array], seconds: dict[str, float] | None = None
     ) -> tuple[Any, tuple[Array, ...], tuple[Array, ...]]:
         """The output, counts and the next state, which is the given one changed in place if it came from here."""
-        following = state.following if isinstance(state, HeldState) else Following(self, state)
-        output, counts = following.frame(frame, thresholds)
+        following = (state if isinstance(state, HeldState) else self.held(state)).following
+        output, counts = following.frame(frame, thresholds, seconds)
         return output, counts, following.state
 
 
@@ -141,6 +159,7 @@ class _Calls:
     """Native calls in order, and what must stay alive for them."""
 
     words: list[Words] = field(default_factory=list)
+    owners: list[str] = field(default_factory=list)  # of the calls: layers, or "" for what belongs to none
     alive: list[Any] = field(default_factory=list)
 
     def native(self, name: str, *arrays: Array) -> None:
@@ -163,6 +182,14 @@ class _Calls:
 
     def __call__(self) -> None:
         _runner()(self.table.ctypes.data, len(self.words))
+
+    def timed(self, seconds: dict[str, float]) -> None:
+        """The same, call by call; adds the time of each to that of its owner."""
+        table, run = self.table, _runner()
+        for number, owner in enumerate(self.owners):
+            start = time.perf_counter()
+            run(table[number].ctypes.data, 1)
+            seconds[owner] = seconds.get(owner, 0.0) + time.perf_counter() - start
 
 
 @dataclass
@@ -193,34 +220,37 @@ class Following:
             self.lists[name] = _PixelList.of(shape.pixels, full=planar)
         for pool in (s for s in front.steps if isinstance(s, PoolStep)):
             self.maps[pool.given][-1] = 0 if pool.mean else -np.inf
-        self._kept: list[Array | None] = list(state)
-        for step in front.layers.values():
-            self._adopt(step, state)
-        self.state = self._as_state()
+        self._kept: list[Array | None] = []
         self._thresholds: Array | None = None
+        self.adopt(state)
         self._some, self._all = (self._calls(full=full) for full in (False, True))
 
-    def _adopt(self, step: LayerStep, state: Sequence[Array]) -> None:
-        """Takes over what a layer has seen, and its sums."""
-        plan, number = self.model.plan, step.layer.point
-        slot = plan.points[number].slot
-        if number not in self.seen:
-            given, planar = step.geometry.given, step.value.planar
-            size = (given.channels, given.pixels) if planar else (given.pixels + 1, given.channels)
-            self.seen[number] = aligned(size, np.float32)
-            _fill(self.seen[number], state[slot], planar)
-            self._kept[slot] = _view(self.seen[number], state[slot].shape, planar)
-        sums = self.maps[step.layer.name]
-        _fill(sums, state[step.layer.slot], False)
-        self._kept[step.layer.slot] = _view(sums, state[step.layer.slot].shape, False)
+    def adopt(self, state: Sequence[Array]) -> None:
+        """Goes on from a state in which all was computed; memory and calls stay what they are."""
+        self._kept, self._thresholds = list(state), None
+        plan = self.model.plan
+        for step in self.model.front.layers.values():
+            number, given, planar = step.layer.point, step.geometry.given, step.value.planar
+            slot = plan.points[number].slot
+            if number not in self.seen:
+                size = (given.channels, given.pixels) if planar else (given.pixels + 1, given.channels)
+                self.seen[number] = aligned(size, np.float32)
+            own = (step.layer.slot, self.maps[step.layer.name], False)
+            for at, rows, flat in ((slot, self.seen[number], planar), own):
+                _fill(rows, state[at], flat)
+                self._kept[at] = _view(rows, state[at].shape, flat)
 
-    def _as_state(self) -> HeldState:
+    @property
+    def state(self) -> HeldState:
+        """The state; it refers to this stream and not the other way round, so that both are freed at once."""
         made = HeldState(a for a in self._kept if a is not None)
         made.following = self
         return made
 
-    def frame(self, frame: Array, thresholds: Array) -> tuple[Any, tuple[Array, ...]]:
-        """The output for a frame, and counts."""
+    def frame(
+        self, frame: Array, thresholds: Array, seconds: dict[str, float] | None = None
+    ) -> tuple[Any, tuple[Array, ...]]:
+        """The output for a frame, and counts; adds times of layers to `seconds`."""
         plan, front = self.model.plan, self.model.front
         self.maps[front.frame][...] = frame.reshape(self.maps[front.frame].shape)
         again = self._thresholds is None or not np.array_equal(thresholds, self._thresholds)
@@ -230,7 +260,8 @@ class Following:
             for number, point in self.points.items():
                 name = plan.points[number].name
                 point.threshold[0] = thresholds[plan.places[name]] if name in plan.places else 0.0
-        (self._all if again else self._some)()
+        calls = self._all if again else self._some
+        calls() if seconds is None else calls.timed(seconds)
         output = self._tail()
         return output, self._counts()
 
@@ -245,7 +276,6 @@ class Following:
         for slot, held in enumerate(self.model.plan.kept):
             if held.of in values:
                 self._kept[slot] = values[held.of]
-        self.state = self._as_state()
         return output
 
     def _counts(self) -> tuple[Array, ...]:
@@ -278,6 +308,8 @@ class Following:
                 self._write_pool(calls, step, full)
             else:
                 self._write_layer(calls, step, full)
+            owner = step.layer.name if isinstance(step, LayerStep) else ""
+            calls.owners += [owner] * (len(calls.words) - len(calls.owners))
         return calls
 
     def _candidates(self, calls: _Calls, value: PixelValue, full: bool) -> _PixelList:

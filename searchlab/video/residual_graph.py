@@ -31,7 +31,7 @@ from searchlab.video.changes import weight_columns
 from searchlab.video.residual_options import ResidualOptions
 from searchlab.video.residual_plan import ChangePoint, KeptValue, ResidualLayer, ResidualPlan
 
-MAIN, FIRST = "main", "first"
+MAIN, FIRST, DENSE = "main", "first", "dense"
 FLOAT = "float32"
 _CHANNELS = {"conv2d": 1, "conv_transpose2d": 1, "linear": -1, "dense": -1}  # linear layers, and the axis of channels
 _ACTIVATIONS = ("relu", "clamp", "sigmoid", "tanh", "silu", "gelu")
@@ -40,8 +40,7 @@ _ACTIVATIONS = ("relu", "clamp", "sigmoid", "tanh", "silu", "gelu")
 def residual(module: GraphModule, options: ResidualOptions | None = None) -> ResidualPlan:
     """The residual form of a graph whose `main` computes one frame; `plan.module` is an ordinary graph."""
     chosen = options or ResidualOptions()
-    for step in (inline_functions, fold_constants, fold_batch_norms, share_equal_calls, remove_dead):
-        module = step(module)
+    module = prepared(module)
     main = module[MAIN]
     frame = main.parameters[0].annotation if len(main.parameters) == 1 else None
     if not isinstance(frame, TensorType) or frame.dtype != FLOAT or frame.shape is None:
@@ -50,7 +49,7 @@ def residual(module: GraphModule, options: ResidualOptions | None = None) -> Res
     survey = _Survey.of(module, main, chosen)
     if not survey.layers:
         raise GraphError(f"main has no linear layer with constant weights: none of {', '.join(_CHANNELS)}")
-    held = replace(module, functions={})
+    held = replace(module, functions={DENSE: replace(main, name=DENSE)})
     held = _First(held, main, survey).module()
     rewritten = _Rewritten(held, main, survey, chosen)
     plan = ResidualPlan(
@@ -64,6 +63,13 @@ def residual(module: GraphModule, options: ResidualOptions | None = None) -> Res
     )
     verify_graph(plan.module)
     return plan
+
+
+def prepared(module: GraphModule) -> GraphModule:
+    """A graph whose layers can be found: one function, with batch norms in the weights."""
+    for step in (inline_functions, fold_constants, fold_batch_norms, share_equal_calls, remove_dead):
+        module = step(module)
+    return module
 
 
 @dataclass

@@ -89,6 +89,15 @@ class ResidualPlan:
         """The places of thresholds by name."""
         return {name: at for at, name in enumerate(self.thresholded)}
 
+    @cached_property
+    def maps(self) -> tuple[str, ...]:
+        """The names of thresholds that apply to maps, (n, channels, height, width).
+
+        What is no map, as the input of a classifier, gets none: there is little to save, and much to lose.
+        """
+        known = self.module["first"].annotations
+        return tuple(n for n, slot in self.thresholded.items() if getattr(known[self.kept[slot].of], "rank", None) == 4)
+
     def thresholds(self, given: Thresholds) -> npt.NDArray[np.float32]:
         """One threshold for all, or some by name and 0 for the others."""
         if not isinstance(given, Mapping):
@@ -103,9 +112,5 @@ class ResidualPlan:
         return found
 
     def relative_thresholds(self, state: Sequence[Array], share: float) -> dict[str, float]:
-        """Thresholds that are a share of the standard deviation of the maps that they apply to, in a state.
-
-        What is no map, as the input of a classifier, gets none: there is little to save, and much to lose.
-        """
-        maps = {name: slot for name, slot in self.thresholded.items() if state[slot].ndim == 4}
-        return {name: share * float(state[slot].std()) for name, slot in maps.items()}
+        """Thresholds that are a share of the standard deviation of the `maps` that they apply to, in a state."""
+        return {name: share * float(state[self.thresholded[name]].std()) for name in self.maps}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,16 +13,27 @@ import numpy.typing as npt
 
 from searchlab.errors import GraphError
 from searchlab.graph import CompiledModel, CompileOptions, GraphModule, compile
+from searchlab.graph.model.profile import ModelProfile
 from searchlab.targets import Target
-from searchlab.video.accounting import AcceleratorAccount, FrameAccount, accelerator, frame_layers
+from searchlab.video.accounting import (
+    AcceleratorAccount,
+    FrameAccount,
+    LayerSize,
+    accelerator,
+    frame_layers,
+    layer_sizes,
+)
 from searchlab.video.following import FollowingModel, followed
 from searchlab.video.front import front_of
-from searchlab.video.residual_graph import FIRST, MAIN, residual
+from searchlab.video.residual_graph import DENSE, FIRST, MAIN, residual
 from searchlab.video.residual_options import ResidualOptions
 from searchlab.video.residual_plan import ResidualPlan, Thresholds
+from searchlab.wholefile import replace_file
 
 Array = npt.NDArray[Any]
 CUT_LEVEL = 0.1  # a change by this share of a frame's range of values is none that motion of a scene makes everywhere
+_SAVED = ("last", "thresholds", "numbers", "sizes")  # beside the state and the counts
+CALMER = 0.8  # changes are tried again where this share of the changes of the frame that was too dense is left
 
 
 class ResidualModel:
@@ -29,32 +41,56 @@ class ResidualModel:
 
     def __init__(
         self,
-        module: GraphModule,
+        module: GraphModule | ResidualPlan,
         residual_options: ResidualOptions | None = None,
         target: Target | None = None,
         options: CompileOptions | dict[str, Any] | None = None,
         tuned: Any = None,
     ) -> None:
-        self.plan: ResidualPlan = residual(module, residual_options)
+        self.plan = module if isinstance(module, ResidualPlan) else residual(module, residual_options)
         front = front_of(self.plan) if self.plan.options.follows else None
         if front is not None:
             self.plan = followed(self.plan, front)
         self.compiled: CompiledModel = compile(self.plan.module, target, tuned, options)
         self.following = None if front is None else FollowingModel(self.plan, front, self.compiled.parts.target)
 
+    def dense(self, frame: Array) -> Any:
+        """The output, by the graph as it was before it became residual: all of it is computed, and nothing is kept."""
+        return self.compiled[DENSE](frame)
+
     def first(self, frame: Array) -> tuple[Any, tuple[Array, ...]]:
         """The output and the state, all of it computed."""
         output, state = self.compiled[FIRST](frame)
         return output, tuple(state)
 
+    def held(self, state: tuple[Array, ...], before: tuple[Array, ...] = ()) -> tuple[Array, ...]:
+        """A state of `first` as a stream goes on from it, in the memory of the one before, if that is possible."""
+        return state if self.following is None else self.following.held(state, before)
+
     def step(
-        self, frame: Array, thresholds: Array, state: Sequence[Array]
+        self, frame: Array, thresholds: Array, state: Sequence[Array], seconds: dict[str, float] | None = None
     ) -> tuple[Any, tuple[Array, ...], tuple[Array, ...]]:
-        """The output, counts of changes and the next state, which may be the given one, changed in place."""
+        """The output, counts of changes and the next state, which may be the given one, changed in place.
+
+        Adds the times of layers, each with the differences that it reads, to `seconds`; "" has those of all else.
+        """
         if self.following is not None:
-            return self.following.step(frame, thresholds, state)
-        output, counts, after = self.compiled[MAIN](frame, thresholds, tuple(state))
+            return self.following.step(frame, thresholds, state, seconds)
+        main, given = self.compiled[MAIN], (frame, thresholds, tuple(state))
+        if seconds is None:
+            output, counts, after = main(*given)
+        else:
+            seen = main.observed(*given)
+            output, counts, after = seen.result
+            self._add(seconds, ModelProfile.of(MAIN, main.facts.calls, seen.sizes, [seen.times]))
         return output, tuple(counts), tuple(after)
+
+    def _add(self, seconds: dict[str, float], profile: ModelProfile) -> None:
+        """Adds the time of each call to that of the layer whose name its own begins with."""
+        names = sorted((layer.name for layer in self.plan.layers), key=len, reverse=True)
+        for call in profile.calls:
+            owner = next((n for n in names if call.name == n or call.name.startswith(f"{n}_")), "")
+            seconds[owner] = seconds.get(owner, 0.0) + call.seconds
 
 
 @dataclass(frozen=True)
@@ -62,9 +98,10 @@ class StreamOptions:
     """When all of a frame is computed, and what is compared.
 
     `refresh` computes all of every so-manieth frame.  `cut` is the share of a frame's elements that must have changed
-    by a tenth of the range of values for a scene cut; `dense_above` the share that must have changed by more than the
-    first threshold for changes not to be worth it.  None is never.  `compare` computes all of every frame as well, for
-    the errors of the account.
+    by a tenth of the range of values for a scene cut.  `dense_above` is the share of changed elements, or of the
+    multiplications that the last frame took, above which changes are not worth it: then frames go through the plain
+    graph, which keeps nothing, until they change less.  None is never.  `compare` computes all of every frame as well,
+    for the errors of the account.
     """
 
     refresh: int | None = None
@@ -79,6 +116,24 @@ class StreamOptions:
             share = getattr(self, name)
             if share is not None and not 0 <= share <= 1:
                 raise GraphError(f"{name} = {share}; a share from 0 to 1, or None for never, is accepted")
+
+
+@dataclass
+class _Kept:
+    """What a stream keeps from frame to frame.
+
+    Without `state` the last frame went through the plain graph; `spare` is the state before, whose memory is reused.
+    `since` counts frames since all was computed, `busy` is the share of elements that had changed when changes were not
+    worth it; 0 where they are.
+    """
+
+    last: Array
+    state: tuple[Array, ...] = ()
+    counts: tuple[Array, ...] | None = None
+    number: int = 1
+    since: int = 1
+    busy: float = 0.0
+    spare: tuple[Array, ...] = ()
 
 
 class Stream:
@@ -98,45 +153,80 @@ class Stream:
         self.relative = relative
         if relative is not None and (np.any(self.thresholds) or not 0 <= relative < np.inf):
             raise GraphError(f"relative = {relative}: thresholds are given, or a finite share of at least 0, not both")
-        self.number = 0
-        self.account: FrameAccount | None = None
-        self._since = 0  # frames since all was computed
-        self._state: tuple[Array, ...] = ()
-        self._counts: tuple[Array, ...] | None = None
-        self._last: Array | None = None
+        self.dense = ""  # why all of the last frame was computed
+        self._kept: _Kept | None = None
+        self._sizes: tuple[LayerSize, ...] = ()
+        self._errors: dict[str, float] = {}
 
-    def frame(self, image: npt.ArrayLike) -> Any:
-        """The output for the next frame, (channels, height, width) or as the graph takes it."""
+    @property
+    def number(self) -> int:
+        """How many frames there were."""
+        return 0 if self._kept is None else self._kept.number
+
+    @property
+    def state(self) -> tuple[Array, ...]:
+        """What it keeps, as `plan.kept` says; the next frame may change it in place.  Empty after a plain frame."""
+        return () if self._kept is None else self._kept.state
+
+    @property
+    def account(self) -> FrameAccount | None:
+        """What the last frame took; None before the first."""
+        kept = self._kept
+        if kept is None:
+            return None
+        layers = frame_layers(self.model.plan, self._sizes, kept.counts)
+        return FrameAccount(kept.number - 1, self.dense, layers, self._errors)
+
+    def frame(self, image: npt.ArrayLike, seconds: dict[str, float] | None = None) -> Any:
+        """The output for the next frame, (channels, height, width) or as the graph takes it.
+
+        If only changes are computed, the times of layers are added to `seconds` (see `ResidualModel.step`).
+        """
         given = self._as_frame(image)
-        why = self._why_dense(given)
-        whole = self.model.first(given) if why or self.options.compare else None
-        if why:
-            assert whole is not None
-            output, self._state = whole
-            self._counts, self._since = None, 0
-            if self.number == 0 and self.relative is not None:
-                found = self.model.plan.relative_thresholds(self._state, self.relative)
+        self.dense, busy = self._why_dense(given)
+        before = self._kept
+        made = _Kept(given, busy=busy)
+        if before is not None:
+            made.number, made.spare = before.number + 1, before.state or before.spare
+        if self.dense == "dense":
+            output = self.model.dense(given)
+        elif self.dense or before is None:
+            output, state = self.model.first(given)
+            self._sizes = self._sizes or layer_sizes(self.model.plan, state)
+            made.state = self.model.held(state, made.spare)
+            if before is None and self.relative is not None:
+                found = self.model.plan.relative_thresholds(state, self.relative)
                 self.thresholds = self.model.plan.thresholds(found)
         else:
-            output, self._counts, self._state = self.model.step(given, self.thresholds, self._state)
-        self._note(why, output, whole)
-        self._last, self.number, self._since = given, self.number + 1, self._since + 1
+            output, made.counts, made.state = self.model.step(given, self.thresholds, before.state, seconds)
+            made.since = before.since + 1
+        made.spare = () if made.state else made.spare
+        self._kept = made
+        self._compare(given, output)
         return output
+
+    def close(self) -> None:
+        """Leaves its memory to the next stream of the model; it must not be used any more."""
+        if self.model.following is not None and self._kept is not None:
+            self.model.following.release(self._kept.state or self._kept.spare)
+        self._kept = None
 
     def accelerator(self, units: int = 64) -> AcceleratorAccount:
         """What the last frame would take on an accelerator that skips zeros; a frame of changes only."""
-        if self._counts is None:
+        if self._kept is None or self._kept.counts is None:
             raise GraphError("the last frame was computed as a whole, or there was none, so no changes were counted")
-        return accelerator(self.model.plan, self._state, self._counts, units)
+        return accelerator(self.model.plan, self._kept.state, self._kept.counts, units)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes everything that the next frame depends on to a file of numpy (.npz)."""
-        if self._last is None:
+        """Writes everything that the next frame depends on to a file of numpy (.npz), in one step."""
+        kept = self._kept
+        if kept is None:
             raise GraphError("a stream is saved after its first frame")
-        held: dict[str, Any] = {f"state{slot}": array for slot, array in enumerate(self._state)}
-        held |= {"numbers": np.array([self.number, self._since], np.int64), "thresholds": self.thresholds}
-        with open(path, "wb") as file:
-            np.savez(file, last=self._last, **held)
+        held: dict[str, Any] = {f"state{slot}": array for slot, array in enumerate(kept.state)}
+        held |= {f"count{n}": array for n, array in enumerate(kept.counts or ())}
+        held["numbers"] = np.array([kept.number, kept.since, kept.busy])
+        held |= {"last": kept.last, "thresholds": self.thresholds, "sizes": np.array([astuple(s) for s in self._sizes])}
+        replace_file(Path(path), lambda file: np.savez(file, **held))
 
     @staticmethod
     def resumed(model: ResidualModel, path: str | os.PathLike[str], options: StreamOptions | None = None) -> Stream:
@@ -144,14 +234,20 @@ class Stream:
         with np.load(path, allow_pickle=False) as held:
             arrays = {name: held[name] for name in held.files}
         stream = Stream(model, options=options)
-        wanted = [f"state{slot}" for slot in range(len(model.plan.kept))]
-        if sorted(arrays) != sorted([*wanted, "numbers", "thresholds", "last"]) or (
-            arrays["thresholds"].shape != stream.thresholds.shape
+        state, counts = (_numbered(arrays, name) for name in ("state", "count"))
+        known = sorted([*arrays]) == sorted(
+            [*(f"state{n}" for n in range(len(state))), *(f"count{n}" for n in range(len(counts))), *_SAVED]
+        )
+        if (
+            not known
+            or len(state) not in (0, len(model.plan.kept))
+            or (arrays["thresholds"].shape != stream.thresholds.shape)
         ):
             raise GraphError(f"{os.fspath(path)} is not the state of a stream of this model")
-        stream._state = tuple(arrays[name] for name in wanted)
-        stream.thresholds, stream._last = arrays["thresholds"], arrays["last"]
-        stream.number, stream._since = (int(n) for n in arrays["numbers"])
+        number, since, busy = arrays["numbers"].tolist()
+        stream.thresholds = arrays["thresholds"]
+        stream._sizes = tuple(LayerSize(*row) for row in arrays["sizes"].tolist())
+        stream._kept = _Kept(arrays["last"], state, counts or None, int(number), int(since), busy)
         return stream
 
     def _as_frame(self, image: npt.ArrayLike) -> Array:
@@ -160,34 +256,56 @@ class Stream:
         _, annotation = self.model.compiled[FIRST].facts.parameters[0]
         rank = getattr(annotation, "rank", None)
         given = given[None] if given.ndim + 1 == rank else given
-        if self._last is not None and given.shape != self._last.shape:
-            raise GraphError(f"a frame of shape {given.shape} in a stream of frames of shape {self._last.shape}")
+        if self._kept is not None and given.shape != self._kept.last.shape:
+            raise GraphError(f"a frame of shape {given.shape} in a stream of frames of shape {self._kept.last.shape}")
         return given
 
-    def _why_dense(self, frame: Array) -> str:
-        """Why all of a frame is computed; "" if only changes are."""
-        options = self.options
-        if self._last is None:
-            return "first"
-        if options.refresh is not None and self._since >= options.refresh:
-            return "refresh"
+    def _why_dense(self, frame: Array) -> tuple[str, float]:
+        """Why all of a frame is computed, "" if only changes are; and how busy the stream is then (see `_Kept`)."""
+        options, kept = self.options, self._kept
+        if kept is None:
+            return "first", 0.0
+        if options.refresh is not None and kept.since >= options.refresh and kept.state:
+            return "refresh", 0.0
         if options.cut is None and options.dense_above is None:
-            return ""
-        size = np.abs(frame - self._last)
-        if options.cut is not None:
-            level = CUT_LEVEL * float(self._last.max() - self._last.min())
-            if np.mean(size > level) > options.cut:
-                return "cut"
+            return "", 0.0
+        size = np.abs(frame - kept.last)
+        if options.cut is not None and kept.state:
+            level = CUT_LEVEL * float(kept.last.max() - kept.last.min())
+            if np.count_nonzero(size > level) > options.cut * size.size:
+                return "cut", 0.0
         if options.dense_above is not None and len(self.thresholds):
-            return "dense" if np.mean(size > self.thresholds[0]) > options.dense_above else ""
-        return ""
+            share = np.count_nonzero(size > self.thresholds[0]) / size.size
+            if kept.busy and share > CALMER * kept.busy:
+                return "dense", min(share, kept.busy)
+            if share > options.dense_above or (kept.counts and self._work() > options.dense_above):
+                return "dense", share
+        return ("" if kept.state else "again"), 0.0
 
-    def _note(self, why: str, output: Any, whole: tuple[Any, tuple[Array, ...]] | None) -> None:
-        plan, errors = self.model.plan, {}
-        if self.options.compare and whole is not None:
-            errors = {a.name: relative_error(self._state[a.slot], whole[1][a.slot]) for a in plan.layers}
-            errors["output"] = relative_error(output, whole[0])
-        self.account = FrameAccount(self.number, why, frame_layers(plan, self._state, self._counts), errors)
+    def _work(self) -> float:
+        """The share of multiplications that the last frame took, or, where nothing is skipped, that changes need."""
+        account = self.account
+        assert account is not None
+        return account.work if self.model.plan.skipping else account.density
+
+    def _compare(self, frame: Array, output: Any) -> None:
+        """The errors of the last frame, where they are asked for."""
+        kept, self._errors = self._kept, {}
+        if not self.options.compare or kept is None:
+            return
+        whole, state = self.model.first(frame)
+        if kept.state:
+            layers = self.model.plan.layers
+            self._errors = {a.name: relative_error(kept.state[a.slot], state[a.slot]) for a in layers}
+        self._errors["output"] = relative_error(output, whole)
+
+
+def _numbered(arrays: dict[str, Array], name: str) -> tuple[Array, ...]:
+    """The arrays called name0, name1, and so on."""
+    found: list[Array] = []
+    while f"{name}{len(found)}" in arrays:
+        found.append(arrays[f"{name}{len(found)}"])
+    return tuple(found)
 
 
 def relative_error(found: Any, wanted: Any) -> float:

@@ -20,7 +20,7 @@ from searchlab.testing import check_intrinsic
 from searchlab.testing.instructions import calls_in_a_row
 
 EVERYTHING = {
-    "x86_64": ("x86-64-v4", "avx512vnni,avx512bf16,avxvnni,avxvnniint8,amx-tile,amx-int8,amx-bf16"),
+    "x86_64": ("x86-64-v4", "avx512vnni,avx512bf16,avx512vpopcntdq,avxvnni,avxvnniint8,amx-tile,amx-int8,amx-bf16"),
     "aarch64": ("neoverse-n1", "dotprod,i8mm"),
 }
 INSTRUCTIONS = {
@@ -46,6 +46,8 @@ INSTRUCTIONS = {
     "sdot": "sdot",
     "udot": "udot",
     "usdot": "usdot",
+    "avx2_bits": "(vpshufb|vpopcntd)",  # counted by looking nibbles up, unless there is an instruction
+    "avx512_bits": "vpopcntd",
 }
 SHIPPED = [x for x in intrinsics().values() if not x.name.startswith("made_")]
 named = pytest.mark.parametrize("intrinsic", SHIPPED, ids=lambda x: x.name)

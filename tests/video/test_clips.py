@@ -2,13 +2,15 @@
 
 import io
 import lzma
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from searchlab.errors import GraphError
-from searchlab.video import ClipOptions, made_clip, read_clip
+from searchlab.video import ClipOptions, enlarged, made_clip, read_clip, write_clip
 
 
 def made(seed: int = 0, **options: float) -> np.ndarray:
@@ -67,3 +69,38 @@ def test_what_is_no_clip_is_refused(tmp_path: Path) -> None:
         read_clip(tmp_path / "text.npy.xz")
     with pytest.raises(GraphError, match="at least 1"):
         ClipOptions(frames=0)
+
+
+def test_clips_are_packed_and_read(tmp_path: Path) -> None:
+    clip = made_clip(ClipOptions(3, 6, 8), np.random.default_rng(0))
+    write_clip(tmp_path / "clip.npy.xz", clip)
+    found = read_clip(tmp_path / "clip.npy.xz")
+    assert found.shape == clip.shape and np.abs(found - np.clip(clip, 0, 1)).max() <= 0.5 / 255 + 1e-6
+    with pytest.raises(GraphError, match="is packed to a file .npy.xz"):
+        write_clip(tmp_path / "clip.npy", clip)
+
+
+def test_an_enlarged_clip_lies_between_its_pixels() -> None:
+    clip = made_clip(ClipOptions(2, 6, 8), np.random.default_rng(0))
+    larger = enlarged(clip, 2)
+    assert larger.shape == (2, 3, 12, 16) and larger.min() >= clip.min() and larger.max() <= clip.max()
+    assert np.allclose(larger[..., 1, 1], 0.5625 * clip[..., 0, 0] + 0.1875 * (clip[..., 0, 1] + clip[..., 1, 0])
+                       + 0.0625 * clip[..., 1, 1], atol=1e-5)  # fmt: skip
+    assert np.array_equal(enlarged(clip, 1), clip)
+
+
+def test_videos_need_a_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever is installed reads them; without any the message says what to install."""
+    frames = np.arange(2 * 4 * 5 * 3, dtype=np.uint8).reshape(2, 4, 5, 3)
+    file = tmp_path / "clip.mp4"
+    with pytest.raises(GraphError, match="no such file"):
+        read_clip(file)
+    file.write_bytes(b"frames")
+    for name in ("imageio", "imageio.v3", "cv2"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(GraphError, match="neither imageio.* nor cv2 is installed; pip install"):
+        read_clip(file)
+    reader = SimpleNamespace(imread=lambda path, **_: frames)
+    monkeypatch.setitem(sys.modules, "imageio", SimpleNamespace(v3=reader))
+    monkeypatch.setitem(sys.modules, "imageio.v3", reader)
+    assert np.array_equal(read_clip(file), frames.transpose(0, 3, 1, 2) / np.float32(255))

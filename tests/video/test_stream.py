@@ -154,7 +154,7 @@ def test_why_all_of_a_frame_is_computed() -> None:
 
     assert reasons() == ["first", "", "", "", "cut", "", "", "", ""]
     assert reasons(refresh=3) == ["first", "", "", "refresh", "cut", "", "", "refresh", ""]
-    assert set(reasons(dense_above=0.0)[1:]) == {"dense", "cut"}
+    assert set(reasons(dense_above=0.0)[1:]) == {"dense"}
     with pytest.raises(GraphError, match="refresh = 0"):
         StreamOptions(refresh=0)
     with pytest.raises(GraphError, match="cut = 2"):

@@ -136,15 +136,16 @@ class Experiment(Model):
     )
     workloads: Annotated[tuple[Workload, ...], Listed, WithJsonSchema(alternatives.WORKLOADS)] = Field(
         min_length=1,
-        description="the computations to optimise: workloads, families, suites, networks, models, or recorded tables",
+        description="the computations to optimise: workloads, families, suites, networks, models, streams, or "
+        "recorded tables",
     )
     space: Component | None = Field(
-        default=None, description="the search space; sketch if not given, none for recorded tables"
+        default=None, description="the search space; sketch if not given, none for tables and streams"
     )
-    model: Component = Field(default="auto", description="the cost model; auto: gbt, or none for recorded tables")
+    model: Component = Field(default="auto", description="the cost model; auto: gbt, or none for tables and streams")
     strategy: Component = Field(
         default="auto",
-        description="the search strategy; auto: evolutionary, or bayesian for tables without a model",
+        description="the search strategy; auto: evolutionary, or bayesian for tables and streams without a model",
     )
     history: Annotated[tuple[str, ...], Listed, WithJsonSchema(alternatives.HISTORY)] = Field(
         default=(), description="measurements of earlier runs on other tasks, for the model to learn from"

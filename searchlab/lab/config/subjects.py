@@ -1,8 +1,9 @@
-"""The subjects of searches: workloads, suites, networks, families of sizes and recorded tables."""
+"""The subjects of searches: workloads, suites, networks, families of sizes, recorded tables and streams."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ class SubjectSettings:
     """One thing to search: a workload by its text, a table by its reference, a network or a family of sizes.
 
     `label` is for people.  `digest` identifies the content of a table, wherever it is stored.  `family` is the text of
-    a family, whose `parts` are its representative sizes.
+    a family, whose `parts` are its representative sizes.  `video` are the settings of a stream, as JSON.
     """
 
     label: str
@@ -29,11 +30,14 @@ class SubjectSettings:
     digest: str = ""
     parts: tuple[NetworkPart, ...] = ()
     family: str | None = None
+    video: str | None = None
     is_part: ClassVar[bool] = False  # whether its records stand among those of the other tasks of a network
 
     @property
     def key(self) -> str:
         """The same for subjects that are the same."""
+        if self.video is not None:
+            return f"video {json.dumps(self.plain, sort_keys=True)}"
         parts = "".join(f" {p.weight}*{p.workload or p.label + p.digest}" for p in self.parts)
         return self.workload or self.family or f"{'network' if parts else 'table'} {self.label} {self.digest}{parts}"
 
@@ -43,6 +47,9 @@ class SubjectSettings:
         if self.parts:
             tasks = [{"task": p.label, **p.plain, "weight": p.weight} for p in self.parts]
             return {"family": self.family, "parts": tasks} if self.family else {"network": self.label, "parts": tasks}
+        if self.video is not None:
+            given = json.loads(self.video)
+            return {"video": given | ({"clip": self.digest} if self.digest else {})}
         return {"workload": self.workload} if self.workload else {"table": self.label, "digest": self.digest}
 
 
@@ -72,6 +79,16 @@ def is_model(item: Any) -> bool:
 def looked_up(item: Any) -> bool:
     """Whether a workload in its one form is a recorded table, or a network of them."""
     return isinstance(item, Mapping) and ("table" in item or (is_network(item) and "tables" in item["network"]))
+
+
+def is_video(item: Any) -> bool:
+    """Whether a workload in its one form is a stream."""
+    return isinstance(item, Mapping) and "video" in item
+
+
+def without_programs(item: Any) -> bool:
+    """Whether the points of a workload in its one form are no programs: those of tables and streams are not."""
+    return looked_up(item) or is_video(item)
 
 
 def subjects(items: Any) -> tuple[SubjectSettings, ...]:
@@ -107,6 +124,8 @@ def named_network(text: str) -> tuple[str, int]:
 def _expand(item: Any) -> list[SubjectSettings]:
     if isinstance(item, Mapping) and "table" in item:
         return [_table(str(item["table"]))]
+    if is_video(item):
+        return [_stream(item["video"])]
     if is_network(item):
         return [_whole(item["network"])]
     if isinstance(item, Mapping):
@@ -130,6 +149,13 @@ def _whole(network: Mapping[str, Any]) -> SubjectSettings:
         parts = [(SubjectSettings(parse(t).label, t), weight) for t, weight in network["tasks"].items()]
     made = tuple(NetworkPart(s.label, s.workload, s.table, s.digest, weight=weight) for s, weight in parts)
     return SubjectSettings(str(network["name"]), parts=made)
+
+
+def _stream(given: Mapping[str, Any]) -> SubjectSettings:
+    from searchlab.video.video_settings import VideoSettings
+
+    settings = VideoSettings.of(given)
+    return SubjectSettings(settings.label, video=json.dumps(settings.plain, sort_keys=True), digest=settings.digest)
 
 
 def _table(reference: str) -> SubjectSettings:

@@ -51,11 +51,12 @@ class ConfigForm(FileForm):
     workload: str | None = None
     table: str | None = None
     parts: list[PartForm] | None = None
+    video: dict[str, Any] | None = None
 
     @model_validator(mode="after")
     def _subject(self) -> Self:
-        if self.workload is None and self.table is None and not self.parts:
-            raise ValueError("neither workload nor table nor parts")
+        if self.workload is None and self.table is None and not self.parts and self.video is None:
+            raise ValueError("neither workload nor table nor parts nor video")
         return self
 
 
@@ -70,6 +71,7 @@ class CellForm(FileForm):
     config: ConfigForm
     table: str | None = None
     tables: list[str] = []
+    video: dict[str, Any] | None = None
     kept: bool = False
     code: dict[str, str] = {}
 

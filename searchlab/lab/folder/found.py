@@ -95,8 +95,9 @@ class Found:
     @property
     def workload(self) -> Workload:
         """Its workload; refused for tables, which have no programs."""
-        if self.cell.recorded:
-            raise ExportError(f"{self.task} is a table of measurements: its points have no programs")
+        if not self.cell.builds:
+            what = "a table of measurements" if self.cell.recorded else "a stream"
+            raise ExportError(f"{self.task} is {what}: its points have no programs")
         return parse(str(self.cell.workload))
 
     @property
@@ -109,6 +110,8 @@ class Found:
         """The point in readable form."""
         if self.origin == "default":
             return "default schedule"
+        if self.cell.video is not None:  # making its space would take the network
+            return f"{self.choice['sketch']}({', '.join(f'{k}={v}' for k, v in self.choice['knobs'].items())})"
         space, point = self._place
         return space.text(point)
 

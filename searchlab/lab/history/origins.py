@@ -51,7 +51,7 @@ def digest(path: str) -> str:
 
 def _of_run(place: Path) -> tuple[RecordFile, ...]:
     folder = Folder(place)
-    cells = [cell for cell in folder.manifest().cells if not cell.recorded]
+    cells = [cell for cell in folder.manifest().cells if cell.builds]
     return tuple(RecordFile(file, c.id, c.config) for c in cells if (file := folder.records_path(c.id)).is_file())
 
 

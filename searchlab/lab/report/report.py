@@ -27,13 +27,14 @@ from searchlab.lab.report.sections import (
     repeating,
     sizes,
     standing,
+    streams,
     trouble,
     whole_models,
 )
 from searchlab.lab.results import Run
 
 _PARTS = (
-    standing, expectations, whole_models, model_graphs, convergence, pairwise, ablation, network_tasks, sizes,
+    standing, expectations, streams, whole_models, model_graphs, convergence, pairwise, ablation, network_tasks, sizes,
     model_quality, costs, trouble, programs, repeating,
 )  # fmt: skip
 

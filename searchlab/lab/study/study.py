@@ -364,7 +364,7 @@ class Study:
 
     def _thrifty(self, score: Scorer | None) -> Scorer | None:
         """The scores that a strategy goes by, which take build times into account."""
-        if score is None or not self.settings.thrift or self.subject.recorded:
+        if score is None or not self.settings.thrift or not self.subject.builds:
             return score
         return Thrifty(self.space, score, self.settings.thrift)
 

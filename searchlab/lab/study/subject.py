@@ -1,4 +1,7 @@
-"""Subjects of searches: a task on hardware, a recorded table, or a network of either, behind one interface."""
+"""Subjects of searches: a task on hardware, a recorded table, or a network of either, behind one interface.
+
+Streams, whose points have no programs but are timed, are subjects as well (`stream_subject`).
+"""
 
 from __future__ import annotations
 
@@ -44,12 +47,14 @@ class Subject(ABC):
     """The subject of a search; if `recorded`, all its times are looked up, on a simulated clock.
 
     `optimum_s` is its best possible time, if known.  `raced` says whether the search ends with a race on this machine.
-    `parts` are the tasks or tables it consists of: the subject itself unless it is a network.
+    `builds` says whether its points are programs, which are built and measured by any measurer of programs.  `parts`
+    are the tasks or tables it consists of: the subject itself unless it is a network.
     """
 
     name: str
     recorded: bool
     raced: bool
+    builds: bool
     optimum_s: float | None
     parts: tuple[SpaceSubject, ...]
 
@@ -121,6 +126,7 @@ class TaskSubject(SpaceSubject):
     confirmed: bool = True
 
     recorded = False
+    builds = True
     optimum_s = None
     figure = "fastest"
 
@@ -184,6 +190,7 @@ class TableSubject(SpaceSubject):
 
     recorded = True
     raced = False
+    builds = False
     figure = "median"
     confirmed = False
 
@@ -280,6 +287,11 @@ class NetworkSubject(Subject):
     def recorded(self) -> bool:  # type: ignore[override]
         """Whether its parts are tables."""
         return any(part.recorded for part in self.parts)
+
+    @property
+    def builds(self) -> bool:  # type: ignore[override]
+        """Whether its parts are programs."""
+        return all(part.builds for part in self.parts)
 
     @property
     def raced(self) -> bool:  # type: ignore[override]

@@ -16,7 +16,7 @@ from searchlab.lab.config.measuring import Timing
 from searchlab.lab.config.naming import Entry
 from searchlab.lab.config.selectors import matches
 from searchlab.lab.config.settings import SETTINGS, split
-from searchlab.lab.config.subjects import looked_up, shares_budget, subjects
+from searchlab.lab.config.subjects import is_video, looked_up, shares_budget, subjects
 from searchlab.lab.config.text.tree import Map, Path, Problems, find, unplaced
 from searchlab.lab.history.origins import digest
 from searchlab.registry import nearest
@@ -25,19 +25,22 @@ from searchlab.targets import Target, parse
 from searchlab.targets.cuda_devices import cuda_devices
 
 MOST_CELLS = 1_000_000
+STREAM_BASELINES = ("dense", "one level")  # the plain graph, and the best threshold that all layers share
+WORKLOADS, TABLES, STREAMS = "workloads", "recorded tables", "streams"
 
 
 def check_settings(tree: Map, problems: Problems) -> list[Combination]:
     """The combinations of an experiment; notes what is wrong with each by itself."""
-    recorded = _tables(tree)
-    if any(recorded) and not all(recorded):
-        odd = tree["workloads"].at(recorded.index(not recorded[0]))
-        problems.add(odd, "workloads and recorded tables are not searched in one experiment; write two files")
+    kinds = [_kind(w) for w in tree.get("workloads", ())]
+    if len(set(kinds)) > 1:
+        odd = next(n for n, kind in enumerate(kinds) if kind != kinds[0])
+        message = f"{kinds[0]} and {kinds[odd]} are not searched in one experiment; write two files"
+        problems.add(tree["workloads"].at(odd), message)
     _names(tree, problems)
     networks = any(map(shares_budget, tree.get("workloads", ())))
     found = combinations(tree, problems)
     for combination in found:
-        _settings(combination.settings, any(recorded), problems)
+        _settings(combination.settings, kinds[0] if kinds else WORKLOADS, problems)
         _network(combination.settings, networks, problems)
     return found
 
@@ -53,8 +56,8 @@ def check_whole(tree: Map, experiment: Experiment, problems: Problems) -> None:
         problems.add(tree.place, f"{count} cells are too many; at most {MOST_CELLS}")
 
 
-def _tables(tree: Map) -> list[bool]:
-    return [looked_up(w) for w in tree.get("workloads", ())]
+def _kind(workload: Any) -> str:
+    return TABLES if looked_up(workload) else STREAMS if is_video(workload) else WORKLOADS
 
 
 def _names(tree: Map, problems: Problems) -> None:
@@ -67,14 +70,14 @@ def _names(tree: Map, problems: Problems) -> None:
                 problems.add(choice.changes.place, f"two combinations are called '{choice.name}'")
 
 
-def _settings(settings: Map, recorded: bool, problems: Problems) -> None:
+def _settings(settings: Map, kind: str, problems: Problems) -> None:
     good = True
     for key in SETTINGS:
         for path, message in components.faults(key, unplaced(settings[key])):
             good = False
             problems.add(find(settings, (key, *path), settings.place), message)
     if good:
-        for path, message in _recorded(settings) if recorded else _measured(settings):
+        for path, message in _measured(settings) if kind == WORKLOADS else _without_programs(settings, kind):
             problems.add(find(settings, path, settings.place), message)
 
 
@@ -89,28 +92,30 @@ def _network(settings: Map, networks: bool, problems: Problems) -> None:
             problems.add(find(settings, ("budget", key), settings.place), message)
 
 
-def _recorded(settings: Map) -> Iterator[tuple[Path, str]]:
-    """What does not go with recorded tables."""
+def _without_programs(settings: Map, kind: str) -> Iterator[tuple[Path, str]]:
+    """What does not go with recorded tables, or with streams."""
     if settings["space"] is not None:
         name, _ = split("space", settings["space"])
-        yield ("space",), f"recorded tables bring their own space; leave out '{name}', or name workloads"
-    kind = next(iter(settings["measure"]))
-    if kind != "replay":
-        yield ("measure",), f"recorded tables are not measured; measure is replay, not '{kind}'"
-    if settings["start"] != "random":
+        yield ("space",), f"{kind} bring their own space; leave out '{name}', or name workloads"
+    measure = next(iter(settings["measure"]))
+    if kind == TABLES and measure != "replay":
+        yield ("measure",), f"recorded tables are not measured; measure is replay, not '{measure}'"
+    if kind == STREAMS and measure != "local":
+        yield ("measure",), f"streams are timed on this machine; measure is local, not '{measure}'"
+    if kind == TABLES and settings["start"] != "random":
         yield ("start",), "recorded tables have no seeds to start with; leave it out, or write start: random"
     if settings["history"]:
-        yield ("history",), "recorded tables have no programs that a history could teach about; leave it out"
+        yield ("history",), f"{kind} have no programs that a history could teach about; leave it out"
     if _shares(settings):
-        yield ("budget", "share_model"), "recorded tables have no programs that tasks could share a model of"
+        yield ("budget", "share_model"), f"{kind} have no programs that tasks could share a model of"
     if split("strategy", settings["strategy"])[1].get("draft"):
-        yield ("strategy",), "a draft estimates the cycles of programs, and recorded tables have none; leave it out"
+        yield ("strategy",), f"a draft estimates the cycles of programs, and {kind} have none; leave it out"
     model = unplaced(settings["model"])
     view = components.view(model)
     if view not in ("none", "knobs"):
         name, _ = split("model", model)
         hint = "; {gbt: {view: knobs}} works from knobs" if name == "gbt" else "; accepted: none, {gbt: {view: knobs}}"
-        yield ("model",), f"model '{name}' looks at programs (view '{view}'), and recorded tables have none{hint}"
+        yield ("model",), f"model '{name}' looks at programs (view '{view}'), and {kind} have none{hint}"
 
 
 def _measured(settings: Map) -> Iterator[tuple[Path, str]]:
@@ -229,7 +234,8 @@ def without_absent(experiment: Experiment) -> Experiment:
 def _is_library(experiment: Experiment) -> bool:
     from searchlab.bench import BASELINES
 
-    return experiment.report.baseline in BASELINES and not experiment.recorded
+    known = STREAM_BASELINES if any(map(is_video, experiment.workloads)) else BASELINES
+    return experiment.report.baseline in known and not experiment.recorded
 
 
 def _anybody(selector: Any, named: Sequence[Entry]) -> bool:

@@ -7,16 +7,16 @@ from typing import Any
 
 from searchlab.lab import auto
 from searchlab.lab.config.settings import Malformed, split
-from searchlab.lab.config.subjects import looked_up
+from searchlab.lab.config.subjects import without_programs
 from searchlab.lab.config.text.tree import Map, PlacedList, Problems
 
 
 def fit(tree: Map, problems: Problems) -> None:
     """Puts a model and a strategy in the place of every `auto`, wherever a file or an override says it."""
-    recorded = any(map(looked_up, tree.get("workloads") or ()))
-    _resolve(tree, "model", auto.model(recorded), problems)
+    builds = not any(map(without_programs, tree.get("workloads") or ()))
+    _resolve(tree, "model", auto.model(builds), problems)
     modelled = any(_name("model", holder[key]) != auto.NO_MODEL for holder, key in _holders(tree, "model"))
-    _resolve(tree, "strategy", auto.strategy(recorded, modelled), problems)
+    _resolve(tree, "strategy", auto.strategy(builds, modelled), problems)
 
 
 def _resolve(tree: Map, setting: str, fitting: str, problems: Problems) -> None:

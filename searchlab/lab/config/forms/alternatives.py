@@ -36,7 +36,8 @@ TARGET: Schema = {
 }
 WORKLOAD: Schema = {
     "description": "matmul:m=512, matmul:m=dyn(1..512), {matmul: {m: 512}}, {suite: ansor-ops}, {network: resnet18}, "
-    "{graph: model.py:make}, {table: matmul-256}",
+    "{graph: model.py:make}, {table: matmul-256}, "
+    "{video: {model: resnet18, clip: street.mp4, bound: {relative_error: 0.01}}}",
     "anyOf": [
         {"type": "string"},
         {
@@ -45,6 +46,7 @@ WORKLOAD: Schema = {
                 "suite": _ONE_OR_MORE_TEXTS,
                 "table": _ONE_OR_MORE_TEXTS,
                 "graph": _ONE_OR_MORE_TEXTS,
+                "video": {"type": ["object", "array"]},
                 "network": {"anyOf": [*_ONE_OR_MORE_TEXTS["anyOf"], _NETWORK]},
             },
         },

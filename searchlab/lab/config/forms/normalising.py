@@ -8,7 +8,7 @@ from typing import Any
 from searchlab.lab.auto import AUTO
 from searchlab.lab.config.forms.workload_forms import normal_workloads
 from searchlab.lab.config.settings import SETTINGS, Malformed, normal, say
-from searchlab.lab.config.subjects import looked_up
+from searchlab.lab.config.subjects import looked_up, without_programs
 from searchlab.lab.config.text.tree import Map, Place, PlacedList, Problems
 from searchlab.registry import nearest
 
@@ -40,7 +40,7 @@ def _settings(tree: Map, problems: Problems) -> None:
     recorded = any(map(looked_up, tree.get("workloads") or ()))
     defaults = {
         "target": "native",
-        "space": None if recorded else "sketch",
+        "space": None if any(map(without_programs, tree.get("workloads") or ())) else "sketch",
         "model": AUTO,
         "strategy": AUTO,
         "history": None,

@@ -68,7 +68,7 @@ strategy: "searchlab.strategies:Random"
 [Spaces](spaces.md), [cost models](models.md) and [strategies](strategies.md) have their own pages;
 [components](components.md) lists them all. Options are checked against those that the component accepts. `model:
 none` means no model. `model: auto` and `strategy: auto`, the defaults, are resolved to suit the workloads: `gbt` and
-`evolutionary`; for recorded tables `none` and `bayesian`, or `evolutionary` if any combination has a model.
+`evolutionary`; for recorded tables and streams `none` and `bayesian`, or `evolutionary` if any combination has a model.
 
 ## Workloads
 
@@ -84,6 +84,7 @@ One of these, or a list of them:
 | `{network: resnet18}`, `{network: "resnet18:batch=16"}` | a [network](#networks), searched as a whole |
 | `{network: {name: block, tasks: {matmul: 4, softmax: 1}}}` | your own network: tasks, and how often each occurs |
 | `{graph: "model.py:make"}`, `{graph: resnet18}` | the tasks of a [model](#models), searched as a whole |
+| `{video: {model: resnet18, clip: street.mp4, bound: {relative_error: 0.01}}}` | a [stream](#streams) |
 | `{table: matmul-256}` | a recorded table that comes with searchlab |
 | `{table: results/gemm.json}` | a recorded table: a file of searchlab or in the T4 format, relative to this file |
 | `{table: results}`, `{table: "results/*.json"}` | all tables of a folder, or all that match a pattern |
@@ -135,6 +136,35 @@ hundredth of the time, by their operations and bytes, are left out. The cells of
 can be resumed, replayed and exported without the model. When all cells are done, the whole model is compiled with what
 was found, and timed.
 
+## Streams
+
+A stream is a network on a clip that computes what changed between frames ([video](video.md)); what is searched is its
+time per frame, subject to a bound on the relative error of its output at any frame. It brings its own space: a level
+for all thresholds, a tilt by depth, a factor for each layer's, when all of a frame is computed, and the rule, if
+several are named. Seeds have one level for all layers, or a tilt. Trials that violate the bound are values, not
+failures: they keep their times, and count as slower than computing everything. `report.baseline` may be `dense`, the
+plain graph, or `one level`, the best threshold that all layers share; both are timed beside the best at the end.
+
+    workloads:
+      - video:
+          model: resnet18
+          clip: {frames: 24, height: 224, width: 224, noise: 0.003, seed: 1}
+          bound: {relative_error: 0.01}
+    sweep: {strategy: [random, evolutionary, bayesian]}
+    report: {baseline: dense}
+
+| key | meaning |
+|---|---|
+| `model` | a model, named as under [models](#models), which takes one frame |
+| `clip` | a file, relative to this one; or what happens in a made clip (`ClipOptions`, with a `seed`) |
+| `bound` | `{relative_error: SHARE}`, of the output, at every frame |
+| `frames` | how many frames of the clip are used; 24 if not given |
+| `size`, `enlarge` | the middle of so many rows and columns; how many times as many pixels |
+| `rules` | update rules that a search chooses from; `propagated` if not given |
+| `granularity`, `kernel` | as in `ResidualOptions`; `pixel` and `skip` if not given |
+
+Experiments have streams, workloads or recorded tables, one kind only; streams are measured on this machine.
+
 ## History
 
 A history is the measurements of earlier runs on other tasks: run folders and files of records (`.jsonl`), one or a
@@ -150,7 +180,7 @@ list, relative to this file. The model learns from it as well, so it can make pr
 - A point that was measured several times counts once, with its fastest time.
 - A run folder stores the options of its spaces; records in a file are read with default options.
 - The model has to use features of programs. Knobs (`view: knobs`) differ from space to space and are refused, and
-  recorded tables have no programs.
+  recorded tables and streams have no programs.
 - Cells are identified by the contents of a history, not by its path: if it has grown since, they are different cells.
 
 ## Budget

@@ -11,7 +11,7 @@ from typing import Any
 from searchlab.errors import SearchLabError, WorkloadError
 from searchlab.lab.config.settings import Malformed, say
 from searchlab.lab.config.subjects import group, is_network, named_network
-from searchlab.lab.config.text.tree import Map, Place, PlacedList, Problems
+from searchlab.lab.config.text.tree import Map, Place, PlacedList, Problems, unplaced
 from searchlab.measure.recorded.tables import check, indexed_names, shipped
 from searchlab.registry import nearest
 from searchlab.workloads import (
@@ -30,8 +30,8 @@ from searchlab.workloads import (
 
 _TABLE_FILES = ("*.json", "*.json.gz", "*.json.xz")
 _FORM = (
-    "a workload is matmul:m=512,n=512, {matmul: {m: 512}}, {suite: NAME}, {network: NAME}, {graph: MODEL} or "
-    "{table: NAME or FILE}"
+    "a workload is matmul:m=512,n=512, {matmul: {m: 512}}, {suite: NAME}, {network: NAME}, {graph: MODEL}, "
+    "{video: {model: NAME, clip: FILE, bound: {relative_error: 0.01}}} or {table: NAME or FILE}"
 )
 _OPEN = "an experiment needs numbers for sizes, or the range of one, such as m=dyn(1..512)"
 _NETWORK = "a network is a name such as resnet18, or {name: NAME, tasks: {WORKLOAD: WEIGHT}}, with tables: for tables"
@@ -116,11 +116,27 @@ def _table_items(options: Any, place: Place) -> Iterator[Any]:
         yield from ({"table": t} for t in _tables(one, place))
 
 
+def _video_items(options: Any, place: Place) -> Iterator[Any]:
+    """Streams with all their settings; files are named by whole paths, as experiments may be moved."""
+    from searchlab.graph.model_source import model_source
+    from searchlab.video.video_settings import VideoSettings
+
+    for one in options if isinstance(options, list | tuple) else [options]:
+        given = dict(unplaced(one)) if isinstance(one, Mapping) else one
+        if isinstance(given, dict) and isinstance(given.get("model"), str):
+            file, colon, rest = given["model"].partition(":")
+            given["model"] = f"{place.path(file)}{colon}{rest}" if file.endswith(".py") else given["model"]
+        settings = VideoSettings.of(given, place.path("."))
+        model_source(settings.model)  # refuses a name that is not known
+        yield {"video": settings.plain}
+
+
 _GROUPS: dict[str, Callable[[Any, Place], Iterator[Any]]] = {
     "suite": _suite_items,
     "network": _network_items,
     "graph": _graph_items,
     "table": _table_items,
+    "video": _video_items,
 }
 
 

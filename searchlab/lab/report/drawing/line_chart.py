@@ -18,17 +18,18 @@ _BOTTOM = 40.0
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """A line; `low` and `high` bound its band, if it has one."""
+    """A line; `low` and `high` bound its band, if it has one.  With `dots` its points are not joined."""
 
     look: EntryStyle
     x: Floats
     y: Floats
     low: Floats | None = None
     high: Floats | None = None
+    dots: bool = False
 
     def thinned(self) -> Series:
         """Thins a series to as many points as can be seen, keeping the last one."""
-        if len(self.x) <= _POINTS:
+        if len(self.x) <= _POINTS or self.dots:
             return self
         keep = np.unique(np.linspace(0, len(self.x) - 1, _POINTS).round().astype(int))
         low, high = (None if v is None else v[keep] for v in (self.low, self.high))
@@ -50,7 +51,7 @@ def line_chart(
     """
     tall = width * (0.46 if width > NARROW else 0.72)
     drawn = [s.thinned() for s in series]
-    names, top = legend([s.look for s in drawn], width) if named else ("", 0.0)
+    names, top = legend([s.look for s in drawn if not s.dots], width) if named else ("", 0.0)
     top += 24
     low, high = _range(drawn, y)
     low = low if level is None else min(low, level - 0.02 * abs(level))
@@ -86,6 +87,9 @@ def _line(s: Series, across: Scale, down: Scale, step: bool) -> str:
     points = list(zip(across(s.x[there]).tolist(), down(s.y[there]).tolist(), strict=True))
     if not points:
         return ""
+    if s.dots:
+        marks = (svg.element("circle", **{"cx": x, "cy": y, "r": 2.5, "class": "dot"}) for x, y in points)
+        return s.look.group(*marks, opacity="0.45")
     alone = {"cx": points[0][0], "cy": points[0][1], "r": 3.5, "class": "dot"}
     dot = svg.element("circle", **alone) if len(points) == 1 else ""
     return s.look.group(dot, svg.path(points, "line", step))
@@ -133,5 +137,5 @@ def _range(series: Sequence[Series], axis: Axis) -> tuple[float, float]:
 
 
 def _ends(series: Sequence[Series]) -> tuple[float, float]:
-    ends = [(float(s.x[0]), float(s.x[-1])) for s in series if len(s.x)]
+    ends = [(float(s.x.min()), float(s.x.max())) for s in series if len(s.x)]
     return (min(a for a, _ in ends), max(b for _, b in ends)) if ends else (np.nan, np.nan)

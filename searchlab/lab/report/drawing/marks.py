@@ -26,9 +26,10 @@ class EntryStyle:
         """The class of its marks, which has its colour."""
         return entry_class(self.number, self.muted)
 
-    def group(self, *content: str) -> str:
+    def group(self, *content: str, **attributes: str) -> str:
         """The marks of this entry as a group, which the page can emphasise or fade."""
-        return svg.group(self.kind, *content, **{"data-entry": str(self.number), "data-name": self.name})
+        names = {"data-entry": str(self.number), "data-name": self.name}
+        return svg.group(self.kind, *content, **names, **attributes)
 
 
 def legend(looks: Sequence[EntryStyle], width: float) -> tuple[str, float]:

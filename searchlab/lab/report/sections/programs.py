@@ -26,6 +26,8 @@ def section(material: Material) -> Section | None:
         return None
     rebuilt, problems = _rebuilt(material)
     lead = "The program of each task to take home: the fastest over all entries and seeds, or the default schedule."
+    if not any(c.cell.builds for c in best):
+        lead = "The point of each task to take home: the fastest over all entries and seeds."
     blocks: list[Block] = [Words(lead)]
     blocks += [Words(f"Programs cannot be shown: {p}.", "note") for p in problems]
     singles = [cell for cell in best if cell.best is None or not cell.best.parts]
@@ -45,7 +47,7 @@ def _rebuilt(material: Material) -> tuple[dict[tuple[str, str], Found], list[str
     found: dict[tuple[str, str], Found] = {}
     problems = []
     for run in material.runs:
-        if run.folder and not run.recorded:
+        if run.folder and any(c.cell.builds for c in run.cells):
             try:
                 best = best_programs(run.folder)
                 found |= {(programs[0].cell.id, task): programs[0] for task, programs in best.items()}

@@ -26,11 +26,14 @@ from searchlab.lab.study import (
     TableSubject,
     TaskSubject,
 )
+from searchlab.lab.study.stream_subject import StreamSubject
 from searchlab.measure import Measurer
 from searchlab.measure.recorded.tables import Table
 from searchlab.measure.recorded.tables import load as load_table
 from searchlab.search import Space, Task, Trials, space
 from searchlab.targets import parse as target
+from searchlab.video.stream_bench import StreamBench
+from searchlab.video.video_settings import VideoSettings
 from searchlab.workloads import parse as workload
 from searchlab.workloads import read_family
 
@@ -44,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 def subject_of(described: SubjectSettings, settings: SearchSettings, seed: int) -> Subject:
-    """The subject that an experiment describes: a task, a recorded table, or a network of either.
+    """The subject that an experiment describes: a task, a recorded table, a network of either, or a stream.
 
     `seed` is that of the search; the noise of recorded tables is drawn from it.
     """
@@ -87,6 +90,9 @@ def search_of(
 
 def _single(described: SubjectSettings, settings: SearchSettings, seed: int) -> SpaceSubject:
     measuring = settings.measure.settings
+    if described.video is not None:
+        assert isinstance(measuring, Timing)
+        return StreamSubject(_bench(described.video, json.dumps(settings.target, sort_keys=True)), measuring.protocol)
     if described.table is not None:
         return TableSubject(_table(described.table, described.digest), {"seed": seed, **measuring.options})
     assert described.workload is not None and isinstance(measuring, Timing)
@@ -103,6 +109,12 @@ def _single(described: SubjectSettings, settings: SearchSettings, seed: int) -> 
 
 def _task(text: str, settings: SearchSettings) -> Task:
     return Task(workload(text), target(settings.target))
+
+
+@lru_cache(maxsize=4)
+def _bench(text: str, machine: str) -> StreamBench:
+    """A compiled network with its clip, made once per process for all cells that search it."""
+    return StreamBench(VideoSettings.of(json.loads(text)), target(json.loads(machine)))
 
 
 @lru_cache(maxsize=32)

@@ -138,7 +138,7 @@ class _CellSearch:
 
     def _measurer(self, subject: SpaceSubject) -> Measurer[Any]:
         """The watched measurer of a subject; all tasks and successive cells share one."""
-        shared = None if subject.recorded else self._measurers.of(self.cell, self._note)
+        shared = self._measurers.of(self.cell, self._note) if subject.builds else None
         return self._watch.over(subject.measurer(shared))
 
     def _note(self, text: str) -> None:

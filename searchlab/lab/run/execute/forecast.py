@@ -28,6 +28,7 @@ _LOOKED_UP_S = 0.004  # a trial on a recorded table, including model training
 _PROCESS_S = 10.0  # starting workers and importing libraries, for the cells and for the run-offs
 _SPACE_S, _FEATURES_S = 0.5, 1.0  # making a space, and compiling its features if there is a model; once for all cells
 _CELL_S = 0.15
+_STREAM_S = 0.5  # a trial of a stream: some passes over a short clip
 _TRIAL_S = 0.015  # proposing, queueing, recording; re-measurements of incumbents
 _BUILD_S, _STAGE_S, _GUARDED_S = 0.015, 0.01, 0.1  # a build; for each stage; if padding is cut off
 _CHECK_S, _CHECK_RUNS = 0.008, 3.0
@@ -89,6 +90,8 @@ def cell_s(cell: Cell, trials: int) -> float:
     """The expected seconds of a cell with so many trials and its final race, without what all cells share."""
     if not isinstance(cell.measure.settings, Timing):
         return trials * _LOOKED_UP_S
+    if cell.video is not None:
+        return _CELL_S + trials * _STREAM_S
     searches = [one for one in cell.searches if one.workload is not None]
     each = sum(_trial_s(one) for one in searches) / max(1, len(searches))
     return _CELL_S + trials * each + sum(_race_s(one) for one in searches)
@@ -96,7 +99,7 @@ def cell_s(cell: Cell, trials: int) -> float:
 
 def _around_s(cells: Sequence[Cell]) -> float:
     """The expected seconds of what cells share: processes, spaces, features, and the run-offs of tasks."""
-    timed = [one for cell in cells if isinstance(cell.measure.settings, Timing) for one in cell.searches]
+    timed = [one for cell in cells if isinstance(cell.measure.settings, Timing) for one in cell.searches if one.builds]
     if not timed:
         return 0.0
     spaces = {_key(c, c.space) for c in timed}

@@ -78,7 +78,7 @@ def groups(folder: Folder) -> list[RunoffGroup]:
     """All groups whose cells have ended and at least two of which found a program."""
     found: dict[str, list[CellResult]] = {}
     for cell in folder.manifest().cells:
-        if not cell.recorded and not cell.kept and cell.measure.kind == "local":
+        if cell.builds and not cell.kept and cell.measure.kind == "local":
             for result in (folder.result(cell) or CellResult.waiting(cell)).searches:
                 found.setdefault(_search(result.cell), []).append(result)
     made = [RunoffGroup(results[0].task, tuple(results)) for results in found.values()]

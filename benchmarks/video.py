@@ -1,0 +1,266 @@
+"""Video: streams beside our own compiled graph, torch and onnxruntime, and what errors and searches do; 2 threads.
+
+python -m benchmarks.video --json                     every row: case, metric, value, target
+python -m benchmarks.video --only static-1            one case
+python -m benchmarks.video --clips FOLDER             where static, moving and handheld.npy.xz are
+
+Every timed case is under three minutes. Its contenders run the same frames in turns, pass by pass; a figure is the
+ratio of fastest passes, and `median` that of medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.claim_rows import Row, claim_row
+from benchmarks.video_accounts import accelerator_rows, bits_rows, exact_rows, growth_rows, work_rows
+from benchmarks.video_benches import FRAMES, THREADS, bench_of
+from searchlab.backend import compile as compile_program
+from searchlab.defaults import default_schedule
+from searchlab.intrinsics import intrinsics
+from searchlab.intrinsics.bit_dots import DEPTH, WORD
+from searchlab.ir import Builder, Program, total
+from searchlab.ir.bits import differing
+from searchlab.lab.study import Study
+from searchlab.lab.study.stream_subject import StreamSubject
+from searchlab.schedule import Schedule
+from searchlab.targets import CpuTarget, detect
+from searchlab.timing.race import race
+from searchlab.timing.turns import alternating, take_turns
+from searchlab.video import StreamOptions, relative_error
+from searchlab.video.stream_bench import StreamBench
+from searchlab.video.stream_space import StreamChoice
+from searchlab.workloads import workload
+
+Run = Callable[[], Any]
+ROUNDS = 5
+TRIALS = 100
+FALLBACK = StreamOptions(dense_above=0.6)
+CLIPS = Path(os.environ.get("SEARCHLAB_CLIPS", Path(__file__).resolve().parents[2] / "shared" / "data" / "video"))
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A clip with the error that is accepted, and how much faster than dense a stream should be."""
+
+    clip: str
+    error: float
+    target: float
+    enlarge: int = 1
+
+
+@cache
+def searched(clips: Path, clip: str, error: float, enlarge: int = 1, trials: int = TRIALS) -> StreamChoice:
+    """What a search finds within a bound."""
+    bench = bench_of(clips, clip, error, enlarge)
+    with Study(StreamSubject(bench), model=None, strategy="evolutionary", seed=0) as study:
+        best = study.optimize(trials=trials)
+        return StreamChoice.of(study.space.choice(best.point))
+
+
+def libraries(bench: StreamBench) -> dict[str, Run]:
+    """The network by torch and by onnxruntime, on one frame."""
+    import torch
+
+    from benchmarks.networks import onnx_bytes, onnx_session
+    from experiments.models import resnet
+
+    torch.set_num_threads(THREADS)
+    module = resnet.make(18).eval()
+    frame = np.ascontiguousarray(bench.clip[:1])
+    plain = torch.from_numpy(frame)
+    session = onnx_session(onnx_bytes(module, (plain,)), THREADS)
+    (port,) = session.get_inputs()
+    last = module.to(memory_format=torch.channels_last)
+    turned = plain.to(memory_format=torch.channels_last)
+
+    def by_torch() -> Any:
+        with torch.inference_mode():
+            return last(turned)
+
+    wanted = bench.dense_outputs[0]
+    for found in (by_torch().numpy(), session.run(None, {port.name: frame})[0]):
+        if relative_error(found, wanted) > 1e-3:
+            raise SystemExit("another system gives other results")
+    return {"torch": by_torch, "onnxruntime": lambda: session.run(None, {port.name: frame})}
+
+
+def in_turns(bench: StreamBench, choices: Mapping[str, StreamChoice], others: Mapping[str, Run]) -> dict[str, Any]:
+    """Seconds per frame of streams, of the plain graph ("dense") and of others: (fastest, median) of passes."""
+
+    def sample(name: str) -> tuple[float, ...]:
+        if name in choices:
+            return (float(bench.seconds(choices[name]).mean()),)
+        if name == "dense":
+            return (float(bench.dense_seconds().mean()),)
+        start = _clock()
+        for _ in range(FRAMES):
+            others[name]()
+        return ((_clock() - start) / FRAMES,)
+
+    names = [*choices, "dense", *others]
+    turns = take_turns(names, sample, lambda turns: turns.count < ROUNDS, alternating)
+    flat = {n: [s for row in turns.samples[n] for s in row] for n in names}
+    return {n: (min(v), statistics.median(v)) for n, v in flat.items()}
+
+
+def _clock() -> float:
+    return time.perf_counter()
+
+
+def _ms(times: Mapping[str, tuple[float, float]]) -> dict[str, list[float]]:
+    return {n: [round(1e3 * t, 2) for t in pair] for n, pair in times.items()}
+
+
+def bound_rows(clips: Path, case: str, bound: Bound) -> Iterator[Row]:
+    """A stream within a bound, searched, beside dense and the libraries; and beside one level for all layers."""
+    bench = bench_of(clips, bound.clip, bound.error, bound.enlarge)
+    single = bench.one_level(options=FALLBACK)
+    found = searched(clips, bound.clip, bound.error, bound.enlarge, TRIALS if bound.enlarge == 1 else 24)
+    others = libraries(bench)
+    times = in_turns(bench, {"searched": found, "one level": single}, others)
+    best = min(others, key=lambda n: times[n][0])
+    check, alone = bench.check(found), bench.check(single)
+    about = {"ms": _ms(times), "error": round(check.error, 5), "work": round(check.work, 4), "best": best}
+    for metric, rival, target in (("dense / stream", "dense", bound.target), (f"{best} / stream", best, bound.target)):
+        ratio, middle = (times[rival][n] / times["searched"][n] for n in (0, 1))
+        yield claim_row(case, metric, ratio, target, at_most=False, median=round(middle, 3), **about)
+    gain = times["one level"][0] / times["searched"][0]
+    one = {
+        "level": round(max(single.shares.values()), 4),
+        "error_one": round(alone.error, 5),
+        "work_one": round(alone.work, 4),
+    }
+    yield claim_row(case, "one level / searched", gain, 1.2 if case == "static-1" else None, at_most=False, **one)
+
+
+def fallback_rows(clips: Path, case: str) -> Iterator[Row]:
+    """Streams of a camera that moves fall back to the plain graph, at a level that a still camera would have."""
+    bench = bench_of(clips, case, 0.01, frames=48)
+    rule = bench.settings.rules[0]
+    choice = StreamChoice.single(rule, bench.plans[rule], 0.2, FALLBACK)
+    others = libraries(bench)
+    times = in_turns(bench, {"stream": choice}, others)
+    check = bench.check(choice)
+    ratio, middle = (times["dense"][n] / times["stream"][n] for n in (0, 1))
+    frames = {why or "changes": check.dense.count(why) for why in sorted(set(check.dense))}
+    about = {"ms": _ms(times), "frames": frames, "error": round(check.error, 5)}
+    yield claim_row(case, "dense / stream", ratio, 0.95, at_most=False, median=round(middle, 3), **about)
+
+
+def cut_rows(clips: Path) -> Iterator[Row]:
+    """What frames cost that are computed as a whole: with a state (first, refresh, cut) and without one (fallback)."""
+    bench = bench_of(clips, "static", 0.01)
+    model = bench.model("propagated")
+    frame = np.ascontiguousarray(bench.clip[:1])
+    runs = {"plain": lambda: model.dense(frame), "state": lambda: model.first(frame)}
+    found: dict[str, list[float]] = {n: [] for n in runs}
+    for _ in range(30):
+        for name, run in runs.items():
+            start = _clock()
+            run()
+            found[name].append(_clock() - start)
+    ratio = min(found["state"]) / min(found["plain"])
+    yield claim_row(
+        "whole frames",
+        "with a state / plain",
+        ratio,
+        None,
+        ms=_ms({n: (min(v), statistics.median(v)) for n, v in found.items()}),
+    )
+
+
+def signs_rows(clips: Path) -> Iterator[Row]:
+    """A layer of signs (3x3, 128 to 128 channels, 28x28) by bits, beside the same layer in float32; one thread."""
+    target = detect().with_threads(1)
+    rows, columns, depth = 784, 128, 1152
+    rng = np.random.default_rng(0)
+    a, b = rng.choice([-1, 1], (rows, depth)), rng.choice([-1, 1], (depth, columns))
+    words = [np.packbits(x > 0, axis=-1, bitorder="little").view("<i4") for x in (a, np.ascontiguousarray(b.T))]
+    bits = compile_program(sign_schedule(rows, columns, depth // WORD, target), target)
+    floats = compile_program(default_schedule(matmul(rows, columns, depth), target, ("B",)), target)
+    packed = (np.ascontiguousarray(words[0]), np.ascontiguousarray(words[1].T))
+    plain = (a.astype(np.float32), b.astype(np.float32))
+    if not np.array_equal(depth - 2 * bits(*packed).astype(int), floats(*plain).astype(int)):
+        raise SystemExit("products of signs are not those of numbers")
+    times = race({"bits": lambda: bits(*packed), "float32": lambda: floats(*plain)}, 1.0, 8)
+    ratio, middle = times["float32"].min / times["bits"].min, times["float32"].median / times["bits"].median
+    yield claim_row("signs", "float32 / bits", ratio, 2.0, at_most=False, median=round(middle, 3))
+
+
+def matmul(m: int, n: int, k: int) -> Program:
+    """A product of float32."""
+    return workload("matmul", m=m, n=n, k=k).program
+
+
+def sign_schedule(m: int, n: int, words: int, target: CpuTarget) -> Program:
+    """A product of packed signs, in tiles of four rows and two vectors of calls."""
+    b = Builder("signs")
+    x, w = b.input("A", (m, words), "int32"), b.input("B", (words, n), "int32")
+    k_axis = b.axis("k", words)
+    out = b.compute("C", (m, n), lambda i, j: total(differing(x[i, k_axis], w[k_axis, j]), k_axis))
+    known = [i for i in intrinsics().values() if "_bits_" in i.name and not i.needs.missing(target)]
+    lanes = int(known[0].name.split("_")[-1].partition("x")[0])
+    s = Schedule(b.program(out))
+    i, j, k = s.loops("C")
+    i_outer, i_inner = s.split(i, [None, 4])
+    j_outer, j_middle, j_inner = s.split(j, [None, 2, lanes])
+    k_outer, k_inner = s.split(k, [None, DEPTH])
+    s.reorder(i_outer, j_outer, k_outer, i_inner, j_middle, j_inner, k_inner)
+    s.unroll(i_inner)
+    s.unroll(j_middle)
+    s.tensorize(j_inner, known[0].name)
+    return s.program
+
+
+BOUNDS = {
+    "static-1": Bound("static", 0.01, 1.5),
+    "static-3": Bound("static", 0.03, 2.0),
+    "static-448": Bound("static", 0.01, 1.5, enlarge=2),
+}
+CASES: dict[str, Callable[[Path], Iterator[Row]]] = {
+    "exact": exact_rows,
+    "growth": growth_rows,
+    "whole": cut_rows,
+    **{name: lambda clips, name=name, bound=bound: bound_rows(clips, name, bound) for name, bound in BOUNDS.items()},  # type: ignore[misc]
+    **{name: lambda clips, name=name: fallback_rows(clips, name) for name in ("moving", "handheld")},  # type: ignore[misc]
+    "work": work_rows,
+    "bits": bits_rows,
+    "signs": signs_rows,
+    "accelerator": accelerator_rows,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="one JSON object per row")
+    parser.add_argument("--only", choices=list(CASES), metavar="CASE", help=", ".join(CASES))
+    parser.add_argument("--clips", type=Path, default=CLIPS, metavar="FOLDER", help="recorded clips")
+    options = parser.parse_args()
+    for name, rows in CASES.items():
+        if options.only in (None, name):
+            for row in rows(options.clips):
+                print(json.dumps(row) if options.json else _line(row), flush=True)
+
+
+def _line(row: Row) -> str:
+    held = (
+        "" if row["held"] is None else f"  ({row['relation']} {row['target']}: {'held' if row['held'] else 'NOT held'})"
+    )
+    more = {k: v for k, v in row.items() if k not in ("case", "metric", "value", "relation", "target", "held")}
+    return f"{row['case']:16s} {row['metric']:24s} {row['value']}{held}  {more or ''}"
+
+
+if __name__ == "__main__":
+    main()
