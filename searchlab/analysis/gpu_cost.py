@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from searchlab.analysis.gpu_kernels import SECTOR, GpuKernel, GpuStatement, gpu_kernels
 from searchlab.analysis.graph import Node
 from searchlab.analysis.nest import Nest
-from searchlab.targets import CudaTarget
+from searchlab.errors import TargetError
+from searchlab.ir.program import Program
+from searchlab.targets import CudaTarget, Target
 
+MODELLED = "modelled cost in cycles (stored in the place of nanoseconds); no time was measured"
 _SCHEDULERS = 4  # warps that a multiprocessor issues an instruction for in a cycle
 _SECTORS = 2.0  # of global memory that a multiprocessor receives in a cycle, from the second-level cache
 _DRAM_BYTES = 10.0  # that memory delivers in a cycle to each multiprocessor
@@ -44,6 +47,15 @@ def device(target: CudaTarget) -> tuple[int, int]:
 def kernel_costs(nest: Nest, target: CudaTarget) -> tuple[KernelCost, ...]:
     """The costs of all kernels of a program."""
     return nest.made(("gpu costs", target), lambda: tuple(_cost(k, target) for k in gpu_kernels(nest)))
+
+
+def modelled_cycles(program: Program, target: Target) -> float:
+    """The modelled cost of a program without symbols."""
+    if not isinstance(target, CudaTarget):
+        raise TargetError(f"{target.name}: costs are modelled for NVIDIA GPUs only")
+    if program.symbols:
+        raise TargetError(f"{program.name} has symbols ({', '.join(v.name for v in program.symbols)}): give them values")
+    return sum(c.cycles.constant or 0.0 for c in kernel_costs(Nest(program), target))
 
 
 def _cost(kernel: GpuKernel, target: CudaTarget) -> KernelCost:

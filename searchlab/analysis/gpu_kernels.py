@@ -161,7 +161,7 @@ class GpuStatement:
     def _compact_stride(self, access: Access, lp: LoopColumns) -> Node:
         """Elements between those of neighbouring threads, in a buffer that holds only what its block uses."""
         nest = self.nest
-        _, sides = nest.allocated(access.buffer.name)
+        _, sides = nest.allocated(access.buffer.name, read=True)
         total, size = nest.graph.zero, nest.graph.one
         for e, side in zip(reversed(access.indices[0]), reversed(sides), strict=True):
             total = total + nest.ranges.step(e, lp.var) * size
@@ -209,7 +209,7 @@ class GpuKernel:
     @cached_property
     def shared(self) -> Node:
         """Bytes of shared memory of a block."""
-        return self.graph.total(self.nest.allocation(name)[1] for name in self._buffers("shared"))
+        return self.graph.total(self.nest.allocation(name, read=True)[1] for name in self._buffers("shared"))
 
     @cached_property
     def registers(self) -> Node:

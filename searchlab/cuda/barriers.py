@@ -199,19 +199,23 @@ def _owners_among(
     now, thread, block = (_owner(indices, axes, moving, asked, facts) for axes, moving in each)
     if writes and (now is None or thread is None) and (counted := _counted_owner(indices, loops, asked)) is not None:
         now, thread = now or counted, thread or counted
+    if writes and block is None:
+        block = _counted_owner(indices, loops, asked, BLOCKS)
     return now, thread, block
 
 
-def _counted_owner(indices: tuple[Expr, ...], loops: Loops, asked: Sequence[Expr]) -> Owner:
-    """What stands for the owner, if trying all iterations shows that no two threads access one element.
+def _counted_owner(
+    indices: tuple[Expr, ...], loops: Loops, asked: Sequence[Expr], axes: tuple[LoopKind, ...] = THREADS
+) -> Owner:
+    """What stands for the owner, if trying all iterations shows that no two threads (or blocks) access one element.
 
     That is for tiles whose elements are dealt out in the order of their digits: there is a proof, but a long one.  The
     same indices in the same loops under the same conditions have the same owner.
     """
     used = frozenset[Var]().union(*map(variables, indices))
-    values: dict[str, Any] = {a.value: 0 for a in THREADS} | {lp.var.name: 0 for lp in loops}
+    values: dict[str, Any] = {a.value: 0 for a in axes} | {lp.var.name: 0 for lp in loops}
     loops = [lp for lp in loops if lp.extent != ONE]
-    unknown = {lp.var.name for lp in loops if lp.kind in BLOCKS or (lp.kind not in THREADS and lp.var not in used)}
+    unknown = {lp.var.name for lp in loops if lp.kind not in axes and lp.var not in used}
     loops = [lp for lp in loops if lp.var.name not in unknown]
     extents = [value_of(lp.extent) or 0 for lp in loops]
     if not 0 < prod(extents) <= _MOST_COUNTED or not {v.name for v in used} <= values.keys() - unknown:
@@ -222,8 +226,11 @@ def _counted_owner(indices: tuple[Expr, ...], loops: Loops, asked: Sequence[Expr
     runs = np.ones(grid.shape[1], np.bool_)
     for c in limits:
         runs &= np.broadcast_to(evaluate(c, values), runs.shape)
-    element = np.stack([np.broadcast_to(evaluate(i, values), runs.shape)[runs] for i in indices])
-    thread = np.stack([np.broadcast_to(values[a.value], runs.shape)[runs] for a in THREADS])
+    places = [evaluate(i, values) for i in indices]
+    if axes is THREADS:  # of one block, whichever it is
+        places += [values[lp.var.name] for lp in loops if lp.kind in BLOCKS]
+    element = np.stack([np.broadcast_to(x, runs.shape)[runs] for x in places])
+    thread = np.stack([np.broadcast_to(values[a.value], runs.shape)[runs] for a in axes])
     pairs = np.unique(np.concatenate([element, thread]), axis=1)
     if np.unique(pairs[: len(element)], axis=1).shape[1] < pairs.shape[1]:
         return None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from searchlab.dtype import DTYPES
-from searchlab.ir.expr import ONE, Expr, Like, compare, index
+from searchlab.ir.expr import ONE, Expr, Like, Var, compare, index
 from searchlab.ir.walk import loads
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import consumers
@@ -142,6 +142,7 @@ def tile_for_blocks(s: Schedule, staged: Staged, splits: Sequence[AxisSplit], la
 
     Copies and results are dealt out to the same threads; `lanes` neighbouring elements are copied by one access.
     """
+    order = _stored_order(s, staged.block)
     made = [(d, name) for x in splits for d, name in zip(x.digits, split_by(s, x.loop, x.factors), strict=True)]
     loops = {role: _ordered(made, role) for role in ("block", "step", "thread", "own")}
     s.reorder(*(name for role in loops.values() for _, name in role))
@@ -159,13 +160,20 @@ def tile_for_blocks(s: Schedule, staged: Staged, splits: Sequence[AxisSplit], la
         shared = shared + _tile_bytes(s, copy, home)
         _copy_together(s, copy, home, threads, lanes)
     s.reverse_compute_at(staged.reader, last)
-    count = len(space_axes(s.program.blocks[staged.reader]))
-    _store_together(s, staged.reader, last, [x for x in splits if x.digits[0].role == "block"][:count], sizes)
+    by_loop = {x.loop: x for x in splits}
+    _store_together(s, staged.reader, last, [by_loop[loop] for loop in order], sizes)
     _bind(s, loops["thread"], "threadIdx")  # after stages are placed: regions are plainer in the digits themselves
     _bind(s, loops["block"], "blockIdx")
     results = _product(extents[n] for d, n in loops["own"] if n in _spatial(splits, made))
     grid = tuple(_product(extents[n] for d, n in loops["block"] if d.axis == axis) for axis in AXES)
     return BlockTile(tuple(threads.values()), shared, results, _product(extents[n] for n in own), grid)
+
+
+def _stored_order(s: Schedule, block: str) -> list[str]:
+    """The loops of a stage's space in the order of the dimensions that it stores to, which its reader goes through."""
+    b = s.program.blocks[block]
+    loops = dict(zip((it.var for it in space_axes(b)), axis_loops(s, block)[0], strict=True))
+    return [loops[i] for i in b.store.indices if isinstance(i, Var)]
 
 
 def _positions(splits: Sequence[AxisSplit]) -> Iterable[tuple[int, AxisSplit]]:

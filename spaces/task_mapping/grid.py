@@ -16,7 +16,7 @@ from searchlab.ir.expr import Like, knob
 from searchlab.schedule import Schedule
 from searchlab.search import Knob, Sketch, Space, Task, menu
 from searchlab.search.wishes import Wish
-from searchlab.tactics import ProductView, attempt, axis_loops, inline_cheap, product_views
+from searchlab.tactics import ProductView, attempt, axis_loops, inline_cheap, operands, product_views
 from searchlab.tactics.block_tiling import AxisSplit, Digit, stage_for_block, tile_for_blocks
 from searchlab.targets import CudaTarget
 from searchlab.targets.cuda import STATIC_SHARED
@@ -87,7 +87,8 @@ def _products(start: Schedule, view: ProductView, target: CudaTarget, parallel_k
         s = Schedule(start.program)
         partial = cut_sum(s, view, knob("parts"))
         cut = cut_view(s, view, partial)
-        cut = replace(cut, row=cut.row + 1, vector=cut.vector + 1)  # the first axis counts the parts
+        for name in dict.fromkeys(ld.buffer for ld in operands(s.program.blocks[partial])):
+            s.reindex(partial, name)  # operands in parts can be filled up like whole ones
         made = _tiled(s, cut, limits, "simt-parallel-k", [menu("parts", parts)])
         yield from [made] if made is not None else []
 
