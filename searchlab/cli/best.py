@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from searchlab.cli.output import AsCsv, AsJson, cost, duration, form, hint, out, print_program, print_rows, print_table, table
+from searchlab.cli.output import (
+    AsCsv,
+    AsJson,
+    cost,
+    duration,
+    form,
+    hint,
+    out,
+    print_program,
+    print_rows,
+    print_table,
+    table,
+)
 from searchlab.cli.run_options import EntryOption, RunArgument, TaskOption
 from searchlab.errors import ExportError
 
@@ -148,7 +160,9 @@ def _standings(programs: list[Found]) -> Any:
     for f in programs:
         ratio = f"{f.seconds / programs[0].seconds:.3f}"
         confirmed = "yes" if f.confirmed else "no"
-        made.add_row(escape(f.entry), str(f.cell.seed), cost(f.seconds, f.cell.modelled), ratio, confirmed, escape(f.point))
+        made.add_row(
+            escape(f.entry), str(f.cell.seed), cost(f.seconds, f.cell.modelled), ratio, confirmed, escape(f.point)
+        )
     return made
 
 

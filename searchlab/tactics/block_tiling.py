@@ -7,7 +7,7 @@ tiles together.  Sizes may be symbols, so one schedule stands for all tiles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -90,18 +90,19 @@ class Staged:
 
 
 def stage_for_block(
-    s: Schedule, block: str, multiples: Mapping[str, Like] | None = None, shared: bool = True
+    s: Schedule, block: str, multiples: Mapping[str, Like] | None = None, shared: bool | Collection[str] = True
 ) -> Staged:
     """Gives a stage its copies; with `multiples`, its axes are rounded up to these, and operands filled with zeros.
 
-    Without `shared` operands are read where they are.  What moves or pads an operand becomes part of the copy, and what follows element by element part of the store.
+    Operands that are not `shared` are read where they are.  What moves or pads an operand becomes part of the copy, and what follows element by element part of the store.
     """
     if multiples:
         s.pad(block, multiples)
     moved = {ld.buffer for ld in operands(s.program.blocks[block])}
     output = s.program.blocks[block].store.buffer
-    names = dict.fromkeys(ld.buffer for ld in operands(s.program.blocks[block])) if shared else ()
-    copies = [s.cache_read(block, n, "shared") for n in names]
+    names = dict.fromkeys(ld.buffer for ld in operands(s.program.blocks[block]))
+    copied = [n for n in names if (shared if isinstance(shared, bool) else n in shared)]
+    copies = [s.cache_read(block, n, "shared") for n in copied]
     reader = s.cache_write(block, output, "local")
     for name in _movers(s, moved):
         s.compute_inline(name)
@@ -186,10 +187,7 @@ def _positions(splits: Sequence[AxisSplit]) -> Iterable[tuple[int, AxisSplit]]:
 def _spatial(splits: Sequence[AxisSplit], made: Sequence[tuple[Digit, str]]) -> set[str]:
     """The loops of axes that blocks share, as opposed to those of sums."""
     return {
-        name
-        for at, x in _positions(splits)
-        if x.digits[0].role == "block"
-        for _, name in made[at : at + len(x.digits)]
+        name for at, x in _positions(splits) if x.digits[0].role == "block" for _, name in made[at : at + len(x.digits)]
     }
 
 
@@ -244,7 +242,9 @@ def _store_together(
             made += zip(digits, parts, strict=True)
     ordered = {role: _ordered(made, role) for role in ("thread", "own")}
     dealt = {name for _, name in made}
-    s.reorder(*(lp for lp in loops if lp in s.loops(reader) and lp not in dealt), *(n for r in ordered.values() for _, n in r))
+    s.reorder(
+        *(lp for lp in loops if lp in s.loops(reader) and lp not in dealt), *(n for r in ordered.values() for _, n in r)
+    )
     _bind(s, ordered["thread"], "threadIdx")
     if ordered["own"]:
         s.unroll(*(name for _, name in ordered["own"]))
@@ -264,7 +264,9 @@ def levels(s: Schedule, block: str, structure: str, factors: Factors) -> list[Ax
     splits = []
     wide = [lp for lp in space if constant(s.program.loops[lp].extent, f"loop '{lp}'") > 1][-len(AXES) :]
     for at, loop in enumerate(space):
-        axis = AXES[len(AXES) - len(wide) + wide.index(loop)] if loop in wide else AXES[max(0, len(AXES) - len(wide) - 1)]
+        axis = (
+            AXES[len(AXES) - len(wide) + wide.index(loop)] if loop in wide else AXES[max(0, len(AXES) - len(wide) - 1)]
+        )
         if loop not in wide:
             splits.append(AxisSplit(loop, [None], (Digit("block", axis, at),)))
             continue
@@ -288,7 +290,3 @@ def _own_ranks(structure: str) -> dict[int, int]:
 
 def _factors(s: Schedule, loop: str, factors: Factors, parts: int) -> Sequence[Like | None]:
     return factors(loop, constant(s.program.loops[loop].extent, f"loop '{loop}'"), parts) if parts > 1 else [None]
-
-
-Choose = Callable[[str, Sequence[int]], Like]
-"""(name, values) -> a symbol for one of the values."""

@@ -16,6 +16,7 @@ from spaces.sketch.rule import Answer, Rule
 from spaces.sketch.rules import Inline, Skip
 from spaces.sketch.state import State
 
+
 class TileForBlocks(Rule):
     """Multi-level tiling by blocks, virtual threads and threads; operands are copied to shared memory together."""
 

@@ -61,7 +61,12 @@ def grid_wishes(space: Space) -> Iterator[Wish]:
     for sketch in space.sketches:
         threads = [k.name for k in sketch.knobs if k.name.endswith("_threads")]
         if sketch.name.startswith("simt"):
-            for warps, outer, depth in (((2, 4), (2, 2), 8), ((2, 2), (2, 2), 8), ((2, 2), (1, 2), 8), ((1, 2), (2, 1), 4)):
+            for warps, outer, depth in (
+                ((2, 4), (2, 2), 8),
+                ((2, 2), (2, 2), 8),
+                ((2, 2), (1, 2), 8),
+                ((1, 2), (2, 1), 4),
+            ):
                 tile = {"block_warps": warps, "warp_outer": outer, "depth": (depth, 1), "parts": 2}
                 yield Wish(sketch.name, {**tile, **dict.fromkeys(threads, 128)})
         else:

@@ -78,7 +78,9 @@ def test_limits_hold_for_all_points(name: str) -> None:
     space = made(name, "matmul:m=128,n=96,k=64")
     points = space.sample(400, np.random.default_rng(1))
     columns = dict(zip(schema("summary").columns, np.exp2(space.features(points, "summary").T) - 1, strict=True))
-    assert (np.round(columns["gpu_threads"]) <= 1024).all() and (np.round(columns["gpu_shared_bytes"]) <= 48 << 10).all()
+    assert (np.round(columns["gpu_threads"]) <= 1024).all() and (
+        np.round(columns["gpu_shared_bytes"]) <= 48 << 10
+    ).all()
     for n in range(3):
         (kernel, *_) = backend_of(TARGET).build(space.program(points[n]), TARGET).kernels  # type: ignore[attr-defined]
         assert int(np.prod(kernel.block)) == round(columns["gpu_threads"][n])
