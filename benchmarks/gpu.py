@@ -1,9 +1,10 @@
 """Kernels for GPUs without a GPU: python -m benchmarks.gpu [--json] [--only CASE] [--points N] [--data FOLDER].
 
 `ptx` builds candidates, `features` computes features of a population, `emulator` runs a product of 64 x 64 x 64.
-`hidet` compares what the space predicts of its 177 tiles of a product of 1024 x 1024 x 1024 with what ptxas says of them
-(skipped where there is none).  `ranks` compares the modelled cost with times that others recorded on GPUs, of kernels whose
-parameters are digits of axes here, too; their tables are looked for beside the project, and skipped if they are not there.
+`hidet` compares what the space predicts of its 177 tiles of a product of 1024 x 1024 x 1024 with what ptxas says of
+them (skipped where there is none).  `ranks` compares the modelled cost with times that others recorded on GPUs, of
+kernels whose parameters are digits of axes here, too; their tables are looked for beside the project, and skipped if
+they are not there.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def _cost(kernel: GpuKernel, target: CudaTarget) -> KernelCost:
 
 
 def _waits(s: GpuStatement) -> Node:
-    """Cycles that a warp waits by itself: for global memory, once for all that it asks for in a row, and at barriers."""
+    """Cycles that a warp waits by itself: for memory, once for all that it asks for in a row, and at barriers."""
     g = s.nest.graph
     serial = g.product(1 + (lp.extent - 1) * lp.kinds["serial"] for lp in s.statement.loops)
     scopes = [access.scope for access in s.accesses()]

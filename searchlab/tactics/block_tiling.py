@@ -1,7 +1,7 @@
-"""Stages cut into blocks, threads and what each thread computes by itself, with tiles of their operands in shared memory.
+"""Stages cut into blocks, threads and what each thread computes by itself, with tiles of operands in shared memory.
 
-Every axis is split into digits, and a digit says who runs it: `i = ((block * 2 + own) * 16 + thread) * 4 + own`.  Threads
-keep their results in registers while the block steps along the sums; in every step all threads copy the operands'
+Every axis is split into digits, and a digit says who runs it: `i = ((block * 2 + own) * 16 + thread) * 4 + own`.
+Threads keep results in registers while the block steps along the sums; in every step all threads copy the operands'
 tiles together.  Sizes may be symbols, so one schedule stands for all tiles.
 """
 
@@ -94,7 +94,8 @@ def stage_for_block(
 ) -> Staged:
     """Gives a stage its copies; with `multiples`, its axes are rounded up to these, and operands filled with zeros.
 
-    Operands that are not `shared` are read where they are.  What moves or pads an operand becomes part of the copy, and what follows element by element part of the store.
+    Operands that are not `shared` are read where they are.  What moves or pads an operand becomes part of the copy, and
+    what follows element by element part of the store.
     """
     if multiples:
         s.pad(block, multiples)
@@ -116,7 +117,7 @@ def stage_for_block(
 
 
 def _movers(s: Schedule, buffers: set[str]) -> list[str]:
-    """The stages that make these buffers, each for one reader and without summing up anything, those they read first."""
+    """The stages that make these buffers, each for one reader and without a sum, after those that they read."""
     found: list[str] = []
     for name, b in s.program.blocks.items():
         if b.store.buffer in buffers and not b.reduces and len(consumers(s.program, b.store.buffer)) == 1:

@@ -1,4 +1,4 @@
-"""The derivation rules for GPUs: tiles of blocks and threads with operands in shared memory, and sums that threads share."""
+"""The derivation rules for GPUs: tiles of blocks and threads, operands in shared memory, sums that threads share."""
 
 from __future__ import annotations
 

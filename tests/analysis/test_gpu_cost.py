@@ -21,7 +21,10 @@ TARGET = parse("cuda:arch=sm_80")
 assert isinstance(TARGET, CudaTarget)
 
 
-def product(tiles: ThreadTiles = ThreadTiles(), spec: str = "matmul:m=64,n=64,k=64") -> Program:
+TILES = ThreadTiles()
+
+
+def product(tiles: ThreadTiles = TILES, spec: str = "matmul:m=64,n=64,k=64") -> Program:
     s = Schedule(workload(spec).program)
     tile_for_threads(s, "C", tiles)
     return s.program

@@ -36,6 +36,6 @@ __all__ = [
     "ComparisonSettings", "CurvePoint", "Estimate", "Friedman", "Metric", "Pair", "RandomSearch", "Ranking",
     "Resampler", "Score", "Summary", "TimeToTarget", "Verdict", "a12", "areas", "best_known", "cliffs_delta",
     "compare", "counted", "critical_difference", "estimate", "friedman", "geometric_mean", "holm", "iqm",
-    "magnitude", "mean_scores", "modelled_note", "notes", "pairs", "pooled", "progress", "ranking", "reach", "recorded_scores",
-    "scores", "shown_p", "summaries", "tie_band", "version_notes", "wilcoxon",
+    "magnitude", "mean_scores", "modelled_note", "notes", "pairs", "pooled", "progress", "ranking", "reach",
+    "recorded_scores", "scores", "shown_p", "summaries", "tie_band", "version_notes", "wilcoxon",
 ]  # fmt: skip

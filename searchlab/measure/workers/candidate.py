@@ -153,7 +153,7 @@ class RunBench:
 
 
 def _modelled(job: Job, artifact: Artifact, spent: float) -> Outcome:
-    """The outcome of a candidate that a model gives a cost to: cycles in the place of nanoseconds, and a note of that."""
+    """The outcome of a candidate whose cost is modelled: cycles in the place of nanoseconds, and a note of that."""
     cycles = modelled_cycles(artifact.program, artifact.target)
     return Outcome(job.id, "ok", (cycles * 1e-9,), number=1, run_s=spent, notes={"modelled": MODELLED})
 
