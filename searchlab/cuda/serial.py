@@ -19,7 +19,7 @@ import numpy as np
 
 from searchlab.cuda.spmd import SHARED, GridKernel, Launches
 from searchlab.errors import BuildError
-from searchlab.ir.expr import Expr, Var, const, index, value_of
+from searchlab.ir.expr import Expr, Load, Var, const, index, value_of
 from searchlab.ir.loopkind import BLOCKS, THREADS, LoopKind
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import (
@@ -30,6 +30,7 @@ from searchlab.ir.stmt import (
     Loop,
     Prefetch,
     Seq,
+    Shuffle,
     Stmt,
     Store,
     map_expressions,
@@ -155,6 +156,15 @@ class _Serial(Visitor[[], _Cut]):
     def visit_barrier(self, s: Barrier) -> _Cut:
         return _Parts(_NOTHING, (), _NOTHING)
 
+    def visit_shuffle(self, s: Shuffle) -> _Cut:
+        """All threads show their values, then each takes that of its partner; neither waits for other warps there."""
+        shown = f"{s.buffer}.shown{len(self.arrays)}"
+        self.arrays.append(Buffer(shown, tuple(map(index, self.kernel.block)), s.value.dtype, "local"))
+        x, *rest = _AXES
+        partner = x + s.mask - (x // s.mask % 2) * (2 * s.mask)
+        take = Store(s.buffer, s.indices, Load(shown, (partner, *rest), s.value.dtype))
+        return _Parts(Store(shown, _AXES, s.value), (self.threads(take),), _NOTHING)
+
     def visit_seq(self, s: Seq) -> _Cut:
         return self.joined(self.visit(part) for part in s.body)
 
@@ -214,7 +224,7 @@ class _Serial(Visitor[[], _Cut]):
 
 
 def _lasts(s: Stmt) -> bool:
-    return isinstance(s, Barrier) or (isinstance(s, Alloc) and s.buffer.scope == SHARED)
+    return isinstance(s, (Barrier, Shuffle)) or (isinstance(s, Alloc) and s.buffer.scope == SHARED)
 
 
 def _fill(buffer: Buffer) -> Stmt:

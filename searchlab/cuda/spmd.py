@@ -12,11 +12,12 @@ before any begins the next, which `barriers` sees to.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from searchlab.cuda.barriers import check_private, with_barriers
 from searchlab.cuda.double_buffer import with_async_copies, with_double_buffers
 from searchlab.cuda.interior import with_interiors
+from searchlab.cuda.thread_sums import ThreadSum, summed_by_threads, thread_sum
 from searchlab.errors import BuildError
 from searchlab.ir.expr import ZERO, Expr, Var, all_of, index, value_of
 from searchlab.ir.loopkind import BLOCKS, THREADS, LoopKind
@@ -135,17 +136,28 @@ def _scope(program: Program, body: Stmt, name: str) -> str:
         return GLOBAL
     if declared != GLOBAL:
         return declared
-    around = {tuple(id(lp) for lp in path if lp.kind in THREADS) for path in _paths(used[0], name, ())}
-    return LOCAL if len(around) == 1 else SHARED  # all uses are in one thread, or not
+    found = list(_places(used[0], name, ()))
+    one = len({tuple(map(id, threads)) for threads, _ in found}) == 1
+    return LOCAL if one or _is_own(found) else SHARED
 
 
-def _paths(s: Stmt, name: str, loops: tuple[Loop, ...]) -> Iterator[tuple[Loop, ...]]:
-    """The loops around each access to a buffer."""
-    here = (*loops, s) if isinstance(s, Loop) else loops
-    if any(True for _ in own_accesses(s, name)):
-        yield here
+_Places = list[tuple[tuple[Loop, ...], tuple[Expr, ...]]]
+
+
+def _places(s: Stmt, name: str, loops: tuple[Loop, ...]) -> Iterator[tuple[tuple[Loop, ...], tuple[Expr, ...]]]:
+    """Each access to a buffer, with the loops of threads around it."""
+    here = (*loops, s) if isinstance(s, Loop) and s.kind in THREADS else loops
+    for indices in own_accesses(s, name):
+        yield here, indices
     for child in s.children():
-        yield from _paths(child, name, here)
+        yield from _places(child, name, here)
+
+
+def _is_own(found: _Places) -> bool:
+    """Whether every thread has elements of its own: for each axis there is an index that is the thread's number."""
+    axes = {lp.kind for threads, _ in found for lp in threads}
+    own = [{(d, lp.kind) for lp in threads for d, i in enumerate(indices) if i == lp.var} for threads, indices in found]
+    return bool(axes) and axes == {axis for _, axis in frozenset.intersection(*map(frozenset, own))}
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------
@@ -217,6 +229,7 @@ class _Thread(Rewriter[[frozenset[LoopKind]]]):
     where: str
     program: Program
     extents: Extents
+    sums: list[ThreadSum] = field(default_factory=list)
 
     def visit_loop(self, s: Loop, bound: frozenset[LoopKind]) -> Stmt | None:
         if s.kind not in THREADS:
@@ -224,12 +237,23 @@ class _Thread(Rewriter[[frozenset[LoopKind]]]):
             return replace(s, kind=kind, body=kept(self.visit(s.body, bound)))
         if s.kind in bound:
             raise BuildError(f"{self.where}: two loops are bound to {s.kind}, one inside the other ('{s.name}')")
+        if s.kind == LoopKind.THREAD_X and (found := thread_sum(s)) is not None:
+            return self.visit_sum(found, bound)
         axis, extent = Var(s.kind.value), value_of(s.extent)
         mine = Substitution({s.var: ZERO if extent == 1 else axis})
         body = kept(self.visit(map_expressions(s.body, mine), bound | {s.kind}))
         if extent == self.extents[s.kind]:
             return body
         return If(axis.equals(0) if extent == 1 else axis < s.extent, body)
+
+    def visit_sum(self, found: ThreadSum, bound: frozenset[LoopKind]) -> Stmt:
+        """All threads get the result, and the first stores it, or each if it has the buffer."""
+        x, y, z = (self.extents.get(axis, 1) for axis in THREADS)
+        self.sums.append(found)
+        name = f"{found.update.buffer}.sum{len(self.sums)}"
+        return summed_by_threads(
+            self.where, found, (x, y, z), name, lambda u: kept(self.visit_store(u, bound - {LoopKind.THREAD_X}))
+        )
 
     def visit_store(self, s: Store, bound: frozenset[LoopKind]) -> Stmt | None:
         """A store outside of the loops of an axis is done by its first thread, or by all if each has the buffer."""

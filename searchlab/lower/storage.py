@@ -18,6 +18,7 @@ from searchlab.ir.stmt import (
     Alloc,
     Buffer,
     Loop,
+    Place,
     Stmt,
     Store,
     Update,
@@ -39,12 +40,14 @@ def place_buffers(program: Program, body: Stmt, only: Collection[str] | None = N
 
     Buffers in shared memory are placed outside of the loops of threads.  `only` limits this to some buffers.
     """
-    inner = {n: b for n, b in program.buffers.items() if n not in program.inputs and n not in program.outputs}
-    inner = inner if only is None else {n: inner[n] for n in only}
+    stages = {n: b for n, b in program.buffers.items() if n not in program.inputs and n not in program.outputs}
+    inner = stages if only is None else {n: stages[n] for n in only}
     body = _without_collisions(_without_unread(body, set(inner)), set(inner))
     for buffer in inner.values():
         body = _place(body, buffer)
-    return kept(_Joined().visit(body, dict(program.buffers), Facts()))
+    later = {n for n, b in stages.items() if n not in inner and b.scope != "global"}
+    settled = {n: b for n, b in program.buffers.items() if n not in later}
+    return kept(_Joined().visit(body, settled, Facts()))
 
 
 def _without_unread(body: Stmt, inner: set[str]) -> Stmt:
@@ -107,7 +110,12 @@ class _Joined(Rewriter[[dict[str, Buffer], Facts]]):
             return s.map_children(lambda child: self.visit(child, buffers, facts))
         if not any(_divides(e) for e in s.own_expressions()):
             return s
-        return map_accesses(s, lambda place: (place[0], _flat(buffers[place[0]], place[1], facts)))
+
+        def joined(place: Place) -> Place:
+            name, indices = place
+            return (name, _flat(buffers[name], indices, facts)) if name in buffers else place
+
+        return map_accesses(s, joined)
 
     def visit_alloc(self, s: Alloc, buffers: dict[str, Buffer], facts: Facts) -> Stmt | None:
         return self.other(s, {**buffers, s.buffer.name: s.buffer}, facts)

@@ -140,7 +140,7 @@ def _copy_together(s: Schedule, copy: str, at: str, tiles: ThreadTiles) -> None:
 
 
 def sum_with_threads(s: Schedule, block: str, threads: int = 64) -> None:
-    """Gives each sum of a stage to a block: its threads add up parts of the sum, and the first adds up these."""
+    """Gives each sum of a stage to a block: its threads add up parts of the sum, and exchange these."""
     (k,) = _loops(s, block, "reduce")
     _, mine = s.split(k, [None, threads], tail=True)
     part = s.rfactor(mine)
@@ -150,6 +150,7 @@ def sum_with_threads(s: Schedule, block: str, threads: int = 64) -> None:
     own, carried = (_own(s, part, outer, kind) for kind in ("space", "reduce"))
     s.reorder(*own, *carried)  # threads outside of what each adds up
     s.bind(next(lp for lp in own if value_of(s.program.loops[lp].extent) == threads), _X)
+    s.bind(_loops(s, block, "reduce")[0], _X)
     s.bind(outer, "blockIdx.x")
 
 
