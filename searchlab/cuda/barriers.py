@@ -23,7 +23,7 @@ from searchlab.ir.bounds import Facts
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import ONE, ZERO, Binary, Compare, Expr, Var, all_of, conditions, index, value_of
 from searchlab.ir.loopkind import BLOCKS, THREADS, LoopKind
-from searchlab.ir.stmt import Alloc, AsyncCopy, Barrier, If, Loop, Prefetch, Seq, Shuffle, Stmt, Store, seq
+from searchlab.ir.stmt import Alloc, AsyncCopy, Barrier, If, Loop, Prefetch, Seq, Shuffle, Stmt, Store, Tensorized, seq
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution, loads, variables
 
@@ -292,6 +292,13 @@ class _Placement(Visitor[[_Reached], Placed]):
         if not state.uniform:
             raise BuildError(f"{self.where}: threads would have to exchange values where only some of them come")
         return self.visit_store(s, state)
+
+    def visit_tensorized(self, s: Tensorized, state: _Reached) -> Placed:
+        """All lanes of a warp must come to what it does together."""
+        if not state.uniform:
+            raise BuildError(f"{self.where}: a warp would have to call '{s.intrinsic}' where only some threads come")
+        own = self.within(s, state)
+        return self.after_barrier(s, own, state, lambda pending: (s, pending | own))
 
     def visit_seq(self, s: Seq, state: _Reached) -> Placed:
         parts, pending = [], state.pending

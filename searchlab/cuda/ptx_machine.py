@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from searchlab.cuda.ptx_memory import Bytes, Ints, PtxFault, PtxMemory, TrackedMemory, Who
 from searchlab.cuda.ptx_operations import COMPARISONS, OPERATIONS, TYPES, Values, converted
+from searchlab.cuda.ptx_products import products
 from searchlab.cuda.ptx_text import PtxInstruction, PtxText
 from searchlab.errors import BuildError
 from searchlab.targets.cuda import WARP
@@ -246,6 +247,23 @@ class _Wave:
             raise PtxFault(f"divergent shuffle: a thread of {self.text.entry} takes a value of one that is not there")
         self.put(target, self.get(source, "b32", who)[here], who)
 
+    def multiply(self, ins: PtxInstruction, who: Ints) -> None:
+        """`mma`: products of tiles by whole warps."""
+        who = self.gathered(who)
+        if not len(who):
+            return
+        if len(who) % WARP or (self.lane[who].reshape(-1, WARP) != np.arange(WARP)).any():
+            raise PtxFault(f"divergent product: a warp of {self.text.entry} without all its lanes multiplies")
+        a, b, c = (
+            np.stack([self.get(x, "b32", who).reshape(-1, WARP) for x in _listed(operand)], axis=2)
+            for operand in ins.operands[1:]
+        )
+        found = products(ins.parts[3:], a, b, c) if ins.parts[:3] == ("mma", "sync", "aligned") else None
+        if found is None:
+            raise BuildError(f"the emulator does not know this instruction: {ins.line}")
+        for n, register in enumerate(_listed(ins.operands[0])):
+            self.put(register, np.ascontiguousarray(found[:, :, n]).ravel(), who)
+
     def gathered(self, who: Ints) -> Ints:
         """The warps all of whose threads have come to an instruction; those of others wait there."""
         at = int(self.pc[who[0]])  # that of the next instruction
@@ -309,6 +327,7 @@ _EXECUTE: dict[str, Callable[[_Wave, PtxInstruction, Ints], None]] = {
     "cvt": _Wave.convert,
     "cp": _Wave.copy,
     "shfl": _Wave.exchange,
+    "mma": _Wave.multiply,
 }
 
 

@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from math import gcd, prod
 
 from searchlab.cuda.double_buffer import SIZES
+from searchlab.cuda.fragments import without_lanes
 from searchlab.cuda.spmd import SHARED, GridKernel, Launches
+from searchlab.cuda.warp_site import WarpSite
 from searchlab.dtype import DTYPES
 from searchlab.errors import BuildError
+from searchlab.intrinsics import find_intrinsic
 from searchlab.ir.expr import Load, value_of
 from searchlab.ir.loopkind import BLOCKS, THREADS
-from searchlab.ir.stmt import Alloc, AsyncCopy, Barrier, Buffer, Loop, Prefetch, Shuffle, Stmt, statements
+from searchlab.ir.stmt import Alloc, AsyncCopy, Barrier, Buffer, Loop, Prefetch, Shuffle, Stmt, Tensorized, statements
 from searchlab.llvm import jit
 from searchlab.llvm.module import BodyWriter, Generation
 from searchlab.llvm.ssa import TYPES, Function, Known, Linear
@@ -82,7 +85,7 @@ def kernel_ir(made: Launches, kernel: GridKernel, entry: str, target: CudaTarget
     if max(prod(kernel.grid) * prod(kernel.block), *(_count(b) for b in buffers)) < _NARROW:
         function.narrow()
     places = {b.name: BufferPlace(b, n, ALIGN) for b, n in zip(buffers, names, strict=True)}
-    KernelWriter(g, function, places).visit(kernel.body)
+    KernelWriter(g, function, places).visit(without_lanes(kernel.body))
     g.module.functions.append(function.text())
     text = g.module.text().replace('"prefer-vector-width"="512"', f'"nvvm.maxntid"="{prod(kernel.block)}"')
     return "\n".join([*memory.declarations(), text]), memory.size
@@ -192,6 +195,10 @@ class KernelWriter(BodyWriter):
         self.f.declare("declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32) convergent nounwind")
         self.f.line("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
         self.f.known = Known()
+
+    def visit_tensorized(self, s: Tensorized) -> None:
+        """What the threads of a warp do together."""
+        find_intrinsic(s.intrinsic).emit(WarpSite(s, self.f, self.w))
 
     def visit_shuffle(self, s: Shuffle) -> None:
         """Words of 32 bits go to other lanes: smaller values are widened, larger ones are two words."""

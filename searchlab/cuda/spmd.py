@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from searchlab.cuda.barriers import check_private, with_barriers
 from searchlab.cuda.double_buffer import with_async_copies, with_double_buffers
+from searchlab.cuda.fragments import with_fragments
 from searchlab.cuda.interior import with_interiors
 from searchlab.cuda.thread_sums import ThreadSum, summed_by_threads, thread_sum
 from searchlab.errors import BuildError
@@ -29,7 +30,6 @@ from searchlab.ir.stmt import (
     Loop,
     Stmt,
     Store,
-    Tensorized,
     kept,
     map_expressions,
     own_accesses,
@@ -40,6 +40,7 @@ from searchlab.ir.stmt import (
 )
 from searchlab.ir.visitor import Rewriter
 from searchlab.ir.walk import Substitution
+from searchlab.llvm.callsite import check_intrinsics
 from searchlab.lower.flatten import flatten
 from searchlab.lower.invariants import hoist_invariants
 from searchlab.lower.passes import Lowered
@@ -93,7 +94,7 @@ class Launches:
 
 def launches(program: Program, target: CudaTarget) -> Launches:
     """The kernels of a program; raises BuildError for what threads cannot run, or what is not proved free of races."""
-    _check(program)
+    _check(program, target)
     body = flatten(program)
     scopes = _scopes(program, body)
     buffers = {n: replace(b, scope=scopes.get(n, b.scope)) for n, b in program.buffers.items()}
@@ -107,12 +108,11 @@ def launches(program: Program, target: CudaTarget) -> Launches:
     return Launches(program.name, tuple(kernels), parameters, scratch)
 
 
-def _check(program: Program) -> None:
+def _check(program: Program, target: CudaTarget) -> None:
     if program.symbols:
         names = ", ".join(v.name for v in program.symbols)
         raise BuildError(f"{program.name} still has symbols: {names}; kernels for GPUs need numbers")
-    if any(isinstance(s, Tensorized) for s in statements(program.body)):
-        raise BuildError(f"{program.name} calls instructions of CPUs")
+    check_intrinsics(program.name, program.body, target)
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
@@ -170,13 +170,15 @@ def _kernel(where: str, program: Program, part: Stmt, target: CudaTarget) -> Gri
         if axis in extents:
             body = Loop(Var(axis.value), index(extents[axis]), body, axis)
     _check_size(where, extents, target)
+    body, fragments = with_fragments(where, program, body)
+    program = replace(program, buffers=program.buffers | fragments)
     private = [n for n, b in program.buffers.items() if b.scope == LOCAL and touches(body, n)]
     check_private(where, body, private)
-    body = place_buffers(program, body, private)
+    body = place_buffers(program, body, [*private, *fragments])
     body = with_double_buffers(where, place_reductions(body, target), target)
     body = hoist_invariants(with_async_copies(with_interiors(body), target))
     parameters = (*program.inputs, *program.outputs)
-    common = {n for n, b in program.buffers.items() if n not in program.inputs and b.scope != LOCAL}
+    common = {n for n, b in program.buffers.items() if n not in program.inputs and b.scope in (SHARED, GLOBAL)}
     common |= {s.buffer.name for s in statements(body) if isinstance(s, Alloc) and s.buffer.scope == SHARED}
     outside = {n for n in common if n in parameters or (n in program.buffers and program.buffers[n].scope == GLOBAL)}
     return GridKernel(where, tuple(extents.items()), with_barriers(where, body, common, outside))
