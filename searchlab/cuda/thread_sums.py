@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import gcd
 
 from searchlab.errors import BuildError
-from searchlab.ir.expr import ZERO, Binary, Expr, Load, Var, all_of, index, select, value_of
+from searchlab.ir.expr import ZERO, Binary, Expr, Load, Var, all_of, conditions, index, select, value_of
 from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.stmt import Alloc, Buffer, If, Loop, Shuffle, Stmt, Store, Update, map_expressions, seq
 from searchlab.ir.sums import as_sum, identity
@@ -46,7 +46,7 @@ def thread_sum(loop: Loop) -> ThreadSum | None:
         if isinstance(s, Loop):
             around.append(s)
         else:
-            asked.append(s.condition)
+            asked += conditions(s.condition)
         s = s.body
     if not isinstance(s, Update) or loop.var not in variables(s.first) or any(lp.kind.is_thread for lp in around):
         return None
@@ -76,7 +76,13 @@ def summed_by_threads(
     own = Load(found.update.buffer, found.update.indices, dtype)
     u = found.update
     total = Update(u.buffer, u.indices, Binary(op.op, own, held.value), u.init, first(u.first))
-    body = held.around(seq(start, *held.exchanges(), store(total)))
+    # a condition of the element guards the store, one of the term only that
+    elements = {v for e in u.indices for v in variables(e)}
+    stored = [c for c in found.asked if found.loop.var not in variables(c)]
+    if any(variables(c) & elements for c in found.asked if c not in stored):
+        raise BuildError(f"{where}: a condition inside loop '{found.loop.name}' concerns the sum and its element")
+    last = store(total)
+    body = held.around(seq(start, *held.exchanges(), If(all_of(stored), last) if stored else last))
     for lp in reversed(found.around):
         body = lp.with_body(body)
     return map_expressions(body, mine)

@@ -95,7 +95,6 @@ def test_what_warps_cannot_do() -> None:
     ):
         CUDA.build(program, parse("cuda:arch=sm_75"))
     s = Schedule(product("float16", 32, 16, 32))
-    s.cache_write("C", "C", "local")
     i, j, k = s.loops("C")
     (io, ii), (jo, jj), (ko, kk) = s.split(i, [None, 16]), s.split(j, [None, 8]), s.split(k, [None, 16])
     s.reorder(io, jo, ko, ii, jj, kk)
