@@ -16,6 +16,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from searchlab.errors import BuildError
 from searchlab.ir.apart import recovered
@@ -229,12 +230,22 @@ def _counted_owner(
     places = [evaluate(i, values) for i in indices]
     if axes is THREADS:  # of one block, whichever it is
         places += [values[lp.var.name] for lp in loops if lp.kind in BLOCKS]
-    element = np.stack([np.broadcast_to(x, runs.shape)[runs] for x in places])
-    thread = np.stack([np.broadcast_to(values[a.value], runs.shape)[runs] for a in axes])
-    pairs = np.unique(np.concatenate([element, thread]), axis=1)
-    if np.unique(pairs[: len(element)], axis=1).shape[1] < pairs.shape[1]:
+    element = _numbered([np.broadcast_to(x, runs.shape)[runs] for x in places])
+    owner = _numbered([np.broadcast_to(values[a.value], runs.shape)[runs] for a in axes])
+    order = np.argsort(element)
+    again = np.diff(element[order]) == 0
+    if (np.diff(owner[order])[again] != 0).any():
         return None
     return (*indices, *(lp.var for lp in loops), *(lp.extent for lp in loops), *limits)
+
+
+def _numbered(digits: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+    """One number for each combination of digits."""
+    total = np.zeros(len(digits[0]), np.int64)
+    for d in digits:
+        low = int(d.min(initial=0))
+        total = total * (int(d.max(initial=0)) - low + 1) + (d - low)
+    return total
 
 
 def _narrowed(lp: _Around, asked: Sequence[Expr]) -> _Around:
