@@ -13,6 +13,7 @@ from searchlab.analysis.access import access_columns
 from searchlab.analysis.computing import tile
 from searchlab.analysis.graph import Graph, Node
 from searchlab.analysis.nest import Access, LoopColumns, Nest, Statement
+from searchlab.analysis.position import carries
 from searchlab.analysis.ranges import Ranges
 from searchlab.ir.loopkind import BLOCKS, THREADS, LoopKind
 from searchlab.targets import CudaTarget
@@ -22,10 +23,11 @@ SECTOR = 32  # bytes that memory moves at a time
 BANKS = 32  # of shared memory, each of 4 bytes
 _BANK_BYTES = 4
 DOUBLE_BUFFER = "double_buffer"  # the annotation of such a loop
-_OTHER_REGISTERS = 28  # of a thread: addresses, counters, operands in flight
+_OTHER_REGISTERS = 8  # of a thread: addresses, counters
+_EACH_RESULT, _EACH_OPERAND = 0.85, 4.9  # registers; operands of several terms are under way at once
 _REGISTER_STEP = 8
 _VECTOR_BYTES = 16
-_MOST_OPERANDS = 48  # that are in registers at once: others are loaded later
+_MOST_OPERANDS = 48  # of a term that are in registers at once: others are loaded later
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,9 +111,19 @@ class GpuStatement:
                 yield WarpAccess(scope, times, self._sectors(access), self.lanes * access.bytes * WARP)
 
     @cached_property
-    def operands(self) -> Node:
-        """Elements of operands that a thread meets in one unrolled step."""
-        return self.nest.graph.total(self.elements(a) for a in self.statement.accesses[1:])
+    def term(self) -> Node:
+        """Elements of operands that a thread needs for one term of all its sums."""
+        g, s = self.nest.graph, self.statement
+        total = g.zero
+        for access in (a for a in s.accesses[1:] if self._scope(a) != "local"):
+            columns, met = access_columns(self.nest, s, access), g.one
+            for lp in s.loops:
+                written = lp.kinds["unrolled"] + lp.kinds["vectorized"]
+                if written is not g.zero:
+                    mine = written * columns.moves(lp) * carries(self.nest, s, lp, "space")
+                    met = met * (1 + mine * (lp.extent - 1))
+            total = total + met
+        return total
 
     def elements(self, access: Access) -> Node:
         """Elements that a thread meets while its unrolled and vectorised loops run."""
@@ -235,11 +247,14 @@ class GpuKernel:
 
     @cached_property
     def registers(self) -> Node:
-        """An estimate of the registers of a thread: its results, one step's operands, and some others."""
+        """An estimate of the registers of a thread: its results, what one term of their sums takes, and some others.
+
+        The constants fit what ptxas gives to products (`benchmarks.gpu`, case `hidet`).
+        """
         g = self.graph
         held = g.total(self.nest.allocation(name)[1] for name in self._buffers("local")) / self.threads
-        operands = g.largest(s.operands.least(_MOST_OPERANDS) for s in self.statements)
-        wanted = held * 0.25 + operands + _OTHER_REGISTERS
+        term = g.largest(s.term.least(_MOST_OPERANDS) for s in self.statements)
+        wanted = held * (_EACH_RESULT / 4) + term * _EACH_OPERAND + _OTHER_REGISTERS
         return (wanted + (_REGISTER_STEP - 1)) // _REGISTER_STEP * _REGISTER_STEP
 
     def _buffers(self, scope: str) -> list[str]:
