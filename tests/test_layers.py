@@ -75,6 +75,7 @@ ALLOWED: dict[str, set[str]] = {
         "ir",
         "search",
         "llvm",
+        "analysis",
         "backend",
         "runtime",
         "workloads",

@@ -13,6 +13,7 @@ from searchlab.analysis.access import access_columns
 from searchlab.analysis.computing import tile
 from searchlab.analysis.graph import Graph, Node
 from searchlab.analysis.nest import Access, LoopColumns, Nest, Statement
+from searchlab.analysis.position import carries
 from searchlab.analysis.ranges import Ranges
 from searchlab.ir.loopkind import BLOCKS, THREADS, LoopKind
 from searchlab.targets import CudaTarget
@@ -21,9 +22,12 @@ from searchlab.targets.cuda import WARP
 SECTOR = 32  # bytes that memory moves at a time
 BANKS = 32  # of shared memory, each of 4 bytes
 _BANK_BYTES = 4
-_OTHER_REGISTERS = 28  # of a thread: addresses, counters, operands in flight
+DOUBLE_BUFFER = "double_buffer"  # the annotation of such a loop
+_OTHER_REGISTERS = 8  # of a thread: addresses, counters
+_EACH_RESULT, _EACH_OPERAND = 0.85, 4.9  # registers; operands of several terms are under way at once
 _REGISTER_STEP = 8
-_MOST_OPERANDS = 48  # that are in registers at once: others are loaded later
+_VECTOR_BYTES = 16
+_MOST_OPERANDS = 48  # of a term that are in registers at once: others are loaded later
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +70,11 @@ class GpuStatement:
         bound = (*BLOCKS, *THREADS)
         return self.nest.graph.product(lp.extent for lp in self.statement.loops if lp.loop.kind not in bound)
 
+    @property
+    def ahead(self) -> bool:
+        """Whether a loop around it copies to shared memory a step ahead."""
+        return any(note == (DOUBLE_BUFFER, True) for lp in self.statement.loops for note in lp.loop.annotations)
+
     @cached_property
     def warps(self) -> Node:
         """How many warps of a block run it."""
@@ -95,13 +104,26 @@ class GpuStatement:
                 continue
             # what several unrolled iterations read of one element is loaded once
             times = self.own * self.elements(access) / steps / self.lanes
-            cost = self._turns(access) if scope == "shared" else self._sectors(access)
-            yield WarpAccess(scope, times, cost, self.lanes * access.bytes * WARP)
+            if scope == "shared":
+                together = self._together(access)
+                yield WarpAccess(scope, times / together, self._turns(access, together), together * access.bytes * WARP)
+            else:
+                yield WarpAccess(scope, times, self._sectors(access), self.lanes * access.bytes * WARP)
 
     @cached_property
-    def operands(self) -> Node:
-        """Elements of operands that a thread meets in one unrolled step."""
-        return self.nest.graph.total(self.elements(a) for a in self.statement.accesses[1:])
+    def term(self) -> Node:
+        """Elements of operands that a thread needs for one term of all its sums."""
+        g, s = self.nest.graph, self.statement
+        total = g.zero
+        for access in (a for a in s.accesses[1:] if self._scope(a) != "local"):
+            columns, met = access_columns(self.nest, s, access), g.one
+            for lp in s.loops:
+                written = lp.kinds["unrolled"] + lp.kinds["vectorized"]
+                if written is not g.zero:
+                    mine = written * columns.moves(lp) * carries(self.nest, s, lp, "space")
+                    met = met * (1 + mine * (lp.extent - 1))
+            total = total + met
+        return total
 
     def elements(self, access: Access) -> Node:
         """Elements that a thread meets while its unrolled and vectorised loops run."""
@@ -144,24 +166,35 @@ class GpuStatement:
             return self.warp[lp.loop.kind]
         return 1 + (lp.extent - 1) * lp.kinds["vectorized"]
 
-    def _turns(self, access: Access) -> Node:
-        """How many turns a warp takes because its threads want different words of one bank, and for wide accesses."""
+    def _together(self, access: Access) -> Node:
+        """Neighbouring elements of unrolled iterations, which code generation loads from shared memory at once."""
+        g, most = self.nest.graph, max(1, _VECTOR_BYTES // access.bytes)
+        found = g.one
+        for lp in self.statement.loops:
+            if lp.kinds["unrolled"] is not g.zero:
+                neighbours = self._compact_stride(access, lp).equals(1) * lp.kinds["unrolled"]
+                found = found.most(1 + neighbours * (lp.extent.least(most) - 1))
+        return found
+
+    def _turns(self, access: Access, together: Node) -> Node:
+        """How many turns a warp takes: for all words that it wants, or because many are in one bank."""
         nest, g = self.nest, self.nest.graph
-        turns = (self.lanes * access.bytes / (_BANK_BYTES * 1.0)).most(1)
-        worst = g.one
+        threads, worst = g.one, g.one
         for lp in self.statement.loops:
             if lp.loop.kind in THREADS:
                 words = self._compact_stride(access, lp) * access.bytes / _BANK_BYTES
                 moved = words.least(1)  # threads that read the same word are served together
                 met = access_columns(nest, self.statement, access).different(lp)
-                apart = self.warp[lp.loop.kind].least(met) * moved
-                worst = worst.most(apart * _common_with_banks(words) / BANKS)
-        return turns * worst
+                apart = (self.warp[lp.loop.kind].least(met) * moved).most(1)
+                threads = threads * apart
+                worst = worst.most(apart * _common_with_banks(words) * moved / BANKS)
+        wanted = threads.least(WARP) * self.lanes * together * (access.bytes / _BANK_BYTES) / BANKS
+        return worst.most(wanted)
 
     def _compact_stride(self, access: Access, lp: LoopColumns) -> Node:
         """Elements between those of neighbouring threads, in a buffer that holds only what its block uses."""
         nest = self.nest
-        _, sides = nest.allocated(access.buffer.name)
+        _, sides = nest.allocated(access.buffer.name, read=True)
         total, size = nest.graph.zero, nest.graph.one
         for e, side in zip(reversed(access.indices[0]), reversed(sides), strict=True):
             total = total + nest.ranges.step(e, lp.var) * size
@@ -208,16 +241,20 @@ class GpuKernel:
 
     @cached_property
     def shared(self) -> Node:
-        """Bytes of shared memory of a block."""
-        return self.graph.total(self.nest.allocation(name)[1] for name in self._buffers("shared"))
+        """Bytes of shared memory of a block, twice those that are copied if this is done a step ahead."""
+        used = self.graph.total(self.nest.allocation(name, read=True)[1] for name in self._buffers("shared"))
+        return used * 2 if any(s.ahead for s in self.statements) else used
 
     @cached_property
     def registers(self) -> Node:
-        """An estimate of the registers of a thread: its results, one step's operands, and some others."""
+        """An estimate of the registers of a thread: its results, what one term of their sums takes, and some others.
+
+        The constants fit what ptxas gives to products (`benchmarks.gpu`, case `hidet`).
+        """
         g = self.graph
         held = g.total(self.nest.allocation(name)[1] for name in self._buffers("local")) / self.threads
-        operands = g.largest(s.operands.least(_MOST_OPERANDS) for s in self.statements)
-        wanted = held * 0.25 + operands + _OTHER_REGISTERS
+        term = g.largest(s.term.least(_MOST_OPERANDS) for s in self.statements)
+        wanted = held * (_EACH_RESULT / 4) + term * _EACH_OPERAND + _OTHER_REGISTERS
         return (wanted + (_REGISTER_STEP - 1)) // _REGISTER_STEP * _REGISTER_STEP
 
     def _buffers(self, scope: str) -> list[str]:

@@ -16,6 +16,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from searchlab.errors import BuildError
 from searchlab.ir.apart import recovered
@@ -23,7 +24,7 @@ from searchlab.ir.bounds import Facts
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import ONE, ZERO, Binary, Compare, Expr, Var, all_of, conditions, index, value_of
 from searchlab.ir.loopkind import BLOCKS, THREADS, LoopKind
-from searchlab.ir.stmt import Alloc, AsyncCopy, Barrier, If, Loop, Prefetch, Seq, Stmt, Store, seq
+from searchlab.ir.stmt import Alloc, AsyncCopy, Barrier, If, Loop, Prefetch, Seq, Shuffle, Stmt, Store, Tensorized, seq
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution, loads, variables
 
@@ -97,7 +98,7 @@ def with_barriers(where: str, body: Stmt, common: Collection[str], outside: Coll
             if access.meets_at_once(other):
                 raise BuildError(
                     f"{where}: in '{access.buffer}' one thread may write what another accesses in the same statement; "
-                    "bind loops that carry no sum to threads, or use rfactor"
+                    "bind loops that carry no sum to threads, loops of nothing but a sum to threadIdx.x, or use rfactor"
                 )
     placed, _ = _Placement(where, frozenset(common)).visit(body, _Reached((), frozenset(), True))
     return placed
@@ -199,19 +200,23 @@ def _owners_among(
     now, thread, block = (_owner(indices, axes, moving, asked, facts) for axes, moving in each)
     if writes and (now is None or thread is None) and (counted := _counted_owner(indices, loops, asked)) is not None:
         now, thread = now or counted, thread or counted
+    if writes and block is None:
+        block = _counted_owner(indices, loops, asked, BLOCKS)
     return now, thread, block
 
 
-def _counted_owner(indices: tuple[Expr, ...], loops: Loops, asked: Sequence[Expr]) -> Owner:
-    """What stands for the owner, if trying all iterations shows that no two threads access one element.
+def _counted_owner(
+    indices: tuple[Expr, ...], loops: Loops, asked: Sequence[Expr], axes: tuple[LoopKind, ...] = THREADS
+) -> Owner:
+    """What stands for the owner, if trying all iterations shows that no two threads (or blocks) access one element.
 
     That is for tiles whose elements are dealt out in the order of their digits: there is a proof, but a long one.  The
     same indices in the same loops under the same conditions have the same owner.
     """
     used = frozenset[Var]().union(*map(variables, indices))
-    values: dict[str, Any] = {a.value: 0 for a in THREADS} | {lp.var.name: 0 for lp in loops}
+    values: dict[str, Any] = {a.value: 0 for a in axes} | {lp.var.name: 0 for lp in loops}
     loops = [lp for lp in loops if lp.extent != ONE]
-    unknown = {lp.var.name for lp in loops if lp.kind in BLOCKS or (lp.kind not in THREADS and lp.var not in used)}
+    unknown = {lp.var.name for lp in loops if lp.kind not in axes and lp.var not in used}
     loops = [lp for lp in loops if lp.var.name not in unknown]
     extents = [value_of(lp.extent) or 0 for lp in loops]
     if not 0 < prod(extents) <= _MOST_COUNTED or not {v.name for v in used} <= values.keys() - unknown:
@@ -222,12 +227,25 @@ def _counted_owner(indices: tuple[Expr, ...], loops: Loops, asked: Sequence[Expr
     runs = np.ones(grid.shape[1], np.bool_)
     for c in limits:
         runs &= np.broadcast_to(evaluate(c, values), runs.shape)
-    element = np.stack([np.broadcast_to(evaluate(i, values), runs.shape)[runs] for i in indices])
-    thread = np.stack([np.broadcast_to(values[a.value], runs.shape)[runs] for a in THREADS])
-    pairs = np.unique(np.concatenate([element, thread]), axis=1)
-    if np.unique(pairs[: len(element)], axis=1).shape[1] < pairs.shape[1]:
+    places = [evaluate(i, values) for i in indices]
+    if axes is THREADS:  # of one block, whichever it is
+        places += [values[lp.var.name] for lp in loops if lp.kind in BLOCKS]
+    element = _numbered([np.broadcast_to(x, runs.shape)[runs] for x in places])
+    owner = _numbered([np.broadcast_to(values[a.value], runs.shape)[runs] for a in axes])
+    order = np.argsort(element)
+    again = np.diff(element[order]) == 0
+    if (np.diff(owner[order])[again] != 0).any():
         return None
     return (*indices, *(lp.var for lp in loops), *(lp.extent for lp in loops), *limits)
+
+
+def _numbered(digits: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+    """One number for each combination of digits."""
+    total = np.zeros(len(digits[0]), np.int64)
+    for d in digits:
+        low = int(d.min(initial=0))
+        total = total * (int(d.max(initial=0)) - low + 1) + (d - low)
+    return total
 
 
 def _narrowed(lp: _Around, asked: Sequence[Expr]) -> _Around:
@@ -286,7 +304,20 @@ class _Placement(Visitor[[_Reached], Placed]):
     def visit_prefetch(self, s: Prefetch, state: _Reached) -> Placed:
         return s, state.pending
 
-    def visit_store(self, s: Store, state: _Reached) -> Placed:
+    def visit_store(self, s: Store | Shuffle, state: _Reached) -> Placed:
+        own = self.within(s, state)
+        return self.after_barrier(s, own, state, lambda pending: (s, pending | own))
+
+    def visit_shuffle(self, s: Shuffle, state: _Reached) -> Placed:
+        """All lanes of a warp must come to a shuffle, as all threads to a barrier."""
+        if not state.uniform:
+            raise BuildError(f"{self.where}: threads would have to exchange values where only some of them come")
+        return self.visit_store(s, state)
+
+    def visit_tensorized(self, s: Tensorized, state: _Reached) -> Placed:
+        """All lanes of a warp must come to what it does together."""
+        if not state.uniform:
+            raise BuildError(f"{self.where}: a warp would have to call '{s.intrinsic}' where only some threads come")
         own = self.within(s, state)
         return self.after_barrier(s, own, state, lambda pending: (s, pending | own))
 

@@ -68,9 +68,9 @@ class TrackedMemory:
         """Whether something is read that nobody wrote: a word, or what is shorter, since bytes are loaded by words."""
         assert self._unwritten is not None
         unwritten = self._unwritten[cells]
-        if cells.shape[1] % _WORD == 0:
-            unwritten = unwritten.reshape(len(cells), -1, _WORD).all(axis=2)
-        return bool(unwritten.any())
+        if cells.shape[1] % _WORD:
+            return bool(unwritten.any())
+        return bool(np.all(unwritten.reshape(len(cells), -1, _WORD), axis=2).any())
 
     def store(self, at: Ints, values: Bytes, who: Who) -> None:
         """Writes a row of bytes for each thread."""

@@ -44,7 +44,7 @@ def _determined(places: Iterable[tuple[Expr, Value]], loops: Ranges, where: Expr
     new: Known = dict(_moving(e, value, loops) for e, value in places)
     while new:
         known.update(new)
-        found = [part for e, value in known.items() for part in _digits(e, value, loops, where, facts)]
+        found = [part for e, value in new.items() for part in _digits(e, value, loops, where, facts)]
         found += [joined for e in known for joined in _joined(e, known, loops, facts)]
         new = {e: value for e, value in found if e not in known}
     return known

@@ -49,9 +49,10 @@ def bind_elements(s: Schedule, block: str, threads: Like = 128) -> None:
     space = _loops(s, block, "space")
     if not space:
         return
+    long = [lp for lp in space if value_of(s.program.loops[lp].extent) != 1] or space[:1]
     if len(s.loops(block)) > 1:
-        s.reorder(*space, *_loops(s, block, "reduce"))
-    fused = s.fuse(*space) if len(space) > 1 else space[0]
+        s.reorder(*long, *(lp for lp in space if lp not in long), *_loops(s, block, "reduce"))
+    fused = s.fuse(*long) if len(long) > 1 else long[0]
     elements = value_of(s.program.loops[fused].extent)
     if isinstance(threads, int) and elements is not None:
         threads = min(threads, elements)
@@ -98,7 +99,7 @@ def tile_for_threads(s: Schedule, block: str, tiles: ThreadTiles) -> None:
 
 
 def sum_with_threads(s: Schedule, block: str, threads: Like = 64) -> None:
-    """Gives each sum of a stage to a block: its threads add up parts of the sum, and the first adds up these."""
+    """Gives each sum of a stage to a block: its threads add up parts of the sum, and exchange these."""
     reduction = _loops(s, block, "reduce")
     k = s.fuse(*reduction) if len(reduction) > 1 else reduction[0]
     _, mine = s.split(k, [None, threads], tail=True)
@@ -109,6 +110,7 @@ def sum_with_threads(s: Schedule, block: str, threads: Like = 64) -> None:
     own, carried = (_own(s, part, outer, kind) for kind in _KINDS)
     s.reorder(*own, *carried)  # threads outside of what each adds up
     s.bind(next(lp for lp in own if s.program.loops[lp].extent == index(threads)), _X)
+    s.bind(_loops(s, block, "reduce")[0], _X)
     s.bind(outer, "blockIdx.x")
 
 
