@@ -28,6 +28,7 @@ _STEPS = 2  # of a sum by calls that are unrolled: so short a loop is mostly its
 _BLOCK = 0.4  # of the second-level cache, for rows of data that meet one panel after the other
 _REUSE = 8  # rows that read a packed operand, from which on floats of 16 bits are converted as they are packed
 _ROUNDED = 1.1  # the most that vectors of pixels may have for every pixel
+_WAIT = 0.1  # the share of a convolution's time for which some threads may be without work
 _JOBS = 4  # the fewest iterations of a parallel loop for each thread
 
 
@@ -192,7 +193,7 @@ def _pad_by_bands(s: Schedule, outer: list[str], target: Target) -> None:
     shared = tactics.outermost(s, outer, _JOBS * target.threads, unknown=_LARGE)
     for name in tactics.fresh_stages(s) if shared != outer else ():
         if attempt(s.compute_at, name, shared[-1]):
-            s.vectorize(s.loops(name)[-1])
+            tactics.vectorize_last(s, name)
 
 
 def _by_columns(s: Schedule, block: str, loops: _RegisterTile, panels: str) -> list[str]:
@@ -247,16 +248,41 @@ def _order_by_channels(s: Schedule, loops: _RegisterTile) -> list[str]:
 
 
 def _by_blocks(s: Schedule, block: str, tile: BlockTile | None, target: Target) -> None:
-    """Tiles of pixels by blocks of channels; without a tile, windows of one block, for which padding is computed."""
+    """Tiles of pixels by blocks of channels; without a tile, windows of one block, which read an image as it lies."""
     if tile is not None:
-        outer, tiles = tactics.tile_blocks(s, block, tile, _BAND)
+        outer, tiles = tactics.tile_blocks(s, block, tile, _band(s, block, tile, target))
         _pad_by_bands(s, outer, target)
     else:
+        tactics.inline_padding(s, block)
         outer, tiles = tactics.tile_windows(s, block, target.vector_registers // 4, _TAPS)
         tactics.gather_inputs(s, outer[-1])
     tactics.join_epilogues(s, block, tiles)
     _parallelize(s, outer, target)
     _finish_others(s, target)
+
+
+def _band(s: Schedule, block: str, tile: BlockTile, target: Target) -> int:
+    """The rows of output that meet the weights of a tile while these are in the cache; fewer if that keeps threads busy.
+
+    Threads take bands of one tile after the other, so a few of equal size leave some threads without work at the end.
+    """
+    image, blocks, row, *_ = tactics.axis_loops(s, block)[0]
+    rows, others = _extent(s, row), _extent(s, image) * (_extent(s, blocks) // tile.blocks)
+    if max(rows, others) >= _LARGE or target.threads == 1:
+        return _BAND
+    bands = range(-(-rows // _BAND), rows + 1)
+    waits = {n: _wait(rows, -(-rows // n), others, target.threads) for n in bands[: target.threads]}
+    fewest = next((n for n, wait in waits.items() if wait <= _WAIT), min(waits, key=lambda n: waits[n]))
+    return -(-rows // fewest)
+
+
+def _wait(rows: int, band: int, others: int, threads: int) -> float:
+    """How much longer the last thread takes than all would if they shared the work evenly; 0 if they do."""
+    ends = [0] * threads
+    for start in range(0, rows, band):
+        for _ in range(others):
+            ends[ends.index(min(ends))] += min(band, rows - start)
+    return max(ends) * threads / (rows * others) - 1
 
 
 def _in_steps(s: Schedule, loop: str) -> list[str]:

@@ -65,8 +65,10 @@ from searchlab.tactics.placing import (
     gather_inputs,
     gather_rows,
     inline_cheap,
+    inline_padding,
     join_epilogues,
     meets_only_at_elements,
+    vectorize_last,
 )
 from searchlab.tactics.products import ProductView, product_views, products
 from searchlab.tactics.register_tiles import fits_registers, register_tile
@@ -117,9 +119,9 @@ __all__ = [
     "block_tile", "call_around", "call_shape", "call_tile", "call_views", "collapse", "collapse_loops",
     "collapse_stages", "constant", "contiguous_reduction", "epilogues", "exact_view", "extent", "fetch_next_rows",
     "finish_fused", "finish_untiled", "fits_registers", "fresh_stages", "fuse_outer", "fuse_parallel",
-    "fuse_reader", "fused_width", "gather_inputs", "gather_rows", "goes_row_by_row", "inline_cheap", "insert_calls",
-    "intermediate_results", "intrinsic_view", "join_epilogues", "join_trailing", "joined_copy", "lane_factors",
-    "lane_loop", "lay_for_calls", "lay_in_panels", "lies_side_by_side", "loops_by_kind", "loops_inside",
+    "fuse_reader", "fused_width", "gather_inputs", "gather_rows", "goes_row_by_row", "inline_cheap",
+    "inline_padding", "insert_calls", "intermediate_results", "intrinsic_view", "join_epilogues", "join_trailing",
+    "joined_copy", "lane_factors", "lane_loop", "lay_for_calls", "lay_in_panels", "lies_side_by_side", "loops_by_kind", "loops_inside",
     "meets_only_at_elements", "moves_with", "next_rows", "operands", "outermost", "own_loops", "pack", "panel",
     "parallel_outer", "phases", "product_views", "products", "read_rows_as_they_lie", "reduce_axes",
     "reduces_along_rows", "reduces_as_one", "register_tile", "results_are_in_order", "rfactor", "row_times_matrix",
@@ -127,5 +129,6 @@ __all__ = [
     "slides_over_blocks", "space_axes", "split_by", "split_for_calls", "spread_rows", "stores_plainly",
     "structure_around", "sum_with_threads", "tile", "tile_along_panels", "tile_blocks", "tile_collapsed",
     "tile_for_calls", "tile_for_threads", "tile_in_place", "tile_windows", "trailing", "transpose_results",
-    "unroll_up_to", "values_of", "vector_width", "vectorize_outputs", "vectorize_tile", "widen_halves", "work",
+    "unroll_up_to", "values_of", "vector_width", "vectorize_last", "vectorize_outputs", "vectorize_tile",
+    "widen_halves", "work",
 ]  # fmt: skip

@@ -38,7 +38,8 @@ def block_tile(program: Program, block: Block, target: Target) -> BlockTile | No
     if any(moves_with(weights[0], v) for v in (row, column)):
         return None
     blocks, pixels = value_of(space[1].extent) or 1, value_of(space[3].extent) or _MOST_PIXELS
-    count = 2 if blocks % 2 == 0 else 1
+    counts = (2, 3) if target.vector_registers >= 32 else (2,)
+    count = next((n for n in counts if blocks % n == 0), 1)
     most = max(1, min(_MOST_PIXELS, (target.vector_registers - count - 2) // count))
     return BlockTile(-(-pixels // -(-pixels // most)), count)
 
@@ -58,7 +59,8 @@ def slides_over_blocks(program: Program, block: Block, target: Target) -> bool:
 
 def _ends_in_a_vector(program: Program, block: Block, target: Target) -> bool:
     space = space_axes(block)
-    return len(space) == _RANK and value_of(space[-1].extent) == target.lanes(program.buffers[block.store.buffer].dtype)
+    lanes = target.lanes(program.buffers[block.store.buffer].dtype)
+    return len(space) == _RANK and value_of(space[-1].extent) in (lanes, lanes // 2)
 
 
 def tile_blocks(s: Schedule, block: str, tile: BlockTile, band: int) -> tuple[list[str], str]:

@@ -20,6 +20,7 @@ from typing import Any
 
 from searchlab import targets
 from searchlab.errors import ExportError, IRError, SearchLabError, SpaceError
+from searchlab.graph.model.options import CompileOptions
 from searchlab.graph.tasks import program_key
 from searchlab.ir.expr import Const, Var
 from searchlab.ir.jsonform import from_json, to_json
@@ -31,26 +32,42 @@ from searchlab.lab.folder.found import Found
 from searchlab.lab.tuning.model_result import model_results
 
 FILE = "tuned.json"  # in a run folder: its programs, so that no space has to be made again
+DEFAULT = "default"
+RIVALS = 3  # programs of a task that are timed inside the model
 _AGAIN = "delete it: the programs are made again from the records"
 
 
 class TunedFile(FileForm):
-    """The form of the file: programs as JSON, by the hash of the program that was measured."""
+    """The form of the file: programs as JSON, by the hash of the program that was measured.
+
+    `chosen` is the hash of the program that each task is compiled to, or "default", by the key of the task.
+    """
 
     programs: dict[str, str]
+    chosen: dict[str, str] = {}
 
 
 @dataclass(frozen=True, eq=False)
 class TunedTask:
-    """What a run found for a task; `kept` says that nothing was faster than the default schedule."""
+    """What a run found for a task; `kept` says that nothing was faster than the default schedule.
+
+    `default` says so of the whole model, in which that schedule was faster than what won by itself.
+    """
 
     found: Found
     stored: Mapping[str, str] = field(repr=False)  # programs as JSON, by hash
+    default: bool = False
 
     @property
     def kept(self) -> bool:
         """Whether the default schedule won."""
-        return self.found.origin == "default"
+        return self.default or self.found.origin == "default"
+
+    @property
+    def identity(self) -> str:
+        """The hash of the program, or "default"."""
+        record = None if self.kept else self.found.record
+        return DEFAULT if record is None else record.program
 
     @property
     def seconds(self) -> float:
@@ -73,12 +90,14 @@ class TunedTask:
 class Tuned:
     """A source of scheduled programs for `compile`: those of tasks that runs have searched for one target.
 
-    `asked` notes for every task that was asked for whether it was known.
+    `asked` notes for every task that was asked for whether it was known.  `options` are those that the model was
+    compiled with when its tasks were searched: others may lead to other tasks.
     """
 
     target: targets.Target
     tasks: Mapping[str, TunedTask] = field(repr=False)
     sizes: tuple[Mapping[str, int], ...] = ()  # at which models with open sizes were searched
+    options: CompileOptions = CompileOptions()
     asked: dict[str, bool] = field(default_factory=dict, repr=False)
 
     @staticmethod
@@ -86,21 +105,38 @@ class Tuned:
         """The best programs of run folders, for this machine unless a target is given; of two the faster."""
         machine = target or targets.detect()
         found: dict[str, TunedTask] = {}
-        sizes = [dict(result.sizes) for folder in folders for result in model_results(Path(folder)) if result.sizes]
+        models = [result for folder in folders for result in model_results(Path(folder))]
         for folder in folders:
             for key, task in _tasks(Path(folder), machine):
                 if key not in found or task.seconds < found[key].seconds:
                     found[key] = task
-        return Tuned(machine, found, tuple(sizes))
+        options = next((result.compile_options for result in models), CompileOptions())
+        return Tuned(machine, found, tuple(dict(result.sizes) for result in models if result.sizes), options)
+
+    @staticmethod
+    def ranked(folder: str | os.PathLike[str], target: targets.Target, top: int = RIVALS) -> tuple[Tuned, ...]:
+        """The best programs of a run by themselves, the second ones, and so on; of fewer the last is taken again."""
+        found, stored = dict(_found(Path(folder), target, top)), _file(Path(folder)).programs
+        sizes = tuple(dict(result.sizes) for result in model_results(Path(folder)) if result.sizes)
+        ranks = range(max(map(len, found.values()), default=0))
+        return tuple(
+            Tuned(target, {key: TunedTask(few[min(n, len(few) - 1)], stored) for key, few in found.items()}, sizes)
+            for n in ranks
+        )
 
     def __len__(self) -> int:
         return len(self.tasks)
 
     def known(self, program: Program, weights: Iterable[str]) -> TunedTask | None:
         """What is known of the task of a plain program; None if it was not searched."""
+        key = self.key(program, weights)
+        return None if key is None else self.tasks[key]
+
+    def key(self, program: Program, weights: Iterable[str]) -> str | None:
+        """The key of a plain program among the tasks, at one of the sizes that were searched; None if it is none."""
         named = frozenset(weights)
         keys = (program_key(plain, named) for plain in self._at_sizes(program))
-        return next((self.tasks[key] for key in keys if key in self.tasks), None)
+        return next((key for key in keys if key in self.tasks), None)
 
     def __call__(self, program: Program, weights: frozenset[str]) -> Program | None:
         """The scheduled program of a plain one; None if the default schedule is the best that is known."""
@@ -136,18 +172,28 @@ class Tuned:
                 program = None
             if program is not None:
                 programs[program.hash] = to_json(program)
-        atomic.replace_json(Path(path), {"programs": programs})
+        chosen = {key: task.identity for key, task in self.tasks.items()}
+        atomic.replace_json(Path(path), {"programs": programs, "chosen": chosen})
         return Path(path)
 
 
-def _tasks(folder: Path, target: targets.Target) -> Iterable[tuple[str, TunedTask]]:
-    stored = _stored(folder)
-    for best, *_ in best_programs(folder).values():
-        if best.cell.recorded or best.target.fingerprint() != target.fingerprint():
-            continue
-        yield program_key(best.workload.program, best.workload.weights), TunedTask(best, stored)
+def _tasks(folder: Path, target: targets.Target) -> Iterator[tuple[str, TunedTask]]:
+    """What each task of a run is compiled to: what was chosen in the whole model, or the fastest by itself."""
+    file = _file(folder)
+    for key, few in _found(folder, target, RIVALS if file.chosen else 1):
+        tasks = [TunedTask(found, file.programs) for found in few]
+        tasks.append(replace(tasks[0], default=True))
+        yield key, next((task for task in tasks if task.identity == file.chosen.get(key)), tasks[0])
 
 
-def _stored(folder: Path) -> Mapping[str, str]:
+def _found(folder: Path, target: targets.Target, top: int) -> Iterator[tuple[str, list[Found]]]:
+    """The best programs of each task of a run for a target, the fastest first."""
+    for few in best_programs(folder, top=top).values():
+        best = few[0]
+        if not best.cell.recorded and best.target.fingerprint() == target.fingerprint():
+            yield program_key(best.workload.program, best.workload.weights), few
+
+
+def _file(folder: Path) -> TunedFile:
     data: dict[str, Any] | None = atomic.known_json(folder / FILE, TunedFile, _AGAIN)
-    return {} if data is None else data["programs"]
+    return TunedFile(programs={}) if data is None else TunedFile(**data)

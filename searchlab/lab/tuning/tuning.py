@@ -27,6 +27,7 @@ from searchlab.lab.tuning import tuned as tuned_files
 from searchlab.lab.tuning.call_records import call_records
 from searchlab.lab.tuning.decisions import decide
 from searchlab.lab.tuning.model_result import DEFAULT, TUNED, ModelResult, VariantTime, model_results, write_results
+from searchlab.lab.tuning.selection import select_in_model
 from searchlab.lab.tuning.tuned import Tuned
 from searchlab.lab.tuning.whole_model import Note, largest_error, race_models, run_of, silent
 from searchlab.registry import Component
@@ -145,7 +146,7 @@ def plan_tuning(
     earlier = Tuned.from_run(*after, target=machine)
     variants: tuple[VariantTime, ...] = ()
     if options is None and (before := _decided(folder, source)) is not None:
-        options, variants = _options_of(before), before.variants
+        options, variants = before.compile_options, before.variants
     elif options is None:
         options, variants = decide(source, machine, earlier if len(earlier) else None, CompileOptions(), note=note)
     every = model_tasks(source, options, machine)
@@ -164,20 +165,21 @@ def _decided(folder: str | Path | None, source: ModelSource) -> ModelResult | No
     return next((result for result in known if result.name == source.name), None)
 
 
-def _options_of(result: ModelResult) -> CompileOptions:
-    """The options of a result that was read from a file, where tuples are lists."""
-    return CompileOptions.of({n: tuple(v) if isinstance(v, list) else v for n, v in result.options.items()})
-
-
 def finish_model(plan: TunePlan, folder: str | Path, seconds: float = RACE_S, note: Note = silent) -> ModelResult:
-    """Compiles a model with what was found, times it beside its default schedules and torch, and keeps the result."""
+    """Compiles a model with what was found, times it beside its default schedules and torch, and keeps the result.
+
+    Of the best programs of a task, the one that takes the least time inside the model is taken.
+    """
     machine = targets.parse(plan.target)
     place = Path(folder)
     searched = [str(place)] if Folder(place).exists else []
-    tuned = Tuned.from_run(*searched, *plan.after, target=machine)
+    sizes = sizes_of(plan.source.module, plan.source.inputs)
     if searched:
-        Tuned.from_run(*searched, target=machine).save(place / tuned_files.FILE)
-        tuned = replace(tuned, sizes=(*tuned.sizes, sizes_of(plan.source.module, plan.source.inputs)))
+        rivals = [replace(tuned, sizes=(*tuned.sizes, sizes)) for tuned in Tuned.ranked(place, machine)]
+        if rivals:
+            select_in_model(plan.source, machine, plan.options, rivals, seconds, note).save(place / tuned_files.FILE)
+    tuned = Tuned.from_run(*searched, *plan.after, target=machine)
+    tuned = replace(tuned, sizes=(*tuned.sizes, sizes))
     note("compiling")
     ways = {DEFAULT: None, TUNED: tuned}
     models = {name: compile(plan.source.module, machine, source, plan.options) for name, source in ways.items()}
@@ -225,7 +227,7 @@ def _plan_of(network: Mapping[str, Any], target: Component, folder: str | Path) 
     """What was planned for a model whose tasks have been searched."""
     source = model_source(str(network["graph"]))
     before = _decided(folder, source)
-    options = CompileOptions() if before is None else _options_of(before)
+    options = CompileOptions() if before is None else before.compile_options
     every = model_tasks(source, options, targets.parse(target))
     searched = tuple(task for task in every if task.workload.spec in network["tasks"])
     others = tuple(task for task in every if task.workload.spec not in network["tasks"])
