@@ -28,7 +28,6 @@ _STEPS = 2  # of a sum by calls that are unrolled: so short a loop is mostly its
 _BLOCK = 0.4  # of the second-level cache, for rows of data that meet one panel after the other
 _REUSE = 8  # rows that read a packed operand, from which on floats of 16 bits are converted as they are packed
 _ROUNDED = 1.1  # the most that vectors of pixels may have for every pixel
-_WAIT = 0.1  # the share of a convolution's time for which some threads may be without work
 _JOBS = 4  # the fewest iterations of a parallel loop for each thread
 
 
@@ -250,7 +249,7 @@ def _order_by_channels(s: Schedule, loops: _RegisterTile) -> list[str]:
 def _by_blocks(s: Schedule, block: str, tile: BlockTile | None, target: Target) -> None:
     """Tiles of pixels by blocks of channels; without a tile, windows of one block, which read an image as it lies."""
     if tile is not None:
-        outer, tiles = tactics.tile_blocks(s, block, tile, _band(s, block, tile, target))
+        outer, tiles = tactics.tile_blocks(s, block, tile, tactics.rows_of_bands(s, block, tile, _BAND, target.threads))
         _pad_by_bands(s, outer, target)
     else:
         tactics.inline_padding(s, block)
@@ -259,30 +258,6 @@ def _by_blocks(s: Schedule, block: str, tile: BlockTile | None, target: Target) 
     tactics.join_epilogues(s, block, tiles)
     _parallelize(s, outer, target)
     _finish_others(s, target)
-
-
-def _band(s: Schedule, block: str, tile: BlockTile, target: Target) -> int:
-    """The rows of output that meet the weights of a tile while these are in the cache; fewer if that keeps threads busy.
-
-    Threads take bands of one tile after the other, so a few of equal size leave some threads without work at the end.
-    """
-    image, blocks, row, *_ = tactics.axis_loops(s, block)[0]
-    rows, others = _extent(s, row), _extent(s, image) * (_extent(s, blocks) // tile.blocks)
-    if max(rows, others) >= _LARGE or target.threads == 1:
-        return _BAND
-    bands = range(-(-rows // _BAND), rows + 1)
-    waits = {n: _wait(rows, -(-rows // n), others, target.threads) for n in bands[: target.threads]}
-    fewest = next((n for n, wait in waits.items() if wait <= _WAIT), min(waits, key=lambda n: waits[n]))
-    return -(-rows // fewest)
-
-
-def _wait(rows: int, band: int, others: int, threads: int) -> float:
-    """How much longer the last thread takes than all would if they shared the work evenly; 0 if they do."""
-    ends = [0] * threads
-    for start in range(0, rows, band):
-        for _ in range(others):
-            ends[ends.index(min(ends))] += min(band, rows - start)
-    return max(ends) * threads / (rows * others) - 1
 
 
 def _in_steps(s: Schedule, loop: str) -> list[str]:

@@ -15,6 +15,7 @@ from searchlab.targets import Target
 
 _RANK = 5
 _MOST_PIXELS = 14
+_WAIT = 0.1  # how much longer the last thread may take than if all shared the work evenly
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,29 @@ def _ends_in_a_vector(program: Program, block: Block, target: Target) -> bool:
     space = space_axes(block)
     lanes = target.lanes(program.buffers[block.store.buffer].dtype)
     return len(space) == _RANK and value_of(space[-1].extent) in (lanes, lanes // 2)
+
+
+def rows_of_bands(s: Schedule, block: str, tile: BlockTile, most: int, threads: int) -> int:
+    """The rows of a band, at most so many; fewer if some threads would wait for others otherwise.
+
+    Threads take one tile of blocks in one band after the other, and a few of equal size do not divide evenly.
+    """
+    image, blocks, row = (extent(s, loop) for loop in axis_loops(s, block)[0][:3])
+    if image is None or blocks is None or row is None:
+        return most
+    fewest, tiles = -(-row // most), image * (blocks // tile.blocks)
+    waits = {n: _wait(row, -(-row // n), tiles, threads) for n in range(fewest, min(row, fewest + threads) + 1)}
+    chosen = next((n for n, wait in waits.items() if wait <= _WAIT), min(waits, key=lambda n: waits[n]))
+    return -(-row // chosen)
+
+
+def _wait(rows: int, band: int, tiles: int, threads: int) -> float:
+    """How much longer the last thread takes than if all shared the rows of so many tiles evenly."""
+    ends = [0] * threads
+    for start in range(0, rows, band):
+        for _ in range(tiles):
+            ends[ends.index(min(ends))] += min(band, rows - start)
+    return max(ends) * threads / (rows * tiles) - 1
 
 
 def tile_blocks(s: Schedule, block: str, tile: BlockTile, band: int) -> tuple[list[str], str]:

@@ -41,9 +41,9 @@ def select_in_model(
 ) -> Tuned:
     """For each task the rival that takes the least time in the model, or its default schedule if none is faster.
 
-    A model is compiled with the default schedules, and one with each of the rivals, which all have the same tasks.  They
-    run in turns while the machine notes when each call begins; tasks are then decided one by one.  Tasks that the model
-    does not call stay as they are in the first of the rivals.
+    A model is compiled with the default schedules, and one with each of the rivals, which all have the same tasks.
+    They run in turns while the machine notes when each call begins; tasks are then decided one by one.  Those that the
+    model does not call stay as they are in the first of the rivals.
     """
     first = rivals[0]
     note("compiling the best programs of all tasks")
