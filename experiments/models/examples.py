@@ -1,7 +1,7 @@
 """The networks of this package at their published sizes, with inputs: what `searchlab tune resnet18` tunes.
 
-Every function returns a network and example inputs, as any function does that names a model. Sizes are fixed, but for the
-past of `decoder_step`.
+Every function returns a network and example inputs, as any function does that names a model. Sizes are fixed, but for
+the past of `decoder_step`.
 """
 
 from __future__ import annotations
