@@ -3,8 +3,8 @@
 Every network runs at batch 1 with two threads, in turns with torch (eager, channels last, compiled and frozen) and
 onnxruntime; `decoder-N` generates 64 tokens after a prompt of N.  `over_best` is the time of the fastest of these
 divided by that of the compiled model, by fastest runs.  `--tuned FOLDER` adds the model with the schedules that a run
-has found.  `compile` is the time from a module of torch to a compiled ResNet-50, in seconds; `vm-overhead` the time
-that the virtual machine adds to a kernel.
+has found, compiled with the options that it decided on.  `compile` is the time from a module of torch to a compiled
+ResNet-50, in seconds; `vm-overhead` the time that the virtual machine adds to a kernel.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def network_rows(network: Network, tuned: Any) -> Iterator[Row]:
     target = detect().with_threads(THREADS)
     runs: dict[str, Run] = dict(peers.runs)
     for name, source in {"default": None, **({"tuned": tuned} if tuned else {})}.items():
-        model = graph.compile(module, target, source)
+        model = graph.compile(module, target, source, None if source is None else source.options)
         first_of(model(*inputs))
         runs[name] = lambda model=model: model(*inputs)  # type: ignore[misc]
     with OtherLoad() as load:
@@ -76,7 +76,8 @@ def decoder_rows(length: int, tuned: Any) -> Iterator[Row]:
     peers = decoding_peers(module, prompt, THREADS)
     runs: dict[str, Run] = dict(peers.runs)
     for name, source in {"default": None, **({"tuned": tuned} if tuned else {})}.items():
-        runs[name] = ours(graph.compile(functions, target, source), prompt)
+        options = None if source is None else source.options
+        runs[name] = ours(graph.compile(functions, target, source, options), prompt)
     runs["4 bits"] = ours(graph.compile(graph.quantise_weights(functions), target), prompt)
     with OtherLoad() as load:
         times = race(runs, SECONDS, ROUNDS, threads=THREADS)

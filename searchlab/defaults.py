@@ -192,7 +192,7 @@ def _pad_by_bands(s: Schedule, outer: list[str], target: Target) -> None:
     shared = tactics.outermost(s, outer, _JOBS * target.threads, unknown=_LARGE)
     for name in tactics.fresh_stages(s) if shared != outer else ():
         if attempt(s.compute_at, name, shared[-1]):
-            s.vectorize(s.loops(name)[-1])
+            tactics.vectorize_last(s, name)
 
 
 def _by_columns(s: Schedule, block: str, loops: _RegisterTile, panels: str) -> list[str]:
@@ -247,11 +247,12 @@ def _order_by_channels(s: Schedule, loops: _RegisterTile) -> list[str]:
 
 
 def _by_blocks(s: Schedule, block: str, tile: BlockTile | None, target: Target) -> None:
-    """Tiles of pixels by blocks of channels; without a tile, windows of one block, for which padding is computed."""
+    """Tiles of pixels by blocks of channels; without a tile, windows of one block, which read an image as it lies."""
     if tile is not None:
-        outer, tiles = tactics.tile_blocks(s, block, tile, _BAND)
+        outer, tiles = tactics.tile_blocks(s, block, tile, tactics.rows_of_bands(s, block, tile, _BAND, target.threads))
         _pad_by_bands(s, outer, target)
     else:
+        tactics.inline_padding(s, block)
         outer, tiles = tactics.tile_windows(s, block, target.vector_registers // 4, _TAPS)
         tactics.gather_inputs(s, outer[-1])
     tactics.join_epilogues(s, block, tiles)

@@ -1,6 +1,7 @@
 """The networks of this package at their published sizes, with inputs: what `searchlab tune resnet18` tunes.
 
-Every function returns a network and example inputs, as any function does that names a model. Sizes are fixed.
+Every function returns a network and example inputs, as any function does that names a model. Sizes are fixed, but for
+the past of `decoder_step`.
 """
 
 from __future__ import annotations
@@ -45,3 +46,10 @@ def decoder(batch: int = 1, length: int = 16, past: int | None = None, layers: i
     """A decoder on a prompt of 16 tokens, or on tokens behind a past."""
     inputs = decoder_network.example_inputs(batch, length, past, layers=layers)
     return decoder_network.make(layers=layers), inputs
+
+
+def decoder_step(past: int = 132, layers: int = 8) -> tuple[Any, tuple[Any, ...], Any]:
+    """The next token of a decoder behind a past of any length, which is what generating text mostly computes."""
+    inputs = decoder_network.example_inputs(1, 1, past, layers=layers)
+    shapes = decoder_network.dynamic_shapes(length=1, past=past, layers=layers, sequences=1)
+    return decoder_network.make(layers=layers), inputs, shapes

@@ -22,7 +22,14 @@ from searchlab.tactics.axes import (
     work,
 )
 from searchlab.tactics.call_tiling import CallTiles, results_are_in_order, structure_around, tile_for_calls
-from searchlab.tactics.channel_blocks import BlockTile, block_tile, slides_over_blocks, tile_blocks, tile_windows
+from searchlab.tactics.channel_blocks import (
+    BlockTile,
+    block_tile,
+    rows_of_bands,
+    slides_over_blocks,
+    tile_blocks,
+    tile_windows,
+)
 from searchlab.tactics.collapse import (
     Trailing,
     collapse,
@@ -65,8 +72,10 @@ from searchlab.tactics.placing import (
     gather_inputs,
     gather_rows,
     inline_cheap,
+    inline_padding,
     join_epilogues,
     meets_only_at_elements,
+    vectorize_last,
 )
 from searchlab.tactics.products import ProductView, product_views, products
 from searchlab.tactics.register_tiles import fits_registers, register_tile
@@ -118,17 +127,18 @@ __all__ = [
     "bind_elements",
     "block_tile", "call_around", "call_shape", "call_tile", "call_views", "collapse", "collapse_loops",
     "collapse_stages", "constant", "contiguous_reduction", "epilogues", "exact_view", "extent", "fetch_next_rows",
-    "finish_fused", "finish_untiled", "fits_registers", "fresh_stages", "fuse_outer", "fuse_parallel",
-    "fuse_reader", "fused_width", "gather_inputs", "gather_rows", "goes_row_by_row", "inline_cheap", "insert_calls",
+    "finish_fused", "finish_untiled", "fits_registers", "fresh_stages", "fuse_outer", "fuse_parallel", "fuse_reader",
+    "fused_width", "gather_inputs", "gather_rows", "goes_row_by_row", "inline_cheap", "inline_padding", "insert_calls",
     "intermediate_results", "intrinsic_view", "join_epilogues", "join_trailing", "joined_copy", "lane_factors",
     "lane_loop", "lay_for_calls", "lay_in_panels", "lies_side_by_side", "loops_by_kind", "loops_inside",
     "meets_only_at_elements", "moves_with", "next_rows", "operands", "outermost", "own_loops", "pack", "panel",
     "parallel_outer", "phases", "product_views", "products", "read_rows_as_they_lie", "reduce_axes",
     "reduces_along_rows", "reduces_as_one", "register_tile", "results_are_in_order", "rfactor", "row_times_matrix",
-    "rows_first", "run_copies", "schedule_for_threads", "share", "share_around", "side_by_side",
+    "rows_first", "rows_of_bands", "run_copies", "schedule_for_threads", "share", "share_around", "side_by_side",
     "slides_over_blocks", "space_axes", "split_by", "split_for_calls", "spread_rows", "stores_plainly",
     "structure_around", "sum_with_threads", "tile", "tile_along_panels", "tile_blocks", "tile_collapsed",
     "tile_for_calls", "tile_for_threads", "tile_for_warps", "tile_in_place", "tile_windows", "trailing",
-    "transpose_results", "unroll_up_to", "values_of", "vector_width", "vectorize_outputs", "vectorize_tile",
+    "transpose_results", "unroll_up_to", "values_of", "vector_width", "vectorize_last", "vectorize_outputs",
+    "vectorize_tile",
     "widen_halves", "work",
 ]  # fmt: skip

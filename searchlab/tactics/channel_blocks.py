@@ -15,14 +15,16 @@ from searchlab.targets import Target
 
 _RANK = 5
 _MOST_PIXELS = 14
+_WAIT = 0.1  # how much longer the last thread may take than if all shared the work evenly
 
 
 @dataclass(frozen=True)
 class BlockTile:
-    """A register tile: pixels of a row by blocks of channels."""
+    """A register tile: pixels of each of a few rows by blocks of channels."""
 
     pixels: int
     blocks: int
+    rows: int = 1
 
 
 def block_tile(program: Program, block: Block, target: Target) -> BlockTile | None:
@@ -38,9 +40,11 @@ def block_tile(program: Program, block: Block, target: Target) -> BlockTile | No
     if any(moves_with(weights[0], v) for v in (row, column)):
         return None
     blocks, pixels = value_of(space[1].extent) or 1, value_of(space[3].extent) or _MOST_PIXELS
-    count = 2 if blocks % 2 == 0 else 1
+    counts = (2, 3) if target.vector_registers >= 32 else (2,)
+    count = next((n for n in counts if blocks % n == 0), 1)
     most = max(1, min(_MOST_PIXELS, (target.vector_registers - count - 2) // count))
-    return BlockTile(-(-pixels // -(-pixels // most)), count)
+    width, rows = -(-pixels // -(-pixels // most)), value_of(space[2].extent) or 1
+    return BlockTile(width, count, max(1, min(rows, most // width)))
 
 
 def slides_over_blocks(program: Program, block: Block, target: Target) -> bool:
@@ -58,7 +62,31 @@ def slides_over_blocks(program: Program, block: Block, target: Target) -> bool:
 
 def _ends_in_a_vector(program: Program, block: Block, target: Target) -> bool:
     space = space_axes(block)
-    return len(space) == _RANK and value_of(space[-1].extent) == target.lanes(program.buffers[block.store.buffer].dtype)
+    lanes = target.lanes(program.buffers[block.store.buffer].dtype)
+    return len(space) == _RANK and value_of(space[-1].extent) in (lanes, lanes // 2)
+
+
+def rows_of_bands(s: Schedule, block: str, tile: BlockTile, most: int, threads: int) -> int:
+    """The rows of a band, at most so many; fewer if some threads would wait for others otherwise.
+
+    Threads take one tile of blocks in one band after the other, and a few of equal size do not divide evenly.
+    """
+    image, blocks, row = (extent(s, loop) for loop in axis_loops(s, block)[0][:3])
+    if image is None or blocks is None or row is None:
+        return most
+    fewest, tiles = -(-row // most), image * (blocks // tile.blocks)
+    waits = {n: _wait(row, -(-row // n), tiles, threads) for n in range(fewest, min(row, fewest + threads) + 1)}
+    chosen = next((n for n, wait in waits.items() if wait <= _WAIT), min(waits, key=lambda n: waits[n]))
+    return -(-row // chosen)
+
+
+def _wait(rows: int, band: int, tiles: int, threads: int) -> float:
+    """How much longer the last thread takes than if all shared the rows of so many tiles evenly."""
+    ends = [0] * threads
+    for start in range(0, rows, band):
+        for _ in range(tiles):
+            ends[ends.index(min(ends))] += min(band, rows - start)
+    return max(ends) * threads / (rows * tiles) - 1
 
 
 def tile_blocks(s: Schedule, block: str, tile: BlockTile, band: int) -> tuple[list[str], str]:
@@ -68,11 +96,16 @@ def tile_blocks(s: Schedule, block: str, tile: BlockTile, band: int) -> tuple[li
     """
     (image, outer, row, column, channel), reduction = axis_loops(s, block)
     b0, b1 = s.split(outer, [None, tile.blocks])
-    h0, h1 = s.split(row, [None, band], tail=True)
+    h0, *h1 = s.split(row, [None, band], tail=True)
+    if tile.rows > 1:  # short rows: weights are read once for several of them
+        h1 = s.split(h1[0], [None, tile.rows], tail=True)
     w0, w1 = s.split(column, [None, tile.pixels], tail=True)
-    s.reorder(image, h0, b0, h1, w0, *reduction, w1, b1, channel)  # a pixel is needed for one row of the tile only
+    first, *tiled = h1
+    # a pixel is needed for the blocks of the tile only
+    s.reorder(image, h0, b0, first, w0, *reduction, *tiled, w1, b1, channel)
     s.unroll(b1)
-    s.unroll(w1)
+    for loop in (w1, *tiled):
+        s.unroll(loop)
     s.vectorize(channel)
     return [image, h0, b0], w0
 

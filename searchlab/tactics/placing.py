@@ -8,9 +8,9 @@ from searchlab.ir.expr import Call, Expr, Select, value_of
 from searchlab.ir.program import Program
 from searchlab.ir.walk import variables, walk
 from searchlab.schedule import Schedule
-from searchlab.schedule.primitive import consumers
+from searchlab.schedule.primitive import consumers, producers
 from searchlab.tactics.attempts import attempt
-from searchlab.tactics.axes import loops_inside, operands, space_axes
+from searchlab.tactics.axes import extent, loops_inside, operands, own_loops, space_axes
 from searchlab.tactics.vectors import side_by_side
 
 _UNROLLED = 16  # the most rows of an epilogue's tile that are unrolled
@@ -66,7 +66,27 @@ def gather_inputs(s: Schedule, loop: str) -> None:
     """Computes every possible stage, such as padding, inside a loop of its consumer, with its last axis vectorised."""
     for name in list(s.program.blocks):
         if attempt(s.compute_at, name, loop):
-            s.vectorize(s.loops(name)[-1])
+            vectorize_last(s, name)
+
+
+def inline_padding(s: Schedule, block: str) -> None:
+    """Inlines what a stage reads, if it only selects elements: loops are cut at the edges of images, not copied from.
+
+    A window that reads an element a few times costs less than a copy, which would be as large as the image.
+    """
+    for load in operands(s.program.blocks[block]):
+        for maker in producers(s.program, load.buffer):
+            if not maker.reduces and isinstance(maker.store.value, Select):
+                attempt(s.compute_inline, maker.name)
+
+
+def vectorize_last(s: Schedule, block: str) -> None:
+    """Vectorises the last loop of a stage that has more than one iteration, inside those that have one."""
+    own = own_loops(s, block)
+    lane = next((lp for lp in reversed(own) if extent(s, lp) != 1), own[-1])
+    if lane != own[-1]:
+        s.reorder(*own[own.index(lane) + 1 :], lane)
+    s.vectorize(lane)
 
 
 def join_epilogues(s: Schedule, block: str, loop: str, unroll: bool = True) -> None:

@@ -162,6 +162,32 @@ def test_graphs_without_a_chain_stay_as_they_are() -> None:
     assert "float64" in left_plain(double, "main", LANES)["conv2d"]
 
 
+def halves(b: GraphBuilder, y: Any) -> Any:
+    """Channels that are whole blocks of 8 and not of 16, between others; their sums are of the same blocks."""
+    z = b.relu(b.conv2d(y, weight(b, "v", 24, 16, 1, 1), weight(b, "c", 24)))
+    z = b.conv2d(z, weight(b, "u", 24, 1, 3, 3), groups=24, padding=1) + z
+    return b.conv2d(z, weight(b, "t", 32, 24, 3, 3))
+
+
+def test_channels_in_halves_of_vectors() -> None:
+    module = chain(halves, channels=16)
+    changed = agree(module, lanes=16)
+    assert callees(changed).count("permute") == 1 and left_plain(module, "main", 16) == {}  # at the end of the chain
+    shapes = [str(b.annotation) for b in changed["main"].bindings if "packed" in b.call.callee]
+    assert shapes == [f"float32[n, {c}, {hw}, {b}]" for c, hw, b in (
+        (1, "8, 6", 16), (3, "8, 6", 8), (3, "8, 6", 8), (2, "6, 4", 16)
+    )]  # fmt: skip
+
+
+def test_parts_in_other_blocks_are_not_concatenated_packed() -> None:
+    def write(b: GraphBuilder, y: Any) -> Any:
+        return b.relu(b.concat(y, b.conv2d(y, weight(b, "v", 24, 24, 1, 1)), axis=1))
+
+    module = chain(write, channels=24)
+    assert "in other blocks" in left_plain(module, "main", 16)["concat"]
+    agree(module, lanes=16)
+
+
 def test_the_option_asks_for_it() -> None:
     module = chain(lambda b, y: b.max_pool2d(b.relu(y), kernel=2))
     assert "packed" not in str(lowered(module, CompileOptions(), target=parse(TARGET)))
@@ -181,6 +207,8 @@ PROGRAMS = [
     packed_program("conv2d_packed", (1, 2, 9, 7, 8), (4, 2, 3, 3, 8, 8), padding=1),
     packed_program("conv2d_packed", (2, 1, 6, 15, 3), (3, 1, 2, 2, 3, 8), stride=2),
     packed_program("conv2d_packed", (1, 2, 5, 6, 8), (2, 2, 1, 1, 8, 8)),
+    packed_program("conv2d_packed", (1, 3, 9, 9, 1), (2, 3, 3, 3, 1, 8), padding=1, stride=2),
+    packed_program("conv2d_packed", (1, 2, 5, 6, 4), (3, 2, 1, 1, 4, 4)),
     packed_program("depthwise_conv2d_packed", (1, 2, 7, 9, 8), (2, 3, 3, 8), padding=1),
     packed_program("max_pool2d_packed", (1, 2, 9, 11, 8), kernel=3, stride=2, padding=1),
     packed_program("avg_pool2d_packed", (1, 2, 8, 8, 8), kernel=2),
@@ -199,6 +227,29 @@ def test_default_schedules_tile_pixels_by_blocks(program: Program) -> None:
     }
     wanted, found = interpret(program, inputs), interpret(made, inputs)
     np.testing.assert_allclose(found["Y"], wanted["Y"], rtol=1e-4, atol=1e-5)
+
+
+def test_windows_read_images_as_they_lie() -> None:
+    for program in PROGRAMS:
+        if program.name in ("depthwise_conv2d_packed", "max_pool2d_packed"):
+            assert set(program.blocks) == {"P", "Y"}
+            assert set(default_schedule(program, parse(TARGET), ["W"]).blocks) == {"Y"}
+
+
+@pytest.mark.parametrize(
+    ("blocks", "rows", "band"),
+    [
+        (10, 7, 4),  # five tiles of blocks: two threads would wait for the fifth
+        (32, 7, 7),
+        (2, 28, 7),  # four bands of one tile
+        (6, 14, 7),
+        (2, 1, 1),
+    ],
+)
+def test_bands_keep_threads_busy(blocks: int, rows: int, band: int) -> None:
+    program = packed_program("conv2d_packed", (1, 2, rows, 7, 8), (blocks, 2, 1, 1, 8, 8))
+    made = default_schedule(program, parse(TARGET), ["W"])
+    assert int(str(made.loops["h_1"].extent)) == band
 
 
 @pytest.mark.parametrize("name", [pytest.param("resnet18", marks=pytest.mark.slow), "mobilenet_v2"])

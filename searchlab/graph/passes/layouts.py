@@ -27,6 +27,7 @@ from searchlab.ir.expr import ONE, value_of
 
 _DTYPE = "float32"  # other types are multiplied by instructions that have layouts of their own
 _PACK, _UNPACK = (0, 1, 3, 4, 2), (0, 1, 4, 2, 3)
+_LEAST = 8  # channels of half a vector: shorter ones take as many instructions for less
 _SPACE = (2, 3)  # the axes of rows and columns, packed or not
 
 
@@ -54,6 +55,7 @@ class _Packing:
 
     def __init__(self, module: GraphModule, function: GraphFunction, lanes: int) -> None:
         self.module, self.before, self.lanes = module, function, lanes
+        self.blocks = [b for b in (lanes, lanes // 2) if b == lanes or b >= _LEAST]
         self.scope = scope_of(module, function)
         self.taken = {*function.annotations, *module.constants}
         self.bindings: list[Binding] = []
@@ -103,17 +105,18 @@ class _Packing:
         if dtype != _DTYPE:
             raise _Left(f"its operands are of {dtype}; {_DTYPE} is packed")
         co, inner, kh, kw = self.module.constants[weight].array.shape
-        ci, b = value_of(shape[1]), self.lanes
-        if ci is None or co % b:
-            raise _Left(f"blocks of {b} do not divide {co} output channels")
+        ci, b = value_of(shape[1]), self._block(co)
+        if ci is None or b is None:
+            raise _Left(f"{self._blocks} do not divide {co} output channels")
         steps = {"stride": operator.stride, "padding": operator.padding, "dilation": operator.dilation}
         if operator.groups == 1:
-            a = ci if ci < b else b
-            if ci % a:
-                raise _Left(f"blocks of {a} do not divide {ci} input channels")
+            few = ci < self.lanes and x not in self.packed  # planes that are read as they lie
+            a = 1 if few else self._block(ci)
+            if a is None:
+                raise _Left(f"{self._blocks} do not divide {ci} input channels")
             split = self._emit("reshape", weight, shape=(co // b, b, ci // a, a, kh, kw))
             kernel = self._emit("permute", split, axes=(0, 2, 4, 5, 3, 1))
-            data = self._pack(x) if a == b else self._rearranged(x, a)
+            data = self._emit("unsqueeze", x, axes=(-1,)) if few else self._pack(x)
             made = self._emit("conv2d_packed", data, kernel, **steps)
         elif operator.groups == ci == co and inner == 1:
             split = self._emit("reshape", weight, shape=(co // b, b, kh, kw))
@@ -158,9 +161,13 @@ class _Packing:
         """A concatenation along channels, each of which is whole blocks, or along another axis of images."""
         operator = call.operator
         assert isinstance(operator, ConcatOp)
-        parts = [str(o) for o in call.args]
+        assert result.shape is not None
+        parts, whole = [str(o) for o in call.args], self._block(value_of(result.shape[1]))
         for part in parts:
             self._divided(part)
+        for part in parts:
+            if self._block(value_of(self._shape(part)[1])) != whole:
+                raise _Left(f"the channels of {part} are in other blocks than those of all parts")
         self._made(name, self._emit("concat", *map(self._pack, parts), axis=axis_of(operator.axis, 4)))
 
     def pointwise(self, name: str, call: OperatorCall, result: TensorType) -> None:
@@ -187,24 +194,28 @@ class _Packing:
     def _divided(self, name: str) -> None:
         """Refuses an image whose channels are not whole blocks."""
         if name not in self.packed:
-            channels = value_of(self._shape(name)[-3])
-            if channels is None or channels % self.lanes:
-                raise _Left(f"blocks of {self.lanes} do not divide the {self._shape(name)[-3]} channels of {name}")
+            channels = self._shape(name)[-3]
+            if self._block(value_of(channels)) is None:
+                raise _Left(f"{self._blocks} do not divide the {channels} channels of {name}")
 
     def _pack(self, name: str) -> str:
         """The packed form of an image, which is made if there is none."""
         if name not in self.packed:
             self._divided(name)
-            self.packed[name] = self._rearranged(name, self.lanes)
+            n, c, *space = self._shape(name)
+            channels, block = value_of(c), self._block(value_of(c))
+            assert channels is not None and block is not None
+            split = self._emit("reshape", name, shape=(n, channels // block, block, *space))
+            self.packed[name] = self._emit("permute", split, axes=_PACK)
         return self.packed[name]
 
-    def _rearranged(self, name: str, block: int) -> str:
-        self._unpack(name)
-        n, c, *space = self._shape(name)
-        channels = value_of(c)
-        assert channels is not None
-        split = self._emit("reshape", name, shape=(n, channels // block, block, *space))
-        return self._emit("permute", split, axes=_PACK)
+    def _block(self, channels: int | None) -> int | None:
+        """The channels of a block of an image: those of a vector, or of half a vector; None if neither divides."""
+        return next((b for b in self.blocks if channels is not None and channels % b == 0), None)
+
+    @property
+    def _blocks(self) -> str:
+        return f"blocks of {' or '.join(map(str, self.blocks))}"
 
     def _unpack(self, name: str) -> None:
         """Computes the plain form of an image, under its name, if it has only been computed packed."""

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from searchlab.graph.model.options import CompileOptions
 from searchlab.lab.folder import atomic
 from searchlab.lab.folder.file_forms import FileForm
 from searchlab.timing.turns import Times
@@ -100,6 +101,11 @@ class ModelResult:
         if over not in self.times or TUNED not in self.times:
             return None
         return self.times[over].min / self.times[TUNED].min
+
+    @property
+    def compile_options(self) -> CompileOptions:
+        """The options of the model; in those that were read from a file, tuples are lists."""
+        return CompileOptions.of({n: tuple(v) if isinstance(v, list) else v for n, v in self.options.items()})
 
     @property
     def plain(self) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from searchlab.lab.tuning import tuned as tuned_files
 from searchlab.lab.tuning.call_records import call_records
 from searchlab.lab.tuning.decisions import decide
 from searchlab.lab.tuning.model_result import DEFAULT, TUNED, ModelResult, VariantTime, model_results, write_results
+from searchlab.lab.tuning.selection import select_in_model
 from searchlab.lab.tuning.size_races import race_sizes
 from searchlab.lab.tuning.size_tables import make_tables
 from searchlab.lab.tuning.tuned import Tuned
@@ -153,7 +154,7 @@ def plan_tuning(
     earlier = Tuned.from_run(*after, target=machine)
     variants: tuple[VariantTime, ...] = ()
     if options is None and (before := _decided(folder, source)) is not None:
-        options, variants = _options_of(before), before.variants
+        options, variants = before.compile_options, before.variants
     elif options is None:
         options, variants = decide(source, machine, earlier if len(earlier) else None, CompileOptions(), note=note)
     every = model_tasks(source, options, machine)
@@ -178,19 +179,19 @@ def _decided(folder: str | Path | None, source: ModelSource) -> ModelResult | No
     return next((result for result in known if result.name == source.name), None)
 
 
-def _options_of(result: ModelResult) -> CompileOptions:
-    """The options of a result that was read from a file, where tuples are lists."""
-    return CompileOptions.of({n: tuple(v) if isinstance(v, list) else v for n, v in result.options.items()})
-
-
 def finish_model(plan: TunePlan, folder: str | Path, seconds: float = RACE_S, note: Note = silent) -> ModelResult:
-    """Compiles a model with what was found, times it beside its default schedules and torch, and keeps the result."""
+    """Compiles a model with what was found, times it beside its default schedules and torch, and keeps the result.
+
+    Of the best programs of a task, the one that takes the least time inside the model is taken.
+    """
     machine = targets.parse(plan.target)
     place = Path(folder)
     searched = [str(place)] if Folder(place).exists else []
     if searched:
         make_tables(plan.families, place, machine, note)
-        Tuned.from_run(*searched, target=machine).save(place / tuned_files.FILE)
+        rivals = Tuned.ranked(place, machine)
+        if rivals:
+            select_in_model(plan.source, machine, plan.options, rivals, seconds, note).save(place / tuned_files.FILE)
     tuned = Tuned.from_run(*searched, *plan.after, target=machine)
     note("compiling")
     ways = {DEFAULT: None, TUNED: tuned}
@@ -240,7 +241,7 @@ def _plan_of(network: Mapping[str, Any], target: Component, folder: str | Path) 
     """What was planned for a model whose tasks have been searched."""
     source = model_source(str(network["graph"]))
     before = _decided(folder, source)
-    options = CompileOptions() if before is None else _options_of(before)
+    options = CompileOptions() if before is None else before.compile_options
     every = model_tasks(source, options, targets.parse(target))
     searched = tuple(task for task in every if task.workload.spec in network["tasks"])
     others = tuple(task for task in every if task.workload.spec not in network["tasks"])

@@ -89,12 +89,13 @@ def race_models(
 ) -> tuple[dict[str, Times], float]:
     """The times of compiled models beside torch, in turns, and the load of the machine meanwhile."""
     everyone = {**runs, **({EAGER: source.eager} if source.eager is not None else {})}
-    with _alone(target, note), OtherLoad() as load:
+    with alone(target, note), OtherLoad() as load:
         times = race(everyone, seconds, 5, target.threads, Steady(_STEADY, 2 * seconds))
     return times, load.share
 
 
 @contextmanager
-def _alone(target: Target, note: Note) -> Iterator[None]:
+def alone(target: Target, note: Note) -> Iterator[None]:
+    """All cores for this process, whose libraries use as many threads as the target has."""
     with CoreLock.all(note), threads(target.threads):
         yield

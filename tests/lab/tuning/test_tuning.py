@@ -24,11 +24,13 @@ from searchlab.lab.run import load, run
 from searchlab.lab.run.execute.measurers import Measurers
 from searchlab.lab.run.runoff import holder
 from searchlab.lab.study import Finish, TaskSubject
-from searchlab.lab.tuning import decisions
+from searchlab.lab.tuning import decisions, selection
 from searchlab.lab.tuning.decisions import AS_GIVEN, TOGETHER, alternatives, decide, different, offered_calls
 from searchlab.lab.tuning.kept_tables import kept_tables
 from searchlab.lab.tuning.model_result import FILE, ModelResult, VariantTime, model_results, write_results
 from searchlab.lab.tuning.size_races import resized
+from searchlab.lab.tuning.tuned import FILE as TUNED_FILE
+from searchlab.lab.tuning.tuned import RIVALS, Tuned
 from searchlab.lab.tuning.tuning import TunePlan, finish_model, finish_run, plan_tuning
 from searchlab.lab.tuning.whole_model import largest_error, prepared
 from searchlab.timing.turns import Times
@@ -47,8 +49,8 @@ def layers(count: int, last: int = 16, rows: int = 8) -> GraphModule:
     return b.build(b.linear(x, b.constant("last", np.ones((last, 16), "float32"))))
 
 
-def planned(source: ModelSource, **more: Any) -> TunePlan:
-    return plan_tuning(source, TARGET, 8, share=1.0, options=CompileOptions(), settings=SETTINGS, **more)
+def planned(source: ModelSource, trials: int = 8, **more: Any) -> TunePlan:
+    return plan_tuning(source, TARGET, trials, share=1.0, options=CompileOptions(), settings=SETTINGS, **more)
 
 
 @pytest.fixture
@@ -94,12 +96,43 @@ def test_a_second_model_needs_no_trial(tmp_path: Path, made_up: None) -> None:
 
 
 @needs_avx2
+def test_what_is_fastest_inside_the_model_is_taken(
+    tmp_path: Path, made_up: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first task is faster with its second program, the other with its default schedule."""
+    source, target = source_of(layers(2), name="inside"), targets.parse(TARGET)
+    run(planned(source, folder=tmp_path).experiment, tmp_path, jobs=0)
+    rivals = Tuned.ranked(tmp_path, target)
+    assert len(rivals) == RIVALS and all(tuned.tasks.keys() == rivals[0].tasks.keys() for tuned in rivals)
+
+    def times(models: Any, *_: object) -> list[dict[str, float]]:
+        names = [call.name for call in models[0].entry.facts.calls]
+        assert len(models) == 1 + len(rivals) and len(names) == 3
+        taken = [(1.0, 1.0, 1.0), (0.9, 1.0, 0.995), (0.8, 0.8, 1.0), (0.7, 1.2, 2.0)]
+        return [dict(zip(names, row, strict=True)) for row in taken]
+
+    monkeypatch.setattr(selection, "_call_times", times)
+    chosen = selection.select_in_model(source, target, CompileOptions(), rivals)
+    relu, last = (rivals[0].key(t.workload.program, t.workload.weights) for t in planned(source).tasks)
+    assert chosen.tasks[relu] is rivals[1].tasks[relu]  # type: ignore[index]
+    assert chosen.tasks[last].kept  # type: ignore[index]
+
+    chosen.save(tmp_path / TUNED_FILE)
+    again = Tuned.from_run(tmp_path, target=target)
+    assert {key: task.identity for key, task in again.tasks.items()} == {
+        relu: rivals[1].tasks[relu].identity,  # type: ignore[index]
+        last: "default",
+    }
+
+
+@needs_avx2
 def test_the_result_is_kept_and_reported(tmp_path: Path, made_up: None) -> None:
     plan = planned(source_of(layers(1), name="small"), folder=tmp_path)
     assert model_results(tmp_path)[0].times == {}  # decided, not yet timed
     run(plan.experiment, tmp_path, jobs=0)
     result = finish_model(plan, tmp_path, seconds=0.05)
     assert model_results(tmp_path) == (result,)
+    assert Tuned.from_run(tmp_path, target=targets.parse(TARGET)).options == result.compile_options == plan.options
     assert [(c.callee, c.kind, c.reads) for c in result.calls] == [
         ("fused_linear_relu", "own", ()),
         ("linear", "own", (result.calls[0].name,)),
@@ -117,7 +150,7 @@ def test_open_sizes_are_timed_and_reported(tmp_path: Path, made_up: None) -> Non
     w = b.constant("w", np.linspace(-1, 1, 256, dtype="float32").reshape(16, 16))
     module = b.build(b.relu(b.linear(b.input("x", (n, 16)), w)))
     source = source_of((module, (np.linspace(0, 1, 80, dtype="float32").reshape(5, 16),)), name="rows")
-    plan = planned(source, folder=tmp_path)
+    plan = planned(source, trials=30, folder=tmp_path)  # six for each size, of which one may fail
     run(plan.experiment, tmp_path, jobs=0)
     result = finish_model(plan, tmp_path, seconds=0.05)
     assert [race.sizes for race in result.by_size] == [{"n": v} for v, _ in plan.families[0].representatives]

@@ -1,0 +1,95 @@
+"""Which of its best programs a task is compiled to: all are timed inside the model, call by call.
+
+A kernel that is timed alone finds its data in the cache.  In a model it finds what the calls before it have left there,
+and what was fastest in a warm loop need not be fastest.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from time import perf_counter
+
+import numpy as np
+
+from searchlab.graph.calls import ProgramCall
+from searchlab.graph.functions import GraphModule
+from searchlab.graph.model.compiled_model import CompiledModel
+from searchlab.graph.model.compiling import compile
+from searchlab.graph.model.kernels import weights_of
+from searchlab.graph.model.options import CompileOptions
+from searchlab.graph.model.pipeline import lowered
+from searchlab.graph.model_source import ModelSource
+from searchlab.lab.tuning.tuned import Tuned, TunedTask
+from searchlab.lab.tuning.whole_model import Note, alone, silent
+from searchlab.targets import Target
+
+_ROUNDS, _RUNS = 4, 5  # the fewest turns of each model, and the runs of a turn
+_MARGIN = 0.01  # the least gain for which the default schedule is given up
+
+CallTimes = Mapping[str, float]  # the shortest time of each call of a model, by the name of its result
+
+
+def select_in_model(
+    source: ModelSource,
+    target: Target,
+    options: CompileOptions,
+    rivals: Sequence[Tuned],
+    seconds: float = 2.0,
+    note: Note = silent,
+) -> Tuned:
+    """For each task the rival that takes the least time in the model, or its default schedule if none is faster.
+
+    A model is compiled with the default schedules, and one with each of the rivals, which all have the same tasks.
+    They run in turns while the machine notes when each call begins; tasks are then decided one by one.  Those that the
+    model does not call stay as they are in the first of the rivals.
+    """
+    first = rivals[0]
+    note("compiling the best programs of all tasks")
+    models = [compile(source.module, target, tuned, options) for tuned in (None, *rivals)]
+    note("timing them inside the model")
+    with alone(target, note):
+        usual, *others = _call_times(models, source, seconds)
+    calls = _calls_by_task(lowered(source.module, options, target=target), models[0].entry.facts.name, first)
+    chosen: dict[str, TunedTask] = dict(first.tasks)
+    for key, named in calls.items():
+        names = [name for name in named if name in usual]
+        if not names:
+            continue
+        took = [sum(times[name] for name in names) for times in others]
+        best = min(range(len(took)), key=took.__getitem__)
+        keep = took[best] > (1 - _MARGIN) * sum(usual[name] for name in names)
+        chosen[key] = replace(first.tasks[key], default=True) if keep else rivals[best].tasks[key]
+    return replace(first, tasks=chosen)
+
+
+def _call_times(models: Sequence[CompiledModel], source: ModelSource, seconds: float) -> list[CallTimes]:
+    """The shortest time of every call of each model; they take turns for so many seconds, and at least a few times."""
+    taken: list[list[tuple[int, ...]]] = [[] for _ in models]
+    start, rounds = perf_counter(), 0
+    while rounds < _ROUNDS or perf_counter() - start < seconds:
+        rounds += 1
+        for model, rows in zip(models, taken, strict=True):
+            series = model.entry.observed_series([source.inputs] * (_RUNS + 1))
+            rows += [run.times for run in series[1:]]  # the first has memory to acquire
+    return [_shortest(model, rows) for model, rows in zip(models, taken, strict=True)]
+
+
+def _shortest(model: CompiledModel, rows: Sequence[tuple[int, ...]]) -> CallTimes:
+    made = [at for at in range(len(rows[0])) if rows[0][at]]  # without the other halves of branches
+    spans = np.diff(np.array(rows)[:, made], axis=1).min(axis=0) / 1e9
+    calls = model.entry.facts.calls
+    return {calls[at].name: float(span) for at, span in zip(made, spans, strict=False)}
+
+
+def _calls_by_task(module: GraphModule, function: str, tuned: Tuned) -> dict[str, list[str]]:
+    """The calls of a lowered function that compute tasks, by the keys of these."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, call in module[function].calls.items():
+        if isinstance(call, ProgramCall):
+            program = module.program(call.program)
+            key = tuned.key(program, weights_of(module, program, call))
+            if key is not None:
+                found[key].append(name)
+    return found
