@@ -20,6 +20,7 @@ def bench_of(clips: Path, clip: str, error: float, enlarge: int = 1, frames: int
         "clip": str(clips / f"{clip}.npy.xz"),
         "frames": frames,
         "enlarge": enlarge,
+        "fit": True,
         "bound": {"relative_error": error},
     }
     return StreamBench(VideoSettings.of(given), detect().with_threads(THREADS))
