@@ -9,7 +9,7 @@ from searchlab.targets import detect
 from searchlab.video.stream_bench import StreamBench
 from searchlab.video.video_settings import VideoSettings
 
-THREADS, FRAMES = 2, 16
+THREADS, FRAMES = 2, 12
 
 
 @cache
