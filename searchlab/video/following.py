@@ -141,6 +141,7 @@ class _Calls:
     """Native calls in order, and what must stay alive for them."""
 
     words: list[Words] = field(default_factory=list)
+    begins: dict[str, int] = field(default_factory=dict)  # where the calls of a step begin
     alive: list[Any] = field(default_factory=list)
 
     def native(self, name: str, *arrays: Array) -> None:
@@ -163,6 +164,13 @@ class _Calls:
 
     def __call__(self) -> None:
         _runner()(self.table.ctypes.data, len(self.words))
+
+    def of(self, step: str) -> Callable[[], None]:
+        """A function that makes the calls of one step alone."""
+        begin = self.begins[step]
+        end = min((n for n in self.begins.values() if n > begin), default=len(self.words))
+        run, here = _runner(), (self, self.table[begin:])
+        return lambda: run(here[1].ctypes.data, end - begin)
 
 
 @dataclass
@@ -198,7 +206,7 @@ class Following:
             self._adopt(step, state)
         self.state = self._as_state()
         self._thresholds: Array | None = None
-        self._some, self._all = (self._calls(full=full) for full in (False, True))
+        self.calls, self._all = (self._calls(full=full) for full in (False, True))
 
     def _adopt(self, step: LayerStep, state: Sequence[Array]) -> None:
         """Takes over what a layer has seen, and its sums."""
@@ -230,7 +238,7 @@ class Following:
             for number, point in self.points.items():
                 name = plan.points[number].name
                 point.threshold[0] = thresholds[plan.places[name]] if name in plan.places else 0.0
-        (self._all if again else self._some)()
+        (self._all if again else self.calls)()
         output = self._tail()
         return output, self._counts()
 
@@ -272,6 +280,7 @@ class Following:
         """The calls of a frame; `full` takes every pixel for one that may have changed."""
         calls = _Calls()
         for step in self.model.front.steps:
+            calls.begins[step.layer.name if isinstance(step, LayerStep) else step.name] = len(calls.words)
             if isinstance(step, MapStep):
                 self._write_map(calls, step, full)
             elif isinstance(step, PoolStep):
