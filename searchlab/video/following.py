@@ -33,6 +33,7 @@ from searchlab.video.change_programs import (
     pass_program,
     pool_program,
     sizes_program,
+    tile_pairs,
     tile_width,
 )
 from searchlab.video.front import TAIL, Front, LayerStep, MapShape, MapStep, PoolStep, WindowGeometry
@@ -97,6 +98,11 @@ class FollowingModel:
         if geometry not in self._tables:
             self._tables[geometry] = geometry.reached()
         return self._tables[geometry]
+
+    def group(self, step: LayerStep) -> int:
+        """How many pairs of a layer make a group."""
+        by_channel = step.layer.groups > 1
+        return GROUP if by_channel else tile_pairs(step.geometry.made.channels, self.target)
 
     def weight(self, step: LayerStep) -> Array:
         """The weights of a layer by tap, in the order in which they are read."""
@@ -268,7 +274,7 @@ class Following:
             found.append(self.points[number].changed.copy() if number in self.points else every)
         for name in plan.skipping:
             geometry = layers[name].geometry
-            pairs = float(self.groups[name][0]) * GROUP
+            pairs = float(self.groups[name][0]) * self.model.group(layers[name])
             all_pairs = np.count_nonzero(self.model.table(geometry) < geometry.made.pixels)
             share = min(1.0, pairs / all_pairs)
             found.append(np.array([share * geometry.made.pixels], np.float32))
@@ -367,10 +373,11 @@ class Following:
             self._write_point(calls, step, full)
         point, table = self.points[number], self.model.table(geometry)
         taps, pixels = len(table), geometry.given.pixels
-        groups = taps * -(-(pixels + GROUP) // GROUP) + 1
-        source, place = (np.zeros((groups, GROUP), np.int32) for _ in range(2))
+        group = self.model.group(step)
+        groups = taps * -(-(pixels + group) // group) + 1
+        source, place = (np.zeros((groups, group), np.int32) for _ in range(2))
         tap, count = np.zeros(groups, np.int32), self.groups.setdefault(name, np.zeros(1, np.int32))
-        numbers = np.array([taps, geometry.made.pixels, table.shape[1], GROUP, pixels], np.int64)
+        numbers = np.array([taps, geometry.made.pixels, table.shape[1], group, pixels], np.int64)
         active = point.active
         calls.native("pair", active.items, active.number, table, numbers, source, place, tap, count)
         channels, outputs = geometry.given.channels, geometry.made.channels
