@@ -36,7 +36,7 @@ from searchlab.video.change_programs import (
     tile_pairs,
     tile_width,
 )
-from searchlab.video.front import TAIL, Front, LayerStep, MapShape, MapStep, PoolStep, WindowGeometry
+from searchlab.video.front import TAIL, Front, LayerStep, MapShape, MapStep, PoolStep, WindowGeometry, block_table
 from searchlab.video.residual_graph import MAIN
 from searchlab.video.residual_plan import ResidualPlan
 
@@ -317,10 +317,12 @@ class Following:
         """The places whose windows hold one of some pixels."""
         if full:
             given = _PixelList.of(geometry.given.pixels, full=True)
-        flags = np.zeros(geometry.made.pixels + 1, np.uint8)
+        self._mark(calls, self.model.table(geometry), geometry.made.pixels, given, made)
+
+    def _mark(self, calls: _Calls, table: Array, places: int, given: _PixelList, made: _PixelList) -> None:
+        flags = np.zeros(places + 1, np.uint8)
         flags[-1] = 1
-        table = self.model.table(geometry)
-        numbers = np.array([len(table), geometry.made.pixels, table.shape[1], 1, 1], np.int64)
+        numbers = np.array([len(table), places, table.shape[1], 1, 1], np.int64)
         calls.native("mark", given.items, given.number, table, numbers, flags, made.items, made.number)
 
     def _operands(self, value: PixelValue) -> dict[str, Array]:
@@ -356,8 +358,11 @@ class Following:
         if not value.planar:
             inputs |= {"pixels": pixels.items, "pixels_number": pixels.number}
         calls.kernel(self.model.kernel(("sizes", number), partial(self._sizes, value)), inputs, {"size": size})
-        active = point.active
-        calls.native("keep", size, pixels.items, pixels.number, point.threshold, active.items, active.number)
+        active, block = point.active, self.model.plan.options.block
+        passed = active if block == 1 else _PixelList.of(given.pixels)
+        calls.native("keep", size, pixels.items, pixels.number, point.threshold, passed.items, passed.number)
+        if block != 1:
+            self._mark(calls, block_table(given, block), given.pixels, passed, active)
         passing = self.model.kernel(("pass", number), lambda: pass_program(value, self.model.by_element))
         inputs = {"pixels": active.items[:rows], "pixels_number": active.number, "threshold": point.threshold}
         outputs = {"seen": seen, "change": point.change[:rows], "changed": point.changed}
