@@ -76,7 +76,13 @@ class ResidualModel:
         Adds the times of layers, each with the differences that it reads, to `seconds`; "" has those of all else.
         """
         if self.following is not None:
-            return self.following.step(frame, thresholds, state, seconds)
+            steps: dict[str, float] | None = None if seconds is None else {}
+            made = self.following.step(frame, thresholds, state, steps)
+            for step, took in (steps or {}).items():
+                owner = step if step in self.plan.skipping else ""
+                assert seconds is not None
+                seconds[owner] = seconds.get(owner, 0.0) + took
+            return made
         main, given = self.compiled[MAIN], (frame, thresholds, tuple(state))
         if seconds is None:
             output, counts, after = main(*given)
