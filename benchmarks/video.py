@@ -64,9 +64,9 @@ class Bound:
 def searched(clips: Path, clip: str, error: float, enlarge: int = 1, trials: int = TRIALS) -> StreamChoice:
     """What a search finds within a bound."""
     bench = bench_of(clips, clip, error, enlarge)
-    with Study(StreamSubject(bench), model=None, strategy="evolutionary", seed=0) as study:
+    with Study(StreamSubject(bench), model=None, strategy="local", seed=0, batch=8) as study:
         best = study.optimize(trials=trials)
-        return StreamChoice.of(study.space.choice(best.point))
+        return bench.tried(StreamChoice.of(study.space.choice(best.point)))[0]
 
 
 def libraries(bench: StreamBench) -> dict[str, Run]:

@@ -9,7 +9,7 @@ from searchlab.targets import detect
 from searchlab.video.stream_bench import StreamBench
 from searchlab.video.video_settings import VideoSettings
 
-THREADS, FRAMES = 2, 16
+THREADS, FRAMES = 2, 12
 
 
 @cache
@@ -20,6 +20,7 @@ def bench_of(clips: Path, clip: str, error: float, enlarge: int = 1, frames: int
         "clip": str(clips / f"{clip}.npy.xz"),
         "frames": frames,
         "enlarge": enlarge,
+        "fit": True,
         "bound": {"relative_error": error},
     }
     return StreamBench(VideoSettings.of(given), detect().with_threads(THREADS))

@@ -16,7 +16,7 @@ from searchlab.schedule import Schedule
 from searchlab.targets import CpuTarget
 
 FLOAT = "float32"
-GROUP = 4  # pairs of pixels whose sums share a register tile; more would leave more of a tile empty
+GROUP = 4  # pairs of pixels that share a register tile, at least; more would leave more of a tile empty
 SHARE = 10  # features expect one in so many pixels to change
 Read = Callable[[Expr, Expr], Expr]  # an element, by row and channel
 _ROWS, _PLACES = size("rows"), size("places")
@@ -183,21 +183,28 @@ def tile_width(outputs: int, target: CpuTarget) -> int:
     return max(n for n in range(1, most + 1) if outputs % n == 0)
 
 
+def tile_pairs(outputs: int, target: CpuTarget) -> int:
+    """How many pairs a register tile has: more where it has few output channels, so that products do not wait."""
+    few = tile_width(outputs, target) <= 2 * target.lanes(FLOAT)
+    return 2 * GROUP if few and target.vector_registers >= 32 else GROUP
+
+
 def pairs_program(inputs: int, outputs: int, target: CpuTarget) -> Program:
     """Adds the products of changes with the weights of taps to the sums of the places that they reach.
 
     Pairs of a position in `change` and a place come in groups, all pairs of which have one tap.
     """
     b = Builder("convolve_pairs")
-    groups, taps, width = size("groups"), size("taps"), tile_width(outputs, target)
+    groups, taps = size("groups"), size("taps")
+    width, group = tile_width(outputs, target), tile_pairs(outputs, target)
     count = b.indices("number", (1,), groups + 1, _expected(groups))[0]
-    source, place = b.indices("source", (groups, GROUP), _ROWS), b.indices("place", (groups, GROUP), _PLACES)
+    source, place = b.indices("source", (groups, group), _ROWS), b.indices("place", (groups, group), _PLACES)
     tap = b.indices("tap", (groups,), taps)
     change = b.input("change", (_ROWS, inputs))
     weight = b.input("weight", (outputs // width, taps, inputs, width))
     sums = b.state("sums", (_PLACES, outputs))
     c = b.axis("c", inputs)
-    shape = (outputs // width, count, GROUP, width)
+    shape = (outputs // width, count, group, width)
     product = b.compute(
         "product", shape, lambda q, g, p, o: total(change[source[g, p], c] * weight[q, tap[g], c, o], c)
     )

@@ -34,9 +34,10 @@ from searchlab.video.change_programs import (
     pass_program,
     pool_program,
     sizes_program,
+    tile_pairs,
     tile_width,
 )
-from searchlab.video.front import TAIL, Front, LayerStep, MapShape, MapStep, PoolStep, WindowGeometry
+from searchlab.video.front import TAIL, Front, LayerStep, MapShape, MapStep, PoolStep, WindowGeometry, block_table
 from searchlab.video.residual_graph import MAIN
 from searchlab.video.residual_plan import ResidualPlan
 
@@ -100,6 +101,11 @@ class FollowingModel:
             self._tables[geometry] = geometry.reached()
         return self._tables[geometry]
 
+    def group(self, step: LayerStep) -> int:
+        """How many pairs of a layer make a group."""
+        by_channel = step.layer.groups > 1
+        return GROUP if by_channel else tile_pairs(step.geometry.made.channels, self.target)
+
     def weight(self, step: LayerStep) -> Array:
         """The weights of a layer by tap, in the order in which they are read."""
         layer = step.layer
@@ -159,7 +165,7 @@ class _Calls:
     """Native calls in order, and what must stay alive for them."""
 
     words: list[Words] = field(default_factory=list)
-    owners: list[str] = field(default_factory=list)  # of the calls: layers, or "" for what belongs to none
+    begins: dict[str, int] = field(default_factory=dict)  # where the calls of a step begin
     alive: list[Any] = field(default_factory=list)
 
     def native(self, name: str, *arrays: Array) -> None:
@@ -184,12 +190,19 @@ class _Calls:
         _runner()(self.table.ctypes.data, len(self.words))
 
     def timed(self, seconds: dict[str, float]) -> None:
-        """The same, call by call; adds the time of each to that of its owner."""
-        table, run = self.table, _runner()
-        for number, owner in enumerate(self.owners):
+        """The same, step by step; adds the time of each to what there is under its name."""
+        for step in self.begins:
+            run = self.of(step)
             start = time.perf_counter()
-            run(table[number].ctypes.data, 1)
-            seconds[owner] = seconds.get(owner, 0.0) + time.perf_counter() - start
+            run()
+            seconds[step] = seconds.get(step, 0.0) + time.perf_counter() - start
+
+    def of(self, step: str) -> Callable[[], None]:
+        """A function that makes the calls of one step alone."""
+        begin = self.begins[step]
+        end = min((n for n in self.begins.values() if n > begin), default=len(self.words))
+        run, here = _runner(), (self, self.table[begin:])
+        return lambda: run(here[1].ctypes.data, end - begin)
 
 
 @dataclass
@@ -223,7 +236,7 @@ class Following:
         self._kept: list[Array | None] = []
         self._thresholds: Array | None = None
         self.adopt(state)
-        self._some, self._all = (self._calls(full=full) for full in (False, True))
+        self.calls, self._all = (self._calls(full=full) for full in (False, True))
 
     def adopt(self, state: Sequence[Array]) -> None:
         """Goes on from a state in which all was computed; memory and calls stay what they are."""
@@ -260,7 +273,7 @@ class Following:
             for number, point in self.points.items():
                 name = plan.points[number].name
                 point.threshold[0] = thresholds[plan.places[name]] if name in plan.places else 0.0
-        calls = self._all if again else self._some
+        calls = self._all if again else self.calls
         calls() if seconds is None else calls.timed(seconds)
         output = self._tail()
         return output, self._counts()
@@ -290,7 +303,7 @@ class Following:
             found.append(self.points[number].changed.copy() if number in self.points else every)
         for name in plan.skipping:
             geometry = layers[name].geometry
-            pairs = float(self.groups[name][0]) * GROUP
+            pairs = float(self.groups[name][0]) * self.model.group(layers[name])
             all_pairs = np.count_nonzero(self.model.table(geometry) < geometry.made.pixels)
             share = min(1.0, pairs / all_pairs)
             found.append(np.array([share * geometry.made.pixels], np.float32))
@@ -302,14 +315,13 @@ class Following:
         """The calls of a frame; `full` takes every pixel for one that may have changed."""
         calls = _Calls()
         for step in self.model.front.steps:
+            calls.begins[step.layer.name if isinstance(step, LayerStep) else step.name] = len(calls.words)
             if isinstance(step, MapStep):
                 self._write_map(calls, step, full)
             elif isinstance(step, PoolStep):
                 self._write_pool(calls, step, full)
             else:
                 self._write_layer(calls, step, full)
-            owner = step.layer.name if isinstance(step, LayerStep) else ""
-            calls.owners += [owner] * (len(calls.words) - len(calls.owners))
         return calls
 
     def _candidates(self, calls: _Calls, value: PixelValue, full: bool) -> _PixelList:
@@ -334,10 +346,12 @@ class Following:
         """The places whose windows hold one of some pixels."""
         if full:
             given = _PixelList.of(geometry.given.pixels, full=True)
-        flags = np.zeros(geometry.made.pixels + 1, np.uint8)
+        self._mark(calls, self.model.table(geometry), geometry.made.pixels, given, made)
+
+    def _mark(self, calls: _Calls, table: Array, places: int, given: _PixelList, made: _PixelList) -> None:
+        flags = np.zeros(places + 1, np.uint8)
         flags[-1] = 1
-        table = self.model.table(geometry)
-        numbers = np.array([len(table), geometry.made.pixels, table.shape[1], 1, 1], np.int64)
+        numbers = np.array([len(table), places, table.shape[1], 1, 1], np.int64)
         calls.native("mark", given.items, given.number, table, numbers, flags, made.items, made.number)
 
     def _operands(self, value: PixelValue) -> dict[str, Array]:
@@ -373,8 +387,11 @@ class Following:
         if not value.planar:
             inputs |= {"pixels": pixels.items, "pixels_number": pixels.number}
         calls.kernel(self.model.kernel(("sizes", number), partial(self._sizes, value)), inputs, {"size": size})
-        active = point.active
-        calls.native("keep", size, pixels.items, pixels.number, point.threshold, active.items, active.number)
+        active, block = point.active, self.model.plan.options.block
+        passed = active if block == 1 else _PixelList.of(given.pixels)
+        calls.native("keep", size, pixels.items, pixels.number, point.threshold, passed.items, passed.number)
+        if block != 1:
+            self._mark(calls, block_table(given, block), given.pixels, passed, active)
         passing = self.model.kernel(("pass", number), lambda: pass_program(value, self.model.by_element))
         inputs = {"pixels": active.items[:rows], "pixels_number": active.number, "threshold": point.threshold}
         outputs = {"seen": seen, "change": point.change[:rows], "changed": point.changed}
@@ -390,10 +407,11 @@ class Following:
             self._write_point(calls, step, full)
         point, table = self.points[number], self.model.table(geometry)
         taps, pixels = len(table), geometry.given.pixels
-        groups = taps * -(-(pixels + GROUP) // GROUP) + 1
-        source, place = (np.zeros((groups, GROUP), np.int32) for _ in range(2))
+        group = self.model.group(step)
+        groups = taps * -(-(pixels + group) // group) + 1
+        source, place = (np.zeros((groups, group), np.int32) for _ in range(2))
         tap, count = np.zeros(groups, np.int32), self.groups.setdefault(name, np.zeros(1, np.int32))
-        numbers = np.array([taps, geometry.made.pixels, table.shape[1], GROUP, pixels], np.int64)
+        numbers = np.array([taps, geometry.made.pixels, table.shape[1], group, pixels], np.int64)
         active = point.active
         calls.native("pair", active.items, active.number, table, numbers, source, place, tap, count)
         channels, outputs = geometry.given.channels, geometry.made.channels

@@ -118,6 +118,18 @@ class WindowGeometry:
         return found
 
 
+def block_table(shape: MapShape, block: int | str) -> Array:
+    """The pixels of the block of every pixel (taps, pixels + 1), and for those beyond the edge the number of pixels."""
+    height, width = (1, shape.width) if isinstance(block, str) else (block, block)
+    rows, columns = np.divmod(np.arange(shape.pixels), shape.width)
+    down, across = (x.reshape(-1, 1) for x in np.divmod(np.arange(height * width), width))
+    rows, columns = rows // height * height + down, columns // width * width + across
+    found = np.full((height * width, shape.pixels + 1), shape.pixels, np.int32)
+    inside = (rows < shape.height) & (columns < shape.width)
+    found[:, :-1] = np.where(inside, rows * shape.width + columns, shape.pixels)
+    return found
+
+
 @dataclass(eq=False)
 class Front:
     """The steps of a front in order, the maps that others read, and what is left of the graph."""

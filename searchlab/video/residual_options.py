@@ -10,6 +10,7 @@ from searchlab.registry import nearest
 RULES = ("propagated", "previous", "truncated")
 GRANULARITIES = ("element", "pixel")
 KERNELS = ("whole", "skip")
+ROW = "row"
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class ResidualOptions:
     that is passed on or dropped.  `kernel` computes a layer on its whole map, in which dropped changes are zero, or
     skips output pixels that no change reaches; above `limit`, a share of output pixels, the latter computes all.
     Layers of at most `smallest` output pixels of an image (fully connected ones: inputs) are computed as a whole.
+    Where changes are followed, all pixels of a `block`, of so many rows and columns or "row", are passed on together.
     """
 
     rule: str = "propagated"
@@ -28,6 +30,7 @@ class ResidualOptions:
     kernel: str = "whole"
     limit: float = 0.5
     smallest: int = 128
+    block: int | str = 1
 
     @property
     def follows(self) -> bool:
@@ -42,3 +45,7 @@ class ResidualOptions:
             raise GraphError(f"limit = {self.limit}; a share from 0 to 1 is accepted")
         if self.smallest < 0:
             raise GraphError(f"smallest = {self.smallest}; at least 0 is accepted")
+        if self.block != ROW and (not isinstance(self.block, int) or self.block < 1):
+            raise GraphError(f"block = {self.block!r}; a number of pixels of at least 1, or '{ROW}', is accepted")
+        if self.block != 1 and not self.follows:
+            raise GraphError(f"block = {self.block!r} takes kernel = 'skip' and rule = 'propagated'")

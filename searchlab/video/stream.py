@@ -33,6 +33,7 @@ from searchlab.wholefile import replace_file
 Array = npt.NDArray[Any]
 CUT_LEVEL = 0.1  # a change by this share of a frame's range of values is none that motion of a scene makes everywhere
 _SAVED = ("last", "thresholds", "numbers", "sizes")  # beside the state and the counts
+PAUSES = (8, 64)  # frames through the plain graph before changes are tried again: at first, and at most
 CALMER = 0.8  # changes are tried again where this share of the changes of the frame that was too dense is left
 
 
@@ -75,7 +76,13 @@ class ResidualModel:
         Adds the times of layers, each with the differences that it reads, to `seconds`; "" has those of all else.
         """
         if self.following is not None:
-            return self.following.step(frame, thresholds, state, seconds)
+            steps: dict[str, float] | None = None if seconds is None else {}
+            made = self.following.step(frame, thresholds, state, steps)
+            for step, took in (steps or {}).items():
+                owner = step if step in self.plan.skipping else ""
+                assert seconds is not None
+                seconds[owner] = seconds.get(owner, 0.0) + took
+            return made
         main, given = self.compiled[MAIN], (frame, thresholds, tuple(state))
         if seconds is None:
             output, counts, after = main(*given)
@@ -123,8 +130,8 @@ class _Kept:
     """What a stream keeps from frame to frame.
 
     Without `state` the last frame went through the plain graph; `spare` is the state before, whose memory is reused.
-    `since` counts frames since all was computed, `busy` is the share of elements that had changed when changes were not
-    worth it; 0 where they are.
+    `since` counts frames since all was computed with a state, or since there is none; `busy` is the share of elements
+    that had changed when changes were not worth it, 0 where they are; `pause` is how many frames the plain graph gets.
     """
 
     last: Array
@@ -133,6 +140,7 @@ class _Kept:
     number: int = 1
     since: int = 1
     busy: float = 0.0
+    pause: int = 0
     spare: tuple[Array, ...] = ()
 
 
@@ -188,8 +196,14 @@ class Stream:
         made = _Kept(given, busy=busy)
         if before is not None:
             made.number, made.spare = before.number + 1, before.state or before.spare
+            made.pause = before.pause
         if self.dense == "dense":
             output = self.model.dense(given)
+            assert before is not None
+            if before.state:  # a new pause, longer than the one before if changes were not worth it at once again
+                made.pause = min(2 * before.pause or PAUSES[0], PAUSES[1])
+            else:
+                made.since = before.since + 1
         elif self.dense or before is None:
             output, state = self.model.first(given)
             self._sizes = self._sizes or layer_sizes(self.model.plan, state)
@@ -199,7 +213,7 @@ class Stream:
                 self.thresholds = self.model.plan.thresholds(found)
         else:
             output, made.counts, made.state = self.model.step(given, self.thresholds, before.state, seconds)
-            made.since = before.since + 1
+            made.since, made.pause = before.since + 1, 0 if before.counts else before.pause
         made.spare = () if made.state else made.spare
         self._kept = made
         self._compare(given, output)
@@ -224,7 +238,7 @@ class Stream:
             raise GraphError("a stream is saved after its first frame")
         held: dict[str, Any] = {f"state{slot}": array for slot, array in enumerate(kept.state)}
         held |= {f"count{n}": array for n, array in enumerate(kept.counts or ())}
-        held["numbers"] = np.array([kept.number, kept.since, kept.busy])
+        held["numbers"] = np.array([kept.number, kept.since, kept.busy, kept.pause])
         held |= {"last": kept.last, "thresholds": self.thresholds, "sizes": np.array([astuple(s) for s in self._sizes])}
         replace_file(Path(path), lambda file: np.savez(file, **held))
 
@@ -244,10 +258,10 @@ class Stream:
             or (arrays["thresholds"].shape != stream.thresholds.shape)
         ):
             raise GraphError(f"{os.fspath(path)} is not the state of a stream of this model")
-        number, since, busy = arrays["numbers"].tolist()
+        number, since, busy, pause = arrays["numbers"].tolist()
         stream.thresholds = arrays["thresholds"]
         stream._sizes = tuple(LayerSize(*row) for row in arrays["sizes"].tolist())
-        stream._kept = _Kept(arrays["last"], state, counts or None, int(number), int(since), busy)
+        stream._kept = _Kept(arrays["last"], state, counts or None, int(number), int(since), busy, int(pause))
         return stream
 
     def _as_frame(self, image: npt.ArrayLike) -> Array:
@@ -276,7 +290,7 @@ class Stream:
                 return "cut", 0.0
         if options.dense_above is not None and len(self.thresholds):
             share = np.count_nonzero(size > self.thresholds[0]) / size.size
-            if kept.busy and share > CALMER * kept.busy:
+            if kept.busy and (kept.since < kept.pause or share > CALMER * kept.busy):
                 return "dense", min(share, kept.busy)
             if share > options.dense_above or (kept.counts and self._work() > options.dense_above):
                 return "dense", share

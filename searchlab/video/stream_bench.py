@@ -29,6 +29,7 @@ from searchlab.video.video_settings import VideoSettings
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
+FIRST_LEVEL, _FITS = 0.25, 4  # with which a fit begins, and passes at most
 HIGHEST, _HALVINGS = 3.0, 8  # of one level for all layers, in standard deviations
 
 
@@ -96,7 +97,7 @@ class StreamBench:
     @cached_property
     def space(self) -> Space:
         """The knobs."""
-        return stream_space(self.plans)
+        return stream_space(self.plans, self.settings.fit)
 
     def model(self, rule: str) -> ResidualModel:
         """The compiled residual graph of a rule."""
@@ -137,6 +138,24 @@ class StreamBench:
         held = dict(zip(stream.model.plan.thresholded, stream.thresholds.tolist(), strict=True))
         layers = tuple(_share(n, stepped, held, stream.model.plan) for n in range(len(stream.model.plan.layers)))
         return StreamCheck(np.array(errors), tuple(a.dense for a in accounts), layers if stepped else ())
+
+    def tried(self, choice: StreamChoice) -> tuple[StreamChoice, StreamCheck]:
+        """A point as it is tried, and its check: with `fit`, at the largest level that was found within the bound.
+
+        Errors are about proportional to thresholds, so few passes suffice; if none is within, the last counts.
+        """
+        if not self.settings.fit:
+            return choice, self.check(choice)
+        bound, level, best = self.settings.relative_error, FIRST_LEVEL, None
+        for _ in range(_FITS):
+            last = choice.at(level), self.check(choice.at(level))
+            error = last[1].error
+            if error <= bound and (best is None or level > best[0]):
+                best = level, last
+            if 0.93 * bound < error <= bound or not np.isfinite(error):
+                break
+            level *= float(np.clip(0.97 * bound / max(error, 1e-9), 0.2, 5.0))
+        return last if best is None else best[1]
 
     def one_level(self, error: float | None = None, options: StreamOptions | None = None) -> StreamChoice:
         """The largest level that, for all layers alike, is within the bound (or another error); by bisection."""

@@ -9,7 +9,7 @@ of the whole, shift it from early layers to late ones, or from one layer to the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,11 +41,15 @@ class StreamChoice:
         knobs = choice["knobs"]
         factors = {name[2:]: factor for name, factor in knobs.items() if name.startswith("x ")}
         depths = np.linspace(-0.5, 0.5, len(factors)) if len(factors) > 1 else np.zeros(1)
-        tilted = knobs["level"] * knobs["tilt"] ** depths
+        tilted = knobs.get("level", 1.0) * knobs["tilt"] ** depths
         shares = {name: float(t * f) for t, (name, f) in zip(tilted, factors.items(), strict=True)}
         fallback = knobs["dense_above"]
         options = StreamOptions(knobs["refresh"] or None, dense_above=None if fallback == 1 else fallback)
         return StreamChoice(choice["sketch"], shares, options)
+
+    def at(self, level: float) -> StreamChoice:
+        """The same with all thresholds times a level."""
+        return replace(self, shares={name: level * share for name, share in self.shares.items()})
 
     @staticmethod
     def single(rule: str, plan: ResidualPlan, level: float, options: StreamOptions | None = None) -> StreamChoice:
@@ -53,9 +57,12 @@ class StreamChoice:
         return StreamChoice(rule, dict.fromkeys(plan.maps, level), options or StreamOptions())
 
 
-def stream_space(plans: Mapping[str, ResidualPlan]) -> Space:
-    """The space of streams, with a sketch for each rule; its seeds have one level for all layers, or a tilt."""
-    sketches = [Sketch(rule, _knobs(plan)) for rule, plan in plans.items()]
+def stream_space(plans: Mapping[str, ResidualPlan], fit: bool = False) -> Space:
+    """The space of streams, with a sketch for each rule; its seeds have one level for all layers, or a tilt.
+
+    With `fit` there is no knob for the level.
+    """
+    sketches = [Sketch(rule, _knobs(plan)[fit:]) for rule, plan in plans.items()]
     found = Space(sketches, NAME, VERSION)
     found.seed_with(lambda: _seeds(found))
     return found
@@ -80,6 +87,8 @@ def _seeds(space: Space) -> Points:
     middle = len(LEVELS) // 2
     pairs = [(middle + step, 1.0) for step in (0, 3, -4, 6)]
     pairs += [(middle + step, tilt) for tilt in (4.0, 0.25) for step in (0, 3)]
+    if space.sketches[0].knobs[0].name != "level":
+        pairs = [(0, tilt) for tilt in (1.0, 2.0, 0.5, 4.0, 0.25, 8.0)]
     count = max(1, _SEEDS // len(space.sketches))
     rows = [_row(s, *pair, space.sketches[s].knobs) for pair in pairs[:count] for s in range(len(space.sketches))]
     return Points.of(rows, space.width)

@@ -28,7 +28,8 @@ class VideoSettings:
 
     `clip` is a file, or what happens in a made clip (`ClipOptions` and a `seed`).  `frames` is how many of it are used,
     `size` takes the middle of so many rows and columns, and `enlarge` repeats pixels.  `rules` are those that a search
-    may choose from; `granularity` and `kernel` are as in `ResidualOptions`.
+    may choose from; `granularity` and `kernel` are as in `ResidualOptions`.  With `fit` the level of
+    thresholds is no knob: every trial finds the largest that is within the bound.
     """
 
     model: str
@@ -40,6 +41,7 @@ class VideoSettings:
     rules: tuple[str, ...] = ("propagated",)
     granularity: str = "pixel"
     kernel: str = "skip"
+    fit: bool = False
     digest: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -51,6 +53,8 @@ class VideoSettings:
             value = getattr(self, name)
             if not (name == "size" and value is None) and (type(value) is not int or value < least):
                 raise GraphError(f"{name} = {value!r}; a whole number of at least {least} is accepted")
+        if not isinstance(self.fit, bool):
+            raise GraphError(f"fit = {self.fit!r}; true or false is accepted")
         if not self.rules:
             raise GraphError(f"rules is empty; accepted: {', '.join(RULES)}")
         given = [("rules", r, RULES) for r in self.rules]

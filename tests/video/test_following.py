@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_videos import RandomNetwork
 
+from searchlab.errors import GraphError
 from searchlab.graph import GraphBuilder, GraphModule, evaluate_graph
 from searchlab.targets import parse
 from searchlab.video import ResidualModel, ResidualOptions, Stream, StreamOptions, relative_error, residual
@@ -103,6 +104,31 @@ def test_random_networks(data: st.DataObject, threshold: float) -> None:
     for frame in frames:
         again.frame(frame)
     assert again.account is not None and again.account.errors["output"] < 1.0
+
+
+@pytest.mark.parametrize("block", [2, 4, "row"])
+def test_blocks_are_passed_on_together(block: int | str) -> None:
+    options = ResidualOptions(kernel="skip", granularity="pixel", block=block)
+    model = ResidualModel(two_branches(), options, options=OPTIONS)
+    before = np.zeros((1, 3, 12, 12), np.float32)
+    after = before.copy()
+    after[0, 1, 5, 6] = 1.0
+    after[0, 2, 6, 6] = 0.01  # below the threshold
+    _, state = model.first(before)
+    *_, state = model.step(after, model.plan.thresholds(0.1), state)
+    seen = state[model.plan.points[0].slot]
+    height, width = (1, 12) if block == "row" else (block, block)
+    assert (seen[0, 2, 6, 6] == np.float32(0.02)) == (5 // height == 6 // height and 6 // width == 6 // width)
+    assert seen[0, 1, 5, 6] == 1.0
+    output, _, _ = model.step(after, model.plan.thresholds(0.0), state)
+    assert relative_error(output, evaluate_graph(two_branches(), after)) < 1e-5
+
+
+def test_blocks_of_other_ways_are_refused() -> None:
+    with pytest.raises(GraphError, match="at least 1, or 'row'"):
+        ResidualOptions(kernel="skip", block="column")
+    with pytest.raises(GraphError, match="takes kernel = 'skip'"):
+        ResidualOptions(block=4)
 
 
 def test_a_state_is_changed_in_place_and_thresholds_may_change() -> None:

@@ -161,6 +161,23 @@ def test_why_all_of_a_frame_is_computed() -> None:
         StreamOptions(cut=2)
 
 
+def test_a_stream_falls_back_while_the_camera_moves() -> None:
+    """Frames of a moving camera go through the plain graph; when it rests, changes are worth it again."""
+    moving = clip(20, camera=2.0)
+    still = clip(30, seed=1, speed=0.2)
+    stream = Stream(model(kernel="skip"), 0.02, StreamOptions(cut=None, dense_above=0.7))
+    reasons = []
+    for frame in (*moving, *still):
+        output = stream.frame(frame)
+        assert stream.account is not None
+        reasons.append(stream.dense)
+        if stream.dense:
+            assert relative_error(output, stream.model.dense(frame[None])) < 1e-5
+            assert stream.account.density == 1 and (stream.dense != "dense") == bool(stream.state)
+    assert reasons[:2] == ["first", "dense"] and set(reasons[1:20]) == {"dense"}
+    assert "again" in reasons[20:] and reasons[-1] == "" and reasons.count("again") == 1
+
+
 def test_frames_of_another_size_are_refused() -> None:
     stream = Stream(model())
     stream.frame(clip(1)[0])

@@ -129,6 +129,16 @@ def test_records_resume_a_search(tmp_path: Path) -> None:
     assert np.array_equal(again.trials.seconds, first.trials.seconds)
 
 
+def test_a_fit_ends_just_within_the_bound() -> None:
+    fitting = StreamBench(VideoSettings.of(GIVEN | {"fit": True}), bench().target)
+    assert "level" not in [k.name for k in fitting.space.sketches[0].knobs]
+    choice = StreamChoice.of(fitting.space.choice(fitting.space.seeds[0]))
+    assert set(choice.shares.values()) == {1.0}
+    tried, check = fitting.tried(choice)
+    assert 0.5 * 0.05 < check.error <= 0.05 and len(set(tried.shares.values())) == 1
+    assert fitting.check(tried).error == pytest.approx(check.error)
+
+
 @pytest.mark.parametrize("strategy", ["random", "local", "annealing", "genetic"])
 def test_any_strategy_searches_streams(strategy: str) -> None:
     with study(strategy=strategy) as found:

@@ -147,7 +147,8 @@ class _Block:
         self.__array_interface__ = {"data": (address, False), "typestr": _typestr(dtype), "shape": shape, "version": 3}
 
     def __del__(self) -> None:
-        _free()(self._address)
+        if _free is not None:  # at exit, when modules have been emptied, the system frees everything
+            _free()(self._address)
 
 
 @cache

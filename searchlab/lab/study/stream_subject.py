@@ -69,9 +69,8 @@ class StreamMeasurer(Measurer[StreamJob]):
 
     def _outcome(self, job: StreamJob) -> Outcome:
         space, bound = self.bench.space, self.bench.settings.relative_error
-        choice = StreamChoice.of(space.choice(Points.of([job.point], space.width)))
         start = time.perf_counter()
-        check = self.bench.check(choice)
+        choice, check = self.bench.tried(StreamChoice.of(space.choice(Points.of([job.point], space.width))))
         checked = time.perf_counter()
         within = bool(check.error <= bound)  # an error that is no number is not within
         passes = self._passes(choice, within, job.best_s)
@@ -194,9 +193,9 @@ class StreamSubject(SpaceSubject):
 
     def final(self, finalists: Sequence[Points], best_s: float, seconds: float, most: float) -> Finish:
         """The finalists within the bound, one level for all layers, and the plain graph, pass by pass in turns."""
-        choices = {str(n): StreamChoice.of(self.space.choice(p)) for n, p in enumerate(finalists)}
+        tried = [self.bench.tried(StreamChoice.of(self.space.choice(p))) for p in finalists]
         bound = self.bench.settings.relative_error
-        good = {n: c for n, c in choices.items() if self.bench.check(c).error <= bound}
+        good = {str(n): choice for n, (choice, check) in enumerate(tried) if check.error <= bound}
         if not good:
             return Finish(0, best_s)
         alike = self.bench.one_level(options=_FALLBACK)
