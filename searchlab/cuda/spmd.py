@@ -19,8 +19,8 @@ from searchlab.errors import BuildError
 from searchlab.ir.expr import ZERO, Expr, Var, all_of, index, value_of
 from searchlab.ir.loopkind import BLOCKS, THREADS, LoopKind
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import kept, map_expressions, own_accesses, statements, touches
 from searchlab.ir.stmt import Buffer, If, Loop, Stmt, Store, Tensorized, parts_of, seq
-from searchlab.ir.tree import kept, map_expressions, own_accesses, statements, touches
 from searchlab.ir.visitor import Rewriter
 from searchlab.ir.walk import Substitution
 from searchlab.lower.flatten import flatten
