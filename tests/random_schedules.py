@@ -15,8 +15,8 @@ from searchlab.errors import ScheduleError
 from searchlab.ir.expr import Expr, Select, Var, value_of
 from searchlab.ir.loopkind import LOOP_KINDS
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import read, written
 from searchlab.ir.stmt import Block, Loop, Stmt
-from searchlab.ir.tree import read, written
 from searchlab.schedule import PRIMITIVES, loops_around
 from searchlab.schedule.primitive import consumers, is_leaf, producers
 

@@ -124,7 +124,7 @@ INTEGERS = [
 ]
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(st.integers(3, 23), st.integers(1, 41), st.integers(1, 19), st.sampled_from(INTEGERS), st.integers(1, 2))
 def test_products_of_bytes_of_any_size(rows: int, columns: int, depth: int, spec: str, threads: int) -> None:
     w = parse_workload(spec.format(rows, columns, depth))

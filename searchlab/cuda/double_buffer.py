@@ -20,8 +20,8 @@ from searchlab.errors import BuildError
 from searchlab.ir.algebra import flat_index
 from searchlab.ir.expr import ZERO, Expr, Load, Select, Var, index, value_of
 from searchlab.ir.loopkind import LoopKind
+from searchlab.ir.statement_tree import kept, map_accesses, map_expressions, read, statements, stores, written
 from searchlab.ir.stmt import Alloc, AsyncCopy, Buffer, If, Loop, Stmt, Store, parts_of, seq
-from searchlab.ir.tree import kept, map_accesses, map_expressions, read, statements, stores, written
 from searchlab.ir.visitor import Rewriter
 from searchlab.ir.walk import Substitution
 from searchlab.lower.flatten import DOUBLE_BUFFER

@@ -18,8 +18,8 @@ from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import ZERO, Expr, Var, index, value_of
 from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import kept, map_accesses, statements, stores, swap, touches
 from searchlab.ir.stmt import Alloc, Buffer, If, Loop, Stmt, Store, Tensorized, Update, seq
-from searchlab.ir.tree import kept, map_accesses, statements, stores, swap, touches
 from searchlab.ir.visitor import Rewriter
 from searchlab.ir.walk import Substitution, variables
 from searchlab.targets.cuda import WARP

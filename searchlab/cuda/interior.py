@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import FALSE, TRUE, ZERO, Compare, Expr, Var, compare, minimum, value_of
 from searchlab.ir.loopkind import BLOCKS, THREADS, LoopKind
+from searchlab.ir.statement_tree import expressions, kept, statements
 from searchlab.ir.stmt import Alloc, If, Loop, Seq, Stmt, seq
-from searchlab.ir.tree import expressions, kept, statements
 from searchlab.ir.visitor import Rewriter
 from searchlab.ir.walk import transform, variables, walk
 

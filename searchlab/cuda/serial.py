@@ -23,8 +23,8 @@ from searchlab.errors import BuildError
 from searchlab.ir.expr import Expr, Load, Var, const, index, value_of
 from searchlab.ir.loopkind import BLOCKS, THREADS, LoopKind
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import map_expressions, reindexed, rename_buffer, statements
 from searchlab.ir.stmt import Alloc, Barrier, Buffer, If, Loop, Prefetch, Seq, Shuffle, Stmt, Store, Tensorized, seq
-from searchlab.ir.tree import map_expressions, reindexed, rename_buffer, statements
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution
 from searchlab.llvm import jit

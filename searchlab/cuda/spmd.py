@@ -23,8 +23,8 @@ from searchlab.errors import BuildError
 from searchlab.ir.expr import ZERO, Expr, Var, all_of, index, value_of
 from searchlab.ir.loopkind import BLOCKS, THREADS, LoopKind
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import kept, map_expressions, own_accesses, statements, touches
 from searchlab.ir.stmt import Alloc, Buffer, If, Loop, Stmt, Store, parts_of, seq
-from searchlab.ir.tree import kept, map_expressions, own_accesses, statements, touches
 from searchlab.ir.visitor import Rewriter
 from searchlab.ir.walk import Substitution
 from searchlab.llvm.callsite import check_intrinsics

@@ -19,9 +19,9 @@ from math import gcd
 from searchlab.errors import BuildError
 from searchlab.ir.expr import ZERO, Binary, Expr, Load, Var, all_of, conditions, index, select, value_of
 from searchlab.ir.loopkind import LoopKind
+from searchlab.ir.statement_tree import map_expressions
 from searchlab.ir.stmt import Alloc, Buffer, If, Loop, Shuffle, Stmt, Store, Update, seq
 from searchlab.ir.sums import as_sum, identity
-from searchlab.ir.tree import map_expressions
 from searchlab.ir.walk import Substitution, variables
 from searchlab.targets.cuda import WARP
 

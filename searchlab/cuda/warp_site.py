@@ -7,8 +7,8 @@ from searchlab.errors import BuildError
 from searchlab.intrinsics import CallSite, find_intrinsic
 from searchlab.ir.expr import Var
 from searchlab.ir.loopkind import LoopKind
+from searchlab.ir.statement_tree import statements
 from searchlab.ir.stmt import Loop, Store, Tensorized
-from searchlab.ir.tree import statements
 from searchlab.ir.walk import loads, variables
 from searchlab.llvm.ssa import Function, Linear
 from searchlab.llvm.values import BufferPlace, ValueWriter

@@ -15,9 +15,9 @@ from searchlab.ir.apart import told_apart
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import TRUE, Binary, Call, Cast, Const, Expr, Load, Select, Var
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import path_to, statements, stores
 from searchlab.ir.stmt import Block, Buffer, Stmt, Tensorized
 from searchlab.ir.sums import as_sum
-from searchlab.ir.tree import path_to, statements, stores
 from searchlab.ir.walk import Substitution, loads
 
 COMMUTATIVE = ("add", "mul", "min", "max")

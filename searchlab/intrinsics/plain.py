@@ -10,8 +10,8 @@ from searchlab.ir.algebra import flat_index, from_poly, poly, without
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import ONE, TRUE, ZERO, Expr, Load, Monomial, Var, all_of, conditions
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import path_to
 from searchlab.ir.stmt import Block, Buffer, If, Loop, Stmt, Store
-from searchlab.ir.tree import path_to
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution, variables
 

@@ -17,8 +17,8 @@ from searchlab.ir.algebra import divide, floordiv, from_poly, mod, poly, without
 from searchlab.ir.apart import recovered
 from searchlab.ir.bounds import Facts, Ranges
 from searchlab.ir.expr import ONE, TRUE, ZERO, Binary, Compare, Expr, Var, all_of, compare, conditions
+from searchlab.ir.statement_tree import path_to
 from searchlab.ir.stmt import Block, Iter, Loop, Stmt
-from searchlab.ir.tree import path_to
 from searchlab.ir.walk import Substitution, transform, variables, walk
 
 ROUNDS = 32  # of the normal form; each removes a condition or a division, so that real programs need a few

@@ -15,8 +15,8 @@ from typing import Any
 from searchlab.ir.expr import Const, Expr, Monomial, Poly, Var
 from searchlab.ir.program import Program
 from searchlab.ir.rename import RenamedExpression, Renaming
+from searchlab.ir.statement_tree import statements
 from searchlab.ir.stmt import Ahead, Block, Buffer, Iter, Loop, Stmt
-from searchlab.ir.tree import statements
 from searchlab.ir.walk import loads, variables
 
 Scope = Mapping[Var, Var]

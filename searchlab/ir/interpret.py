@@ -19,8 +19,8 @@ from searchlab.ir.bfloat16 import numbers, rounded, stored
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import TRUE, And, Binary, Call, Cast, Compare, Const, Expr, Load, Lookup, Poly, Select, Var
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import map_expressions
 from searchlab.ir.stmt import Alloc, Barrier, Block, If, Loop, Prefetch, Seq, Store, Tensorized
-from searchlab.ir.tree import map_expressions
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution
 

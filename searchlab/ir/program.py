@@ -16,9 +16,9 @@ from searchlab.errors import ConstraintError, IRError
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import FALSE, TRUE, Const, Expr, Var
 from searchlab.ir.printer import program_text
+from searchlab.ir.statement_tree import expressions, statements
 from searchlab.ir.stmt import Ahead, Block, Buffer, Loop, Stmt, Tensorized
 from searchlab.ir.substitute import put_buffer, put_statement
-from searchlab.ir.tree import expressions, statements
 from searchlab.ir.walk import Substitution, lookups, variables
 
 

@@ -1,7 +1,8 @@
 """Statements, before and after lowering.
 
-The class of each kind declares its parts; traversals (`ir.tree`) rely on nothing else, and passes handle special kinds
-in methods of a `Visitor` or `Rewriter` (`ir.visitor`), so a new kind of statement does not require changes to these.
+The class of each kind declares its parts; traversals (`ir.statement_tree`) rely on nothing else, and passes handle
+special kinds in methods of a `Visitor` or `Rewriter` (`ir.visitor`), so a new kind of statement does not require
+changes to these.
 """
 
 from __future__ import annotations

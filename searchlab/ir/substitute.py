@@ -7,8 +7,8 @@ from typing import Any
 
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import ZERO, Const, Expr
+from searchlab.ir.statement_tree import kept, map_expressions, statements
 from searchlab.ir.stmt import Ahead, Block, Buffer, Loop, Stmt, Store
-from searchlab.ir.tree import kept, map_expressions, statements
 from searchlab.ir.visitor import Rewriter
 from searchlab.ir.walk import Substitution
 

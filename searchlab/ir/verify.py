@@ -20,8 +20,8 @@ from searchlab.errors import IRError
 from searchlab.ir.affine import parallel_reduction
 from searchlab.ir.expr import Expr, Load, Lookup, Var
 from searchlab.ir.program import Layout, Program
+from searchlab.ir.statement_tree import read, written
 from searchlab.ir.stmt import Block, Loop, Seq, Stmt, Store
-from searchlab.ir.tree import read, written
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import iterators, loads, lookups, variables, walk
 

@@ -9,8 +9,8 @@ from searchlab.errors import BuildError
 from searchlab.intrinsics import CallSite, Intrinsic, Match, find_intrinsic, match
 from searchlab.ir.alpha import Difference
 from searchlab.ir.bounds import Facts
+from searchlab.ir.statement_tree import statements
 from searchlab.ir.stmt import Loop, Stmt, Tensorized
-from searchlab.ir.tree import statements
 from searchlab.llvm.ssa import Function, Linear
 from searchlab.llvm.values import BufferPlace, ValueWriter
 from searchlab.targets import Target

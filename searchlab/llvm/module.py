@@ -9,9 +9,9 @@ from searchlab.errors import BuildError
 from searchlab.ir.algebra import poly
 from searchlab.ir.expr import ZERO, Compare, Expr, Select, Var, index, value_of
 from searchlab.ir.loopkind import LoopKind
+from searchlab.ir.statement_tree import expressions, touches
 from searchlab.ir.stmt import Alloc, Buffer, If, Loop, Prefetch, Seq, Stmt, Store, Tensorized, parts_of
 from searchlab.ir.sums import as_sum
-from searchlab.ir.tree import expressions, touches
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import loads, variables, walk
 from searchlab.llvm import abi

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import ONE, ZERO, Binary, Expr, Var, value_of
+from searchlab.ir.statement_tree import map_expressions
 from searchlab.ir.stmt import Loop, Stmt
-from searchlab.ir.tree import map_expressions
 from searchlab.ir.walk import Substitution, variables, walk
 
 

@@ -9,9 +9,9 @@ from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import ONE, TRUE, ZERO, Binary, Expr, Load, Select, Var, all_of, conditions, value_of
 from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import kept, statements, stores
 from searchlab.ir.stmt import Ahead, Block, If, Loop, Prefetch, Seq, Stmt, Store, Tensorized, Update, seq
 from searchlab.ir.sums import as_sum, identity
-from searchlab.ir.tree import kept, statements, stores
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution, loads, variables
 

@@ -16,8 +16,8 @@ from searchlab.ir.algebra import from_poly, poly
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import Expr, Var, compare
 from searchlab.ir.loopkind import LoopKind
+from searchlab.ir.statement_tree import kept, map_expressions, own_accesses, read, statements, written
 from searchlab.ir.stmt import Loop, Seq, Stmt, seq
-from searchlab.ir.tree import kept, map_expressions, own_accesses, read, statements, written
 from searchlab.ir.visitor import Rewriter
 from searchlab.ir.walk import Substitution, variables
 

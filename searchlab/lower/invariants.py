@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from searchlab.dtype import FLOATS, HALVES
 from searchlab.ir.expr import ZERO, Binary, Call, Const, Expr, Load, Select, Var, value_of
 from searchlab.ir.loopkind import LoopKind
+from searchlab.ir.statement_tree import kept, written
 from searchlab.ir.stmt import Alloc, Buffer, If, Loop, Stmt, Store, Tensorized, seq
-from searchlab.ir.tree import kept, written
 from searchlab.ir.visitor import Rewriter
 from searchlab.ir.walk import loads, rebuild, variables, walk
 from searchlab.lower.registers import REGISTER

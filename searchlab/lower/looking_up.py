@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import ZERO, Expr, Load, Lookup, maximum, minimum
+from searchlab.ir.statement_tree import kept
 from searchlab.ir.stmt import Buffer, Loop, Stmt
-from searchlab.ir.tree import kept
 from searchlab.ir.visitor import Rewriter
 from searchlab.ir.walk import lookups, transform
 

@@ -30,8 +30,8 @@ from searchlab.ir.expr import (
     value_of,
 )
 from searchlab.ir.loopkind import LoopKind
+from searchlab.ir.statement_tree import below, statements
 from searchlab.ir.stmt import If, Loop, Seq, Stmt, Store, Tensorized, Update, seq
-from searchlab.ir.tree import below, statements
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution, iterators, transform, variables, walk
 from searchlab.lower.cuts import Segment, bound, cuts, is_empty, moving

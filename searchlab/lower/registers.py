@@ -29,9 +29,9 @@ from searchlab.ir.expr import (
     value_of,
 )
 from searchlab.ir.loopkind import LoopKind
+from searchlab.ir.statement_tree import kept, own_accesses, swap, touches
 from searchlab.ir.stmt import Alloc, Buffer, If, Loop, Seq, Stmt, Store, Tensorized, Update, seq
 from searchlab.ir.sums import as_sum, identity
-from searchlab.ir.tree import kept, own_accesses, swap, touches
 from searchlab.ir.visitor import Rewriter
 from searchlab.ir.walk import Substitution, iterators, variables
 from searchlab.targets import Target

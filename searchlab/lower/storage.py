@@ -14,8 +14,8 @@ from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import TRUE, ZERO, Binary, Expr, Var, compare, value_of
 from searchlab.ir.loopkind import THREADS, LoopKind
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import kept, map_accesses, own_accesses, reindexed, statements, swap
 from searchlab.ir.stmt import Alloc, Buffer, Loop, Place, Stmt, Store, Update
-from searchlab.ir.tree import kept, map_accesses, own_accesses, reindexed, statements, swap
 from searchlab.ir.visitor import Rewriter
 from searchlab.ir.walk import loads, lookups, variables, walk
 

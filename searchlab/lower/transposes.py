@@ -23,8 +23,8 @@ from searchlab.ir.apart import told_apart
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import TRUE, ZERO, Const, Expr, Load, Var, value_of
 from searchlab.ir.loopkind import LoopKind
+from searchlab.ir.statement_tree import kept, map_expressions
 from searchlab.ir.stmt import Alloc, Buffer, Loop, Stmt, Store, Tensorized, seq
-from searchlab.ir.tree import kept, map_expressions
 from searchlab.ir.visitor import Rewriter
 from searchlab.ir.walk import Substitution, loads, variables
 from searchlab.targets import Target

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import ONE, ZERO, Compare, Const, Expr, Select, Var, all_of, compare, conditions
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import path_to
 from searchlab.ir.stmt import Block, Iter, Loop, Stmt, Store, seq
-from searchlab.ir.tree import path_to
 from searchlab.ir.walk import Substitution, loads, variables
 from searchlab.schedule.primitive import (
     MadeNames,

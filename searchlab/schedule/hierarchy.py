@@ -8,8 +8,8 @@ from searchlab.ir.algebra import divide, from_poly, poly
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import ONE, ZERO, Expr, Var, all_of, compare
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import path_to, swap
 from searchlab.ir.stmt import Block, Iter, Loop
-from searchlab.ir.tree import path_to, swap
 from searchlab.ir.walk import variables
 from searchlab.schedule.primitive import MadeNames, check, find_loop, fresh, is_leaf, leaves_in, primitive, replaced
 

@@ -10,8 +10,8 @@ from searchlab.ir.algebra import ceildiv
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import ONE, TRUE, ZERO, Binary, Expr, Like, Load, Var, all_of, const, index, select
 from searchlab.ir.program import Layout, Program
+from searchlab.ir.statement_tree import kept, path_to, read
 from searchlab.ir.stmt import Block, Iter, Loop, Stmt, Store
-from searchlab.ir.tree import kept, path_to, read
 from searchlab.ir.walk import Substitution, transform, variables
 from searchlab.schedule.primitive import (
     MadeNames,

@@ -12,8 +12,8 @@ from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import ONE, TRUE, ZERO, Binary, Compare, Expr, Like, Var, all_of, compare, index, value_of
 from searchlab.ir.loopkind import LOOP_KINDS, THREAD_AXES, KindChoice, LoopKind
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import kept, path_to
 from searchlab.ir.stmt import Block, Loop, Stmt
-from searchlab.ir.tree import kept, path_to
 from searchlab.ir.walk import variables, walk
 from searchlab.schedule.primitive import (
     MadeNames,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from searchlab.ir.expr import TRUE, Expr, Var
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import swap
 from searchlab.ir.stmt import Block, Iter, Loop, Seq, Stmt, Store, seq
-from searchlab.ir.tree import swap
 from searchlab.schedule.primitive import check, fresh, leaves_in, loops_around
 from searchlab.schedule.reduction import check_perfect
 

@@ -20,8 +20,8 @@ from searchlab.ir.expr import (
     select,
 )
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import kept, path_to, read, rename_buffer, swap
 from searchlab.ir.stmt import Block, Buffer, Iter, Loop, Stmt, Store, seq
-from searchlab.ir.tree import kept, path_to, read, rename_buffer, swap
 from searchlab.ir.walk import loads, variables, walk
 from searchlab.schedule.enlarging import LargerDomain, Multiples, larger_domain
 from searchlab.schedule.nests import stage_nest

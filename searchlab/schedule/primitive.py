@@ -20,8 +20,8 @@ from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import Expr, Var
 from searchlab.ir.jsonform import decode, encode
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import kept, map_expressions, path_to, read, statements, swap, written
 from searchlab.ir.stmt import Block, Loop, Seq, Stmt
-from searchlab.ir.tree import kept, map_expressions, path_to, read, statements, swap, written
 from searchlab.ir.verify import verify
 from searchlab.ir.walk import Substitution, variables
 

@@ -8,9 +8,9 @@ from searchlab.errors import ScheduleError
 from searchlab.ir.apart import told_apart
 from searchlab.ir.expr import ONE, TRUE, Binary, Expr, Load, Var, all_of, conditions, extreme, select
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import kept, path_to, swap
 from searchlab.ir.stmt import Block, Iter, Loop, Stmt, Store, seq
 from searchlab.ir.sums import ASSOCIATIVE, Sum, as_sum
-from searchlab.ir.tree import kept, path_to, swap
 from searchlab.ir.walk import Substitution, variables
 from searchlab.schedule.loops import resolved_bindings, resolved_predicate
 from searchlab.schedule.primitive import (

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from searchlab.ir.algebra import divide, from_poly, poly, without
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import ONE, TRUE, ZERO, Binary, Compare, Expr, Var, compare, conditions
+from searchlab.ir.statement_tree import accesses, path_to, statements, stores
 from searchlab.ir.stmt import Block, Loop, Stmt
-from searchlab.ir.tree import accesses, path_to, statements, stores
 from searchlab.ir.walk import Substitution, variables
 from searchlab.schedule.primitive import check
 

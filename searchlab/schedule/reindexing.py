@@ -9,8 +9,8 @@ from searchlab.errors import ScheduleError
 from searchlab.ir.affine import IterationMap, Need, Rejection, validated
 from searchlab.ir.expr import ONE, TRUE, Binary, Cast, Const, Expr, Load, Select, Var, all_of, conditions, const, select
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import path_to, reindexed, rename_buffer, written
 from searchlab.ir.stmt import Block, Buffer, Iter, Store
-from searchlab.ir.tree import path_to, reindexed, rename_buffer, written
 from searchlab.ir.walk import Substitution, loads, transform, variables
 from searchlab.schedule.nests import inserted, stage_nest, top_holding
 from searchlab.schedule.primitive import (

@@ -8,8 +8,17 @@ from dataclasses import replace
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import ZERO, Expr, Like, Load, Var, all_of, compare, index, value_of
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import (
+    accesses,
+    map_expressions,
+    path_to,
+    read,
+    rename_buffer,
+    statements,
+    swap,
+    written,
+)
 from searchlab.ir.stmt import SCOPES, Ahead, Block, Loop, Seq, Stmt, Store, seq
-from searchlab.ir.tree import accesses, map_expressions, path_to, read, rename_buffer, statements, swap, written
 from searchlab.ir.walk import Substitution, transform, variables
 from searchlab.schedule.loops import check_begins, resolved_bindings
 from searchlab.schedule.nests import inserted, stage_nest, top_holding

@@ -11,8 +11,8 @@ from searchlab.ir.alpha import Difference
 from searchlab.ir.expr import ONE
 from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import kept, statements, swap
 from searchlab.ir.stmt import Loop, Stmt, Store, Tensorized
-from searchlab.ir.tree import kept, statements, swap
 from searchlab.schedule.hierarchy import blockize
 from searchlab.schedule.primitive import MadeNames, check, find_block, find_loop, nearest, primitive, replaced
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from searchlab.dtype import DTYPES
 from searchlab.ir.expr import Cast, Expr, Load, Select, Var, cast, select
 from searchlab.ir.program import Layout, Program
+from searchlab.ir.statement_tree import kept, map_expressions, read
 from searchlab.ir.stmt import Stmt, Store
-from searchlab.ir.tree import kept, map_expressions, read
 from searchlab.ir.walk import transform
 from searchlab.schedule.primitive import MadeNames, check, names_of, nearest, primitive, producers
 

@@ -16,7 +16,7 @@ from searchlab.dtype import BOOL
 from searchlab.errors import SpaceError
 from searchlab.ir.expr import Expr
 from searchlab.ir.program import Program
-from searchlab.ir.tree import statements
+from searchlab.ir.statement_tree import statements
 from searchlab.ir.walk import variables
 from searchlab.search.adjacency import Adjacency
 from searchlab.search.garbage import uncollected

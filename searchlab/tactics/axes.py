@@ -9,8 +9,8 @@ from itertools import pairwise
 from searchlab.errors import SpaceError
 from searchlab.ir.expr import Expr, Load, Var, value_of
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import path_to
 from searchlab.ir.stmt import Block, Iter, Loop, Tensorized
-from searchlab.ir.tree import path_to
 from searchlab.ir.walk import loads, variables
 from searchlab.schedule import Schedule
 from searchlab.schedule.loops import resolved_bindings

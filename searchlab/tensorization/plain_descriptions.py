@@ -12,9 +12,9 @@ from searchlab.errors import ScheduleError
 from searchlab.ir.apart import told_apart
 from searchlab.ir.expr import TRUE, Expr, Load, Var
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import map_accesses
 from searchlab.ir.stmt import Block, Buffer, Iter, Loop, Stmt
 from searchlab.ir.sums import as_sum
-from searchlab.ir.tree import map_accesses
 from searchlab.ir.walk import Substitution, variables
 from searchlab.tensorization.scalar_bodies import description_operands, reduction_block
 

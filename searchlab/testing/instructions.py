@@ -17,8 +17,8 @@ from searchlab.intrinsics.plain import PlainNest
 from searchlab.ir.bfloat16 import from_bits, to_bits
 from searchlab.ir.expr import Expr, Var, index, value_of
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import map_accesses, statements
 from searchlab.ir.stmt import Block, Buffer, Iter, Loop, Stmt
-from searchlab.ir.tree import map_accesses, statements
 from searchlab.ir.walk import loads, variables
 from searchlab.schedule import Schedule
 from searchlab.targets import Target

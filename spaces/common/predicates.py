@@ -7,8 +7,8 @@ import math
 from searchlab.ir.algebra import poly
 from searchlab.ir.expr import Binary, Call, Const, Expr, Load, Poly, Select, Var, value_of
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import path_to
 from searchlab.ir.stmt import Block, Iter, Loop
-from searchlab.ir.tree import path_to
 from searchlab.ir.walk import variables, walk
 from searchlab.schedule.loops import resolved_bindings
 from searchlab.schedule.primitive import consumers

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from searchlab.ir.expr import ONE, ZERO, Select, Var
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import statements
 from searchlab.ir.stmt import Loop
-from searchlab.ir.tree import statements
 from searchlab.ir.walk import iterators, variables, walk
 from searchlab.schedule import Schedule
 from searchlab.schedule.loops import resolved_bindings

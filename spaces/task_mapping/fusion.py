@@ -13,8 +13,8 @@ from searchlab.errors import ScheduleError, SpaceError
 from searchlab.ir.algebra import from_poly, poly, without
 from searchlab.ir.expr import ONE, TRUE, ZERO, Binary, Expr, Load, Var
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import accesses, read
 from searchlab.ir.stmt import Block, Seq, Stmt, Store
-from searchlab.ir.tree import accesses, read
 from searchlab.ir.verify import verify
 from searchlab.ir.walk import Substitution, transform
 from searchlab.schedule import compute_inline

@@ -11,8 +11,8 @@ from searchlab.cuda.spmd import launches
 from searchlab.defaults import default_schedule
 from searchlab.errors import BuildError
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import statements
 from searchlab.ir.stmt import Barrier
-from searchlab.ir.tree import statements
 from searchlab.schedule import Schedule
 from searchlab.tactics import ThreadTiles, bind_elements, sum_with_threads, tile_for_threads
 from searchlab.targets import parse

@@ -12,8 +12,8 @@ from searchlab.errors import BuildError
 from searchlab.ir.expr import Load, Var, index
 from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import kept, statements
 from searchlab.ir.stmt import Alloc, Barrier, Buffer, Loop, Stmt, Store, seq
-from searchlab.ir.tree import kept, statements
 from searchlab.schedule import Schedule
 from searchlab.tactics import ThreadTiles, sum_with_threads, tile_for_threads
 from searchlab.workloads import Workload

@@ -15,8 +15,8 @@ from searchlab.intrinsics import Match, find_intrinsic, match
 from searchlab.ir import Builder, cast, from_json, interpret, knob, to_json, total
 from searchlab.ir.alpha import Difference, same_up_to_names
 from searchlab.ir.rename import Renaming
+from searchlab.ir.statement_tree import kept, statements, swap
 from searchlab.ir.stmt import Loop, Tensorized
-from searchlab.ir.tree import kept, statements, swap
 from searchlab.llvm.jit import assembly
 from searchlab.llvm.module import generate
 from searchlab.lower.passes import lower

@@ -13,8 +13,8 @@ from searchlab.ir import Builder, Loop, Program, Store, index, interpret, knob, 
 from searchlab.ir.alpha import Difference, matches, same_up_to_names
 from searchlab.ir.expr import Expr, Load, Var
 from searchlab.ir.rename import Renaming, rename
+from searchlab.ir.statement_tree import map_expressions, statements, swap
 from searchlab.ir.stmt import Block, Seq, Stmt
-from searchlab.ir.tree import map_expressions, statements, swap
 from searchlab.ir.walk import transform, variables
 from searchlab.schedule import Schedule
 

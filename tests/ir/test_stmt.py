@@ -8,6 +8,25 @@ from random_programs import random_program
 
 from searchlab.errors import IRError
 from searchlab.ir.expr import ONE, Binary, Const, Expr, Load, Var, index
+from searchlab.ir.statement_tree import (
+    accesses,
+    below,
+    expressions,
+    holds,
+    kept,
+    map_accesses,
+    map_expressions,
+    own_accesses,
+    path_to,
+    read,
+    reindexed,
+    rename_buffer,
+    statements,
+    stores,
+    swap,
+    touches,
+    written,
+)
 from searchlab.ir.stmt import (
     KINDS,
     Alloc,
@@ -28,25 +47,6 @@ from searchlab.ir.stmt import (
     Update,
     parts_of,
     seq,
-)
-from searchlab.ir.tree import (
-    accesses,
-    below,
-    expressions,
-    holds,
-    kept,
-    map_accesses,
-    map_expressions,
-    own_accesses,
-    path_to,
-    read,
-    reindexed,
-    rename_buffer,
-    statements,
-    stores,
-    swap,
-    touches,
-    written,
 )
 from searchlab.ir.visitor import Rewriter, Visitor
 

@@ -10,8 +10,8 @@ from random_schedules import random_schedule
 from searchlab.errors import IRError
 from searchlab.ir.expr import Var
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import statements
 from searchlab.ir.stmt import Block, Loop, Seq, Stmt
-from searchlab.ir.tree import statements
 from searchlab.ir.verify import _adds_up, _Verifier
 from searchlab.workloads import parse
 

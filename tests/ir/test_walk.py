@@ -5,7 +5,7 @@ import pytest
 from random_programs import random_program
 
 from searchlab.ir.expr import Expr, Load, Var
-from searchlab.ir.tree import expressions
+from searchlab.ir.statement_tree import expressions
 from searchlab.ir.walk import Substitution, iterators, loads, rebuild, substitute, transform, variables, walk
 
 

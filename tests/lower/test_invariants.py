@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 import searchlab as sl
 from searchlab.ir import Builder, call, interpret, select, total
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import statements
 from searchlab.ir.stmt import Alloc, Loop, Stmt, Store
-from searchlab.ir.tree import statements
 from searchlab.ir.walk import walk
 from searchlab.lower.passes import lower
 from searchlab.schedule import Schedule

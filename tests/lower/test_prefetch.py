@@ -9,8 +9,8 @@ from checked_run import run_checked
 from searchlab.backend import compile
 from searchlab.errors import BuildError
 from searchlab.ir import Program, knob, size
+from searchlab.ir.statement_tree import statements
 from searchlab.ir.stmt import Prefetch
-from searchlab.ir.tree import statements
 from searchlab.llvm.module import generate
 from searchlab.lower.passes import lower
 from searchlab.schedule import Schedule

@@ -3,7 +3,7 @@
 import pytest
 from random_runs import run
 
-COUNT = 300
+COUNT = 200
 PIECE = 50
 MANY = 20_000  # as `python tests/random_runs.py` runs, on all cores
 

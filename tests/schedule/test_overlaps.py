@@ -12,8 +12,8 @@ from searchlab.ir import Builder, interpret, knob, select, total
 from searchlab.ir.compute import Tensor
 from searchlab.ir.expr import Expr
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import statements
 from searchlab.ir.stmt import Store
-from searchlab.ir.tree import statements
 from searchlab.ir.walk import variables
 from searchlab.lower.passes import lower
 from searchlab.schedule import Schedule

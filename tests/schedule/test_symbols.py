@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from searchlab.backend import compile
 from searchlab.errors import ConstraintError, IRError
 from searchlab.ir import Program, interpret, knob, verify
-from searchlab.ir.tree import swap
+from searchlab.ir.statement_tree import swap
 from searchlab.schedule import Schedule
 from searchlab.targets import detect
 from searchlab.workloads import Workload, parse

@@ -39,7 +39,7 @@ def made(text: str, name: str, at: int) -> tuple[Family, AnySize]:
     return family, AnySize(space, family.workload.program)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_right_for_sizes_of_no_search(data: st.DataObject) -> None:
     text, name = data.draw(st.sampled_from(FAMILIES)), data.draw(st.sampled_from(SPACE_NAMES))

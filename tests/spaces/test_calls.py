@@ -7,8 +7,8 @@ import pytest
 
 from searchlab.backend import compile
 from searchlab.errors import SpaceError
+from searchlab.ir.statement_tree import statements
 from searchlab.ir.stmt import Tensorized
-from searchlab.ir.tree import statements
 from searchlab.search import SPACES, Sketch, Space, Task
 from searchlab.targets import cpu_of, detect
 from searchlab.targets import parse as target

@@ -124,7 +124,7 @@ def test_tiles_may_be_symbols() -> None:
 
 
 @pytest.mark.skipif(not RUNS_V3, reason="this CPU lacks AVX2")
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.integers(1, 20), st.integers(8, 40), st.integers(1, 23), st.sampled_from(["uint8", "int8"]), st.booleans())
 def test_products_of_any_size_are_exact(m: int, n: int, k: int, dtype: str, ahead: bool) -> None:
     w = parse(f"matmul:m={m},n={n},k={k},dtype={dtype}")

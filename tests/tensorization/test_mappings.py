@@ -10,8 +10,8 @@ from searchlab.errors import ScheduleError
 from searchlab.ir import Builder, Program, cast, interpret, largest, size, total
 from searchlab.ir.alpha import same_up_to_names
 from searchlab.ir.expr import ZERO, Expr, Var
+from searchlab.ir.statement_tree import kept, map_accesses, map_expressions, statements, swap
 from searchlab.ir.stmt import Block, Loop, Stmt
-from searchlab.ir.tree import kept, map_accesses, map_expressions, statements, swap
 from searchlab.ir.walk import Substitution
 from searchlab.schedule import replay, trace_json
 from searchlab.targets import parse as target_of

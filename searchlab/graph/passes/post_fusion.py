@@ -21,8 +21,8 @@ from searchlab.ir.affine import IterationMap, Need, Rejection, validated
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import Expr, Load, Var
 from searchlab.ir.program import Program
+from searchlab.ir.statement_tree import kept, map_expressions, read
 from searchlab.ir.stmt import Ahead, Block, Buffer, Iter, Stmt, Store
-from searchlab.ir.tree import kept, map_expressions, read
 from searchlab.ir.verify import verify
 from searchlab.ir.visitor import Rewriter
 from searchlab.ir.walk import Substitution, loads, transform

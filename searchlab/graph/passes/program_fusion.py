@@ -22,8 +22,8 @@ from searchlab.ir.compose import Port, composed
 from searchlab.ir.expr import Expr, Var
 from searchlab.ir.program import Program
 from searchlab.ir.rename import Renaming, rename
+from searchlab.ir.statement_tree import swap
 from searchlab.ir.stmt import Block
-from searchlab.ir.tree import swap
 from searchlab.ir.walk import loads, walk
 from searchlab.schedule import compute_inline
 from searchlab.schedule.primitive import consumers

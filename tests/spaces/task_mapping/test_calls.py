@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from searchlab.errors import SpaceError
+from searchlab.ir.statement_tree import statements
 from searchlab.ir.stmt import Tensorized
-from searchlab.ir.tree import statements
 from searchlab.search import SPACES, Sketch, Space, Task
 from searchlab.targets import detect, parse
 from searchlab.testing import check_point
