@@ -7,15 +7,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from searchlab.analysis.gpu_kernels import SECTOR, GpuKernel, GpuStatement, gpu_kernels
+from searchlab.analysis.gpu_kernels import GpuKernel, GpuStatement, gpu_kernels
 from searchlab.analysis.graph import Node
 from searchlab.analysis.nest import Nest
-from searchlab.targets import CudaTarget
+from searchlab.errors import TargetError
+from searchlab.ir.program import Program
+from searchlab.targets import CudaTarget, Target
 
+MODELLED = "modelled cost in cycles (stored in the place of nanoseconds); no time was measured"
 _SCHEDULERS = 4  # warps that a multiprocessor issues an instruction for in a cycle
-_SECTORS = 2.0  # of global memory that a multiprocessor receives in a cycle, from the second-level cache
-_DRAM_BYTES = 10.0  # that memory delivers in a cycle to each multiprocessor
+_SECTORS = 4.0  # of global memory that a multiprocessor's cache delivers in a cycle
+_NOT_OVERLAPPED = 0.5  # of what other units do while the busiest one works
+_ENOUGH_WARPS = 8.0  # of a multiprocessor, with which its units stay busy
 _LATENCY = 450.0  # cycles until what was asked of global memory is there
+_CACHED = 40.0  # the same, of what neighbours have asked for before
 _BARRIER = 30.0  # cycles of a step through shared memory that nothing else fills
 _START = 2000.0  # cycles until a launched kernel runs
 # multiprocessors of a large device, and warps of float32 operations that one of them completes in a cycle
@@ -46,6 +51,17 @@ def kernel_costs(nest: Nest, target: CudaTarget) -> tuple[KernelCost, ...]:
     return nest.made(("gpu costs", target), lambda: tuple(_cost(k, target) for k in gpu_kernels(nest)))
 
 
+def modelled_cycles(program: Program, target: Target) -> float:
+    """The modelled cost of a program without symbols."""
+    if not isinstance(target, CudaTarget):
+        raise TargetError(f"{target.name}: costs are modelled for NVIDIA GPUs only")
+    if program.symbols:
+        raise TargetError(
+            f"{program.name} has symbols ({', '.join(v.name for v in program.symbols)}): give them values"
+        )
+    return sum(c.cycles.constant or 0.0 for c in kernel_costs(Nest(program), target))
+
+
 def _cost(kernel: GpuKernel, target: CudaTarget) -> KernelCost:
     g = kernel.graph
     computed, issued, turns, sectors, asked, waits = (g.zero,) * 6
@@ -61,19 +77,27 @@ def _cost(kernel: GpuKernel, target: CudaTarget) -> KernelCost:
                 sectors = sectors + s.warps * access.times * access.cost
                 asked = asked + s.warps * access.times * access.bytes
         waits = waits + _waits(s)
+    # what does not fit registers is kept in memory: every use of it is a load and a store
+    spilled = (1 - g.const(target.registers_per_thread) / kernel.registers.most(1)).most(0) * computed * 2
+    issued, turns = issued + spilled, turns + spilled
     multiprocessors, rate = device(target)
     fits = kernel.resident(target)
     present = fits.least((kernel.blocks + (multiprocessors - 1)) // multiprocessors)
-    busy = (computed / rate).most(issued / _SCHEDULERS).most(turns).most(sectors / _SECTORS)
-    rounds = (kernel.blocks + (present * multiprocessors - 1)) // (present * multiprocessors)
-    moved = sectors * SECTOR * kernel.blocks / (_DRAM_BYTES * multiprocessors * 4)  # a quarter misses the cache
-    cycles = (rounds * (busy * present).most(busy + waits)).most(moved) + _START
+    uses = (computed / rate, issued / _SCHEDULERS, turns, sectors / _SECTORS)
+    longest = g.largest(uses)
+    enough = (present * kernel.warps / _ENOUGH_WARPS).least(1)
+    busy = (longest + (g.total(uses) - longest) * _NOT_OVERLAPPED) / enough.most(1 / _ENOUGH_WARPS)
+    # the last blocks of many wait for no others, so only the first ones are counted whole
+    each = (kernel.blocks / multiprocessors).most(1)
+    cycles = (busy * each).most(busy + waits) + _START
     return KernelCost(kernel, fits, issued, computed, turns, sectors, asked, cycles)
 
 
 def _waits(s: GpuStatement) -> Node:
-    """Cycles that a warp waits by itself: for global memory, once for all that it asks for in a row, and at barriers."""
+    """Cycles that a warp waits by itself: for memory, once for all that it asks for in a row, and at barriers."""
     g = s.nest.graph
     serial = g.product(1 + (lp.extent - 1) * lp.kinds["serial"] for lp in s.statement.loops)
     scopes = [access.scope for access in s.accesses()]
-    return serial * (_LATENCY if "global" in scopes else _BARRIER if scopes else 0.0)
+    if "global" in scopes:
+        return serial * (_CACHED if s.statement.block.reduces else _LATENCY)
+    return serial * (_BARRIER if scopes else 0.0)

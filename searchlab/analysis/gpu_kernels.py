@@ -23,6 +23,7 @@ BANKS = 32  # of shared memory, each of 4 bytes
 _BANK_BYTES = 4
 _OTHER_REGISTERS = 28  # of a thread: addresses, counters, operands in flight
 _REGISTER_STEP = 8
+_VECTOR_BYTES = 16
 _MOST_OPERANDS = 48  # that are in registers at once: others are loaded later
 
 
@@ -95,8 +96,11 @@ class GpuStatement:
                 continue
             # what several unrolled iterations read of one element is loaded once
             times = self.own * self.elements(access) / steps / self.lanes
-            cost = self._turns(access) if scope == "shared" else self._sectors(access)
-            yield WarpAccess(scope, times, cost, self.lanes * access.bytes * WARP)
+            if scope == "shared":
+                together = self._together(access)
+                yield WarpAccess(scope, times / together, self._turns(access, together), together * access.bytes * WARP)
+            else:
+                yield WarpAccess(scope, times, self._sectors(access), self.lanes * access.bytes * WARP)
 
     @cached_property
     def operands(self) -> Node:
@@ -144,24 +148,35 @@ class GpuStatement:
             return self.warp[lp.loop.kind]
         return 1 + (lp.extent - 1) * lp.kinds["vectorized"]
 
-    def _turns(self, access: Access) -> Node:
-        """How many turns a warp takes because its threads want different words of one bank, and for wide accesses."""
+    def _together(self, access: Access) -> Node:
+        """Neighbouring elements of unrolled iterations, which code generation loads from shared memory at once."""
+        g, most = self.nest.graph, max(1, _VECTOR_BYTES // access.bytes)
+        found = g.one
+        for lp in self.statement.loops:
+            if lp.kinds["unrolled"] is not g.zero:
+                neighbours = self._compact_stride(access, lp).equals(1) * lp.kinds["unrolled"]
+                found = found.most(1 + neighbours * (lp.extent.least(most) - 1))
+        return found
+
+    def _turns(self, access: Access, together: Node) -> Node:
+        """How many turns a warp takes: for all words that it wants, or because many are in one bank."""
         nest, g = self.nest, self.nest.graph
-        turns = (self.lanes * access.bytes / (_BANK_BYTES * 1.0)).most(1)
-        worst = g.one
+        threads, worst = g.one, g.one
         for lp in self.statement.loops:
             if lp.loop.kind in THREADS:
                 words = self._compact_stride(access, lp) * access.bytes / _BANK_BYTES
                 moved = words.least(1)  # threads that read the same word are served together
                 met = access_columns(nest, self.statement, access).different(lp)
-                apart = self.warp[lp.loop.kind].least(met) * moved
-                worst = worst.most(apart * _common_with_banks(words) / BANKS)
-        return turns * worst
+                apart = (self.warp[lp.loop.kind].least(met) * moved).most(1)
+                threads = threads * apart
+                worst = worst.most(apart * _common_with_banks(words) * moved / BANKS)
+        wanted = threads.least(WARP) * self.lanes * together * (access.bytes / _BANK_BYTES) / BANKS
+        return worst.most(wanted)
 
     def _compact_stride(self, access: Access, lp: LoopColumns) -> Node:
         """Elements between those of neighbouring threads, in a buffer that holds only what its block uses."""
         nest = self.nest
-        _, sides = nest.allocated(access.buffer.name)
+        _, sides = nest.allocated(access.buffer.name, read=True)
         total, size = nest.graph.zero, nest.graph.one
         for e, side in zip(reversed(access.indices[0]), reversed(sides), strict=True):
             total = total + nest.ranges.step(e, lp.var) * size
@@ -209,7 +224,7 @@ class GpuKernel:
     @cached_property
     def shared(self) -> Node:
         """Bytes of shared memory of a block."""
-        return self.graph.total(self.nest.allocation(name)[1] for name in self._buffers("shared"))
+        return self.graph.total(self.nest.allocation(name, read=True)[1] for name in self._buffers("shared"))
 
     @cached_property
     def registers(self) -> Node:

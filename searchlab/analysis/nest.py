@@ -248,15 +248,19 @@ class Nest:
 
         return self.made(("footprint", id(s), depth), make)
 
-    def allocation(self, buffer: str) -> tuple[int, Node]:
-        """How many loops are around all uses of an intermediate buffer, and the bytes needed inside them."""
-        depth, sides = self.allocated(buffer)
+    def allocation(self, buffer: str, read: bool = False) -> tuple[int, Node]:
+        """How many loops are around all uses of an intermediate buffer, and the bytes needed inside them.
+
+        With `read`, only what is read counts: copies that are dealt out to threads run beyond their ends.
+        """
+        depth, sides = self.allocated(buffer, read)
         return depth, self.graph.product(sides) * DTYPES[self.program.buffers[buffer].dtype].bytes
 
-    def allocated(self, buffer: str) -> tuple[int, tuple[Node, ...]]:
+    def allocated(self, buffer: str, read: bool = False) -> tuple[int, tuple[Node, ...]]:
         """How many loops are around all uses of an intermediate buffer, and the sides of what is used inside them."""
         uses = self.touching(buffer)
         depth = min(common(uses[0][0], s) for s, _ in uses)
+        uses = [(s, a) for s, a in uses if a.reads or not read] or uses
         parts = [(at, s.running(depth)) for s, a in uses for at in a.indices]
         held = self.program.buffers[buffer]
         return depth, self._box(held, parts, self.ranges, all(a.inside for _, a in uses))

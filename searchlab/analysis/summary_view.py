@@ -35,9 +35,9 @@ _MAIN = (
 )  # fmt: skip
 # Kernels of GPUs: sums over all, and the costliest kernel in detail; zero on CPUs.
 _GPU = (
-    "kernels", "issued", "sectors", "shared_turns", "blocks", "threads", "warps", "shared_bytes", "registers", "resident",
-    "occupancy", "rounds", "coalescing", "conflicts", "computed_share", "flops_per_global_byte", "flops_per_shared_turn",
-    "idle_lanes",
+    "kernels", "issued", "sectors", "shared_turns", "blocks", "threads", "warps", "shared_bytes", "registers",
+    "resident", "occupancy", "rounds", "coalescing", "conflicts", "computed_share", "flops_per_global_byte",
+    "flops_per_shared_turn", "idle_lanes",
 )  # fmt: skip
 _CALLS = ("all_calls", "called_share", *(f"main_{c}" for c in CALLS), "main_calls_together")
 

@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from searchlab.cli.output import AsCsv, AsJson, duration, form, hint, out, print_program, print_rows, print_table, table
+from searchlab.cli.output import (
+    AsCsv,
+    AsJson,
+    cost,
+    duration,
+    form,
+    hint,
+    out,
+    print_program,
+    print_rows,
+    print_table,
+    table,
+)
 from searchlab.cli.run_options import EntryOption, RunArgument, TaskOption
 from searchlab.errors import ExportError
 
@@ -120,7 +132,7 @@ def _print_task(name: str, programs: list[Found]) -> None:
     if len(programs) == 1:
         where = f"found by [bold]{escape(first.entry)}[/], seed {first.cell.seed}"
         where = where if first.origin == "search" else "by rules, without search"
-        out.print(f"[bold]{duration(first.seconds)}[/]{_ratios(first)}   {where}")
+        out.print(f"[bold]{cost(first.seconds, first.cell.modelled)}[/]{_ratios(first)}   {where}")
         _print_kept(first)
         out.print(f"[dim]point:[/] {escape(first.point)}\n", soft_wrap=True)
         if facts := first.code_facts:
@@ -152,7 +164,9 @@ def _standings(programs: list[Found]) -> Any:
     for f in programs:
         ratio = f"{f.seconds / programs[0].seconds:.3f}"
         confirmed = "yes" if f.confirmed else "no"
-        made.add_row(escape(f.entry), str(f.cell.seed), duration(f.seconds), ratio, confirmed, escape(f.point))
+        made.add_row(
+            escape(f.entry), str(f.cell.seed), cost(f.seconds, f.cell.modelled), ratio, confirmed, escape(f.point)
+        )
     return made
 
 
@@ -202,9 +216,10 @@ def _print_notes(run: Path) -> None:
     from rich.markup import escape
 
     from searchlab.lab.run import load
-    from searchlab.lab.statistics import version_notes
+    from searchlab.lab.statistics import modelled_note, version_notes
 
-    for note in version_notes(load(run).cells):
+    cells = load(run).cells
+    for note in filter(None, (modelled_note(cells), *version_notes(cells))):
         out.print(f"[dim]note: {escape(note)}[/]", soft_wrap=True)
 
 

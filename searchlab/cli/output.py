@@ -144,6 +144,11 @@ def duration(seconds: float) -> str:
     return f"{three_digits(seconds / 1e-6)} us"
 
 
+def cost(seconds: float, modelled: bool) -> str:
+    """A time, or a modelled cost, which is kept as so many nanoseconds as it has cycles."""
+    return f"{seconds * 1e9:,.0f} modelled cycles" if modelled else duration(seconds)
+
+
 def three_digits(value: float) -> str:
     """Three significant digits, without an exponent."""
     return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"

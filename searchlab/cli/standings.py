@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from searchlab.bench import DEFAULT
-from searchlab.cli.output import duration, out, print_table, table
+from searchlab.cli.output import cost, out, print_table, table
 
 if TYPE_CHECKING:
     from searchlab.lab.leaderboard import Leaderboard
@@ -77,7 +77,7 @@ def _print_taken(run: Run) -> None:
         own = best.best.origin == "search"
         others = {name: s for name, s in best.baselines.items() if own or name != DEFAULT}
         who = f"{escape(best.entry)} [dim]seed {best.seed}[/]" if own else "default schedule"
-        found.add_row(escape(task), duration(best.taken_s), ahead(best.taken_s, others) or "-", who)
+        found.add_row(escape(task), cost(best.taken_s, best.cell.modelled), ahead(best.taken_s, others) or "-", who)
         notes += [(task, kept(best.taken_s, best.final_s))] if not own else []
         parts = [p.best.origin for p in best.best.parts]
         if count := parts.count("default"):
@@ -97,6 +97,6 @@ def _heading(task: str) -> str:
 
 def _time(run: Run, entry: str, task: str) -> str:
     """The median over seeds of the best times."""
-    times = [c.final_s for c in run.cells if c.state == "done" and (c.entry, c.task) == (entry, task)]
-    middle = statistics.median(times) if times else float("inf")
-    return duration(middle) if middle < float("inf") else "-"
+    done = [c for c in run.cells if c.state == "done" and (c.entry, c.task) == (entry, task)]
+    middle = statistics.median(c.final_s for c in done) if done else float("inf")
+    return cost(middle, done[0].cell.modelled) if middle < float("inf") else "-"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from searchlab.cli.output import AsCsv, OutputForm, duration, form, hint, made_of, out, print_rows, print_table, table
+from searchlab.cli.output import AsCsv, OutputForm, cost, form, hint, made_of, out, print_rows, print_table, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -101,7 +101,7 @@ def _table(found: Status) -> Any:
 
     made = table("entry", "task", "done", "trials", "best", "against", right=("done", "trials", "best"))
     for row in found.rows:
-        best = duration(row.best_s) if row.best_s is not None else "-"
+        best = cost(row.best_s, row.modelled) if row.best_s is not None else "-"
         made.add_row(
             escape(row.entry), escape(row.task), f"{row.done}/{row.cells}", str(row.trials), best, escape(row.against)
         )

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from searchlab.cli.output import duration, err, three_digits
+from searchlab.cli.output import cost, err, three_digits
 from searchlab.lab.run.execute.events import CellEnded, CellProgress, Doing, Noted
 from searchlab.lab.run.execute.observer import Observer
 from searchlab.lab.statistics.wording import kept
@@ -166,7 +166,7 @@ def _found(row: CellRow, board: RunState) -> str:
         return "a task has no working program" if network else f"none of {row.trials} candidates worked"
     against = board.against(row)
     home = f"; [yellow]{kept(row.taken_s, row.best_s)}[/]" if row.taken_s < row.best_s else ""
-    return f"{duration(row.best_s)}{f' [green]{escape(against)}[/]' if against else ''}{home}"
+    return f"{cost(row.best_s, row.cell.modelled)}{f' [green]{escape(against)}[/]' if against else ''}{home}"
 
 
 def _pace(board: RunState) -> str:

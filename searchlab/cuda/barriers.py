@@ -149,11 +149,11 @@ def _own(s: Stmt, path: Path, common: frozenset[str]) -> Iterator[CommonAccess]:
     for x in s.own_stores():
         if x.buffer in common:
             late = isinstance(x, AsyncCopy)
-            yield CommonAccess(x.buffer, True, *_owners(x.indices, path), _phase(x.indices), late)
+            yield CommonAccess(x.buffer, True, *_owners(x.indices, path, writes=True), _phase(x.indices), late)
     for e in s.own_expressions():
         for ld in loads(e):
             if ld.buffer in common:
-                yield CommonAccess(ld.buffer, False, *_owners(ld.indices, path), _phase(ld.indices))
+                yield CommonAccess(ld.buffer, False, *_owners(ld.indices, path, writes=False), _phase(ld.indices))
 
 
 def _phase(indices: tuple[Expr, ...]) -> tuple[Var, int] | None:
@@ -168,10 +168,10 @@ def _phase(indices: tuple[Expr, ...]) -> tuple[Var, int] | None:
     return None
 
 
-def _owners(indices: tuple[Expr, ...], path: Path) -> tuple[Owner, Owner, Owner]:
+def _owners(indices: tuple[Expr, ...], path: Path, *, writes: bool) -> tuple[Owner, Owner, Owner]:
     loops = tuple(_Around(s.var, s.extent, s.kind) for s in path if isinstance(s, Loop))
     asked = tuple(c for s in path if isinstance(s, If) for c in conditions(s.condition))
-    return _owners_among(indices, loops, asked)
+    return _owners_among(indices, loops, asked, writes)
 
 
 class _Around(NamedTuple):
@@ -186,7 +186,9 @@ Loops = Sequence[_Around]
 
 
 @lru_cache(maxsize=8192)  # candidates of a search have many accesses in common
-def _owners_among(indices: tuple[Expr, ...], loops: Loops, asked: tuple[Expr, ...]) -> tuple[Owner, Owner, Owner]:
+def _owners_among(
+    indices: tuple[Expr, ...], loops: Loops, asked: tuple[Expr, ...], writes: bool
+) -> tuple[Owner, Owner, Owner]:
     loops = [_narrowed(lp, asked) for lp in loops]
     facts = Facts({lp.var: lp.extent for lp in loops})
     threads = [lp for lp in loops if lp.kind in THREADS]
@@ -195,32 +197,40 @@ def _owners_among(indices: tuple[Expr, ...], loops: Loops, asked: tuple[Expr, ..
     at_once = [lp for lp in inside if lp.kind in THREADS or lp.kind == LoopKind.VECTORIZED]
     each = ((threads, at_once), (threads, inside), (blocks, loops))
     now, thread, block = (_owner(indices, axes, moving, asked, facts) for axes, moving in each)
-    if (now is None or thread is None) and (counted := _counted_owner(indices, inside, asked)) is not None:
+    if writes and (now is None or thread is None) and (counted := _counted_owner(indices, loops, asked)) is not None:
         now, thread = now or counted, thread or counted
+    if writes and block is None:
+        block = _counted_owner(indices, loops, asked, BLOCKS)
     return now, thread, block
 
 
-def _counted_owner(indices: tuple[Expr, ...], loops: Loops, asked: Sequence[Expr]) -> Owner:
-    """What stands for the owner, if trying all iterations shows that no two threads access one element.
+def _counted_owner(
+    indices: tuple[Expr, ...], loops: Loops, asked: Sequence[Expr], axes: tuple[LoopKind, ...] = THREADS
+) -> Owner:
+    """What stands for the owner, if trying all iterations shows that no two threads (or blocks) access one element.
 
     That is for tiles whose elements are dealt out in the order of their digits: there is a proof, but a long one.  The
     same indices in the same loops under the same conditions have the same owner.
     """
     used = frozenset[Var]().union(*map(variables, indices))
-    values: dict[str, Any] = {a.value: 0 for a in THREADS} | {lp.var.name: 0 for lp in loops}
-    loops = [lp for lp in loops if lp.extent != ONE and (lp.kind in THREADS or lp.var in used)]
+    values: dict[str, Any] = {a.value: 0 for a in axes} | {lp.var.name: 0 for lp in loops}
+    loops = [lp for lp in loops if lp.extent != ONE]
+    unknown = {lp.var.name for lp in loops if lp.kind not in axes and lp.var not in used}
+    loops = [lp for lp in loops if lp.var.name not in unknown]
     extents = [value_of(lp.extent) or 0 for lp in loops]
-    if not 0 < prod(extents) <= _MOST_COUNTED or not {v.name for v in used} <= values.keys():
+    if not 0 < prod(extents) <= _MOST_COUNTED or not {v.name for v in used} <= values.keys() - unknown:
         return None
     grid = np.indices(extents).reshape(len(loops), prod(extents))
     values |= {lp.var.name: row for lp, row in zip(loops, grid, strict=True)}
-    counted = used | {lp.var for lp in loops}
-    limits = [c for c in asked if variables(c) <= counted]
+    limits = [c for c in asked if not {v.name for v in variables(c)} & unknown]
     runs = np.ones(grid.shape[1], np.bool_)
     for c in limits:
         runs &= np.broadcast_to(evaluate(c, values), runs.shape)
-    element = np.stack([np.broadcast_to(evaluate(i, values), runs.shape)[runs] for i in indices])
-    thread = np.stack([np.broadcast_to(values[a.value], runs.shape)[runs] for a in THREADS])
+    places = [evaluate(i, values) for i in indices]
+    if axes is THREADS:  # of one block, whichever it is
+        places += [values[lp.var.name] for lp in loops if lp.kind in BLOCKS]
+    element = np.stack([np.broadcast_to(x, runs.shape)[runs] for x in places])
+    thread = np.stack([np.broadcast_to(values[a.value], runs.shape)[runs] for a in axes])
     pairs = np.unique(np.concatenate([element, thread]), axis=1)
     if np.unique(pairs[: len(element)], axis=1).shape[1] < pairs.shape[1]:
         return None

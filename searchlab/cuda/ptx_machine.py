@@ -47,7 +47,7 @@ class _Wave:
         self, text: PtxText, grid: Shape, block: Shape, blocks: Ints, arrays: list[TrackedMemory], dynamic: int
     ) -> None:
         self.text = text
-        sizes = text.sizes | {"shared": text.sizes["shared"] + dynamic}
+        sizes = text.sizes | {"shared": -(-(text.sizes["shared"] + dynamic) // 16) * 16}  # as devices give it out
         threads = prod(block)
         self.count = len(blocks) * threads
         self.slot = np.repeat(np.arange(len(blocks)), threads)
@@ -135,7 +135,7 @@ class _Wave:
             return bits.view(np.float64).astype(dtype) if dtype.kind == "f" else bits.astype(dtype)
         if dtype.kind == "b":
             return bool(int(operand, 0))
-        return np.array(int(operand, 0) & ((1 << 64) - 1), np.uint64).astype(dtype)
+        return np.array(int(operand.removesuffix("U"), 0) & ((1 << 64) - 1), np.uint64).astype(dtype)
 
     def put(self, register: str, value: Values, who: Ints) -> None:
         """Writes a register; narrower values are extended by their signs or zeros."""
@@ -220,10 +220,14 @@ class _Wave:
             number = self.text.parameters.index(ins.operands[1].strip("[]"))
             self.put(ins.operands[0], np.full(len(who), PtxMemory.address(number), np.uint64), who)
             return
-        size, address = dtype.itemsize * length, self.address(ins.operands[1], who)
+        registers = self.text.read_of(_listed(ins.operands[0]))
+        size, address = dtype.itemsize * len(registers), self.address(ins.operands[1], who)
+        if (address % (dtype.itemsize * length)).any():
+            whole = dtype.itemsize * length
+            raise PtxFault(f"misaligned: an access of {whole} bytes at an address that is no multiple of it")
         rows = self.memory.load(address, size, self.who(who), self.slot[who], self.row[who], space)
         values = np.ascontiguousarray(rows).view(dtype)
-        for n, register in enumerate(_listed(ins.operands[0])):
+        for n, register in enumerate(registers):
             self.put(register, np.ascontiguousarray(values[:, n]), who)
 
     def copy(self, ins: PtxInstruction, who: Ints) -> None:

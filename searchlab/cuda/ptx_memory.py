@@ -15,6 +15,7 @@ from searchlab.errors import KernelError
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
+_WORD = 4  # bytes
 
 
 class PtxFault(KernelError):
@@ -55,13 +56,21 @@ class TrackedMemory:
     def load(self, at: Ints, size: int, who: Who) -> Bytes:
         """The bytes at these addresses, one row for each thread."""
         cells = at[:, None] + np.arange(size)
-        if self._unwritten is not None and self._unwritten[cells].any():
+        if self._unwritten is not None and self._never_written(cells):
             raise PtxFault(f"uninitialised: a thread reads what nobody has written in {self.name}")
         if self.writable:
             self._check_writers(cells, who, "reads what another writes")
             self._note_readers(cells, who)
         found: Bytes = self.data[cells]
         return found
+
+    def _never_written(self, cells: Ints) -> bool:
+        """Whether something is read that nobody wrote: a word, or what is shorter, since bytes are loaded by words."""
+        assert self._unwritten is not None
+        unwritten = self._unwritten[cells]
+        if cells.shape[1] % _WORD:
+            return bool(unwritten.any())
+        return bool(np.all(unwritten.reshape(len(cells), -1, _WORD), axis=2).any())
 
     def store(self, at: Ints, values: Bytes, who: Who) -> None:
         """Writes a row of bytes for each thread."""
@@ -153,7 +162,8 @@ class PtxMemory:
 
     def _find(self, address: Ints, size: int, slot: Ints, row: Ints, space: str) -> tuple[TrackedMemory | None, Ints]:
         """The memory of an access and the positions in it; None is local memory."""
-        if (address % size).any():
+        unit = size & -size  # of a vector whose last elements nobody wants, a part
+        if (address % unit).any():
             raise PtxFault(f"misaligned: an access of {size} bytes at an address that is no multiple of it")
         first = int(address[0])
         kind = "local" if first >= self.LOCAL else "shared" if first >= self.SHARED else "global"

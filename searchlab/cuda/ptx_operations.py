@@ -68,6 +68,18 @@ def _high(a: Values, b: Values) -> Values:
     return np.array([int(x) >> bits for x in product], dtype=object).astype(a.dtype)
 
 
+def _permute(a: Values, b: Values, selector: Values) -> Values:
+    """`prmt`: four bytes chosen of eight, those of `a` first; the highest bit of a choice spreads the sign instead."""
+    whole = a.astype(np.uint64) | (b.astype(np.uint64) << np.uint64(32))
+    found = np.zeros(whole.shape, np.uint64)
+    for n in range(4):
+        choice = (selector.astype(np.uint64) >> np.uint64(4 * n)) & np.uint64(15)
+        byte = (whole >> ((choice & np.uint64(7)) * np.uint64(8))) & np.uint64(255)
+        sign = np.where(byte >> np.uint64(7) == 1, np.uint64(255), np.uint64(0))
+        found |= np.where(choice >= 8, sign, byte) << np.uint64(8 * n)
+    return found.astype(a.dtype)
+
+
 OPERATIONS: dict[str, Operation] = {
     "add": np.add,
     "sub": np.subtract,
@@ -87,6 +99,7 @@ OPERATIONS: dict[str, Operation] = {
     "bfe": _field,
     "copysign": lambda sign, size: np.copysign(size, sign),
     "fma": _fma,
+    "prmt": _permute,
     "mad": lambda a, b, c: a * b + c,
     "shl": lambda a, by: _shift(a, by, np.left_shift),
     "shr": lambda a, by: _shift(a, by, np.right_shift),

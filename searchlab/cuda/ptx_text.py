@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from searchlab.errors import BuildError
 
@@ -11,6 +13,7 @@ _INSTRUCTION = re.compile(r"(?:@(!?)(%p\d+)\s+)?([\w.]+)\s*(.*?);$")
 _OPERANDS = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,\s][^,]*")
 _ARRAY = re.compile(r"\.(shared|local) \.align (\d+) \.b8 (\w+)\[(\d*)\];$")
 _REGISTERS = re.compile(r"\.reg \.(\w+)\s+(.*);$")
+_REGISTER = re.compile(r"%\w+")
 _WIDTHS = {"pred": 1, "b16": 16, "b32": 32, "b64": 64}
 
 
@@ -40,6 +43,17 @@ class PtxText:
     widths: dict[str, int] = field(default_factory=dict)
     arrays: dict[str, tuple[str, int]] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=lambda: {"shared": 0, "local": 0})
+
+    @cached_property
+    def mentions(self) -> Counter[str]:
+        """How often registers are named."""
+        return Counter(name for i in self.instructions for x in (*i.operands, i.guard) for name in _REGISTER.findall(x))
+
+    def read_of(self, registers: list[str]) -> list[str]:
+        """The registers of a vector without the last ones if nothing reads them: three elements are loaded as four."""
+        while len(registers) > 1 and self.mentions[registers[-1]] < 2:
+            registers = registers[:-1]
+        return registers
 
     def add(self, line: str) -> None:
         """Reads a line of the body, or a declaration before it."""

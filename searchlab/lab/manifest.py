@@ -93,6 +93,11 @@ class Cell:
         return any(one.table is not None for one in (self.subject, *self.parts))
 
     @property
+    def modelled(self) -> bool:
+        """Whether its costs come from a model, in cycles, and not from a clock."""
+        return self.measure.kind == "emulated"
+
+    @property
     def searches(self) -> tuple[Cell, ...]:
         """The cell itself, or one cell for each task of the network."""
         return tuple(replace(self, subject=part) for part in self.parts) or (self,)

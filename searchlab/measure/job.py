@@ -37,7 +37,8 @@ class Job:
     """One candidate to be measured: a program to build, or object code that was built elsewhere.
 
     `best_s` is the best time so far among its rivals (infinite: there is none yet), which lets a measurer spend less
-    on slower candidates; None means that its time is wanted regardless of rivals.
+    on slower candidates; None means that its time is wanted regardless of rivals.  A `modelled` job is run for its
+    results only: its cost comes from a model of the target, and its outcome has `notes["modelled"]`.
     """
 
     id: str
@@ -49,6 +50,7 @@ class Job:
     limits: Limits = Limits()
     protocol: Protocol = Protocol()
     best_s: float | None = None
+    modelled: bool = False
 
     def __post_init__(self) -> None:
         if (self.program is None) == (self.artifact is None):

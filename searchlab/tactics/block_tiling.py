@@ -1,18 +1,18 @@
-"""Stages cut into blocks, threads and what each thread computes by itself, with tiles of their operands in shared memory.
+"""Stages cut into blocks, threads and what each thread computes by itself, with tiles of operands in shared memory.
 
-Every axis is split into digits, and a digit says who runs it: `i = ((block * 2 + own) * 16 + thread) * 4 + own`.  Threads
-keep their results in registers while the block steps along the sums; in every step all threads copy the operands'
+Every axis is split into digits, and a digit says who runs it: `i = ((block * 2 + own) * 16 + thread) * 4 + own`.
+Threads keep results in registers while the block steps along the sums; in every step all threads copy the operands'
 tiles together.  Sizes may be symbols, so one schedule stands for all tiles.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from searchlab.dtype import DTYPES
-from searchlab.ir.expr import ONE, Expr, Like, compare, index
+from searchlab.ir.expr import ONE, Expr, Like, Var, compare, index
 from searchlab.ir.walk import loads
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import consumers
@@ -90,18 +90,20 @@ class Staged:
 
 
 def stage_for_block(
-    s: Schedule, block: str, multiples: Mapping[str, Like] | None = None, shared: bool = True
+    s: Schedule, block: str, multiples: Mapping[str, Like] | None = None, shared: bool | Collection[str] = True
 ) -> Staged:
     """Gives a stage its copies; with `multiples`, its axes are rounded up to these, and operands filled with zeros.
 
-    Without `shared` operands are read where they are.  What moves or pads an operand becomes part of the copy, and what follows element by element part of the store.
+    Operands that are not `shared` are read where they are.  What moves or pads an operand becomes part of the copy, and
+    what follows element by element part of the store.
     """
     if multiples:
         s.pad(block, multiples)
     moved = {ld.buffer for ld in operands(s.program.blocks[block])}
     output = s.program.blocks[block].store.buffer
-    names = dict.fromkeys(ld.buffer for ld in operands(s.program.blocks[block])) if shared else ()
-    copies = [s.cache_read(block, n, "shared") for n in names]
+    names = dict.fromkeys(ld.buffer for ld in operands(s.program.blocks[block]))
+    copied = [n for n in names if (shared if isinstance(shared, bool) else n in shared)]
+    copies = [s.cache_read(block, n, "shared") for n in copied]
     reader = s.cache_write(block, output, "local")
     for name in _movers(s, moved):
         s.compute_inline(name)
@@ -115,7 +117,7 @@ def stage_for_block(
 
 
 def _movers(s: Schedule, buffers: set[str]) -> list[str]:
-    """The stages that make these buffers, each for one reader and without summing up anything, those they read first."""
+    """The stages that make these buffers, each for one reader and without a sum, after those that they read."""
     found: list[str] = []
     for name, b in s.program.blocks.items():
         if b.store.buffer in buffers and not b.reduces and len(consumers(s.program, b.store.buffer)) == 1:
@@ -142,6 +144,7 @@ def tile_for_blocks(s: Schedule, staged: Staged, splits: Sequence[AxisSplit], la
 
     Copies and results are dealt out to the same threads; `lanes` neighbouring elements are copied by one access.
     """
+    order = _stored_order(s, staged.block)
     made = [(d, name) for x in splits for d, name in zip(x.digits, split_by(s, x.loop, x.factors), strict=True)]
     loops = {role: _ordered(made, role) for role in ("block", "step", "thread", "own")}
     s.reorder(*(name for role in loops.values() for _, name in role))
@@ -159,13 +162,20 @@ def tile_for_blocks(s: Schedule, staged: Staged, splits: Sequence[AxisSplit], la
         shared = shared + _tile_bytes(s, copy, home)
         _copy_together(s, copy, home, threads, lanes)
     s.reverse_compute_at(staged.reader, last)
-    count = len(space_axes(s.program.blocks[staged.reader]))
-    _store_together(s, staged.reader, last, [x for x in splits if x.digits[0].role == "block"][:count], sizes)
+    by_loop = {x.loop: x for x in splits}
+    _store_together(s, staged.reader, last, [by_loop[loop] for loop in order], sizes)
     _bind(s, loops["thread"], "threadIdx")  # after stages are placed: regions are plainer in the digits themselves
     _bind(s, loops["block"], "blockIdx")
     results = _product(extents[n] for d, n in loops["own"] if n in _spatial(splits, made))
     grid = tuple(_product(extents[n] for d, n in loops["block"] if d.axis == axis) for axis in AXES)
     return BlockTile(tuple(threads.values()), shared, results, _product(extents[n] for n in own), grid)
+
+
+def _stored_order(s: Schedule, block: str) -> list[str]:
+    """The loops of a stage's space in the order of the dimensions that it stores to, which its reader goes through."""
+    b = s.program.blocks[block]
+    loops = dict(zip((it.var for it in space_axes(b)), axis_loops(s, block)[0], strict=True))
+    return [loops[i] for i in b.store.indices if isinstance(i, Var)]
 
 
 def _positions(splits: Sequence[AxisSplit]) -> Iterable[tuple[int, AxisSplit]]:
@@ -178,10 +188,7 @@ def _positions(splits: Sequence[AxisSplit]) -> Iterable[tuple[int, AxisSplit]]:
 def _spatial(splits: Sequence[AxisSplit], made: Sequence[tuple[Digit, str]]) -> set[str]:
     """The loops of axes that blocks share, as opposed to those of sums."""
     return {
-        name
-        for at, x in _positions(splits)
-        if x.digits[0].role == "block"
-        for _, name in made[at : at + len(x.digits)]
+        name for at, x in _positions(splits) if x.digits[0].role == "block" for _, name in made[at : at + len(x.digits)]
     }
 
 
@@ -236,7 +243,9 @@ def _store_together(
             made += zip(digits, parts, strict=True)
     ordered = {role: _ordered(made, role) for role in ("thread", "own")}
     dealt = {name for _, name in made}
-    s.reorder(*(lp for lp in loops if lp in s.loops(reader) and lp not in dealt), *(n for r in ordered.values() for _, n in r))
+    s.reorder(
+        *(lp for lp in loops if lp in s.loops(reader) and lp not in dealt), *(n for r in ordered.values() for _, n in r)
+    )
     _bind(s, ordered["thread"], "threadIdx")
     if ordered["own"]:
         s.unroll(*(name for _, name in ordered["own"]))
@@ -256,7 +265,9 @@ def levels(s: Schedule, block: str, structure: str, factors: Factors) -> list[Ax
     splits = []
     wide = [lp for lp in space if constant(s.program.loops[lp].extent, f"loop '{lp}'") > 1][-len(AXES) :]
     for at, loop in enumerate(space):
-        axis = AXES[len(AXES) - len(wide) + wide.index(loop)] if loop in wide else AXES[max(0, len(AXES) - len(wide) - 1)]
+        axis = (
+            AXES[len(AXES) - len(wide) + wide.index(loop)] if loop in wide else AXES[max(0, len(AXES) - len(wide) - 1)]
+        )
         if loop not in wide:
             splits.append(AxisSplit(loop, [None], (Digit("block", axis, at),)))
             continue
@@ -280,7 +291,3 @@ def _own_ranks(structure: str) -> dict[int, int]:
 
 def _factors(s: Schedule, loop: str, factors: Factors, parts: int) -> Sequence[Like | None]:
     return factors(loop, constant(s.program.loops[loop].extent, f"loop '{loop}'"), parts) if parts > 1 else [None]
-
-
-Choose = Callable[[str, Sequence[int]], Like]
-"""(name, values) -> a symbol for one of the values."""

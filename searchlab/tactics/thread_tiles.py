@@ -49,9 +49,10 @@ def bind_elements(s: Schedule, block: str, threads: Like = 128) -> None:
     space = _loops(s, block, "space")
     if not space:
         return
+    long = [lp for lp in space if value_of(s.program.loops[lp].extent) != 1] or space[:1]
     if len(s.loops(block)) > 1:
-        s.reorder(*space, *_loops(s, block, "reduce"))
-    fused = s.fuse(*space) if len(space) > 1 else space[0]
+        s.reorder(*long, *(lp for lp in space if lp not in long), *_loops(s, block, "reduce"))
+    fused = s.fuse(*long) if len(long) > 1 else long[0]
     elements = value_of(s.program.loops[fused].extent)
     if isinstance(threads, int) and elements is not None:
         threads = min(threads, elements)

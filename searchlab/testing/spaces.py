@@ -93,7 +93,9 @@ def check_features(space: Space, points: Points, task: Task) -> None:
 def _check_gpu_features(space: Space, points: Points, target: CudaTarget, here: dict[str, Floats]) -> None:
     """Check that occupancy is that of the target for the registers and the shared memory that features tell."""
     for n in range(len(points)):
-        threads, registers, shared = (round(float(here[f"gpu_{c}"][n])) for c in ("threads", "registers", "shared_bytes"))
+        threads, registers, shared = (
+            round(float(here[f"gpu_{c}"][n])) for c in ("threads", "registers", "shared_bytes")
+        )
         expected = max(1, target.resident_blocks(threads, registers, shared))
         assert round(float(here["gpu_resident"][n])) == expected, f"{space.name}: features are for other limits"
 

@@ -9,14 +9,25 @@ from searchlab.search.wishes import Wish, Wished, nearest
 
 MOST_SEEDS = 8
 # threads and own results of a thread along the last two axes, and the depth of a step of the sum
-_TILES = (((16, 16), (4, 4), 8), ((8, 16), (8, 4), 8), ((8, 8), (4, 4), 16), ((16, 16), (8, 8), 8), ((4, 32), (4, 1), 8))
+_TILES = (
+    ((16, 16), (4, 4), 8),
+    ((8, 16), (8, 4), 8),
+    ((8, 8), (4, 4), 16),
+    ((16, 16), (8, 8), 8),
+    ((4, 32), (4, 1), 8),
+)
 _BLOCKS = (128, 256, 64)
 
 
 def gpu_seeds(space: Space) -> Points:
     """The points nearest to tiles that suit most GPUs, structures in turn; those with shared memory first."""
-    lists = [list(_wishes(s)) for s in sorted(space.sketches, key=lambda s: ("shared" not in s.name, "threads(" not in s.name))]
-    turns = [w for n in range(max(map(len, lists), default=0)) for found in lists if n < len(found) for w in found[n : n + 1]]
+    lists = [
+        list(_wishes(s))
+        for s in sorted(space.sketches, key=lambda s: ("shared" not in s.name, "threads(" not in s.name))
+    ]
+    turns = [
+        w for n in range(max(map(len, lists), default=0)) for found in lists if n < len(found) for w in found[n : n + 1]
+    ]
     return nearest(space, turns, MOST_SEEDS)
 
 

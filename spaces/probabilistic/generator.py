@@ -29,7 +29,9 @@ T = TypeVar("T")
 class ProbabilisticSpace(SpaceGenerator):
     """A program that draws random variables: schedule rules by default, or your own.
 
-    On GPUs the default rules bind tiles to blocks and threads.  `rules`, `mutators` and `postprocessors` are objects or "module:Class" names; `program` is a function of a
+    On GPUs the default rules bind tiles to blocks and threads.
+
+    `rules`, `mutators` and `postprocessors` are objects or "module:Class" names; `program` is a function of a
     ProbabilisticSchedule, or its "module:function" name, that takes the place of the rules.  `most` is a limit on the
     number of structures, and `tails` says whether the tiles of rules may round extents up: "auto" where few sizes
     divide them, and in programs of rows where no whole number of vectors does, "always" or "never".  `intrinsics` says

@@ -1,4 +1,4 @@
-"""The schedule rules for GPUs: tiles of blocks and threads, sums that threads share, and a thread for every other element."""
+"""The schedule rules for GPUs: tiles of blocks and threads, sums that threads share, a thread for each other element."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The derivation rules for GPUs: tiles of blocks and threads with operands in shared memory, and sums that threads share."""
+"""The derivation rules for GPUs: tiles of blocks and threads, operands in shared memory, sums that threads share."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from spaces.common.threads import LANES, tile_limits
 from spaces.sketch.rule import Answer, Rule
 from spaces.sketch.rules import Inline, Skip
 from spaces.sketch.state import State
+
 
 class TileForBlocks(Rule):
     """Multi-level tiling by blocks, virtual threads and threads; operands are copied to shared memory together."""

@@ -15,8 +15,8 @@ from searchlab.errors import ScheduleError
 from searchlab.ir.expr import Like, knob
 from searchlab.schedule import Schedule
 from searchlab.search import Knob, Sketch, Space, Task, menu
-from searchlab.search.wishes import Wish
-from searchlab.tactics import ProductView, attempt, axis_loops, inline_cheap, product_views
+from searchlab.search.wishes import Wish, Wished
+from searchlab.tactics import ProductView, attempt, axis_loops, inline_cheap, operands, product_views
 from searchlab.tactics.block_tiling import AxisSplit, Digit, stage_for_block, tile_for_blocks
 from searchlab.targets import CudaTarget
 from searchlab.targets.cuda import STATIC_SHARED
@@ -27,6 +27,9 @@ from spaces.task_mapping.pixels import as_columns
 from spaces.task_mapping.simt import WARP_INNER, MultiprocessorLimits, simt_conditions, simt_knobs
 
 _MULTIPROCESSORS = 108  # of the largest sm_80 device, for the rule of parallel-k
+
+# warps of a block, tiles of a warp, and the depth of a step, of what is tried first
+_FIRST = (((2, 4), (2, 2), 8), ((2, 2), (2, 2), 8), ((2, 2), (1, 2), 8), ((1, 2), (2, 1), 4))
 
 
 class Menus:
@@ -61,9 +64,9 @@ def grid_wishes(space: Space) -> Iterator[Wish]:
     for sketch in space.sketches:
         threads = [k.name for k in sketch.knobs if k.name.endswith("_threads")]
         if sketch.name.startswith("simt"):
-            for warps, outer, depth in (((2, 4), (2, 2), 8), ((2, 2), (2, 2), 8), ((2, 2), (1, 2), 8), ((1, 2), (2, 1), 4)):
-                tile = {"block_warps": warps, "warp_outer": outer, "depth": (depth, 1), "parts": 2}
-                yield Wish(sketch.name, {**tile, **dict.fromkeys(threads, 128)})
+            for warps, outer, depth in _FIRST:
+                tile: dict[str, Wished] = {"block_warps": warps, "warp_outer": outer, "depth": (depth, 1), "parts": 2}
+                yield Wish(sketch.name, tile | dict.fromkeys(threads, 128))
         else:
             for count in (128, 256, 64):
                 yield Wish(sketch.name, dict.fromkeys(threads, count))
@@ -87,7 +90,8 @@ def _products(start: Schedule, view: ProductView, target: CudaTarget, parallel_k
         s = Schedule(start.program)
         partial = cut_sum(s, view, knob("parts"))
         cut = cut_view(s, view, partial)
-        cut = replace(cut, row=cut.row + 1, vector=cut.vector + 1)  # the first axis counts the parts
+        for name in dict.fromkeys(ld.buffer for ld in operands(s.program.blocks[partial])):
+            s.reindex(partial, name)  # operands in parts can be filled up like whole ones
         made = _tiled(s, cut, limits, "simt-parallel-k", [menu("parts", parts)])
         yield from [made] if made is not None else []
 

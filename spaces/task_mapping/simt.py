@@ -2,8 +2,8 @@
 
     block = spatial(block_warps) * repeat(warp_outer) * atom of 32 lanes * repeat(warp_inner)
 
-`grid` makes programs of its points.  How many points are valid follows from the limits, which are part of the space: 177
-with 48 KB of shared memory per multiprocessor, 268 with 100 KB.
+`grid` makes programs of its points.  How many points are valid follows from the limits, which are part of the space:
+177 with 48 KB of shared memory per multiprocessor, 268 with 100 KB.
 """
 
 from __future__ import annotations

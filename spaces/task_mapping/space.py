@@ -19,8 +19,8 @@ from spaces.common import Intrinsics, check_intrinsics, loops_compete, searched_
 from spaces.task_mapping.anchor import anchor, extent_of, views
 from spaces.task_mapping.calls import MappedCalls, call_sketches
 from spaces.task_mapping.channels import channel_sketches
-from spaces.task_mapping.grid import grid_sketches, grid_wishes
 from spaces.task_mapping.gemm import Machine, MappedProduct, panels_here, products
+from spaces.task_mapping.grid import grid_sketches, grid_wishes
 from spaces.task_mapping.parallel_k import cut_sum, cut_view, parts_by_rule, parts_to_try, sizes
 from spaces.task_mapping.pixels import as_columns
 from spaces.task_mapping.rows import row_sketches

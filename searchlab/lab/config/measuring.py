@@ -1,4 +1,4 @@
-"""The ways to measure, as settings: on this machine, on a Ray cluster, or looked up in recorded tables."""
+"""The ways to measure, as settings: here, on a Ray cluster, looked up in recorded tables, or emulated and modelled."""
 
 from __future__ import annotations
 
@@ -87,6 +87,13 @@ class LocalMeasure(Timing):
         return {"workers": self.workers, "builders": self.builders, "cores": self.cores, "devices": self.devices}
 
 
+class EmulatedMeasure(LocalMeasure):
+    """Without a GPU: an emulator checks results, and a model gives costs in cycles, which are not times."""
+
+    confirm: bool = Field(default=False, description="re-measure a new best; modelled costs never differ")
+    run_s: float = Field(default=60.0, gt=0, description="time limit of emulating a candidate")
+
+
 class Ray(Timing):
     """On the slots of a Ray cluster."""
 
@@ -135,7 +142,7 @@ class Replay(Model):
         return self.model_dump()
 
 
-KINDS: dict[str, type[Model]] = {"local": LocalMeasure, "ray": Ray, "replay": Replay}
+KINDS: dict[str, type[Model]] = {"local": LocalMeasure, "ray": Ray, "replay": Replay, "emulated": EmulatedMeasure}
 
 
 class Measure(Model):
@@ -144,16 +151,17 @@ class Measure(Model):
     local: LocalMeasure | None = Field(default=None, description=str(LocalMeasure.__doc__))
     ray: Ray | None = Field(default=None, description=str(Ray.__doc__))
     replay: Replay | None = Field(default=None, description=str(Replay.__doc__))
+    emulated: EmulatedMeasure | None = Field(default=None, description=str(EmulatedMeasure.__doc__))
 
     @property
     def kind(self) -> str:
-        """local, ray or replay."""
+        """local, ray, replay or emulated."""
         return next(k for k in KINDS if getattr(self, k) is not None)
 
     @property
-    def settings(self) -> LocalMeasure | Ray | Replay:
+    def settings(self) -> LocalMeasure | Ray | Replay | EmulatedMeasure:
         """The settings of the kind."""
-        found: LocalMeasure | Ray | Replay = getattr(self, self.kind)
+        found: LocalMeasure | Ray | Replay | EmulatedMeasure = getattr(self, self.kind)
         return found
 
     @model_serializer(mode="wrap")

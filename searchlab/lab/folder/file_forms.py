@@ -43,7 +43,9 @@ class ConfigForm(FileForm):
     """Everything that determines what a cell measures."""
 
     budget: BudgetForm
-    measure: Annotated[dict[Literal["local", "ray", "replay"], dict[str, Any]], Field(min_length=1, max_length=1)]
+    measure: Annotated[
+        dict[Literal["local", "ray", "replay", "emulated"], dict[str, Any]], Field(min_length=1, max_length=1)
+    ]
     target: _Named
     space: _Named | None
     model: _Named

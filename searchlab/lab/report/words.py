@@ -21,6 +21,11 @@ def seconds(value: float) -> str:
     return f"{digits(value / scale)} {name}"
 
 
+def cost(value: float, modelled: bool) -> str:
+    """A time, or a modelled cost, which is kept as so many nanoseconds as it has cycles."""
+    return f"{value * 1e9:,.0f} modelled cycles" if modelled and math.isfinite(value) else seconds(value)
+
+
 def digits(value: float, count: int = 3) -> str:
     """The number with a few significant digits, without an exponent for everyday numbers."""
     if not math.isfinite(value):

@@ -35,6 +35,7 @@ class StatusRow:
     best_s: float | None
     against: str
     kept: str = ""  # what is taken home instead, where the default schedule was faster than every search
+    modelled: bool = False  # whether `best_s` is a modelled cost
 
 
 @dataclass(frozen=True)
@@ -135,4 +136,4 @@ def _row(entry: str, task: str, own: Sequence[CellResult]) -> StatusRow:
     trials, done = sum(len(r.seconds) for r in own), sum(r.state == "done" for r in own)
     best_s = best.final_s if math.isfinite(best.final_s) else None
     home = kept(best.taken_s, best.final_s) if best.taken_s < best.final_s else ""
-    return StatusRow(entry, task, len(own), done, trials, best_s, shown, home)
+    return StatusRow(entry, task, len(own), done, trials, best_s, shown, home, best.cell.modelled)

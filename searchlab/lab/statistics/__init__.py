@@ -21,7 +21,7 @@ from searchlab.lab.statistics.anytime import AXES, Axis, CurvePoint, areas, prog
 from searchlab.lab.statistics.community_score import K, RandomSearch, mean_scores, recorded_scores
 from searchlab.lab.statistics.comparison import METRICS, Comparison, ComparisonSettings, Metric, compare
 from searchlab.lab.statistics.effects import a12, cliffs_delta, magnitude
-from searchlab.lab.statistics.notes import ENOUGH_SEEDS, TIE_BAND, notes, tie_band, version_notes
+from searchlab.lab.statistics.notes import ENOUGH_SEEDS, TIE_BAND, modelled_note, notes, tie_band, version_notes
 from searchlab.lab.statistics.pairs import Pair, pairs
 from searchlab.lab.statistics.pooling import pooled
 from searchlab.lab.statistics.ranking import Ranking, ranking
@@ -36,6 +36,6 @@ __all__ = [
     "ComparisonSettings", "CurvePoint", "Estimate", "Friedman", "Metric", "Pair", "RandomSearch", "Ranking",
     "Resampler", "Score", "Summary", "TimeToTarget", "Verdict", "a12", "areas", "best_known", "cliffs_delta",
     "compare", "counted", "critical_difference", "estimate", "friedman", "geometric_mean", "holm", "iqm",
-    "magnitude", "mean_scores", "notes", "pairs", "pooled", "progress", "ranking", "reach", "recorded_scores",
-    "scores", "shown_p", "summaries", "tie_band", "version_notes", "wilcoxon",
+    "magnitude", "mean_scores", "modelled_note", "notes", "pairs", "pooled", "progress", "ranking", "reach",
+    "recorded_scores", "scores", "shown_p", "summaries", "tie_band", "version_notes", "wilcoxon",
 ]  # fmt: skip

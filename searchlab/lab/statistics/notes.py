@@ -24,6 +24,7 @@ def notes(cells: Sequence[CellResult], view: ComparedBy | None = None) -> tuple[
     return tuple(
         note
         for note in (
+            modelled_note(cells),
             _absent(cells),
             *_sizes(rows),
             _missing(rows),
@@ -33,6 +34,13 @@ def notes(cells: Sequence[CellResult], view: ComparedBy | None = None) -> tuple[
         )
         if note
     )
+
+
+def modelled_note(cells: Sequence[CellResult]) -> str:
+    """The note on results that no clock has taken."""
+    count = sum(c.cell.modelled for c in cells)
+    whose = "all" if count == len(cells) else f"those of {_count(count, 'cell')}"
+    return f"costs are modelled cycles, not times: {whose} were emulated without a device" if count else ""
 
 
 def _absent(cells: Sequence[CellResult]) -> str:

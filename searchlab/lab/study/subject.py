@@ -119,6 +119,7 @@ class TaskSubject(SpaceSubject):
     seed: int = 0
     raced: bool = True
     confirmed: bool = True
+    modelled: bool = False  # costs come from a model, see `Job.modelled`
 
     recorded = False
     optimum_s = None
@@ -143,6 +144,7 @@ class TaskSubject(SpaceSubject):
         program = self.space.program(point)
         key = int(self.space.key(point)[0])
         settings = {"seed": self.seed, "limits": self.limits, "protocol": self.protocol, "best_s": best_s}
+        settings["modelled"] = self.modelled
         job = Job(f"{key:016x}", self.task.workload, self.task.target, program, **settings)  # type: ignore[arg-type]
         return Candidate(point, key, program.hash, job)
 

@@ -21,7 +21,7 @@ from searchlab.lab.config.text.tree import Map, Path, Problems, find, unplaced
 from searchlab.lab.history.origins import digest
 from searchlab.registry import nearest
 from searchlab.search import SPACES
-from searchlab.targets import Target, parse
+from searchlab.targets import CudaTarget, Target, parse
 from searchlab.targets.cuda_devices import cuda_devices
 
 MOST_CELLS = 1_000_000
@@ -130,8 +130,8 @@ def _measured(settings: Map) -> Iterator[tuple[Path, str]]:
         name, _ = split("model", model)
         why = f"model '{name}' looks at knobs, which differ from task to task, and cannot be shared"
         yield ("model",), f"{why}; choose a view of programs, such as summary or curves, or leave out share_model"
-    if kind == "local":
-        yield from _cores(settings, options)
+    if kind in ("local", "emulated"):
+        yield from _cores(settings, options, kind)
     if kind == "ray":
         yield from _slots(settings, options)
 
@@ -150,13 +150,16 @@ def _slots(settings: Map, options: Any) -> Iterator[tuple[Path, str]]:
         yield ("measure", "ray"), f"{wanted}; ask for more with cpus or cores, or {instead}"
 
 
-def _cores(settings: Map, options: Any) -> Iterator[tuple[Path, str]]:
+def _cores(settings: Map, options: Any, kind: str) -> Iterator[tuple[Path, str]]:
     target = parse(unplaced(settings["target"]))
     try:
         backend = backend_of(target)
         backend.require(target)
-        if backend.emulated:
-            yield ("target",), f"{target.name} is emulated here: programs can be checked, but not timed"
+        if kind == "emulated" and not isinstance(target, CudaTarget):
+            yield ("measure",), f"measure: emulated is for NVIDIA GPUs; programs for {target.name} are timed (local)"
+        elif kind == "local" and backend.emulated:
+            instead = "measure: emulated checks programs and gives them modelled costs"
+            yield ("target",), f"{target.name} is emulated here: programs can be checked, but not timed; {instead}"
     except SearchLabError as e:
         yield ("target",), str(e)
     usable = sorted(os.sched_getaffinity(0))

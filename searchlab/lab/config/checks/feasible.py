@@ -6,12 +6,13 @@ import os
 from collections.abc import Iterator
 
 from searchlab.errors import SearchLabError
-from searchlab.lab.config.measuring import LocalMeasure, Timing
+from searchlab.lab.config.measuring import EmulatedMeasure, LocalMeasure, Timing
 from searchlab.targets import CpuTarget, Target
 from searchlab.workloads import Workload, parse
 
 # Faster than any core there is, so that what is refused is impossible: two fused multiply-adds per lane in every cycle.
 _CYCLES_S, _PER_LANE = 6e9, 4
+MOST_EMULATED = 2e6  # operations of a workload whose candidates are emulated within seconds
 
 
 def least_s(workload: Workload, target: Target) -> float:
@@ -31,6 +32,12 @@ def faults(spec: str, target: Target, measure: Timing) -> Iterator[str]:
             f"{workload.label}: its inputs and outputs take {_amount(workload.bytes)}B, and this machine has"
             f" {_amount(memory)}B of memory"
         )
+    if isinstance(measure, EmulatedMeasure) and workload.flops > MOST_EMULATED:
+        yield (
+            f"{workload.label}: {_amount(workload.flops)}op are too many to emulate for every candidate; accepted with"
+            f" measure: emulated: at most {_amount(MOST_EMULATED)}op, such as a product of 96 x 96 x 96"
+        )
+        return
     try:
         least = least_s(workload, target)
     except SearchLabError:  # a type whose width nobody knows

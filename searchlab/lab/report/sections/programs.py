@@ -7,7 +7,7 @@ from searchlab.lab.export.finding import best_programs
 from searchlab.lab.folder.found import Found
 from searchlab.lab.report.blocks import Block, CodeBlock, ProgramText, Section, Words
 from searchlab.lab.report.material import Material
-from searchlab.lab.report.words import digits, listed, seconds
+from searchlab.lab.report.words import cost, digits, listed, seconds
 from searchlab.lab.results import CellResult, to_take
 from searchlab.lab.statistics.wording import kept, share_of_optimum
 
@@ -56,7 +56,7 @@ def _rebuilt(material: Material) -> tuple[dict[tuple[str, str], Found], list[str
 
 def _of_network(found: Found) -> tuple[tuple[str, str], ...]:
     """Facts about the program of a network's task."""
-    facts = [("time", seconds(found.seconds)), ("found by", f"{found.entry}, seed {found.cell.seed}")]
+    facts = [_figure(found.seconds, found.cell.modelled), ("found by", f"{found.entry}, seed {found.cell.seed}")]
     if found.beaten_s is not None:
         facts = [("to take home", kept(found.seconds, found.beaten_s)), *facts]
     for name, took in found.baselines.items():
@@ -69,6 +69,10 @@ def _code_facts(found: Found | None) -> tuple[tuple[str, str], ...]:
     return () if found is None else tuple(found.code_facts.items())
 
 
+def _figure(value: float, modelled: bool) -> tuple[str, str]:
+    return "modelled cost" if modelled else "time", cost(value, modelled)
+
+
 def _kept(cell: CellResult) -> tuple[tuple[str, str], ...]:
     """That the default schedule is the program shown, where it beat the search whose facts follow."""
     if cell.best is None or cell.best.origin == "search":
@@ -78,7 +82,7 @@ def _kept(cell: CellResult) -> tuple[tuple[str, str], ...]:
 
 def _facts(material: Material, cell: CellResult) -> tuple[tuple[str, str], ...]:
     optimum = material.recorded and cell.optimum_s
-    facts = [("time", seconds(cell.final_s)), ("found by", f"{cell.entry}, seed {cell.seed}")]
+    facts = [_figure(cell.final_s, cell.cell.modelled), ("found by", f"{cell.entry}, seed {cell.seed}")]
     for name, took in cell.baselines.items():
         facts.append((name, f"{seconds(took)}, {digits(took / cell.final_s)} times the best's time"))
     if optimum:

@@ -11,7 +11,7 @@ from searchlab.lab.leaderboard.board import NEAR
 from searchlab.lab.report.blocks import Column, Figure, Section, TableBlock, TableCell
 from searchlab.lab.report.drawing import Axis, Bar, interval_chart
 from searchlab.lab.report.material import Material
-from searchlab.lab.report.words import digits, seconds, share
+from searchlab.lab.report.words import cost, digits, seconds, share
 from searchlab.lab.statistics import METHOD, Estimate, scores, summaries
 
 
@@ -113,12 +113,14 @@ def _versus_random(material: Material) -> list[Column]:
 def by_task(material: Material) -> TableBlock:
     """Median times, tasks as rows and entries as columns; the fastest of a task is highlighted."""
     entries = [s.entry for s in material.board.standings]
+    modelled = any(c.cell.modelled for c in material.ended)
     rows = []
     for task in dict.fromkeys(c.task for c in material.ended):
         times = {e: [r.seconds for r in material.scores if (r.entry, r.task) == (e, task)] for e in entries}
         medians = {e: float(np.median(t)) if t else np.inf for e, t in times.items()}
         best = min(medians.values())
         tones = {e: "good" if np.isfinite(m) and m == best else "" for e, m in medians.items()}
-        rows.append((TableCell(task), *(TableCell(seconds(m), m, tone=tones[e]) for e, m in medians.items())))
+        rows.append((TableCell(task), *(TableCell(cost(m, modelled), m, tone=tones[e]) for e, m in medians.items())))
     columns = (Column("task"), *(Column(e, True) for e in entries))
-    return TableBlock("times-table", "Time found on each task, median over seeds", columns, tuple(rows))
+    what = "Modelled cost" if modelled else "Time"
+    return TableBlock("times-table", f"{what} found on each task, median over seeds", columns, tuple(rows))

@@ -98,6 +98,7 @@ def _single(described: SubjectSettings, settings: SearchSettings, seed: int) -> 
         measuring.limits,
         raced=settings.measure.kind == "local",  # a cluster measures on other machines than this one
         confirmed=measuring.confirm,
+        modelled=settings.measure.kind == "emulated",
     )
 
 

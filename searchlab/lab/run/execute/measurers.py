@@ -55,4 +55,5 @@ class Measurers:
             return RayMeasurer(**options)
         if options.get("cores") is None:
             options["cores"] = self._cores
-        return LocalMeasurer(**options, on_wait=lambda text: self._note(text))
+        timed = not cell.modelled  # nothing disturbs a modelled cost
+        return LocalMeasurer(**options, lock=timed, on_wait=lambda text: self._note(text))
