@@ -17,7 +17,8 @@ from searchlab.cuda.cuda_backend import CudaBackend, EmulatedKernel
 from searchlab.cuda.cuda_kernel import CudaArtifact
 from searchlab.cuda.gpu_kernel import GpuKernel
 from searchlab.defaults import default_schedule
-from searchlab.errors import BuildError, KernelError, MeasureError, TargetError
+from searchlab.errors import BuildError, ConfigError, KernelError, MeasureError, TargetError
+from searchlab.lab.config import from_data
 from searchlab.measure import CoreLock, Job, Limits, LocalMeasurer, Protocol, Worker
 from searchlab.targets import CudaTarget, cuda_devices, parse
 from searchlab.testing import check_backend
@@ -217,3 +218,18 @@ def test_devices_are_locked(gpu_log: Path, monkeypatch: pytest.MonkeyPatch, tmp_
         with CoreLock([1], kind="GPU"):
             (again,) = measurer.measure([job(w, target, built)])
             assert again.ok
+
+
+@pytest.mark.parametrize(
+    ("target", "devices", "message"),
+    [
+        ("cuda", [3], "device 3 cannot be used; accepted: each once of 0"),
+        ("cuda", [0, 0], "device 0 cannot be used; accepted: each once of 0"),
+        ("x86-64-v2", [0], "device 0 cannot be used; accepted: each once of none"),
+    ],
+)
+def test_devices_of_experiments_exist(target: str, devices: list[int], message: str) -> None:
+    given = {"workloads": ["matmul:m=8,n=8,k=8"], "space": "template", "budget": {"trials": 1}, "target": target}
+    from_data({**given, "measure": {"local": {}}})
+    with pytest.raises(ConfigError, match=message):
+        from_data({**given, "measure": {"local": {"devices": devices}}})
