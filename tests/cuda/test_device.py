@@ -107,6 +107,7 @@ def test_an_outcome_has_device_times_and_facts(gpu_log: Path) -> None:
     assert len(set(warm.times)) == 1  # the clock of the device counts steps
     assert "emulated" not in warm.notes and "preempted" not in warm.notes
     assert warm.notes["device"] == "Fake GPU" and warm.notes["registers"] == "40" and "occupancy" in warm.notes
+    assert warm.notes["clocks"] == "1410 MHz, memory 1215 MHz" and warm.notes["temperature"] == "56 C"
     flushes = [call for call in calls(gpu_log) if call[:2] == ["fill", 0]]
     assert flushes and all(size == 32 << 20 for _, _, size in flushes)
     assert not warm.pulses
