@@ -72,6 +72,7 @@ ALLOWED: dict[str, set[str]] = {
         "ir",
         "search",
         "llvm",
+        "analysis",
         "backend",
         "runtime",
         "workloads",

@@ -99,5 +99,5 @@ def _waits(s: GpuStatement) -> Node:
     serial = g.product(1 + (lp.extent - 1) * lp.kinds["serial"] for lp in s.statement.loops)
     scopes = [access.scope for access in s.accesses()]
     if "global" in scopes:
-        return serial * (_CACHED if s.statement.block.reduces else _LATENCY)
+        return serial * (_CACHED if s.statement.block.reduces or s.ahead else _LATENCY)
     return serial * (_BARRIER if scopes else 0.0)

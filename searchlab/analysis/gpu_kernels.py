@@ -21,6 +21,7 @@ from searchlab.targets.cuda import WARP
 SECTOR = 32  # bytes that memory moves at a time
 BANKS = 32  # of shared memory, each of 4 bytes
 _BANK_BYTES = 4
+DOUBLE_BUFFER = "double_buffer"  # the annotation of such a loop
 _OTHER_REGISTERS = 28  # of a thread: addresses, counters, operands in flight
 _REGISTER_STEP = 8
 _VECTOR_BYTES = 16
@@ -66,6 +67,11 @@ class GpuStatement:
         """How often a thread runs it."""
         bound = (*BLOCKS, *THREADS)
         return self.nest.graph.product(lp.extent for lp in self.statement.loops if lp.loop.kind not in bound)
+
+    @property
+    def ahead(self) -> bool:
+        """Whether a loop around it copies to shared memory a step ahead."""
+        return any(note == (DOUBLE_BUFFER, True) for lp in self.statement.loops for note in lp.loop.annotations)
 
     @cached_property
     def warps(self) -> Node:
@@ -223,8 +229,9 @@ class GpuKernel:
 
     @cached_property
     def shared(self) -> Node:
-        """Bytes of shared memory of a block."""
-        return self.graph.total(self.nest.allocation(name, read=True)[1] for name in self._buffers("shared"))
+        """Bytes of shared memory of a block, twice those that are copied if this is done a step ahead."""
+        used = self.graph.total(self.nest.allocation(name, read=True)[1] for name in self._buffers("shared"))
+        return used * 2 if any(s.ahead for s in self.statements) else used
 
     @cached_property
     def registers(self) -> Node:

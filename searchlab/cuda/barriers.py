@@ -23,7 +23,7 @@ from searchlab.ir.bounds import Facts
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import ONE, ZERO, Binary, Compare, Expr, Var, all_of, conditions, index, value_of
 from searchlab.ir.loopkind import BLOCKS, THREADS, LoopKind
-from searchlab.ir.stmt import Alloc, AsyncCopy, Barrier, If, Loop, Prefetch, Seq, Stmt, Store, seq
+from searchlab.ir.stmt import Alloc, AsyncCopy, Barrier, If, Loop, Prefetch, Seq, Shuffle, Stmt, Store, Tensorized, seq
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution, loads, variables
 
@@ -97,7 +97,7 @@ def with_barriers(where: str, body: Stmt, common: Collection[str], outside: Coll
             if access.meets_at_once(other):
                 raise BuildError(
                     f"{where}: in '{access.buffer}' one thread may write what another accesses in the same statement; "
-                    "bind loops that carry no sum to threads, or use rfactor"
+                    "bind loops that carry no sum to threads, loops of nothing but a sum to threadIdx.x, or use rfactor"
                 )
     placed, _ = _Placement(where, frozenset(common)).visit(body, _Reached((), frozenset(), True))
     return placed
@@ -293,7 +293,20 @@ class _Placement(Visitor[[_Reached], Placed]):
     def visit_prefetch(self, s: Prefetch, state: _Reached) -> Placed:
         return s, state.pending
 
-    def visit_store(self, s: Store, state: _Reached) -> Placed:
+    def visit_store(self, s: Store | Shuffle, state: _Reached) -> Placed:
+        own = self.within(s, state)
+        return self.after_barrier(s, own, state, lambda pending: (s, pending | own))
+
+    def visit_shuffle(self, s: Shuffle, state: _Reached) -> Placed:
+        """All lanes of a warp must come to a shuffle, as all threads to a barrier."""
+        if not state.uniform:
+            raise BuildError(f"{self.where}: threads would have to exchange values where only some of them come")
+        return self.visit_store(s, state)
+
+    def visit_tensorized(self, s: Tensorized, state: _Reached) -> Placed:
+        """All lanes of a warp must come to what it does together."""
+        if not state.uniform:
+            raise BuildError(f"{self.where}: a warp would have to call '{s.intrinsic}' where only some threads come")
         own = self.within(s, state)
         return self.after_barrier(s, own, state, lambda pending: (s, pending | own))
 

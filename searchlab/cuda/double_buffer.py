@@ -159,7 +159,8 @@ _HALF = Var("half")  # stands for the half of double buffers until it is known
 
 def _opened(body: Stmt) -> tuple[list[Buffer], list[Buffer], tuple[Stmt, ...]]:
     """The shared buffers of a loop's body, its other buffers, and its statements."""
-    shared, others = [], []
+    shared: list[Buffer] = []
+    others: list[Buffer] = []
     while isinstance(body, Alloc):
         (shared if body.buffer.scope == "shared" else others).append(body.buffer)
         body = body.body

@@ -15,8 +15,10 @@ import numpy.typing as npt
 
 from searchlab.cuda.ptx_memory import Bytes, Ints, PtxFault, PtxMemory, TrackedMemory, Who
 from searchlab.cuda.ptx_operations import COMPARISONS, OPERATIONS, TYPES, Values, converted
+from searchlab.cuda.ptx_products import products
 from searchlab.cuda.ptx_text import PtxInstruction, PtxText
 from searchlab.errors import BuildError
+from searchlab.targets.cuda import WARP
 
 MOST_THREADS = 8192  # that run at a time: blocks beyond wait for their turn
 MOST_STEPS = 5_000_000
@@ -54,6 +56,8 @@ class _Wave:
         self.row = np.arange(self.count)
         self.block = np.repeat(blocks, threads)
         self.thread = self.block * threads + self.row % threads
+        self.lane = self.row % threads % WARP
+        self.warp = self.slot * -(-threads // WARP) + self.row % threads // WARP
         self.epoch = np.zeros(self.count, np.int64)
         self.special = _special(grid, block, self.block, self.row % threads)
         shared = np.full(len(blocks) * sizes["shared"], 0xAB, np.uint8)
@@ -63,14 +67,15 @@ class _Wave:
         self.copies: list[tuple[Ints, Ints, Bytes]] = []  # begun and not yet complete
         self.pc = np.zeros(self.count, np.int64)
         self.alive = np.ones(self.count, bool)
-        self.waiting = np.zeros(self.count, bool)
+        self.waiting = np.zeros(self.count, bool)  # for all threads of the block
+        self.gathering = np.zeros(self.count, bool)  # for all threads of the warp
 
     def run(self) -> int:
         """Runs all threads to their ends: those that are furthest behind go first, so that branches meet again."""
         steps = 0
         with np.errstate(all="ignore"):
             while self.alive.any():
-                ready = self.alive & ~self.waiting
+                ready = self.alive & ~self.waiting & ~self.gathering
                 if not ready.any():
                     self._release()
                     continue
@@ -83,6 +88,8 @@ class _Wave:
 
     def _release(self) -> None:
         """Lets the threads go on that wait at a barrier: all of their block, at the same one."""
+        if self.gathering.any():
+            raise PtxFault(f"divergent shuffle: not all threads of a warp of {self.text.entry} reach it")
         for slot in np.unique(self.slot[self.alive]):
             mine = self.slot == slot
             if not self.alive[mine].all() or len(np.unique(self.pc[mine])) > 1:
@@ -230,6 +237,47 @@ class _Wave:
         for n, register in enumerate(registers):
             self.put(register, np.ascontiguousarray(values[:, n]), who)
 
+    def exchange(self, ins: PtxInstruction, who: Ints) -> None:
+        """`shfl.sync.bfly`: the value of the lane whose number differs in some bits, which must have come here."""
+        if ins.parts != ("shfl", "sync", "bfly", "b32") or len(ins.operands) != 5 or ins.operands[3:] != ("31", "-1"):
+            raise BuildError(f"the emulator does not know this instruction: {ins.line}")
+        who = self.gathered(who)
+        if not len(who):
+            return
+        target, source, mask = ins.operands[:3]
+        partner = who - self.lane[who] + (self.lane[who] ^ self.get(mask, "b32", who).astype(np.int64))
+        here = np.minimum(np.searchsorted(who, partner), len(who) - 1)
+        if (who[here] != partner).any() or (self.slot[who[here]] != self.slot[who]).any():
+            raise PtxFault(f"divergent shuffle: a thread of {self.text.entry} takes a value of one that is not there")
+        self.put(target, self.get(source, "b32", who)[here], who)
+
+    def multiply(self, ins: PtxInstruction, who: Ints) -> None:
+        """`mma`: products of tiles by whole warps."""
+        who = self.gathered(who)
+        if not len(who):
+            return
+        if len(who) % WARP or (self.lane[who].reshape(-1, WARP) != np.arange(WARP)).any():
+            raise PtxFault(f"divergent product: a warp of {self.text.entry} without all its lanes multiplies")
+        a, b, c = (
+            np.stack([self.get(x, "b32", who).reshape(-1, WARP) for x in _listed(operand)], axis=2)
+            for operand in ins.operands[1:]
+        )
+        found = products(ins.parts[3:], a, b, c) if ins.parts[:3] == ("mma", "sync", "aligned") else None
+        if found is None:
+            raise BuildError(f"the emulator does not know this instruction: {ins.line}")
+        for n, register in enumerate(_listed(ins.operands[0])):
+            self.put(register, np.ascontiguousarray(found[:, :, n]).ravel(), who)
+
+    def gathered(self, who: Ints) -> Ints:
+        """The warps all of whose threads have come to an instruction; those of others wait there."""
+        at = int(self.pc[who[0]])  # that of the next instruction
+        self.pc[who], self.gathering[who] = at - 1, True
+        come = self.alive & self.gathering & (self.pc == at - 1)
+        missing = np.bincount(self.warp[self.alive & ~come], minlength=self.warp[-1] + 1)
+        whole = np.flatnonzero(come & (missing[self.warp] == 0))
+        self.pc[whole], self.gathering[whole] = at, False
+        return whole
+
     def copy(self, ins: PtxInstruction, who: Ints) -> None:
         """`cp.async`: values are read at once, and written when the thread waits for its copies."""
         if ins.parts[:3] == ("cp", "async", "wait_all"):
@@ -282,6 +330,8 @@ _EXECUTE: dict[str, Callable[[_Wave, PtxInstruction, Ints], None]] = {
     "selp": _Wave.choose,
     "cvt": _Wave.convert,
     "cp": _Wave.copy,
+    "shfl": _Wave.exchange,
+    "mma": _Wave.multiply,
 }
 
 

@@ -10,18 +10,21 @@ from dataclasses import dataclass
 from math import gcd, prod
 
 from searchlab.cuda.double_buffer import SIZES
+from searchlab.cuda.fragments import without_lanes
 from searchlab.cuda.spmd import SHARED, GridKernel, Launches
+from searchlab.cuda.warp_site import WarpSite
 from searchlab.dtype import DTYPES
 from searchlab.errors import BuildError
+from searchlab.intrinsics import find_intrinsic
 from searchlab.ir.expr import Load, value_of
 from searchlab.ir.loopkind import BLOCKS, THREADS
-from searchlab.ir.stmt import Alloc, AsyncCopy, Barrier, Buffer, Loop, Prefetch, Stmt, statements
+from searchlab.ir.stmt import Alloc, AsyncCopy, Barrier, Buffer, Loop, Prefetch, Shuffle, Stmt, Tensorized, statements
 from searchlab.llvm import jit
 from searchlab.llvm.module import BodyWriter, Generation
 from searchlab.llvm.ssa import TYPES, Function, Known, Linear
 from searchlab.llvm.values import BufferPlace, ValueWriter
 from searchlab.targets import CudaTarget
-from searchlab.targets.cuda import STATIC_SHARED
+from searchlab.targets.cuda import STATIC_SHARED, WARP
 
 ALIGN = 256  # of memory on the device
 _LOCAL = 512 << 10  # bytes that a thread can have
@@ -82,7 +85,7 @@ def kernel_ir(made: Launches, kernel: GridKernel, entry: str, target: CudaTarget
     if max(prod(kernel.grid) * prod(kernel.block), *(_count(b) for b in buffers)) < _NARROW:
         function.narrow()
     places = {b.name: BufferPlace(b, n, ALIGN) for b, n in zip(buffers, names, strict=True)}
-    KernelWriter(g, function, places).visit(kernel.body)
+    KernelWriter(g, function, places).visit(without_lanes(kernel.body))
     g.module.functions.append(function.text())
     text = g.module.text().replace('"prefer-vector-width"="512"', f'"nvvm.maxntid"="{prod(kernel.block)}"')
     return "\n".join([*memory.declarations(), text]), memory.size
@@ -114,8 +117,13 @@ class SharedMemory:
         """The arrays as globals of LLVM IR."""
         if self.size > STATIC_SHARED:
             return [f"@dynamic = external addrspace(3) global [0 x i8], align {_SHARED_ALIGN}"]
-        kinds = [f"[{_count(b)} x {TYPES[b.dtype]}] poison, align {_SHARED_ALIGN}" for b in self.offsets]
+        kinds = [f"[{_count(b)} x {TYPES[b.dtype]}] poison, align {self.align(b)}" for b in self.offsets]
         return [f"@shared{n} = internal addrspace(3) global {kind}" for n, kind in enumerate(kinds)]
+
+    def align(self, buffer: Buffer) -> int:
+        """What the address of an array is known to be a multiple of: no more than its size is, since LLVM reads beyond
+        the ends of arrays up to there."""
+        return gcd(_SHARED_ALIGN, _count(buffer) * DTYPES[buffer.dtype].bytes)
 
     def pointer(self, buffer: Buffer) -> str:
         """Where an array begins."""
@@ -188,6 +196,38 @@ class KernelWriter(BodyWriter):
         self.f.line("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
         self.f.known = Known()
 
+    def visit_tensorized(self, s: Tensorized) -> None:
+        """What the threads of a warp do together."""
+        find_intrinsic(s.intrinsic).emit(WarpSite(s, self.f, self.w))
+
+    def visit_shuffle(self, s: Shuffle) -> None:
+        """Words of 32 bits go to other lanes: smaller values are widened, larger ones are two words."""
+        dtype = s.value.dtype
+        bits, type_ = DTYPES[dtype].bits, TYPES[dtype]
+        text = self.w.spread(self.w.write(s.value), dtype, 1)
+        kind = f"i{bits}"
+        text = text if type_ == kind else self.f.let(f"bitcast {type_} {text} to {kind}")
+        if bits == 64:
+            halves = self.f.let(f"bitcast i64 {text} to <2 x i32>")
+            words = [self.f.let(f"extractelement <2 x i32> {halves}, i64 {n}") for n in range(2)]
+            low, high = (self._exchanged(word, s.mask) for word in words)
+            one = self.f.let(f"insertelement <2 x i32> poison, i32 {low}, i64 0")
+            two = self.f.let(f"insertelement <2 x i32> {one}, i32 {high}, i64 1")
+            text = self.f.let(f"bitcast <2 x i32> {two} to i64")
+        else:
+            text = text if bits == 32 else self.f.let(f"zext {kind} {text} to i32")
+            text = self._exchanged(text, s.mask)
+            text = text if bits == 32 else self.f.let(f"trunc i32 {text} to {kind}")
+        text = text if type_ == kind else self.f.let(f"bitcast {kind} {text} to {type_}")
+        place, form = self.w.places[s.buffer], self.f.linear(self.w.offset(s.buffer, s.indices))
+        address = self.f.pointer(place.pointer, dtype, form)
+        self.w.put_away(dtype, 1, text, address, DTYPES[dtype].bytes)
+        self.w.forget(s.buffer)
+
+    def _exchanged(self, word: str, mask: int) -> str:
+        self.f.declare("declare i32 @llvm.nvvm.shfl.sync.bfly.i32(i32, i32, i32, i32) convergent nounwind")
+        return self.f.let(f"call i32 @llvm.nvvm.shfl.sync.bfly.i32(i32 -1, i32 {word}, i32 {mask}, i32 {WARP - 1})")
+
     def visit_asynccopy(self, s: AsyncCopy) -> None:
         """Pieces of 16 bytes, or as many as addresses are known to be multiples of; smaller ones pass by registers."""
         assert isinstance(s.value, Load)
@@ -221,7 +261,7 @@ class KernelWriter(BodyWriter):
         if count * DTYPES[buffer.dtype].bytes > _LOCAL:
             raise BuildError(f"{self.g.module.name}: '{buffer.name}' has {count} elements, too many for one thread")
         if buffer.scope == SHARED:
-            pointer, align = self.g.memory.pointer(buffer), _SHARED_ALIGN
+            pointer, align = self.g.memory.pointer(buffer), self.g.memory.align(buffer)
         else:
             pointer, align = self.f.alloca(f"[{count} x {TYPES[buffer.dtype]}]", _SHARED_ALIGN), _SHARED_ALIGN
         self.w.put(BufferPlace(buffer, pointer, align))

@@ -82,9 +82,12 @@ def read_ptx(text: str) -> PtxText:
     for line in text[: head.start()].splitlines():
         if _ARRAY.match(bare := _bare(line)):
             found.add(bare)
+    begun = ""
     for line in text[start + 1 : text.rindex("}")].splitlines():
-        if bare := _bare(line):
-            found.add(bare)
+        begun = f"{begun} {_bare(line)}".strip()
+        if begun.endswith((";", ":", "}")) or begun.startswith("."):  # long instructions take several lines
+            found.add(begun)
+            begun = ""
     return found
 
 

@@ -17,9 +17,10 @@ from math import gcd, prod
 
 import numpy as np
 
+from searchlab.cuda.fragments import SCOPE as FRAGMENTS
 from searchlab.cuda.spmd import SHARED, GridKernel, Launches
 from searchlab.errors import BuildError
-from searchlab.ir.expr import Expr, Var, const, index, value_of
+from searchlab.ir.expr import Expr, Load, Var, const, index, value_of
 from searchlab.ir.loopkind import BLOCKS, THREADS, LoopKind
 from searchlab.ir.program import Program
 from searchlab.ir.stmt import (
@@ -30,8 +31,10 @@ from searchlab.ir.stmt import (
     Loop,
     Prefetch,
     Seq,
+    Shuffle,
     Stmt,
     Store,
+    Tensorized,
     map_expressions,
     reindexed,
     rename_buffer,
@@ -155,6 +158,19 @@ class _Serial(Visitor[[], _Cut]):
     def visit_barrier(self, s: Barrier) -> _Cut:
         return _Parts(_NOTHING, (), _NOTHING)
 
+    def visit_shuffle(self, s: Shuffle) -> _Cut:
+        """All threads show their values, then each takes that of its partner; neither waits for other warps there."""
+        shown = f"{s.buffer}.shown{len(self.arrays)}"
+        self.arrays.append(Buffer(shown, tuple(map(index, self.kernel.block)), s.value.dtype, "local"))
+        x, *rest = _AXES
+        partner = x + s.mask - (x // s.mask % 2) * (2 * s.mask)
+        take = Store(s.buffer, s.indices, Load(shown, (partner, *rest), s.value.dtype))
+        return _Parts(Store(shown, _AXES, s.value), (self.threads(take),), _NOTHING)
+
+    def visit_tensorized(self, s: Tensorized) -> _Cut:
+        """What a warp does together, its first lane does."""
+        return _Parts(_NOTHING, (self.threads(If(_AXES[0].equals(0), s.body)),), _NOTHING)
+
     def visit_seq(self, s: Seq) -> _Cut:
         return self.joined(self.visit(part) for part in s.body)
 
@@ -204,9 +220,10 @@ class _Serial(Visitor[[], _Cut]):
                 self.arrays.append(s.buffer)
             return self.visit(s.body)
         own = f"{s.buffer.name}.of{len(self.arrays)}"
-        shape = (*map(index, self.kernel.block), *s.buffer.shape)
+        first = 1 if s.buffer.scope == FRAGMENTS else 0  # its first index is the lane already
+        shape = (*map(index, self.kernel.block[first:]), *s.buffer.shape)
         self.arrays.append(replace(s.buffer, name=own, shape=shape, scope="local"))
-        body = reindexed(rename_buffer(s.body, s.buffer.name, own), own, lambda indices: (*_AXES, *indices))
+        body = reindexed(rename_buffer(s.body, s.buffer.name, own), own, lambda indices: (*_AXES[first:], *indices))
         return self.visit(body)
 
     def visit_prefetch(self, s: Prefetch) -> _Cut:
@@ -214,7 +231,7 @@ class _Serial(Visitor[[], _Cut]):
 
 
 def _lasts(s: Stmt) -> bool:
-    return isinstance(s, Barrier) or (isinstance(s, Alloc) and s.buffer.scope == SHARED)
+    return isinstance(s, (Barrier, Shuffle, Tensorized)) or (isinstance(s, Alloc) and s.buffer.scope == SHARED)
 
 
 def _fill(buffer: Buffer) -> Stmt:

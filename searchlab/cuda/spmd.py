@@ -12,11 +12,13 @@ before any begins the next, which `barriers` sees to.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from searchlab.cuda.barriers import check_private, with_barriers
 from searchlab.cuda.double_buffer import with_async_copies, with_double_buffers
+from searchlab.cuda.fragments import with_fragments
 from searchlab.cuda.interior import with_interiors
+from searchlab.cuda.thread_sums import ThreadSum, summed_by_threads, thread_sum
 from searchlab.errors import BuildError
 from searchlab.ir.expr import ZERO, Expr, Var, all_of, index, value_of
 from searchlab.ir.loopkind import BLOCKS, THREADS, LoopKind
@@ -28,7 +30,6 @@ from searchlab.ir.stmt import (
     Loop,
     Stmt,
     Store,
-    Tensorized,
     kept,
     map_expressions,
     own_accesses,
@@ -39,6 +40,7 @@ from searchlab.ir.stmt import (
 )
 from searchlab.ir.visitor import Rewriter
 from searchlab.ir.walk import Substitution
+from searchlab.llvm.callsite import check_intrinsics
 from searchlab.lower.flatten import flatten
 from searchlab.lower.invariants import hoist_invariants
 from searchlab.lower.passes import Lowered
@@ -92,7 +94,7 @@ class Launches:
 
 def launches(program: Program, target: CudaTarget) -> Launches:
     """The kernels of a program; raises BuildError for what threads cannot run, or what is not proved free of races."""
-    _check(program)
+    _check(program, target)
     body = flatten(program)
     scopes = _scopes(program, body)
     buffers = {n: replace(b, scope=scopes.get(n, b.scope)) for n, b in program.buffers.items()}
@@ -106,12 +108,11 @@ def launches(program: Program, target: CudaTarget) -> Launches:
     return Launches(program.name, tuple(kernels), parameters, scratch)
 
 
-def _check(program: Program) -> None:
+def _check(program: Program, target: CudaTarget) -> None:
     if program.symbols:
         names = ", ".join(v.name for v in program.symbols)
         raise BuildError(f"{program.name} still has symbols: {names}; kernels for GPUs need numbers")
-    if any(isinstance(s, Tensorized) for s in statements(program.body)):
-        raise BuildError(f"{program.name} calls instructions of CPUs")
+    check_intrinsics(program.name, program.body, target)
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
@@ -135,17 +136,28 @@ def _scope(program: Program, body: Stmt, name: str) -> str:
         return GLOBAL
     if declared != GLOBAL:
         return declared
-    around = {tuple(id(lp) for lp in path if lp.kind in THREADS) for path in _paths(used[0], name, ())}
-    return LOCAL if len(around) == 1 else SHARED  # all uses are in one thread, or not
+    found = list(_places(used[0], name, ()))
+    one = len({tuple(map(id, threads)) for threads, _ in found}) == 1
+    return LOCAL if one or _is_own(found) else SHARED
 
 
-def _paths(s: Stmt, name: str, loops: tuple[Loop, ...]) -> Iterator[tuple[Loop, ...]]:
-    """The loops around each access to a buffer."""
-    here = (*loops, s) if isinstance(s, Loop) else loops
-    if any(True for _ in own_accesses(s, name)):
-        yield here
+_Places = list[tuple[tuple[Loop, ...], tuple[Expr, ...]]]
+
+
+def _places(s: Stmt, name: str, loops: tuple[Loop, ...]) -> Iterator[tuple[tuple[Loop, ...], tuple[Expr, ...]]]:
+    """Each access to a buffer, with the loops of threads around it."""
+    here = (*loops, s) if isinstance(s, Loop) and s.kind in THREADS else loops
+    for indices in own_accesses(s, name):
+        yield here, indices
     for child in s.children():
-        yield from _paths(child, name, here)
+        yield from _places(child, name, here)
+
+
+def _is_own(found: _Places) -> bool:
+    """Whether every thread has elements of its own: for each axis there is an index that is the thread's number."""
+    axes = {lp.kind for threads, _ in found for lp in threads}
+    own = [{(d, lp.kind) for lp in threads for d, i in enumerate(indices) if i == lp.var} for threads, indices in found]
+    return bool(axes) and axes == {axis for _, axis in frozenset.intersection(*map(frozenset, own))}
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------
@@ -158,13 +170,15 @@ def _kernel(where: str, program: Program, part: Stmt, target: CudaTarget) -> Gri
         if axis in extents:
             body = Loop(Var(axis.value), index(extents[axis]), body, axis)
     _check_size(where, extents, target)
+    body, fragments = with_fragments(where, program, body)
+    program = replace(program, buffers=program.buffers | fragments)
     private = [n for n, b in program.buffers.items() if b.scope == LOCAL and touches(body, n)]
     check_private(where, body, private)
-    body = place_buffers(program, body, private)
+    body = place_buffers(program, body, [*private, *fragments])
     body = with_double_buffers(where, place_reductions(body, target), target)
     body = hoist_invariants(with_async_copies(with_interiors(body), target))
     parameters = (*program.inputs, *program.outputs)
-    common = {n for n, b in program.buffers.items() if n not in program.inputs and b.scope != LOCAL}
+    common = {n for n, b in program.buffers.items() if n not in program.inputs and b.scope in (SHARED, GLOBAL)}
     common |= {s.buffer.name for s in statements(body) if isinstance(s, Alloc) and s.buffer.scope == SHARED}
     outside = {n for n in common if n in parameters or (n in program.buffers and program.buffers[n].scope == GLOBAL)}
     return GridKernel(where, tuple(extents.items()), with_barriers(where, body, common, outside))
@@ -217,6 +231,7 @@ class _Thread(Rewriter[[frozenset[LoopKind]]]):
     where: str
     program: Program
     extents: Extents
+    sums: list[ThreadSum] = field(default_factory=list)
 
     def visit_loop(self, s: Loop, bound: frozenset[LoopKind]) -> Stmt | None:
         if s.kind not in THREADS:
@@ -224,12 +239,23 @@ class _Thread(Rewriter[[frozenset[LoopKind]]]):
             return replace(s, kind=kind, body=kept(self.visit(s.body, bound)))
         if s.kind in bound:
             raise BuildError(f"{self.where}: two loops are bound to {s.kind}, one inside the other ('{s.name}')")
+        if s.kind == LoopKind.THREAD_X and (found := thread_sum(s)) is not None:
+            return self.visit_sum(found, bound)
         axis, extent = Var(s.kind.value), value_of(s.extent)
         mine = Substitution({s.var: ZERO if extent == 1 else axis})
         body = kept(self.visit(map_expressions(s.body, mine), bound | {s.kind}))
         if extent == self.extents[s.kind]:
             return body
         return If(axis.equals(0) if extent == 1 else axis < s.extent, body)
+
+    def visit_sum(self, found: ThreadSum, bound: frozenset[LoopKind]) -> Stmt:
+        """All threads get the result, and the first stores it, or each if it has the buffer."""
+        x, y, z = (self.extents.get(axis, 1) for axis in THREADS)
+        self.sums.append(found)
+        name = f"{found.update.buffer}.sum{len(self.sums)}"
+        return summed_by_threads(
+            self.where, found, (x, y, z), name, lambda u: kept(self.visit_store(u, bound - {LoopKind.THREAD_X}))
+        )
 
     def visit_store(self, s: Store, bound: frozenset[LoopKind]) -> Stmt | None:
         """A store outside of the loops of an axis is done by its first thread, or by all if each has the buffer."""

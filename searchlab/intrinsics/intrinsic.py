@@ -15,12 +15,12 @@ from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.program import Program
 from searchlab.ir.sums import Sum, as_sum
 from searchlab.ir.walk import loads
-from searchlab.targets import CpuTarget, Target
+from searchlab.targets import CpuTarget, CudaTarget, Target
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What a CPU must have: an architecture, and features by LLVM's names; "or" separates alternatives.
+    """What a target must have: an architecture, or a later GPU, and features by LLVM's names ("or": alternatives).
 
     `registers` is how many vector registers one call fills, accumulators included; `alignment` is in bytes, by operand.
     """
@@ -32,6 +32,8 @@ class Needs:
 
     def missing(self, target: Target) -> tuple[str, ...]:
         """What a target lacks; empty if it can run the intrinsic."""
+        if self.arch.startswith("sm_") and isinstance(target, CudaTarget):
+            return () if int(target.arch[3:]) >= int(self.arch[3:]) else (f"the instructions of {self.arch}",)
         if not isinstance(target, CpuTarget) or target.arch != self.arch:
             return (f"the instructions of {self.arch}",)
         has = target.enabled_features()
@@ -55,6 +57,16 @@ EXACT = Promise()
 
 
 @dataclass(frozen=True)
+class Fragments:
+    """Which elements the lanes of a warp hold, by operand and loop: (divisor, modulus, factor) of the lane's number.
+
+    A lane's elements begin where the loop is at lane // divisor % modulus * factor.
+    """
+
+    lanes: Mapping[str, Mapping[str, tuple[int, int, int]]]
+
+
+@dataclass(frozen=True)
 class Pace:
     """How fast calls run, for the estimate of a program's time, on a core that starts two vector instructions a cycle.
 
@@ -74,7 +86,8 @@ class Intrinsic:
     The description is a program with one reduction in loops of constant extents.  Its buffers are dense; the strides
     named in `free` ("A.i": from one iteration of loop i to the next in buffer A) may be any others in a program.  The
     implementation adds to the output; its init is placed by lowering, as that of every reduction.  Without a `pace`, a
-    call is taken for as many instructions as its products fill vectors.
+    call is taken for as many instructions as its products fill vectors.  `fragments` are those of an instruction that
+    the threads of a warp run together: addresses are then those of each lane's own elements.
     """
 
     name: str
@@ -84,6 +97,7 @@ class Intrinsic:
     promise: Promise = EXACT
     free: tuple[str, ...] = ()
     pace: Pace | None = None
+    fragments: Fragments | None = None
 
     def __post_init__(self) -> None:
         if self.description.symbols or any(value_of(lp.extent) is None for lp in self.nest.loops):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "searchlab.intrinsics"
-FAMILIES = ("byte_dots", "word_dots", "outer_products", "bfloat_dots", "amx_tiles", "arm_dots")
+FAMILIES = ("byte_dots", "word_dots", "outer_products", "bfloat_dots", "amx_tiles", "arm_dots", "warp_products")
 _added: dict[str, Intrinsic] = {}
 
 

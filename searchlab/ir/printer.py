@@ -21,7 +21,21 @@ from searchlab.ir.expr import (
     layers,
 )
 from searchlab.ir.loopkind import LoopKind
-from searchlab.ir.stmt import Alloc, AsyncCopy, Barrier, Block, Buffer, If, Loop, Prefetch, Seq, Stmt, Store, Tensorized
+from searchlab.ir.stmt import (
+    Alloc,
+    AsyncCopy,
+    Barrier,
+    Block,
+    Buffer,
+    If,
+    Loop,
+    Prefetch,
+    Seq,
+    Shuffle,
+    Stmt,
+    Store,
+    Tensorized,
+)
 from searchlab.ir.visitor import Visitor
 
 if TYPE_CHECKING:
@@ -124,6 +138,9 @@ class _Lines(Visitor[[str], Iterator[str]]):
 
     def visit_asynccopy(self, s: AsyncCopy, indent: str) -> Iterator[str]:
         yield f"{next(self.visit_store(s, indent))} asynchronously"
+
+    def visit_shuffle(self, s: Shuffle, indent: str) -> Iterator[str]:
+        yield f"{indent}{_element(s.buffer, s.indices)} = {expr_text(s.value)} of lane ^ {s.mask}"
 
     def visit_barrier(self, s: Barrier, indent: str) -> Iterator[str]:
         yield f"{indent}barrier"

@@ -173,6 +173,34 @@ class Prefetch(Stmt):
 
 
 @dataclass(frozen=True, slots=True)
+class Shuffle(Stmt):
+    """buffer[indices] = what `value` is in the thread of the warp whose number differs in the bits of `mask` (only in
+    lowered programs)."""
+
+    buffer: str
+    indices: tuple[Expr, ...]
+    value: Expr
+    mask: int
+
+    def own_expressions(self) -> tuple[Expr, ...]:
+        """Indices and value."""
+        return (*self.indices, self.value)
+
+    def own_stores(self) -> tuple[Store, ...]:
+        """A store of the thread's own value, whose place is the same."""
+        return (Store(self.buffer, self.indices, self.value),)
+
+    def rebuild(self, f: Callable[[Expr], Expr], inside: Callable[[Stmt], Stmt] = _same) -> Shuffle:
+        """Indices and value rewritten."""
+        return Shuffle(self.buffer, tuple(map(f, self.indices)), f(self.value), self.mask)
+
+    def map_places(self, f: Callable[[Place], Place]) -> Shuffle:
+        """The target element mapped."""
+        buffer, indices = f((self.buffer, self.indices))
+        return replace(self, buffer=buffer, indices=indices)
+
+
+@dataclass(frozen=True, slots=True)
 class Barrier(Stmt):
     """No thread of a block goes on before all have come here (only in lowered programs)."""
 
@@ -353,7 +381,9 @@ class Tensorized(Around):
         return Tensorized(self.intrinsic, inside(self.body))
 
 
-KINDS: tuple[type[Stmt], ...] = (Store, Update, AsyncCopy, Prefetch, Barrier, Seq, Loop, Block, If, Alloc, Tensorized)
+KINDS: tuple[type[Stmt], ...] = (
+    *(Store, Update, AsyncCopy, Prefetch, Shuffle, Barrier, Seq, Loop, Block, If, Alloc, Tensorized),
+)
 
 
 def seq(*parts: Stmt) -> Stmt:

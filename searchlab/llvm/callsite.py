@@ -12,12 +12,12 @@ from searchlab.ir.bounds import Facts
 from searchlab.ir.stmt import Loop, Stmt, Tensorized, statements
 from searchlab.llvm.ssa import Function, Linear
 from searchlab.llvm.values import BufferPlace, ValueWriter
-from searchlab.targets import CpuTarget
+from searchlab.targets import Target
 
 _VECTOR = re.compile(r"<(\d+) x \w+>")
 
 
-def check_intrinsics(name: str, body: Stmt, target: CpuTarget) -> None:
+def check_intrinsics(name: str, body: Stmt, target: Target) -> None:
     """Refuses a program that calls an intrinsic which the target lacks."""
     for used in dict.fromkeys(s.intrinsic for s in statements(body) if isinstance(s, Tensorized)):
         if missing := find_intrinsic(used).needs.missing(target):

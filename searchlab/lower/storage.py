@@ -18,6 +18,7 @@ from searchlab.ir.stmt import (
     Alloc,
     Buffer,
     Loop,
+    Place,
     Stmt,
     Store,
     Update,
@@ -39,13 +40,14 @@ def place_buffers(program: Program, body: Stmt, only: Collection[str] | None = N
 
     Buffers in shared memory are placed outside of the loops of threads.  `only` limits this to some buffers.
     """
-    inner = {n: b for n, b in program.buffers.items() if n not in program.inputs and n not in program.outputs}
-    known = {n: b for n, b in program.buffers.items() if only is None or n not in inner or n in only}
-    inner = inner if only is None else {n: inner[n] for n in only}
+    stages = {n: b for n, b in program.buffers.items() if n not in program.inputs and n not in program.outputs}
+    inner = stages if only is None else {n: stages[n] for n in only}
     body = _without_collisions(_without_unread(body, set(inner)), set(inner))
     for buffer in inner.values():
         body = _place(body, buffer)
-    return kept(_Joined().visit(body, known, Facts()))
+    later = {n for n, b in stages.items() if n not in inner and b.scope != "global"}
+    settled = {n: b for n, b in program.buffers.items() if n not in later}
+    return kept(_Joined().visit(body, settled, Facts()))
 
 
 def _without_unread(body: Stmt, inner: set[str]) -> Stmt:
@@ -108,7 +110,12 @@ class _Joined(Rewriter[[dict[str, Buffer], Facts]]):
             return s.map_children(lambda child: self.visit(child, buffers, facts))
         if not any(_divides(e) for e in s.own_expressions()):
             return s
-        return map_accesses(s, lambda place: (place[0], _flat(buffers.get(place[0]), place[1], facts)))
+
+        def joined(place: Place) -> Place:
+            name, indices = place
+            return (name, _flat(buffers[name], indices, facts)) if name in buffers else place
+
+        return map_accesses(s, joined)
 
     def visit_alloc(self, s: Alloc, buffers: dict[str, Buffer], facts: Facts) -> Stmt | None:
         return self.other(s, {**buffers, s.buffer.name: s.buffer}, facts)
@@ -117,9 +124,8 @@ class _Joined(Rewriter[[dict[str, Buffer], Facts]]):
         return self.other(s, buffers, facts.having({s.var: s.extent}))
 
 
-def _flat(buffer: Buffer | None, indices: tuple[Expr, ...], facts: Facts) -> tuple[Expr, ...]:
-    """The flat index of a buffer that has its place; another (None) may still shrink along each dimension."""
-    if buffer is None or len(indices) == 1 or not any(_divides(i) for i in indices):
+def _flat(buffer: Buffer, indices: tuple[Expr, ...], facts: Facts) -> tuple[Expr, ...]:
+    if len(indices) == 1 or not any(_divides(i) for i in indices):
         return indices
     flat = facts.simplify(flat_index(indices, buffer.shape))
     return indices if _divides(flat) else (flat,)

@@ -110,10 +110,12 @@ from searchlab.tactics.vectors import (
     side_by_side,
     vectorize_outputs,
 )
+from searchlab.tactics.warp_tiles import WarpTiles, tile_for_warps
 
 __all__ = [
     "BlockTile", "CallLoops", "CallShape", "CallTiles", "Factors", "IntrinsicView", "LaidOperands", "Panel",
-    "ProductView", "RoundedUp", "ThreadTiles", "Tiles", "Trailing", "attempt", "axis_loops", "bind_elements",
+    "ProductView", "RoundedUp", "ThreadTiles", "Tiles", "Trailing", "WarpTiles", "attempt", "axis_loops",
+    "bind_elements",
     "block_tile", "call_around", "call_shape", "call_tile", "call_views", "collapse", "collapse_loops",
     "collapse_stages", "constant", "contiguous_reduction", "epilogues", "exact_view", "extent", "fetch_next_rows",
     "finish_fused", "finish_untiled", "fits_registers", "fresh_stages", "fuse_outer", "fuse_parallel",
@@ -126,6 +128,7 @@ __all__ = [
     "rows_first", "run_copies", "schedule_for_threads", "share", "share_around", "side_by_side",
     "slides_over_blocks", "space_axes", "split_by", "split_for_calls", "spread_rows", "stores_plainly",
     "structure_around", "sum_with_threads", "tile", "tile_along_panels", "tile_blocks", "tile_collapsed",
-    "tile_for_calls", "tile_for_threads", "tile_in_place", "tile_windows", "trailing", "transpose_results",
-    "unroll_up_to", "values_of", "vector_width", "vectorize_outputs", "vectorize_tile", "widen_halves", "work",
+    "tile_for_calls", "tile_for_threads", "tile_for_warps", "tile_in_place", "tile_windows", "trailing",
+    "transpose_results", "unroll_up_to", "values_of", "vector_width", "vectorize_outputs", "vectorize_tile",
+    "widen_halves", "work",
 ]  # fmt: skip

@@ -139,10 +139,13 @@ def _follower(s: Schedule, name: str) -> str | None:
 # --- tiles ------------------------------------------------------------------------------------------------------------
 
 
-def tile_for_blocks(s: Schedule, staged: Staged, splits: Sequence[AxisSplit], lanes: Like = 1) -> BlockTile:
+def tile_for_blocks(
+    s: Schedule, staged: Staged, splits: Sequence[AxisSplit], lanes: Like = 1, double_buffer: bool = False
+) -> BlockTile:
     """Tiles a stage by the digits of its axes: loops of blocks, steps of the sum, threads, and own loops, unrolled.
 
     Copies and results are dealt out to the same threads; `lanes` neighbouring elements are copied by one access.
+    With `double_buffer` a step copies what the next one needs, to twice the memory.
     """
     order = _stored_order(s, staged.block)
     made = [(d, name) for x in splits for d, name in zip(x.digits, split_by(s, x.loop, x.factors), strict=True)]
@@ -161,6 +164,9 @@ def tile_for_blocks(s: Schedule, staged: Staged, splits: Sequence[AxisSplit], la
         s.compute_at(copy, home)
         shared = shared + _tile_bytes(s, copy, home)
         _copy_together(s, copy, home, threads, lanes)
+    if double_buffer and staged.copies and loops["step"]:
+        s.annotate(home, "double_buffer", True)
+        shared = shared * 2
     s.reverse_compute_at(staged.reader, last)
     by_loop = {x.loop: x for x in splits}
     _store_together(s, staged.reader, last, [by_loop[loop] for loop in order], sizes)

@@ -99,7 +99,7 @@ def tile_for_threads(s: Schedule, block: str, tiles: ThreadTiles) -> None:
 
 
 def sum_with_threads(s: Schedule, block: str, threads: Like = 64) -> None:
-    """Gives each sum of a stage to a block: its threads add up parts of the sum, and the first adds up these."""
+    """Gives each sum of a stage to a block: its threads add up parts of the sum, and exchange these."""
     reduction = _loops(s, block, "reduce")
     k = s.fuse(*reduction) if len(reduction) > 1 else reduction[0]
     _, mine = s.split(k, [None, threads], tail=True)
@@ -110,6 +110,7 @@ def sum_with_threads(s: Schedule, block: str, threads: Like = 64) -> None:
     own, carried = (_own(s, part, outer, kind) for kind in _KINDS)
     s.reorder(*own, *carried)  # threads outside of what each adds up
     s.bind(next(lp for lp in own if s.program.loops[lp].extent == index(threads)), _X)
+    s.bind(_loops(s, block, "reduce")[0], _X)
     s.bind(outer, "blockIdx.x")
 
 

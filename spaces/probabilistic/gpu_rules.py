@@ -1,4 +1,4 @@
-"""The schedule rules for GPUs: tiles of blocks and threads, sums that threads share, a thread for each other element."""
+"""The schedule rules for GPUs: tiles of blocks and threads, sums that threads share, threads for all other elements."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def _tiled(
     for n, loop in enumerate(sums):
         tiled = AxisSplit(loop, [None, knob("block_k")], (Digit("step", "", n), Digit("own")))
         splits.append(tiled if n == 0 else AxisSplit(loop, [None], (Digit("step", "", n),)))
-    tile_for_blocks(s, staged, splits)
+    tile_for_blocks(s, staged, splits, double_buffer=True)
     menus = Menus()
     bind_rest(s, menus)
     return Sketch(name, (*simt_knobs(), *more, *menus.knobs), simt_conditions(limits), s.program)

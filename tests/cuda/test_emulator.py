@@ -115,6 +115,57 @@ $L:
         run("\tsetp.lt.u32 %p1, %r1, 16;\n\t@%p1 ret;\n\tbar.sync 0;\n")
 
 
+def test_lanes_exchange_values() -> None:
+    body = """
+	shfl.sync.bfly.b32 	%r4, %r1, 5, 31, -1;
+	st.global.b32 	[%rd5], %r4;
+"""
+    assert run(body).view(np.int32).tolist() == [n ^ 5 for n in range(32)]
+
+
+def test_lanes_wait_for_each_other() -> None:
+    body = """
+	setp.lt.u32 	%p1, %r1, 16;
+	@%p1 bra 	$L;
+	mul.lo.s32 	%r1, %r1, 3;
+$L:
+	shfl.sync.bfly.b32 	%r4, %r1, 16, 31, -1;
+	st.global.b32 	[%rd5], %r4;
+"""
+    own = [n if n < 16 else 3 * n for n in range(32)]
+    assert run(body).view(np.int32).tolist() == [own[n ^ 16] for n in range(32)]
+
+
+def test_a_divergent_shuffle() -> None:
+    body = """
+	setp.lt.u32 	%p1, %r1, 16;
+	@%p1 bra 	$L;
+	shfl.sync.bfly.b32 	%r4, %r1, 1, 31, -1;
+	bra.uni 	$E;
+$L:
+	bar.sync 	0;
+$E:
+"""
+    with pytest.raises(PtxFault, match="divergent shuffle"):
+        run(body)
+    with pytest.raises(BuildError, match="does not know this instruction: shfl.sync.idx"):
+        run("\tshfl.sync.idx.b32 \t%r4, %r1, 1, 31, -1;\n")
+
+
+def test_copies_are_complete_after_a_wait() -> None:
+    body = """
+	cp.async.ca.shared.global 	[%rd7], [%rd4], 4;
+	cp.async.wait_all;
+	ld.shared.b32 	%r4, [%rd7];
+	st.global.b32 	[%rd5], %r4;
+"""
+    assert run(body).view(np.float32).tolist() == list(range(32))
+    with pytest.raises(PtxFault, match="uninitialised"):
+        run(body.replace("cp.async.wait_all;", ""))
+    with pytest.raises(BuildError, match="does not know this instruction: cp.async.bulk"):
+        run("\tcp.async.bulk.commit_group;\n")
+
+
 def test_threads_part_and_meet_again() -> None:
     body = """
 	mov.b32 	%r3, 0;

@@ -93,13 +93,33 @@ def test_products_of_any_size_in_any_tiles(
     assert is_right(w, program)  # the emulator finds no race in what was accepted
 
 
-@pytest.mark.parametrize("spec", ["reduce:shape=13x101,axis=-1", "reduce:shape=3x5x67,axis=1,op=max"])
-def test_sums_by_several_threads(spec: str) -> None:
+@pytest.mark.parametrize(
+    ("spec", "threads", "waits"),
+    [
+        ("reduce:shape=13x101,axis=-1", 16, 0),
+        ("reduce:shape=3x5x67,axis=1,op=max", 16, 0),
+        ("reduce:shape=3x300,axis=-1", 64, 1),  # warps exchange their parts
+        ("reduce:shape=3x300,axis=-1,op=max", 48, 1),  # rows of sixteen lanes
+        ("reduce:shape=3x50,axis=-1", 5, 1),  # no two lanes
+        ("reduce:shape=3x50,axis=-1,dtype=float64", 8, 0),
+    ],
+)
+def test_sums_by_several_threads(spec: str, threads: int, waits: int) -> None:
     w = workload(spec)
     s = Schedule(w.program)
-    sum_with_threads(s, "Y", 16)
+    sum_with_threads(s, "Y", threads)
     assert is_right(w, s.program)
-    assert barriers(s.program) == 1
+    assert barriers(s.program) == waits
+    assert ("shfl.sync.bfly" in ptx_of(s.program)) == (threads % 2 == 0)
+
+
+def test_a_sum_bound_to_threads() -> None:
+    w = workload("matmul:m=4,n=4,k=8")
+    s = Schedule(w.program)
+    i, j, k = s.loops("C")
+    s.bind(i, "blockIdx.x")
+    s.bind(k, "threadIdx.x")
+    assert is_right(w, s.program)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +154,7 @@ def refused(s: Schedule, words: str) -> None:
 def test_threads_that_add_to_one_element() -> None:
     s, (i, j, k) = schedule("matmul:m=4,n=4,k=8")
     s.bind(i, "blockIdx.x")
-    s.bind(k, "threadIdx.x")
+    s.bind(k, "threadIdx.y")
     refused(s, "one thread may write what another accesses in the same statement")
 
 

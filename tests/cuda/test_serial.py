@@ -27,9 +27,9 @@ def product() -> tuple[Workload, Program]:
 
 
 def shared_sum() -> tuple[Workload, Program]:
-    w = workload("reduce:shape=5x67,axis=-1")
+    w = workload("reduce:shape=5x167,axis=-1")
     s = Schedule(w.program)
-    sum_with_threads(s, "Y", 16)
+    sum_with_threads(s, "Y", 64)
     return w, s.program
 
 
