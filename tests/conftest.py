@@ -1,5 +1,6 @@
 """What all tests share: golden files, property tests that always try the same examples, the mark `cpu`."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,6 +31,7 @@ CPU = (
     "test_targets.py",
 )
 sys.path.insert(0, str(Path(__file__).parent))  # `import random_schedules` from any test
+os.environ.setdefault("SEARCHLAB_CUDA", "emulator")  # tests mean the same on machines with a GPU
 
 settings.register_profile("searchlab", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("searchlab")
