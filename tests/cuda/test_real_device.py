@@ -1,6 +1,6 @@
-"""Kernels on the GPU of this machine, if it has one: `SEARCHLAB_CUDA=pycuda python -m pytest tests/cuda/test_real_device.py`.
+"""Kernels on the GPU of this machine, if it has one; the rest of the tests emulates, wherever it runs.
 
-The rest of the tests emulates, wherever it runs.
+SEARCHLAB_CUDA=pycuda python -m pytest tests/cuda/test_real_device.py
 """
 
 from pathlib import Path
