@@ -307,10 +307,16 @@ def _package(module: str, packages: tuple[str, ...], extra: str, purpose: str) -
 
 
 def _cuda(root: Path) -> Found:
-    driver = _text(root / "proc/driver/nvidia/version")
-    library, tool = ctypes.util.find_library("cuda"), shutil.which("nvidia-smi")
-    value = "no driver found" if driver is None and library is None and tool is None else "driver found, not used"
-    return "note", value, "Kernels are generated for the CPU only; recorded tables of GPUs can be searched."
+    from searchlab.targets.cuda_devices import cuda_devices
+
+    devices = cuda_devices()
+    if devices.found:
+        return "ok", f"{', '.join(d.name for d in devices.found)}, through {devices.found[0].package}", ""
+    driver = (root / "proc/driver/nvidia/version").exists() or ctypes.util.find_library("cuda") is not None
+    advice = f"Kernels for GPUs are emulated: {devices.missing}."
+    if driver:
+        advice += " pip install 'searchlab[cuda-bindings]' reaches the driver without a CUDA toolkit."
+    return "note", "driver found, no device reached" if driver else "no GPU", advice
 
 
 _CHECKS: dict[str, dict[str, Callable[[Path], Found]]] = {

@@ -1,6 +1,7 @@
 """What all tests share: golden files, property tests that always try the same examples, locks of their own,
 the mark `cpu`."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -37,6 +38,7 @@ NAMED = (
     "tactics/test_tensorizing.py",
 )
 sys.path.insert(0, str(Path(__file__).parent))  # `import random_schedules` from any test
+os.environ.setdefault("SEARCHLAB_CUDA", "emulator")  # tests mean the same on machines with a GPU
 
 settings.register_profile("searchlab", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("searchlab")

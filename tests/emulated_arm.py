@@ -66,7 +66,8 @@ def main_text(inputs: Sequence[Argument], outputs: Sequence[Argument]) -> str:
     for a in inputs:
         lines.append(f"  if (fread({a.name}, sizeof {a.name}, 1, stdin) != 1) return 2;")
         if a.packed is not None:
-            lines.append(f"  static _Alignas(64) {DTYPES[a.dtype].c} {a.name}_there[{np.prod(a.packed, dtype=int)}];")
+            held = DTYPES[a.held or a.dtype].c
+            lines.append(f"  static _Alignas(64) {held} {a.name}_there[{np.prod(a.packed, dtype=int)}];")
             lines.append(f"  kernel_pack_{a.name}({a.name}, {a.name}_there);")
     passed = [f"{a.name}{'_there' if a.packed is not None else ''}" for a in (*inputs, *outputs)]
     lines.append(f"  if (kernel({', '.join(passed)}) != 0) return 3;")

@@ -107,7 +107,7 @@ def test_benchmarks_race_it() -> None:
 
 
 def test_a_kind_is_known_by_its_names() -> None:
-    assert parse("interpreter") == INTERPRETED and known() == (*type(detect()).names(), "cuda", "interpreter")
+    assert parse("interpreter") == INTERPRETED and known() == (*type(detect()).names(), "cuda", "rocm", "interpreter")
     assert INTERPRETED.to_dict() == {"kind": "interpreted", "vector_registers": 16, "threads": 1}
     assert "kind" not in detect().to_dict()  # as it always was
     with pytest.raises(TargetError, match="has no options"):

@@ -173,7 +173,10 @@ def test_ranges_of_cores() -> None:
     assert list(doctor._ranges([0, 1, 2, 5, 7, 8])) == ["0-2", "5", "7-8"]
 
 
-def test_nothing_is_promised_of_gpus(machine: Callable[..., Path]) -> None:
+def test_gpus_are_emulated_unless_a_package_reaches_one(
+    machine: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEARCHLAB_CUDA", "emulator")
     check = found(machine({"proc/driver/nvidia/version": "NVRM version: made up"}), "cuda")
-    assert (check.state, check.value) == ("note", "driver found, not used")
-    assert check.advice.startswith("Kernels are generated for the CPU only")
+    assert (check.state, check.value) == ("note", "driver found, no device reached")
+    assert check.advice.startswith("Kernels for GPUs are emulated: emulator is chosen. pip install")

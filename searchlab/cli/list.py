@@ -85,8 +85,16 @@ def _targets() -> Iterator[Row]:
 
     for name in targets.known():
         target = targets.parse(name)
-        summary = f"{target}{' (this machine)' if name == 'native' else ''}"
+        summary = f"{target}{_machine(name)}"
         yield {"name": name, "summary": summary, "here": list(_possible(target))}
+
+
+def _machine(name: str) -> str:
+    """That a target is this machine, or a device of it."""
+    from searchlab.targets.cuda_devices import cuda_devices
+
+    here = [d.name for d in cuda_devices().found] if name == "cuda" else ["this machine"] * (name == "native")
+    return f" ({', '.join(here)})" if here else ""
 
 
 def _possible(target: Target) -> Iterator[str]:

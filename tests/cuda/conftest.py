@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from searchlab.cuda import driver
+from searchlab.cuda import driver, nvml
 from searchlab.targets import cuda_devices
 
 FAKES = Path(__file__).parents[1] / "fake_gpu"
-_TOP = ("pycuda", "cuda", "gpu_model")
+_TOP = ("pycuda", "cuda", "pynvml", "gpu_model")
 
 
 def _forget() -> None:
     cuda_devices._asked.cache_clear()
     driver.open_gpu.cache_clear()
+    nvml._nvml.cache_clear()
     for name in [n for n in sys.modules if n.partition(".")[0] in _TOP]:
         del sys.modules[name]
 

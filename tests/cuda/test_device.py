@@ -17,10 +17,12 @@ from searchlab.cuda.cuda_backend import CudaBackend, EmulatedKernel
 from searchlab.cuda.cuda_kernel import CudaArtifact
 from searchlab.cuda.gpu_kernel import GpuKernel
 from searchlab.defaults import default_schedule
-from searchlab.errors import BuildError, KernelError, MeasureError, TargetError
+from searchlab.errors import BuildError, ConfigError, KernelError, MeasureError, TargetError
+from searchlab.lab.config import from_data
 from searchlab.measure import CoreLock, Job, Limits, LocalMeasurer, Protocol, Worker
 from searchlab.targets import CudaTarget, cuda_devices, parse
 from searchlab.testing import check_backend
+from searchlab.timing import race
 from searchlab.workloads import Workload, workload
 
 pytestmark = pytest.mark.usefixtures("gpu_log")
@@ -105,6 +107,7 @@ def test_an_outcome_has_device_times_and_facts(gpu_log: Path) -> None:
     assert len(set(warm.times)) == 1  # the clock of the device counts steps
     assert "emulated" not in warm.notes and "preempted" not in warm.notes
     assert warm.notes["device"] == "Fake GPU" and warm.notes["registers"] == "40" and "occupancy" in warm.notes
+    assert warm.notes["clocks"] == "1410 MHz, memory 1215 MHz" and warm.notes["temperature"] == "56 C"
     flushes = [call for call in calls(gpu_log) if call[:2] == ["fill", 0]]
     assert flushes and all(size == 32 << 20 for _, _, size in flushes)
     assert not warm.pulses
@@ -162,7 +165,8 @@ def _further(found: re.Match[str]) -> str:
     return f"{found[1]}+{int(found[2] or 0) + 16}]"
 
 
-def test_races_are_timed_by_the_device() -> None:
+def test_races_are_timed_by_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(race, "SAMPLE_SECONDS", 0.0)  # a run is enough
     w, target = workload("elementwise", rows=3, cols=4, ops="relu"), parse("cuda")
     row = measure(w, target, seconds=0.01, min_rounds=2)
     assert set(row.times) == {"searchlab"}  # libraries of the host do not compete
@@ -215,3 +219,18 @@ def test_devices_are_locked(gpu_log: Path, monkeypatch: pytest.MonkeyPatch, tmp_
         with CoreLock([1], kind="GPU"):
             (again,) = measurer.measure([job(w, target, built)])
             assert again.ok
+
+
+@pytest.mark.parametrize(
+    ("target", "devices", "message"),
+    [
+        ("cuda", [3], "device 3 cannot be used; accepted: each once of 0"),
+        ("cuda", [0, 0], "device 0 cannot be used; accepted: each once of 0"),
+        ("x86-64-v2", [0], "device 0 cannot be used; accepted: each once of none"),
+    ],
+)
+def test_devices_of_experiments_exist(target: str, devices: list[int], message: str) -> None:
+    given = {"workloads": ["matmul:m=8,n=8,k=8"], "space": "template", "budget": {"trials": 1}, "target": target}
+    from_data({**given, "measure": {"local": {}}})
+    with pytest.raises(ConfigError, match=message):
+        from_data({**given, "measure": {"local": {"devices": devices}}})

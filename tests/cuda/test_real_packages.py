@@ -6,6 +6,7 @@ STUB holds a libcuda.so as made here, then `pip install --no-build-isolation .`
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -33,6 +34,15 @@ def test_all_calls_exist(package: str, tmp_path: Path) -> None:
     done = _python(HERE / "real_calls.py", path, LD_LIBRARY_PATH=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "all calls are right"
+
+
+def test_nvml_has_the_names_that_are_used() -> None:
+    names = sorted(set(re.findall(r"(?:found|pynvml)\.(\w+)", (ROOT / "searchlab/cuda/nvml.py").read_text())))
+    assert "nvmlDeviceGetClockInfo" in names and "NVMLError" in names
+    found = _python(f"import pynvml; print([n for n in {names} if not hasattr(pynvml, n)])")
+    if found.returncode:
+        pytest.skip(f"{PYTHON} has no nvidia-ml-py")
+    assert found.stdout.strip() == "[]"
 
 
 def _python(code: str | Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

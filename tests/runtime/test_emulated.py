@@ -16,7 +16,7 @@ from searchlab.intrinsics import Intrinsic, find_intrinsic, known
 from searchlab.ir import interpret
 from searchlab.schedule import Schedule
 from searchlab.testing.instructions import calls_in_a_row
-from searchlab.workloads import parse
+from searchlab.workloads import operators, parse
 
 pytestmark = [
     pytest.mark.slow,
@@ -26,25 +26,43 @@ BYTES = ("dotprod", "i8mm")
 OURS = [x for x in known._shipped().values() if x.needs.arch == "aarch64"]
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        "matmul:m=33,n=50,k=17",
-        "matmul:m=9,n=20,k=7,dtype=float64",
-        "matmul:m=9,n=20,k=7,dtype=float16",
-        "matmul:m=9,n=20,k=7,dtype=bfloat16",
-        "matmul:m=9,n=20,k=7,dtype=int8",
-        "conv2d:ci=5,co=7,h=9,w=11,k=3,padding=1,stride=2,then=bias,relu",
-        "conv2d:ci=4,co=8,h=7,w=6,k=3,padding=1,groups=2",
-        "depthwise_conv2d:c=5,h=9,w=8,k=3,padding=1",
-        "conv2d_transpose:ci=3,co=4,h=5,w=6",
-        "softmax:rows=7,cols=33",
-        "layer_norm:rows=5,cols=47",
-        "elementwise:rows=9,cols=31,ops=add,gelu",
-        "max_pool2d:c=3,h=9,w=9",
-        "qconv2d:ci=5,co=7,h=6,w=7,k=3,padding=1,zero=3",
-    ],
+OPERATORS = (
+    "matmul:m=33,n=50,k=17",
+    "matmul:m=9,n=20,k=7,dtype=float64",
+    "matmul:m=9,n=20,k=7,dtype=float16",
+    "matmul:m=9,n=20,k=7,dtype=bfloat16",
+    "matmul:m=9,n=20,k=7,dtype=int8",
+    "batch_matmul:batch=3,m=7,n=9,k=5",
+    "transpose_batch_matmul:seq=7,heads=3,dim=5",
+    "dense:m=9,n=21,k=7",
+    "conv1d:ci=3,co=5,w=17,k=3,padding=1",
+    "conv2d:ci=5,co=7,h=9,w=11,k=3,padding=1,stride=2,then=bias,relu",
+    "conv2d:ci=4,co=8,h=7,w=6,k=3,padding=1,groups=2",
+    "conv2d_bn_relu:ci=3,co=5,h=6,w=7,k=3,padding=1",
+    "conv3d:ci=3,co=4,d=4,h=5,w=6,k=3,padding=1",
+    "capsule_conv2d:ci=2,co=3,h=5,w=6,k=3,capsule=2",
+    "depthwise_conv2d:c=5,h=9,w=8,k=3,padding=1",
+    "conv2d_transpose:ci=3,co=4,h=5,w=6",
+    "softmax:rows=7,cols=33",
+    "layer_norm:rows=5,cols=47",
+    "l2_norm:batch=2,rows=5,cols=23",
+    "reduce:shape=3x5x19,axis=-1,op=max",
+    "elementwise:rows=9,cols=31,ops=add,gelu",
+    "max_pool2d:c=3,h=9,w=9",
+    "avg_pool2d:c=3,h=9,w=8",
+    "global_avg_pool2d:c=5,h=7,w=7",
+    "qmatmul:m=9,n=21,k=13,zero=3",
+    "qdense:m=9,n=21,k=13,zero=3,weight_zero=2",
+    "qconv2d:ci=5,co=7,h=6,w=7,k=3,padding=1,zero=3",
+    "qdepthwise_conv2d:c=5,h=6,w=7,k=3,padding=1,zero=3",
 )
+
+
+def test_every_operator_is_among_them() -> None:
+    assert {spec.partition(":")[0] for spec in OPERATORS} == set(operators())
+
+
+@pytest.mark.parametrize("spec", OPERATORS)
 def test_operators(spec: str, tmp_path: Path) -> None:
     w, target = parse(spec), arm()
     inputs = w.inputs(seed=1)

@@ -125,3 +125,14 @@ def test_the_target() -> None:
         parse("wasm:threads=2")
     with pytest.raises(BuildError, match="wasm32"):
         backend_of(TARGET).require(TARGET)
+
+
+@NEEDED
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium (apt-get install chromium)")
+def test_the_page_runs_in_a_browser(tmp_path: Path) -> None:
+    exported(SPECS[0], tmp_path)
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=15000", "--dump-dom"]
+    command = ["chromium", *options, f"file://{tmp_path}/index.html#run"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert "<title>done: matmul" in done.stdout and "fastest</td>" in done.stdout

@@ -103,7 +103,7 @@ class RunBench:
             deadline += ask(checked)
             took = checked.seconds
         if job.modelled:
-            return _modelled(job, job.artifact, took or 0.0)
+            return _modelled(job, kernel, took or 0.0)
         return self._time(job, backend, kernel, packed, deadline, took, level)
 
     def _check(self, kernel: Kernel, packed: Arrays) -> Checked:
@@ -160,10 +160,11 @@ class RunBench:
         )
 
 
-def _modelled(job: Job, artifact: Artifact, spent: float) -> Outcome:
+def _modelled(job: Job, kernel: Kernel, spent: float) -> Outcome:
     """The outcome of a candidate whose cost is modelled: cycles in the place of nanoseconds, and a note of that."""
-    cycles = modelled_cycles(artifact.program, artifact.target)
-    return Outcome(job.id, "ok", (cycles * 1e-9,), number=1, run_s=spent, notes={"modelled": MODELLED})
+    cycles = modelled_cycles(kernel.program, kernel.artifact.target)
+    notes = {**kernel.notes(), "modelled": MODELLED}
+    return Outcome(job.id, "ok", (cycles * 1e-9,), number=1, run_s=spent, notes=notes)
 
 
 def failed(job: Job, error: Exception, otherwise: Status) -> Outcome:

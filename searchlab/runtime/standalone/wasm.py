@@ -53,6 +53,7 @@ def wasm_package(code: CpuStandalone, title: str) -> Package:
         MODULE: "the kernel as a WebAssembly module, with vectors of 128 bits",
         SCRIPT: "the same with a loader, for browsers and for node",
         PAGE: "a page that runs and times it in a browser: open the file",
+        "kernel.ll": "the same as LLVM IR, for reading",
     }
     files = {MODULE: module, SCRIPT: script, PAGE: page, "kernel.ll": code.optimized}
     return Package(code.name, code.inputs, code.outputs, files, about, _usage(code))

@@ -106,6 +106,7 @@ def test_a_bound_that_no_program_beats() -> None:
     workload = sl.workload("matmul", m=512, n=512, k=512)
     assert least_s(workload, parse(V3)) == pytest.approx(2 * 512**3 / (6e9 * 4 * 8))
     assert least_s(workload, parse({"x86-64-v4": {"threads": 4}})) == pytest.approx(2 * 512**3 / (6e9 * 4 * 16 * 4))
+    assert least_s(workload, parse("cuda:arch=sm_80")) == 0.0
 
 
 def test_a_longer_limit_lets_a_large_workload_through_with_an_honest_forecast() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from searchlab.errors import SearchLabError
 from searchlab.lab.config.measuring import EmulatedMeasure, LocalMeasure, Timing
-from searchlab.targets import Target
+from searchlab.targets import CpuTarget, Target
 from searchlab.workloads import Workload, parse
 
 # Faster than any core there is, so that what is refused is impossible: two fused multiply-adds per lane in every cycle.
@@ -16,7 +16,9 @@ MOST_EMULATED = 2e6  # operations of a workload whose candidates are emulated wi
 
 
 def least_s(workload: Workload, target: Target) -> float:
-    """A time that no program for the workload can be faster than, by its arithmetic."""
+    """A time that no program for the workload can be faster than, by its arithmetic; 0 for what is no CPU."""
+    if not isinstance(target, CpuTarget):
+        return 0.0  # there is no bound for all devices that would be of use
     lanes = max(target.lanes(b.dtype) for b in workload.program.buffers.values())
     return workload.flops / (_CYCLES_S * _PER_LANE * lanes * target.threads)
 
