@@ -38,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "llvm": {"errors", "intrinsics", "ir", "lower", "targets"},
     "backend": {"errors", "named", "ir", "lower", "targets"},
     "runtime": {"errors", "ir", "lower", "llvm", "targets", "backend"},
-    "cuda": {"errors", "ir", "lower", "llvm", "targets", "backend", "runtime"},
+    "cuda": {"errors", "intrinsics", "ir", "lower", "llvm", "targets", "backend", "runtime"},
     "analysis": {"errors", "intrinsics", "ir", "schedule", "llvm", "targets"},
     "workloads": {"errors", "ir", "named", "registry"},
     "tactics": {"errors", "ir", "intrinsics", "schedule", "targets", "tensorization"},
