@@ -181,6 +181,7 @@ def test_its_smoke_preset_runs(file: Path, needs: Needs, tmp_path: Path) -> None
 
 KEPT = ROOT / "tests" / "lab" / "kept" / "tasks"  # a run that never changes, and hence a history that has one digest
 IDS = {  # of all cells, in their order, with the effort that the file says
+    "gpu/gpu-spaces.yaml": "23de6c8bf804",
     "papers/ansor-tasks.yaml": "536021024cb0",
     "papers/ansor.yaml": "17dd754b67ae",
     "papers/autotvm-transfer.yaml": "31bb153fd892",
