@@ -27,9 +27,10 @@ class VideoSettings:
     """A network on a clip, with the largest relative error of its output that is accepted at any frame.
 
     `clip` is a file, or what happens in a made clip (`ClipOptions` and a `seed`).  `frames` is how many of it are used,
-    `size` takes the middle of so many rows and columns, and `enlarge` repeats pixels.  `rules` are those that a search
-    may choose from, and `blocks` the pixels that are passed on together (rule "propagated" only); `granularity` and `kernel` are as in `ResidualOptions`.  With `fit` the level of
-    thresholds is no knob: every trial finds the largest that is within the bound.
+    `size` takes the middle of so many rows and columns, and `enlarge` interpolates pixels.  `rules` are those that a
+    search may choose from, and `blocks` the pixels that are passed on together (by rule "propagated" only);
+    `granularity` and `kernel` are as in `ResidualOptions`.  With `fit` the level of thresholds is no knob: every trial
+    finds the largest that is within the bound.
     """
 
     model: str
