@@ -39,7 +39,7 @@ from searchlab.video.change_programs import (
 )
 from searchlab.video.front import TAIL, Front, LayerStep, MapShape, MapStep, PoolStep, WindowGeometry, block_table
 from searchlab.video.residual_graph import MAIN
-from searchlab.video.residual_plan import ResidualPlan
+from searchlab.video.residual_plan import ChangePoint, ResidualPlan
 
 Array = npt.NDArray[Any]
 Words = tuple[int, ...]
@@ -77,7 +77,7 @@ class FollowingModel:
     """What the streams of a model have in common: compiled programs, packed weights, tables, and the tail."""
 
     def __init__(self, plan: ResidualPlan, front: Front, target: CpuTarget) -> None:
-        self.plan, self.front, self.target = plan, front, target
+        self.plan, self.front, self.target, self.layers = plan, front, target, front.layers
         self.by_element = plan.options.granularity == "element"
         self.tail: CompiledModel | None = None if front.tail is None else compile(front.tail, target)
         self._idle: list[Following] = []
@@ -100,6 +100,17 @@ class FollowingModel:
         if geometry not in self._tables:
             self._tables[geometry] = geometry.reached()
         return self._tables[geometry]
+
+    @cached_property
+    def pixels(self) -> Array:
+        """The output pixels of each layer."""
+        return np.array([s.geometry.made.pixels for s in self.layers.values()])
+
+    @cached_property
+    def pixels_of_group(self) -> Array:
+        """How many output pixels of each layer take as many products as one group of pairs."""
+        pairs = [np.count_nonzero(self.table(s.geometry) < s.geometry.made.pixels) for s in self.layers.values()]
+        return self.pixels * [self.group(s) for s in self.layers.values()] / np.array(pairs)
 
     def group(self, step: LayerStep) -> int:
         """How many pairs of a layer make a group."""
@@ -224,7 +235,7 @@ class Following:
         self.lists: dict[str, _PixelList] = {}
         self.seen: dict[int, Array] = {}  # by change point
         self.points: dict[int, _Point] = {}
-        self.groups: dict[str, Array] = {}  # by layer: the number of groups of pairs
+        self.groups = np.zeros(len(model.layers), np.int32)  # the number of groups of pairs of each layer
         for name, shape in front.shapes.items():
             planar = name == front.frame
             size = (shape.channels, shape.pixels) if planar else (shape.pixels + 1, shape.channels)
@@ -242,7 +253,7 @@ class Following:
         """Goes on from a state in which all was computed; memory and calls stay what they are."""
         self._kept, self._thresholds = list(state), None
         plan = self.model.plan
-        for step in self.model.front.layers.values():
+        for step in self.model.layers.values():
             number, given, planar = step.layer.point, step.geometry.given, step.value.planar
             slot = plan.points[number].slot
             if number not in self.seen:
@@ -293,21 +304,19 @@ class Following:
 
     def _counts(self) -> tuple[Array, ...]:
         """Changed elements by channel of each change point, then the output pixels of layers, as far as computed."""
-        plan, layers = self.model.plan, self.model.front.layers
-        found: list[Array] = []
-        for number, point in enumerate(plan.points):
-            whole = self._kept[point.slot]
-            assert whole is not None
-            channels = whole.shape[point.axis]
-            every = np.full(channels, whole.size // channels, np.float32)
-            found.append(self.points[number].changed.copy() if number in self.points else every)
-        for name in plan.skipping:
-            geometry = layers[name].geometry
-            pairs = float(self.groups[name][0]) * self.model.group(layers[name])
-            all_pairs = np.count_nonzero(self.model.table(geometry) < geometry.made.pixels)
-            share = min(1.0, pairs / all_pairs)
-            found.append(np.array([share * geometry.made.pixels], np.float32))
-        return tuple(found)
+        model = self.model
+        changed = (
+            self.points[number].changed.copy() if number in self.points else self._all_elements(point)
+            for number, point in enumerate(model.plan.points)
+        )
+        computed = np.minimum(self.groups * model.pixels_of_group, model.pixels).astype(np.float32)
+        return (*changed, *computed.reshape(-1, 1))
+
+    def _all_elements(self, point: ChangePoint) -> Array:
+        whole = self._kept[point.slot]
+        assert whole is not None
+        channels = whole.shape[point.axis]
+        return np.full(channels, whole.size // channels, np.float32)
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
@@ -402,7 +411,7 @@ class Following:
 
     def _write_layer(self, calls: _Calls, step: LayerStep, full: bool) -> None:
         number, name, geometry = step.layer.point, step.layer.name, step.geometry
-        layers = list(self.model.front.layers.values())
+        layers = list(self.model.layers.values())
         if next(s for s in layers if s.layer.point == number) is step:
             self._write_point(calls, step, full)
         point, table = self.points[number], self.model.table(geometry)
@@ -410,7 +419,8 @@ class Following:
         group = self.model.group(step)
         groups = taps * -(-(pixels + group) // group) + 1
         source, place = (np.zeros((groups, group), np.int32) for _ in range(2))
-        tap, count = np.zeros(groups, np.int32), self.groups.setdefault(name, np.zeros(1, np.int32))
+        at = layers.index(step)
+        tap, count = np.zeros(groups, np.int32), self.groups[at : at + 1]
         numbers = np.array([taps, geometry.made.pixels, table.shape[1], group, pixels], np.int64)
         active = point.active
         calls.native("pair", active.items, active.number, table, numbers, source, place, tap, count)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -88,11 +88,22 @@ class StreamBench:
 
     @cached_property
     def plans(self) -> dict[str, ResidualPlan]:
-        """The residual graph of every rule."""
+        """The residual graph of every structure: a rule, and blocks of pixels where changes are followed."""
         module = model_source(self.settings.model).module
-        given = self.settings
-        chosen = {rule: ResidualOptions(rule, given.granularity, given.kernel) for rule in given.rules}
-        return {rule: residual(module, options) for rule, options in chosen.items()}
+        given, found = self.settings, {}
+        for rule in given.rules:
+            for block in given.blocks:
+                options = ResidualOptions(rule, given.granularity, given.kernel)
+                if block != 1 and options.follows:
+                    found[f"{rule} by {block}"] = residual(module, replace(options, block=block))
+                elif rule not in found:
+                    found[rule] = residual(module, options)
+        return found
+
+    @cached_property
+    def first_structure(self) -> str:
+        """The structure that stands for all where any would do."""
+        return next(iter(self.plans))
 
     @cached_property
     def space(self) -> Space:
@@ -108,7 +119,7 @@ class StreamBench:
     @cached_property
     def dense_outputs(self) -> list[Any]:
         """What the clip gives without thresholds."""
-        model = self.model(self.settings.rules[0])
+        model = self.model(self.first_structure)
         return [model.dense(frame[None]) for frame in self.clip]
 
     def stream(self, choice: StreamChoice) -> Stream:
@@ -159,7 +170,7 @@ class StreamBench:
 
     def one_level(self, error: float | None = None, options: StreamOptions | None = None) -> StreamChoice:
         """The largest level that, for all layers alike, is within the bound (or another error); by bisection."""
-        rule = self.settings.rules[0]
+        rule = self.first_structure
         bound = self.settings.relative_error if error is None else error
         low, high = 0.0, HIGHEST
         for _ in range(_HALVINGS):
@@ -192,7 +203,7 @@ class StreamBench:
 
     def dense_seconds(self) -> Floats:
         """The time of every frame but the first through the plain graph."""
-        model = self.model(self.settings.rules[0])
+        model = self.model(self.first_structure)
         return _timed(lambda frame: model.dense(np.array(frame[None])), self.clip)
 
 

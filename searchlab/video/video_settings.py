@@ -27,9 +27,10 @@ class VideoSettings:
     """A network on a clip, with the largest relative error of its output that is accepted at any frame.
 
     `clip` is a file, or what happens in a made clip (`ClipOptions` and a `seed`).  `frames` is how many of it are used,
-    `size` takes the middle of so many rows and columns, and `enlarge` repeats pixels.  `rules` are those that a search
-    may choose from; `granularity` and `kernel` are as in `ResidualOptions`.  With `fit` the level of
-    thresholds is no knob: every trial finds the largest that is within the bound.
+    `size` takes the middle of so many rows and columns, and `enlarge` interpolates pixels.  `rules` are those that a
+    search may choose from, and `blocks` the pixels that are passed on together (by rule "propagated" only);
+    `granularity` and `kernel` are as in `ResidualOptions`.  With `fit` the level of thresholds is no knob: every trial
+    finds the largest that is within the bound.
     """
 
     model: str
@@ -39,6 +40,7 @@ class VideoSettings:
     size: int | None = None
     enlarge: int = 1
     rules: tuple[str, ...] = ("propagated",)
+    blocks: tuple[int | str, ...] = (1,)
     granularity: str = "pixel"
     kernel: str = "skip"
     fit: bool = False
@@ -57,6 +59,8 @@ class VideoSettings:
             raise GraphError(f"fit = {self.fit!r}; true or false is accepted")
         if not self.rules:
             raise GraphError(f"rules is empty; accepted: {', '.join(RULES)}")
+        if not self.blocks:
+            raise GraphError("blocks is empty; numbers of pixels such as 1 and 4, or row, are accepted")
         given = [("rules", r, RULES) for r in self.rules]
         for name, value, known in (
             *given, ("granularity", self.granularity, GRANULARITIES), ("kernel", self.kernel, KERNELS)
@@ -76,11 +80,15 @@ class VideoSettings:
         for name in given:
             if name not in known:
                 raise GraphError(f"a video takes no '{name}'{nearest(str(name), sorted(known))}")
-        rest = {k: v for k, v in given.items() if k not in ("bound", "clip", "rules")}
+        rest = {k: v for k, v in given.items() if k not in ("bound", "clip", "rules", "blocks")}
         rules = given.get("rules", ("propagated",))
         rules = (rules,) if isinstance(rules, str) else tuple(rules)
+        blocks = given.get("blocks", (1,))
+        blocks = tuple(blocks) if isinstance(blocks, list | tuple) else (blocks,)
         clip, digest = _clip(given["clip"], folder)
-        return VideoSettings(**rest, clip=clip, rules=rules, relative_error=bound["relative_error"], digest=digest)
+        return VideoSettings(
+            **rest, clip=clip, rules=rules, blocks=blocks, relative_error=bound["relative_error"], digest=digest
+        )
 
     @property
     def plain(self) -> dict[str, Any]:
@@ -88,7 +96,7 @@ class VideoSettings:
         found = asdict(self)
         del found["digest"]
         found["bound"] = {"relative_error": found.pop("relative_error")}
-        return found | {"rules": list(self.rules)}
+        return found | {"rules": list(self.rules), "blocks": list(self.blocks)}
 
     @property
     def text(self) -> str:

@@ -73,6 +73,16 @@ def test_the_space_has_a_sketch_for_each_rule_and_a_knob_for_each_map() -> None:
     assert len({next(iter(s.shares.values())) for s in seeds}) == 4
 
 
+def test_blocks_are_structures() -> None:
+    """Blocks are for changes that are followed; other rules have none."""
+    given = GIVEN | {"rules": ["propagated", "truncated"], "blocks": [1, 4, "row"]}
+    made = StreamBench(VideoSettings.of(given), bench().target)
+    assert list(made.plans) == ["propagated", "propagated by 4", "propagated by row", "truncated"]
+    work = [made.check(StreamChoice.single(name, made.plans[name], 0.1)).work for name in list(made.plans)[:3]]
+    assert work[0] < work[1] < work[2] < 1
+    assert VideoSettings.of(made.settings.plain) == made.settings
+
+
 def test_thresholds_of_a_point() -> None:
     space = bench().space
     point = space.seeds[0]

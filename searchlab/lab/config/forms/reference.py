@@ -161,6 +161,7 @@ plain graph, or `one level`, the best threshold that all layers share; both are 
 | `frames` | how many frames of the clip are used; 24 if not given |
 | `size`, `enlarge` | the middle of so many rows and columns; how many times as many pixels |
 | `rules` | update rules that a search chooses from; `propagated` if not given |
+| `blocks` | sizes of blocks of pixels that are passed on together, to choose from: 1, 4, 8 or row; 1 if not given |
 | `fit` | true: the level is no knob; every trial takes the largest that it finds within the bound. false if not given |
 | `granularity`, `kernel` | as in `ResidualOptions`; `pixel` and `skip` if not given |
 
