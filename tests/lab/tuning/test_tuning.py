@@ -117,7 +117,7 @@ def test_open_sizes_are_timed_and_reported(tmp_path: Path, made_up: None) -> Non
     w = b.constant("w", np.linspace(-1, 1, 256, dtype="float32").reshape(16, 16))
     module = b.build(b.relu(b.linear(b.input("x", (n, 16)), w)))
     source = source_of((module, (np.linspace(0, 1, 80, dtype="float32").reshape(5, 16),)), name="rows")
-    plan = planned(source, folder=tmp_path)
+    plan = plan_tuning(source, TARGET, 40, share=1.0, options=CompileOptions(), settings=SETTINGS, folder=tmp_path)
     run(plan.experiment, tmp_path, jobs=0)
     result = finish_model(plan, tmp_path, seconds=0.05)
     assert [race.sizes for race in result.by_size] == [{"n": v} for v, _ in plan.families[0].representatives]
@@ -127,6 +127,29 @@ def test_open_sizes_are_timed_and_reported(tmp_path: Path, made_up: None) -> Non
     assert "rows: whole runs at other sizes" in page and "Programs of models with open sizes" in page
     x = resized(source, {"n": 12})[0]
     assert x.shape == (12, 16) and np.array_equal(x[5:10], source.inputs[0]) and np.array_equal(x[10:], x[:2])
+
+
+@needs_avx2
+def test_decisions_are_taken_again(tmp_path: Path, made_up: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what was found, another way to compile the model may be the fastest; the tasks stay what they were."""
+    asked: list[bool] = []
+
+    def chosen(source: ModelSource, target: object, tuned: object, base: CompileOptions, **_: object) -> Any:
+        asked.append(tuned is not None)
+        way = CompileOptions() if len(asked) == 1 else CompileOptions(fuse="never")
+        return way, (VariantTime("as given", 2.0, len(asked) == 1), VariantTime("fuse: never", 1.0, len(asked) > 1))
+
+    monkeypatch.setattr("searchlab.lab.tuning.tuning.decide", chosen)
+    source = source_of(layers(1), name="again")
+    plan = plan_tuning(source, TARGET, 8, share=1.0, settings=SETTINGS, folder=tmp_path)
+    run(plan.experiment, tmp_path, jobs=0)
+    result = finish_model(plan, tmp_path, seconds=0.05)
+    assert asked == [False, True] and result.options == {} and result.taken == {"fuse": "never"}
+    assert [v.chosen for v in result.decided_again] == [False, True] and model_results(tmp_path) == (result,)
+    assert [c.callee for c in result.calls] == ["linear", "relu", "linear"]
+    page = Report.of([load(tmp_path)]).html
+    assert "timed in turns with what was found" in page and "Compiled with fuse: never" in page
+    assert plan_tuning(source, TARGET, 8, share=1.0, settings=SETTINGS, folder=tmp_path).experiment == plan.experiment
 
 
 @needs_avx2
