@@ -79,6 +79,7 @@ def _schedule(s: Schedule, chain: ProductChain, target: Target) -> None:
     width, packed = _packed(s, chain.first, target)
     (*around, row, column), reduction = axis_loops(s, chain.last)
     height, columns = _tile(s, chain.last, row, column, target)
+    height = 1 if extent(s, row) is None else height  # the tail of so large a nest is not cut: every row would be asked
     rows, i = s.split(row, [None, height], tail=True)
     j0, j1 = s.split(column, [None, columns], tail=True)
     s.reorder(*around, rows, j0, *reduction, i, j1)
