@@ -41,6 +41,7 @@ from searchlab.graph import (
     GraphModule,
     OperatorCall,
     ProgramCall,
+    compile,
     deduced,
     legalise,
     operator_program,
@@ -68,12 +69,17 @@ SERIES: dict[str, list[int]] = {
 
 
 def memory_rows() -> Iterator[Row]:
-    """Peaks by policy and series, for scores that are held in memory and for attention as one operator."""
+    """Peaks by policy and series, for scores that are held in memory and for attention as one operator.
+
+    The latter as well with the scratch memory of its compiled kernels, operators fused.
+    """
     for width in (128, 256):
         for whole in (False, True):
             module = transformer_layers(width, whole=whole)
             name = f"{width}{'-attention' if whole else '-scores'}"
             yield from _series_rows(name, module)
+        compiled = compile(transformer_layers(width, whole=True), parse("x86-64-v3:threads=2"))
+        yield from _series_rows(f"{width}-compiled", compiled.lowered)
 
 
 def _series_rows(name: str, module: GraphModule) -> Iterator[Row]:

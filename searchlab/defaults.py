@@ -19,6 +19,7 @@ from searchlab.ir.walk import variables
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import consumers, producers
 from searchlab.tactics import BlockTile, IntrinsicView, Panel, ProductView, Trailing, attempt
+from searchlab.tactics.product_chains import by_rows_of_products
 from searchlab.targets import CpuTarget, CudaTarget, Target
 
 _LARGE = 1 << 30  # assumed for an extent that is known only at run time
@@ -45,6 +46,8 @@ def default_schedule(
     tactics.inline_cheap(s)
     if isinstance(target, CudaTarget):
         tactics.schedule_for_threads(s)
+        return s.program
+    if by_rows_of_products(s, target):
         return s.program
     made = s.program.blocks.values()
     slides = [b.name for b in made if tactics.slides_over_blocks(s.program, b, target)]

@@ -151,6 +151,8 @@ def print_model(result: ModelResult) -> None:
         at = ", ".join(f"{name} = {value}" for name, value in race.sizes.items())
         shown = ", ".join(f"{name} {duration(s)}" for name, s in race.seconds.items())
         out.print(f"at {at}: {shown}")
+    if result.decided_again:
+        out.print(f"decided again with what was found: {_said(result.decided_again)}")
     if (speedup := result.speedup("default")) is not None:
         torch = result.speedup("torch")
         over = f", {torch:.2f}x torch" if torch is not None else ""

@@ -158,7 +158,7 @@ def test_what_is_not_covered_is_refused_by_name_all_at_once() -> None:
     [
         (made("y = Reshape x x"), "Reshape at the node that makes 'y': the shape depends on data"),
         (made("y = Resize x - two", mode="linear"), "Resize at the node that makes 'y': mode linear"),
-        (made("y = MaxPool x", kernel_shape=[2, 2], dilations=[2, 2]), "dilations = (2, 2) are not covered"),
+        (made("y = MaxPool x", kernel_shape=[2, 2], dilations=[2, 2]), "dilation = (2, 2) is not covered"),
         (made("y = Pow x x"), "the exponent must be numbers that the model holds"),
         (made("y = Pad x two", mode="reflect"), "mode reflect; constant is covered"),
         (made("a,y = MaxPool x", kernel_shape=[2, 2]), "the result 'y' of MaxPool at the node that makes 'a'"),

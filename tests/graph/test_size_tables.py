@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_graphs import RandomGraph, random_arrays
 
 from searchlab import targets
 from searchlab.defaults import default_schedule
 from searchlab.errors import GraphError
 from searchlab.graph import GraphBuilder, GraphModule, compile, evaluate_graph, load_model, split_by_size
 from searchlab.graph.model.compiled_model import CompiledModel
+from searchlab.graph.passes.memory_plan import POLICIES
 from searchlab.graph.size_table import SizeTable
 from searchlab.ir import Program, size
 from searchlab.schedule import Schedule
@@ -139,3 +141,31 @@ def test_a_table_by_another_size_is_refused() -> None:
 
     with pytest.raises(GraphError, match=r"'rows' is none of its sizes \(n\)"):
         compile(layers(1), TARGET, wrong)
+
+
+def plain_or_default(cut: int):
+    """A table for every program with an open size: its plain loops up to a size, its default schedule above."""
+
+    def found(program: Program, weights: frozenset[str]) -> SizeTable[Program] | None:
+        if not program.sizes:
+            return None
+        made = default_schedule(program, TARGET, sorted(weights))
+        return SizeTable((program, made), program.sizes[-1], (cut,))
+
+    return found
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.data())
+def test_random_graphs_with_tables(data: st.DataObject) -> None:
+    """All programs of a graph have tables, and memory is planned for either: poisoned memory is never read."""
+    module = RandomGraph(lambda low, high: data.draw(st.integers(low, high)), True).module(
+        data.draw(st.integers(3, 12))
+    )
+    fuse, memory = data.draw(st.sampled_from(["before", "after", "never"])), data.draw(st.sampled_from(POLICIES))
+    model = compile(module, TARGET, plain_or_default(data.draw(st.integers(1, 6))), {"fuse": fuse, "memory": memory})
+    for sizes in ({"n": 3, "m": 4}, {"n": 1, "m": 2}, {"n": 7, "m": 5}):
+        arrays = random_arrays(module, 1, **sizes)
+        found = model["main"].observed(*arrays, poison=True).result
+        for got, want in zip(found, evaluate_graph(module, *arrays), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-4)

@@ -248,7 +248,7 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "groups": (
         nn.ConvTranspose2d(2, 2, 2, groups=2),
         (floats(1, 2, 5, 5),),
-        "transposed convolutions are covered over",
+        "transposed convolutions are covered without groups",
     ),
     "volume": (nn.Conv3d(1, 1, 1), (floats(1, 1, 2, 2, 2),), "an operand of rank 5; convolutions over one or two"),
     "negative padding": (Of(lambda x: nn.functional.pad(x, (-1, 0))), (floats(3),), "padding by [-1, 0]"),

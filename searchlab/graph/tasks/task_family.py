@@ -20,6 +20,7 @@ from searchlab.workloads.definition import Workload
 from searchlab.workloads.families import DynamicRange
 
 _LARGEST = 1 << 20  # of a range that is searched
+_MOST_FLOPS, _MOST_BYTES = 2e10, 1 << 29  # of the largest size that is searched, but for that of the example inputs
 _BEYOND = 2  # times the size of the example inputs, up to which a size without an upper bound is searched
 
 
@@ -120,7 +121,18 @@ def family_of(
             if name not in examples:
                 raise GraphError(f"{program.name}: nothing says what {name} is while the program is searched")
             others[name] = examples[name]
-    return TaskFamily(program, function, weights, size, sizes[size].range, others)
+    return _affordable(TaskFamily(program, function, weights, size, sizes[size].range, others), sizes[size].example)
+
+
+def _affordable(family: TaskFamily, example: int | None) -> TaskFamily:
+    """The family without sizes that take too long to measure; the example's is always searched."""
+    least = max(family.range.low + 1, example or 0)
+    while family.range.high > least:
+        largest = family.at(family.range.high)
+        if largest.flops <= _MOST_FLOPS and largest.bytes <= _MOST_BYTES:
+            break
+        family = replace(family, range=DynamicRange(family.range.low, max(family.range.high // 2, least)))
+    return family
 
 
 def _symbols(function: GraphFunction) -> Iterator[str]:

@@ -75,7 +75,9 @@ class ModelResult:
     to the largest result; `load` the share of the cores that other processes used; `options` are those of the model.
     `sizes` are the values that open sizes had while tasks were searched, and in the runs that were timed.
     `calls` are those of the tuned model, and `held` the bytes that its plan of memory holds in one run.  `by_size` are
-    whole runs at other values of open sizes.
+    whole runs at other values of open sizes.  `decided_again` are the ways to compile it with what was found, and
+    `taken` the options of the fastest of these, which are those of the tuned model; `options` are those that its tasks
+    were searched with.
     """
 
     name: str
@@ -95,6 +97,8 @@ class ModelResult:
     calls: tuple[CallRecord, ...] = ()
     held: int = 0
     by_size: tuple[SizeRace, ...] = ()
+    decided_again: tuple[VariantTime, ...] = ()
+    taken: Mapping[str, Any] = field(default_factory=dict)
 
     def speedup(self, over: str) -> float | None:
         """How many times faster the tuned model is than another one."""
@@ -117,11 +121,11 @@ class ModelResult:
         """The result that plain data describes; keys of later versions are ignored."""
         known = {name: data[name] for name in ModelResult.__dataclass_fields__ if name in data}
         times = {name: Times(**t) for name, t in data["times"].items()}
-        variants = tuple(VariantTime(**v) for v in data.get("variants", ()))
+        variants, again = (tuple(VariantTime(**v) for v in data.get(k, ())) for k in ("variants", "decided_again"))
         calls = tuple(map(CallRecord.of, data.get("calls", ())))
         made = {"times": times, "variants": variants, "after": tuple(data.get("after", ())), "calls": calls}
         by_size = tuple(SizeRace(**race) for race in data.get("by_size", ()))
-        return ModelResult(**{**known, **made, "by_size": by_size})
+        return ModelResult(**{**known, **made, "by_size": by_size, "decided_again": again})
 
 
 class TimesForm(FileForm):
@@ -173,6 +177,7 @@ class ModelForm(FileForm):
     calls: list[CallForm] = []
     held: int = 0
     by_size: list[SizeRaceForm] = []
+    decided_again: list[VariantForm] = []
 
 
 class ModelsForm(FileForm):

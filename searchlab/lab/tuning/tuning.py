@@ -84,7 +84,6 @@ class TunePlan:
 
     def result(self, **measured: Any) -> ModelResult:
         """What the plan says, together with what was measured."""
-        usual = asdict(CompileOptions())
         return ModelResult(
             name=self.source.name,
             graph=self.source.text,
@@ -92,12 +91,18 @@ class TunePlan:
             searched=len(self.tasks),
             known=len(self.known),
             others=len(self.others),
-            options={name: value for name, value in asdict(self.options).items() if value != usual[name]},
+            options=_changed(self.options),
             variants=self.variants,
             sizes=sizes_of(self.source.module, self.source.inputs),
             after=self.after,
             **measured,
         )
+
+
+def _changed(options: CompileOptions) -> dict[str, Any]:
+    """The options that are not at their defaults."""
+    usual = asdict(CompileOptions())
+    return {name: value for name, value in asdict(options).items() if value != usual[name]}
 
 
 def tune(
@@ -193,17 +198,21 @@ def finish_model(plan: TunePlan, folder: str | Path, seconds: float = RACE_S, no
         if rivals:
             select_in_model(plan.source, machine, plan.options, rivals, seconds, note).save(place / tuned_files.FILE)
     tuned = Tuned.from_run(*searched, *plan.after, target=machine)
+    options, again = plan.options, ()
+    if searched and plan.variants:  # what was decided with default schedules is decided again with those found
+        options, again = decide(plan.source, machine, tuned, plan.options, note=note)
     note("compiling")
-    ways = {DEFAULT: None, TUNED: tuned}
-    models = {name: compile(plan.source.module, machine, source, plan.options) for name, source in ways.items()}
+    ways = {DEFAULT: (None, plan.options), TUNED: (tuned, options)}
+    models = {name: compile(plan.source.module, machine, *way) for name, way in ways.items()}
     runs = {name: run_of(model, plan.source) for name, model in models.items()}
     error = largest_error(plan.source, runs)
     note("timing whole runs")
     times, busy = race_models(plan.source, runs, machine, seconds, note)
     sums = kernel_sums(place, plan.source.name) if searched else {}
-    calls, held = call_records(models[TUNED], plan.source.inputs, plan.options.memory)
+    calls, held = call_records(models[TUNED], plan.source.inputs, options.memory)
     others = race_sizes(plan.source, models, machine, seconds / _SIZES, note)
-    result = plan.result(times=times, kernels=sums, error=error, load=busy, calls=calls, held=held, by_size=others)
+    measured = dict(times=times, kernels=sums, error=error, load=busy, calls=calls, held=held, by_size=others)
+    result = plan.result(**measured, decided_again=again, taken=_changed(options))
     write_results(place, [result])
     return result
 

@@ -145,6 +145,15 @@ def test_sizes_without_bounds_are_searched_up_to_twice_the_example() -> None:
     assert str(family.range) == "1..24"
 
 
+def test_sizes_that_take_too_long_are_not_searched() -> None:
+    n = size("n")
+    b = GraphBuilder("main", ranges={n: (1, 1 << 20)})
+    w = b.constant("w", np.zeros((1024, 1024), "float32"))
+    source = source_of((b.build(b.linear(b.input("x", (n, 1024)), w)), (np.ones((12, 1024), "float32"),)))
+    (family,) = {t.family.key: t.family for t in model_tasks(source) if t.family is not None}.values()
+    assert str(family.range) == "1..8192"  # of two operations for each of 1024 x 1024 weights
+
+
 def test_what_takes_no_time_is_left_out() -> None:
     b = GraphBuilder()
     x = b.input("x", (64, 64))

@@ -163,6 +163,29 @@ def test_open_sizes_are_timed_and_reported(tmp_path: Path, made_up: None) -> Non
 
 
 @needs_avx2
+def test_decisions_are_taken_again(tmp_path: Path, made_up: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what was found, another way to compile the model may be the fastest; the tasks stay what they were."""
+    asked: list[bool] = []
+
+    def chosen(source: ModelSource, target: object, tuned: object, base: CompileOptions, **_: object) -> Any:
+        asked.append(tuned is not None)
+        way = CompileOptions() if len(asked) == 1 else CompileOptions(fuse="never")
+        return way, (VariantTime("as given", 2.0, len(asked) == 1), VariantTime("fuse: never", 1.0, len(asked) > 1))
+
+    monkeypatch.setattr("searchlab.lab.tuning.tuning.decide", chosen)
+    source = source_of(layers(1), name="again")
+    plan = plan_tuning(source, TARGET, 8, share=1.0, settings=SETTINGS, folder=tmp_path)
+    run(plan.experiment, tmp_path, jobs=0)
+    result = finish_model(plan, tmp_path, seconds=0.05)
+    assert asked == [False, True] and result.options == {} and result.taken == {"fuse": "never"}
+    assert [v.chosen for v in result.decided_again] == [False, True] and model_results(tmp_path) == (result,)
+    assert [c.callee for c in result.calls] == ["linear", "relu", "linear"]
+    page = Report.of([load(tmp_path)]).html
+    assert "timed in turns with what was found" in page and "Compiled with fuse: never" in page
+    assert plan_tuning(source, TARGET, 8, share=1.0, settings=SETTINGS, folder=tmp_path).experiment == plan.experiment
+
+
+@needs_avx2
 def test_experiments_time_their_models(tmp_path: Path, made_up: None) -> None:
     """`{graph: ...}` in a file: when the cells are done, the model is timed, and once is enough."""
     from searchlab.lab.config import from_data

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from searchlab.lab.report.blocks import Block, Column, Section, TableBlock, TableCell, Words
 from searchlab.lab.report.material import Material
 from searchlab.lab.report.words import digits, seconds, share
-from searchlab.lab.tuning.model_result import DEFAULT, TUNED, ModelResult, model_results
+from searchlab.lab.tuning.model_result import DEFAULT, TUNED, ModelResult, VariantTime, model_results
 
 _BUSY = 0.1
 
@@ -26,7 +28,12 @@ def section(material: Material) -> Section | None:
         if result.by_size:
             blocks.append(_sizes(result, number))
         if result.variants:
-            blocks.append(_variants(result, number))
+            before = f"{result.name}: ways to compile it, timed in turns before the search with {DEFAULT} schedules"
+            blocks.append(_variants(result.variants, f"model-{number}-decisions", before))
+        if result.decided_again:
+            after = f"{result.name}: ways to compile it, timed in turns with what was found; tasks of other ways than "
+            after += f"the first, {result.decided_again[0].name}, were searched only if they are the same"
+            blocks.append(_variants(result.decided_again, f"model-{number}-decided-again", after))
     return Section("models", "Whole models, end to end", tuple(blocks))
 
 
@@ -74,7 +81,7 @@ def _note(result: ModelResult) -> str:
         tasks += f", {result.known} taken from earlier runs"
     if result.others:
         tasks += f", {result.others} left at their default schedule"
-    options = ", ".join(f"{name}: {value}" for name, value in result.options.items())
+    options = ", ".join(f"{name}: {value}" for name, value in (result.taken or result.options).items())
     note = f"{tasks}. Results differ from the reference by {result.error:.1e} of the largest number at most."
     note += f" Compiled with {options}." if options else ""
     if result.load > _BUSY:
@@ -82,7 +89,7 @@ def _note(result: ModelResult) -> str:
     return note
 
 
-def _variants(result: ModelResult, number: int) -> TableBlock:
+def _variants(variants: Sequence[VariantTime], name: str, caption: str) -> TableBlock:
     columns = (Column("decision"), Column("whole run", True), Column("", False))
     rows = tuple(
         (
@@ -90,7 +97,6 @@ def _variants(result: ModelResult, number: int) -> TableBlock:
             TableCell("–" if v.seconds is None else seconds(v.seconds), v.seconds),
             TableCell("chosen" if v.chosen else v.error),
         )
-        for v in sorted(result.variants, key=lambda v: (v.seconds is None, v.seconds))
+        for v in sorted(variants, key=lambda v: (v.seconds is None, v.seconds))
     )
-    caption = f"{result.name}: ways to compile it, timed in turns before the search with {DEFAULT} schedules"
-    return TableBlock(f"model-{number}-decisions", caption, columns, rows)
+    return TableBlock(name, caption, columns, rows)

@@ -1,0 +1,159 @@
+"""Two products in a row with stages between them, as in attention: all are computed for a few rows at a time.
+
+So what lies between the products, such as the scores of attention, is held for these rows only, and is still in the
+cache when the second product reads it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from searchlab.ir.expr import Expr, value_of
+from searchlab.ir.program import Program
+from searchlab.ir.stmt import Block
+from searchlab.schedule import Schedule
+from searchlab.schedule.primitive import consumers, producers
+from searchlab.tactics.attempts import attempt, fuse_outer
+from searchlab.tactics.axes import axis_loops, extent, loops_inside, operands, reduce_axes, space_axes
+from searchlab.tactics.panels import Panel, pack
+from searchlab.tactics.products import ProductView, product_views
+from searchlab.tactics.register_tiles import register_tile
+from searchlab.tactics.sharing import outermost
+from searchlab.tactics.vectors import contiguous_reduction, vectorize_outputs
+from searchlab.targets import Target
+
+_FEW = 4  # rows below which there is nothing to share
+_LARGE = 1 << 30  # assumed for an extent that is known only at run time
+_JOBS = 4  # the fewest iterations of a parallel loop for each thread
+
+
+@dataclass(frozen=True)
+class ProductChain:
+    """The first product, seen as one whose operand is packed, and the stages from there to the last, in order."""
+
+    first: ProductView
+    between: tuple[str, ...]
+    last: str
+
+
+def product_chain(program: Program) -> ProductChain | None:
+    """The chain that a whole program is: all stages have the axes of the last product's rows before their own."""
+    *others, last = program.blocks.values()
+    sums = [b for b in others if _is_product(b)]
+    if len(sums) != 1 or not _is_product(last) or last.store.buffer not in program.outputs or sums[0] is not others[0]:
+        return None
+    rows = [it.extent for it in space_axes(last)[:-1]]
+    if (value_of(rows[-1]) or _LARGE) < _FEW or any(not _has_rows(b, rows) for b in others):
+        return None
+    made = {b.store.buffer for b in others}
+    if any(ld.buffer in made and ld.indices[: len(rows)] != last.store.indices[:-1] for ld in operands(last)):
+        return None
+    views = [v for v in product_views(sums[0]) if v.plain and v.contiguous and not producers(program, v.operand.buffer)]
+    if not views or views[0].row != len(rows) - 1:
+        return None
+    return ProductChain(views[0], tuple(b.name for b in others[1:]), last.name)
+
+
+def _is_product(b: Block) -> bool:
+    return b.reduces and len(reduce_axes(b)) == 1 and len(operands(b)) >= 2 and bool(product_views(b))
+
+
+def _has_rows(b: Block, rows: list[Expr]) -> bool:
+    space = space_axes(b)
+    return len(space) in (len(rows), len(rows) + 1) and [it.extent for it in space[: len(rows)]] == rows
+
+
+def by_rows_of_products(s: Schedule, target: Target) -> bool:
+    """Schedules a chain of two products; False, and nothing is changed, if the program is none."""
+    chain = product_chain(s.program)
+    if chain is None:
+        return False
+    made = Schedule(s.program)
+    if not attempt(_schedule, made, chain, target):
+        return False
+    s.program = made.program
+    return True
+
+
+def _schedule(s: Schedule, chain: ProductChain, target: Target) -> None:
+    width, packed = _packed(s, chain.first, target)
+    (*around, row, column), reduction = axis_loops(s, chain.last)
+    height, columns = _tile(s, chain.last, row, column, target)
+    height = 1 if extent(s, row) is None else height  # the tail of so large a nest is not cut: every row would be asked
+    rows, i = s.split(row, [None, height], tail=True)
+    j0, j1 = s.split(column, [None, columns], tail=True)
+    s.reorder(*around, rows, j0, *reduction, i, j1)
+    s.unroll(i)
+    s.vectorize(j1)
+    for name in reversed(chain.between):
+        s.compute_at(name, rows)
+    rest = _tile_first(s, chain, rows, width)
+    for name in rest:
+        _in_vectors(s, name, rows, target)
+    _share(s, [*around, rows], target)
+    *packing, lanes = s.loops(packed)
+    s.vectorize(lanes)
+    _share(s, packing, target)
+
+
+def _tile(s: Schedule, block: str, row: str, column: str, target: Target) -> tuple[int, int]:
+    dtype = s.program.buffers[s.program.blocks[block].store.buffer].dtype
+    most = 4 if target.vector_registers >= 32 else 2
+    return register_tile(target, dtype, extent(s, row) or _LARGE, extent(s, column) or _LARGE, most)
+
+
+def _packed(s: Schedule, view: ProductView, target: Target) -> tuple[int, str]:
+    """Packs the operand of the first product into panels, all of them before anything else."""
+    space, _ = axis_loops(s, view.block)
+    _, width = _tile(s, view.block, space[view.row], space[view.vector], target)
+    assert view.dimension is not None
+    return width, pack(s, view.block, Panel(view.operand.buffer, view.vector, view.dimension), width, ahead=False)
+
+
+def _tile_first(s: Schedule, chain: ProductChain, rows: str, width: int) -> tuple[str, ...]:
+    """Tiles of all rows by some columns, finished by the stage that follows if it computes each element alone.
+
+    Returns the stages that are left.
+    """
+    block, (follower, *rest) = chain.first.block, chain.between
+    if s.program.blocks[follower].reduces or len(consumers(s.program, s.program.blocks[block].store.buffer)) > 1:
+        s.compute_at(block, rows)
+        _tile_columns(s, block, rows, width)
+        return chain.between
+    tiles = _tile_columns(s, follower, rows, width)
+    s.compute_at(block, tiles)
+    *_, row, column, reduction = loops_inside(s, block, tiles)
+    s.reorder(reduction, row, column)
+    s.unroll(row)
+    s.vectorize(column)
+    return tuple(rest)
+
+
+def _tile_columns(s: Schedule, block: str, rows: str, width: int) -> str:
+    """Splits the columns of a stage; returns the loop over tiles."""
+    sums = len(reduce_axes(s.program.blocks[block]))
+    inside = loops_inside(s, block, rows)
+    row, column, *reduction = inside[len(inside) - sums - 2 :]
+    j0, j1 = s.split(column, [None, width], tail=True)
+    s.reorder(j0, *reduction, row, j1)
+    s.unroll(row)
+    s.vectorize(j1)
+    return j0
+
+
+def _in_vectors(s: Schedule, name: str, rows: str, target: Target) -> None:
+    """Runs a stage of rows in vectors: along its columns, or along a sum."""
+    b = s.program.blocks[name]
+    inside = loops_inside(s, name, rows)
+    lanes = 4 * target.lanes(s.program.buffers[b.store.buffer].dtype)
+    sums = inside[len(inside) - len(reduce_axes(b)) :] if b.reduces else []
+    if not sums:
+        vectorize_outputs(s, inside[-1], [], lanes)
+    elif (lane := contiguous_reduction(b, sums)) is not None:
+        _, inner = s.split(lane, [None, lanes], tail=True)
+        attempt(s.vectorize, inner)
+
+
+def _share(s: Schedule, loops: list[str], target: Target) -> None:
+    if target.threads > 1 and loops:
+        attempt(s.parallel, fuse_outer(s, outermost(s, loops, _JOBS * target.threads, unknown=_LARGE)))
