@@ -172,8 +172,9 @@ def _times(result: ModelResult) -> Table:
 def _next(place: Path) -> None:
     from rich.markup import escape
 
-    call = escape(f"sl.graph.compile(module, tuned=sl.Tuned.from_run({str(place)!r}))")
+    found = escape(f"tuned = sl.Tuned.from_run({str(place)!r})")
+    call = escape("sl.graph.compile(module, tuned=tuned, options=tuned.options)")
     hint(
         f"searchlab report {shlex.quote(str(place))} --open   [dim]one page with all results[/]",
-        f"{call}   [dim]the model as a function, in Python[/]",
+        f"{found}; {call}   [dim]the model as a function, in Python[/]",
     )

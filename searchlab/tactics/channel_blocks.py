@@ -20,11 +20,10 @@ _WAIT = 0.1  # how much longer the last thread may take than if all shared the w
 
 @dataclass(frozen=True)
 class BlockTile:
-    """A register tile: pixels of each of a few rows by blocks of channels."""
+    """A register tile: pixels of a row by blocks of channels."""
 
     pixels: int
     blocks: int
-    rows: int = 1
 
 
 def block_tile(program: Program, block: Block, target: Target) -> BlockTile | None:
@@ -43,8 +42,7 @@ def block_tile(program: Program, block: Block, target: Target) -> BlockTile | No
     counts = (2, 3) if target.vector_registers >= 32 else (2,)
     count = next((n for n in counts if blocks % n == 0), 1)
     most = max(1, min(_MOST_PIXELS, (target.vector_registers - count - 2) // count))
-    width, rows = -(-pixels // -(-pixels // most)), value_of(space[2].extent) or 1
-    return BlockTile(width, count, max(1, min(rows, most // width)))
+    return BlockTile(-(-pixels // -(-pixels // most)), count)
 
 
 def slides_over_blocks(program: Program, block: Block, target: Target) -> bool:
@@ -96,16 +94,11 @@ def tile_blocks(s: Schedule, block: str, tile: BlockTile, band: int) -> tuple[li
     """
     (image, outer, row, column, channel), reduction = axis_loops(s, block)
     b0, b1 = s.split(outer, [None, tile.blocks])
-    h0, *h1 = s.split(row, [None, band], tail=True)
-    if tile.rows > 1:  # short rows: weights are read once for several of them
-        h1 = s.split(h1[0], [None, tile.rows], tail=True)
+    h0, h1 = s.split(row, [None, band], tail=True)
     w0, w1 = s.split(column, [None, tile.pixels], tail=True)
-    first, *tiled = h1
-    # a pixel is needed for the blocks of the tile only
-    s.reorder(image, h0, b0, first, w0, *reduction, *tiled, w1, b1, channel)
+    s.reorder(image, h0, b0, h1, w0, *reduction, w1, b1, channel)  # a pixel is needed for one row of the tile only
     s.unroll(b1)
-    for loop in (w1, *tiled):
-        s.unroll(loop)
+    s.unroll(w1)
     s.vectorize(channel)
     return [image, h0, b0], w0
 

@@ -18,7 +18,6 @@
 ;; registers, the window.  States share nothing, so as many calls of a model as there are states may run at once.
 
 declare i32 @posix_memalign(ptr, i64, i64)
-declare i32 @madvise(ptr, i64, i32)
 declare void @free(ptr)
 declare i32 @clock_gettime(i32, ptr)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
@@ -457,19 +456,11 @@ reuse:
   br label %hand
 allocate:
   %all = add i64 %bytes, ${LINE}
-  %large = icmp sge i64 %all, ${LARGE_PAGE}
-  %align = select i1 %large, i64 ${LARGE_PAGE}, i64 ${LINE}
-  %failed = call i32 @posix_memalign(ptr %place, i64 %align, i64 %all)
+  %failed = call i32 @posix_memalign(ptr %place, i64 ${LINE}, i64 %all)
   %ok = icmp eq i32 %failed, 0
-  br i1 %ok, label %got, label %refused
-got:
-  %made = load ptr, ptr %place
-  br i1 %large, label %advise, label %new
-advise:
-  ; Large pages, where the system has them; a system that knows no such advice refuses it, which changes nothing.
-  %advised = call i32 @madvise(ptr %made, i64 %all, i32 ${HUGE_PAGES})
-  br label %new
+  br i1 %ok, label %new, label %refused
 new:
+  %made = load ptr, ptr %place
   %made.number.p = getelementptr i64, ptr %made, i64 1
   %blocks.p = getelementptr i64, ptr %state, i64 ${BLOCKS}
   %blocks = load i64, ptr %blocks.p

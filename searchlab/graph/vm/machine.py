@@ -43,7 +43,6 @@ BUILTINS = (
     "data", "extent", "acquire", "release", "forget", "copy", "output", "drop_output", "kernel", "library", "stamp",
 )  # fmt: skip
 LINE = 64
-LARGE_PAGE, HUGE_PAGES = 2 << 20, 14  # bytes, and Linux's advice to use such pages
 
 
 def machine_ir() -> str:
@@ -54,7 +53,6 @@ def machine_ir() -> str:
         {name.upper(): n for n, name in enumerate(FIELDS)},
         **{f"MODEL_{name.upper()}": n for n, name in enumerate(MODEL)},
         FIELDS=len(FIELDS), CALL=CALL, RETURN=RETURN, JUMP=JUMP, BRANCH=BRANCH, LINE=LINE, LINE_LESS_ONE=LINE - 1,
-        LARGE_PAGE=LARGE_PAGE, HUGE_PAGES=HUGE_PAGES,
         MISMATCH=MISMATCH, NO_MEMORY=NO_MEMORY, DIVISION=DIVISION, OVERFLOW=OVERFLOW, NO_LIBRARY=NO_LIBRARY,
         ALLOCATE=0, REUSE=1, RELEASE=2, FREED=3,
         DTYPE_AT=DTYPE_AT, RANK_AT=RANK_AT, SHAPE_AT=SHAPE_AT, BYTES_AT=BYTES_AT, OWNED_AT=OWNED_AT,

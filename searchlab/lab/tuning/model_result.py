@@ -65,6 +65,11 @@ class SizeRace:
     seconds: Mapping[str, float]
 
 
+def _options(plain: Mapping[str, Any]) -> CompileOptions:
+    """Options from plain data; in those that were read from a file, tuples are lists."""
+    return CompileOptions.of({n: tuple(v) if isinstance(v, list) else v for n, v in plain.items()})
+
+
 @dataclass(frozen=True)
 class ModelResult:
     """The times of whole runs of a model, taken in turns: with default schedules, with tuned ones, and in torch.
@@ -108,8 +113,13 @@ class ModelResult:
 
     @property
     def compile_options(self) -> CompileOptions:
-        """The options of the model; in those that were read from a file, tuples are lists."""
-        return CompileOptions.of({n: tuple(v) if isinstance(v, list) else v for n, v in self.options.items()})
+        """The options that the tasks of the model were made with."""
+        return _options(self.options)
+
+    @property
+    def tuned_options(self) -> CompileOptions:
+        """The options of the tuned model, which may have been decided again after the search."""
+        return _options(self.taken if self.times else self.options)
 
     @property
     def plain(self) -> dict[str, Any]:

@@ -90,8 +90,8 @@ class TunedTask:
 class Tuned:
     """A source of scheduled programs for `compile`: those of tasks that runs have searched for one target.
 
-    `asked` notes for every task that was asked for whether it was known.  `options` are those that the model was
-    compiled with when its tasks were searched: others may lead to other tasks.
+    `asked` notes for every task that was asked for whether it was known.  `options` are those of the tuned model:
+    others may lead to other tasks.
     """
 
     target: targets.Target
@@ -110,7 +110,7 @@ class Tuned:
             for key, task in _tasks(Path(folder), machine):
                 if key not in found or task.seconds < found[key].seconds:
                     found[key] = task
-        options = next((result.compile_options for result in models), CompileOptions())
+        options = next((result.tuned_options for result in models), CompileOptions())
         return Tuned(machine, found, _tables(folders, machine), options)
 
     @staticmethod
