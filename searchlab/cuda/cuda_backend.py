@@ -109,9 +109,9 @@ class CudaBackend(Backend):
         if self.emulated:
             return EmulatedKernel(made)
         from searchlab.cuda.driver import open_gpu
-        from searchlab.cuda.gpu_kernel import GpuKernel
+        from searchlab.cuda.device_kernel import DeviceKernel
 
-        return GpuKernel(made, open_gpu())
+        return DeviceKernel(made, open_gpu())
 
     def require(self, target: Target) -> None:
         """Raises BuildError if the device is older than the code; the emulator runs code for all architectures."""
@@ -166,7 +166,7 @@ class CudaBackend(Backend):
         if self.emulated:
             return lambda: None
         from searchlab.cuda.driver import open_gpu
-        from searchlab.cuda.gpu_kernel import flusher
+        from searchlab.cuda.device_kernel import flusher
 
         return flusher(open_gpu())
 

@@ -55,7 +55,7 @@ def wasm_package(code: CpuStandalone, title: str) -> Package:
         PAGE: "a page that runs and times it in a browser: open the file",
         "kernel.ll": "the same as LLVM IR, for reading",
     }
-    files = {MODULE: module, SCRIPT: script, PAGE: page, "kernel.ll": code.optimized}
+    files: dict[str, str | bytes] = {MODULE: module, SCRIPT: script, PAGE: page, "kernel.ll": code.optimized}
     return Package(code.name, code.inputs, code.outputs, files, about, _usage(code))
 
 
