@@ -108,8 +108,8 @@ class CudaBackend(Backend):
         made = cuda_artifact(artifact)
         if self.emulated:
             return EmulatedKernel(made)
-        from searchlab.cuda.driver import open_gpu
         from searchlab.cuda.device_kernel import DeviceKernel
+        from searchlab.cuda.driver import open_gpu
 
         return DeviceKernel(made, open_gpu())
 
@@ -165,8 +165,8 @@ class CudaBackend(Backend):
         """A function that overwrites the device's L2 cache; the emulator has none."""
         if self.emulated:
             return lambda: None
-        from searchlab.cuda.driver import open_gpu
         from searchlab.cuda.device_kernel import flusher
+        from searchlab.cuda.driver import open_gpu
 
         return flusher(open_gpu())
 
