@@ -108,10 +108,10 @@ class CudaBackend(Backend):
         made = cuda_artifact(artifact)
         if self.emulated:
             return EmulatedKernel(made)
+        from searchlab.cuda.device_kernel import DeviceKernel
         from searchlab.cuda.driver import open_gpu
-        from searchlab.cuda.gpu_kernel import GpuKernel
 
-        return GpuKernel(made, open_gpu())
+        return DeviceKernel(made, open_gpu())
 
     def require(self, target: Target) -> None:
         """Raises BuildError if the device is older than the code; the emulator runs code for all architectures."""
@@ -165,8 +165,8 @@ class CudaBackend(Backend):
         """A function that overwrites the device's L2 cache; the emulator has none."""
         if self.emulated:
             return lambda: None
+        from searchlab.cuda.device_kernel import flusher
         from searchlab.cuda.driver import open_gpu
-        from searchlab.cuda.gpu_kernel import flusher
 
         return flusher(open_gpu())
 

@@ -15,7 +15,7 @@ from searchlab.backend import Artifact, backend_of, build, compile, load
 from searchlab.bench import measure
 from searchlab.cuda.cuda_backend import CudaBackend, EmulatedKernel
 from searchlab.cuda.cuda_kernel import CudaArtifact
-from searchlab.cuda.gpu_kernel import GpuKernel
+from searchlab.cuda.device_kernel import DeviceKernel
 from searchlab.defaults import default_schedule
 from searchlab.errors import BuildError, ConfigError, KernelError, MeasureError, TargetError
 from searchlab.lab.config import from_data
@@ -78,7 +78,7 @@ def test_code_for_newer_devices_is_refused() -> None:
 def test_a_call_is_a_launch_between_events(gpu_log: Path) -> None:
     w, target = small()
     kernel = compile(default_schedule(w.program, target), target)
-    assert isinstance(kernel, GpuKernel)
+    assert isinstance(kernel, DeviceKernel)
     gpu_log.write_text("")
     inputs = w.inputs(seed=1)
     out = np.zeros((8, 8), np.float32)

@@ -20,7 +20,7 @@ import numpy as np
 DESCRIPTION = "kernel.json"
 
 
-class GpuKernel:
+class ExportedGpuKernel:
     """Kernels on the first device, in its primary context."""
 
     def __init__(self, about: dict[str, Any], folder: Path) -> None:
@@ -120,7 +120,7 @@ def checked(path: Path, about: dict[str, Any]) -> bytes:
     return code
 
 
-def load(folder: str | Path | None = None) -> GpuKernel:
+def load(folder: str | Path | None = None) -> ExportedGpuKernel:
     """The kernel of a folder, by default the folder of this file."""
     here = Path(__file__).parent if folder is None else Path(folder)
-    return GpuKernel(json.loads((here / DESCRIPTION).read_text(encoding="utf-8")), here)
+    return ExportedGpuKernel(json.loads((here / DESCRIPTION).read_text(encoding="utf-8")), here)

@@ -39,7 +39,7 @@ def load(path: str | os.PathLike[str], task: str | None = None) -> Any:
     raise ExportError(f"{folder} {what}; expected a folder of `searchlab best --export` or of `searchlab run`")
 
 
-def exported(folder: Path) -> loader.ExportedKernel | gpu_loader.GpuKernel:
+def exported(folder: Path) -> loader.ExportedKernel | gpu_loader.ExportedGpuKernel:
     """The kernel of an export folder, from its object file if it has no shared library."""
     path = folder / loader.DESCRIPTION
     try:
@@ -66,7 +66,7 @@ def exported(folder: Path) -> loader.ExportedKernel | gpu_loader.GpuKernel:
         raise ExportError(f"{folder / loader.OBJECT} is damaged: {e}; export the kernel again") from e
 
 
-def _on_gpu(folder: Path, target: Target) -> gpu_loader.GpuKernel:
+def _on_gpu(folder: Path, target: Target) -> gpu_loader.ExportedGpuKernel:
     if backend_of(target).emulated:
         raise ExportError(f"{folder} is code for {target.name}, and this machine has no GPU (searchlab list targets)")
     return gpu_loader.load(folder)

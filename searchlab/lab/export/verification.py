@@ -18,7 +18,7 @@ import numpy as np
 
 from searchlab.backend import backend_of
 from searchlab.ir.program import Program
-from searchlab.lab.export.gpu_loader import GpuKernel
+from searchlab.lab.export.gpu_loader import ExportedGpuKernel
 from searchlab.lab.export.loader import ExportedKernel
 from searchlab.lab.export.opening import exported
 from searchlab.llvm.jit import LoadedObject, compile_ir
@@ -74,7 +74,7 @@ def verify(
     with _alone(target.threads):
         made = kernel(*inputs.values())
         wrong = workload.check(made, inputs)
-        if isinstance(kernel, GpuKernel):
+        if isinstance(kernel, ExportedGpuKernel):
             outputs: Sequence[Any] = made if isinstance(made, tuple) else (made,)
             ours: Runs = kernel.prepare(*inputs.values())[0]
         else:

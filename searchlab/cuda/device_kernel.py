@@ -21,7 +21,7 @@ _UNWRITTEN = 0xFF  # NaN as a float
 _LEAST_L2 = 32 << 20
 
 
-class GpuKernel(CudaKernel):
+class DeviceKernel(CudaKernel):
     """PTX that is loaded by the driver of a device."""
 
     def __init__(self, artifact: CudaArtifact, gpu: Gpu) -> None:
