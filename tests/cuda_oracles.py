@@ -10,8 +10,9 @@ from searchlab.ir.program import Program
 from searchlab.targets import CudaTarget, parse
 from searchlab.workloads import Workload
 
-TARGET = parse("cuda:arch=sm_80")
-assert isinstance(TARGET, CudaTarget)
+_FOUND = parse("cuda:arch=sm_80")
+assert isinstance(_FOUND, CudaTarget)
+TARGET: CudaTarget = _FOUND
 CUDA = backend_of(TARGET)
 
 

@@ -35,7 +35,7 @@ Owner = tuple[Expr, ...] | None  # the thread, or block, that accesses an elemen
 
 @dataclass(frozen=True)
 class CommonAccess:
-    """An access to common memory, with the thread and the block that make it as functions of the element.
+    """An access to common memory, with the thread that makes it as a function of the element.
 
     `now` is the thread that makes it in given iterations of the loops around it, which may differ from one to the next.
     `phase` says that the element is in half (loop + number) % 2 of a double buffer.  What is `deferred` is done at some
@@ -43,10 +43,10 @@ class CommonAccess:
     """
 
     buffer: str
+    indices: tuple[Expr, ...]
     writes: bool
     now: Owner
     thread: Owner
-    block: Owner
     phase: tuple[Var, int] | None = None
     deferred: bool = False
 
@@ -57,15 +57,11 @@ class CommonAccess:
         """
         late = (self.deferred and not other.writes) or (other.deferred and not self.writes)
         same = _same(self.thread, other.thread) and not late
-        return self._clashes(other) and not same and not self._in_another_half(other)
+        return self.clashes(other) and not same and not self._in_another_half(other)
 
     def meets_at_once(self, other: CommonAccess) -> bool:
         """Whether this is so for accesses of one statement in the same iteration."""
-        return self._clashes(other) and not _same(self.now, other.now)
-
-    def meets_across_blocks(self, other: CommonAccess) -> bool:
-        """Whether two blocks may access one element, and one of them write it."""
-        return self._clashes(other) and not _same(self.block, other.block)
+        return self.clashes(other) and not _same(self.now, other.now)
 
     def after(self, loop: Var, *, ended: bool) -> CommonAccess:
         """The access as the next iteration sees it, or what follows the loop: halves have changed places."""
@@ -77,7 +73,8 @@ class CommonAccess:
         a, b = self.phase, other.phase
         return a is not None and b is not None and a[0] == b[0] and a[1] != b[1]
 
-    def _clashes(self, other: CommonAccess) -> bool:
+    def clashes(self, other: CommonAccess) -> bool:
+        """Whether they are accesses of one buffer, one of which writes."""
         return self.buffer == other.buffer and (self.writes or other.writes)
 
 
@@ -89,10 +86,12 @@ def with_barriers(where: str, body: Stmt, common: Collection[str], outside: Coll
     """The kernel with the barriers it needs; `common` names the buffers that threads share, `outside` those of them
     that blocks share."""
     found = list(_accesses(body, (), frozenset(common)))
-    for path, access in found:
-        for _, other in found:
-            if access.buffer in outside and access.meets_across_blocks(other):
+    shared_by_blocks = [(path, access, _block_of(path, access)) for path, access in found if access.buffer in outside]
+    for _, access, block in shared_by_blocks:
+        for _, other, another in shared_by_blocks:
+            if access.clashes(other) and not _same(block, another):
                 raise BuildError(f"{where}: blocks may access one element of '{access.buffer}' while another writes it")
+    for path, access in found:
         store = path[-1]
         for other in _own(store, path[:-1], frozenset(common)):
             if access.meets_at_once(other):
@@ -150,29 +149,43 @@ def _own(s: Stmt, path: Path, common: frozenset[str]) -> Iterator[CommonAccess]:
     for x in s.own_stores():
         if x.buffer in common:
             late = isinstance(x, AsyncCopy)
-            yield CommonAccess(x.buffer, True, *_owners(x.indices, path, writes=True), _phase(x.indices), late)
+            yield CommonAccess(x.buffer, x.indices, True, *_owners(x.indices, path), _phase(x.indices, path), late)
     for e in s.own_expressions():
         for ld in loads(e):
             if ld.buffer in common:
-                yield CommonAccess(ld.buffer, False, *_owners(ld.indices, path, writes=False), _phase(ld.indices))
+                owners, phase = _owners(ld.indices, path), _phase(ld.indices, path)
+                yield CommonAccess(ld.buffer, ld.indices, False, *owners, phase)
 
 
-def _phase(indices: tuple[Expr, ...]) -> tuple[Var, int] | None:
-    """The half of a double buffer that an access is in, as its first index tells: (k + 1) % 2."""
+def _phase(indices: tuple[Expr, ...], path: Path) -> tuple[Var, int] | None:
+    """The half of a double buffer that an access is in, as its first index tells: (k + 1) % 2.
+
+    Only of loops that every thread runs by itself: two threads are never in the same iteration of threadIdx.x.
+    """
     first = indices[0] if indices else ZERO
     if not isinstance(first, Binary) or first.op != "mod" or first.b != index(2):
         return None
-    for loop in variables(first.a):
-        number = value_of(first.a - loop)
+    for loop in (s for s in path if isinstance(s, Loop) and s.kind in (LoopKind.SERIAL, LoopKind.UNROLLED)):
+        number = value_of(first.a - loop.var)
         if number is not None:
-            return loop, number % 2
+            return loop.var, number % 2
     return None
 
 
-def _owners(indices: tuple[Expr, ...], path: Path, *, writes: bool) -> tuple[Owner, Owner, Owner]:
+def _owners(indices: tuple[Expr, ...], path: Path) -> tuple[Owner, Owner]:
+    """The thread that accesses an element in given iterations, and in all."""
+    return _threads_among(indices, *_around(path))
+
+
+def _block_of(path: Path, access: CommonAccess) -> Owner:
+    """The block that accesses an element."""
+    return _block_among(access.indices, *_around(path))
+
+
+def _around(path: Path) -> tuple[tuple[_Around, ...], tuple[Expr, ...]]:
+    """The loops and the conditions around an access."""
     loops = tuple(_Around(s.var, s.extent, s.kind) for s in path if isinstance(s, Loop))
-    asked = tuple(c for s in path if isinstance(s, If) for c in conditions(s.condition))
-    return _owners_among(indices, loops, asked, writes)
+    return loops, tuple(c for s in path if isinstance(s, If) for c in conditions(s.condition))
 
 
 class _Around(NamedTuple):
@@ -187,22 +200,24 @@ Loops = Sequence[_Around]
 
 
 @lru_cache(maxsize=8192)  # candidates of a search have many accesses in common
-def _owners_among(
-    indices: tuple[Expr, ...], loops: Loops, asked: tuple[Expr, ...], writes: bool
-) -> tuple[Owner, Owner, Owner]:
+def _threads_among(indices: tuple[Expr, ...], loops: Loops, asked: tuple[Expr, ...]) -> tuple[Owner, Owner]:
     loops = [_narrowed(lp, asked) for lp in loops]
     facts = Facts({lp.var: lp.extent for lp in loops})
     threads = [lp for lp in loops if lp.kind in THREADS]
-    blocks = [lp for lp in loops if lp.kind in BLOCKS]
     inside = [lp for lp in loops if lp.kind not in BLOCKS]
     at_once = [lp for lp in inside if lp.kind in THREADS or lp.kind == LoopKind.VECTORIZED]
-    each = ((threads, at_once), (threads, inside), (blocks, loops))
-    now, thread, block = (_owner(indices, axes, moving, asked, facts) for axes, moving in each)
-    if writes and (now is None or thread is None) and (counted := _counted_owner(indices, loops, asked)) is not None:
+    now, thread = (_owner(indices, threads, moving, asked, facts) for moving in (at_once, inside))
+    if (now is None or thread is None) and (counted := _counted_owner(indices, loops, asked)) is not None:
         now, thread = now or counted, thread or counted
-    if writes and block is None:
-        block = _counted_owner(indices, loops, asked, BLOCKS)
-    return now, thread, block
+    return now, thread
+
+
+@lru_cache(maxsize=8192)
+def _block_among(indices: tuple[Expr, ...], loops: Loops, asked: tuple[Expr, ...]) -> Owner:
+    loops = [_narrowed(lp, asked) for lp in loops]
+    facts = Facts({lp.var: lp.extent for lp in loops})
+    found = _owner(indices, [lp for lp in loops if lp.kind in BLOCKS], loops, asked, facts)
+    return found if found is not None else _counted_owner(indices, loops, asked, BLOCKS)
 
 
 def _counted_owner(

@@ -9,6 +9,7 @@ and no more.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from searchlab.errors import BuildError
@@ -81,7 +82,7 @@ def without_lanes(body: Stmt) -> Stmt:
     return map_accesses(visit(body), lambda p: (p[0], p[1][1:]) if p[0] in names else p) if names else body
 
 
-def _matched(where: str, call: Tensorized, buffers: dict[str, Buffer]) -> Match:
+def _matched(where: str, call: Tensorized, buffers: Mapping[str, Buffer]) -> Match:
     facts = Facts({lp.var: lp.extent for lp in statements(call.body) if isinstance(lp, Loop)})
     found = match(find_intrinsic(call.intrinsic), call.body, buffers, facts)
     if isinstance(found, Difference):

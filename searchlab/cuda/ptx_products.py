@@ -27,7 +27,7 @@ class MmaKind:
     result: str
 
 
-KINDS = {
+KINDS: dict[tuple[str, ...], MmaKind] = {
     ("m16n8k16", "row", "col", "f32", "f16", "f16", "f32"): MmaKind(16, 2, "f4"),
     ("m16n8k16", "row", "col", "f32", "bf16", "bf16", "f32"): MmaKind(16, 2, "f4"),
     ("m16n8k8", "row", "col", "f32", "tf32", "tf32", "f32"): MmaKind(8, 1, "f4"),

@@ -171,7 +171,7 @@ def _kernel(where: str, program: Program, part: Stmt, target: CudaTarget) -> Gri
             body = Loop(Var(axis.value), index(extents[axis]), body, axis)
     _check_size(where, extents, target)
     body, fragments = with_fragments(where, program, body)
-    program = replace(program, buffers=program.buffers | fragments)
+    program = replace(program, buffers={**program.buffers, **fragments})
     private = [n for n, b in program.buffers.items() if b.scope == LOCAL and touches(body, n)]
     check_private(where, body, private)
     body = place_buffers(program, body, [*private, *fragments])

@@ -6,13 +6,15 @@ from dataclasses import replace
 import pytest
 from cuda_oracles import CUDA, is_right
 
+from searchlab.cuda.barriers import with_barriers
 from searchlab.cuda.ptx_memory import PtxFault
 from searchlab.cuda.ptx_module import PtxKernel
 from searchlab.cuda.ptxas import assemble, find_ptxas
 from searchlab.cuda.spmd import launches
 from searchlab.errors import BuildError
+from searchlab.ir.expr import Load, Var, index
 from searchlab.ir.program import Program
-from searchlab.ir.stmt import AsyncCopy, Barrier, Loop, statements
+from searchlab.ir.stmt import Alloc, AsyncCopy, Barrier, Buffer, Loop, Store, seq, statements
 from searchlab.schedule import Schedule
 from searchlab.tactics import ThreadTiles, tile_for_threads
 from searchlab.targets import CudaTarget, parse
@@ -64,6 +66,15 @@ def test_what_is_missing_is_found() -> None:
         broken = replace(artifact, kernels=(replace(kernel, text=before + after),))  # type: ignore[call-arg]
         with pytest.raises(PtxFault, match=words):
             CUDA.load(broken)(*w.inputs(0).values())
+
+
+def test_numbers_of_threads_are_no_halves() -> None:
+    t, zero = Var("threadIdx.x"), index(0)
+    write = Store("s", (t % 2,), Load("X", (zero, t), "float32"))
+    read = Store("Y", (zero, t), Load("s", ((t + 1) % 2,), "float32"))
+    body = Loop(t, index(2), Alloc(Buffer("s", (index(2),), "float32", "shared"), seq(write, read)), "threadIdx.x")
+    placed = with_barriers("by hand", body, {"s", "Y"}, {"Y"})
+    assert any(isinstance(s, Barrier) for s in statements(placed))
 
 
 def test_unsuitable_loops_are_refused() -> None:
