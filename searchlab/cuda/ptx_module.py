@@ -64,12 +64,19 @@ class _KernelFunction(Function):
 
     def pointer(self, base: str, dtype: str, form: Linear, *, inside: bool = True) -> str:
         """The address of an element: what each scope adds is summed up before it is added to an address of 64 bits."""
-        scopes: dict[int, list[tuple[str, int]]] = {}
-        for name, c in form.terms:
-            scopes.setdefault(self.depth.get(name, 0), []).append((name, c))
-        for _, terms in sorted(scopes.items()):
-            base = super().pointer(base, dtype, Linear(0, ((self.value(Linear(0, tuple(terms))), 1),)), inside=inside)
-        return super().pointer(base, dtype, Linear(form.const), inside=inside)
+        key = (base, dtype, form.terms, inside)  # unrolled copies of a statement differ by a constant
+        known = self.memo.get(key)
+        if known is None:
+            known = base
+            scopes: dict[int, list[tuple[str, int]]] = {}
+            for name, c in form.terms:
+                scopes.setdefault(self.depth.get(name, 0), []).append((name, c))
+            for _, terms in sorted(scopes.items()):
+                step = Linear(0, ((self.value(Linear(0, tuple(terms))), 1),))
+                known = super().pointer(known, dtype, step, inside=inside)
+            if known in self.depth:
+                self.memo[key] = known
+        return super().pointer(known, dtype, Linear(form.const), inside=inside)
 
 
 def kernel_ir(made: Launches, kernel: GridKernel, entry: str, target: CudaTarget) -> tuple[str, int]:
