@@ -31,7 +31,6 @@ from searchlab.ir.stmt import (
     Loop,
     Prefetch,
     Seq,
-    Shuffle,
     Stmt,
     Store,
     Tensorized,
@@ -41,6 +40,7 @@ from searchlab.ir.stmt import (
     seq,
     statements,
 )
+from searchlab.ir.thread_stmt import Shuffle
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution
 from searchlab.llvm import jit
@@ -51,6 +51,7 @@ from searchlab.targets import CpuTarget, detect
 
 _STALE = 85  # what shared memory holds before it is written: a number of every type, and hardly a right one
 _NOTHING = Seq(())
+_CUTS = (Barrier, Shuffle, Tensorized)  # where threads wait for each other
 _AXES = tuple(Var(axis.value) for axis in THREADS)
 
 
@@ -231,7 +232,7 @@ class _Serial(Visitor[[], _Cut]):
 
 
 def _lasts(s: Stmt) -> bool:
-    return isinstance(s, (Barrier, Shuffle, Tensorized)) or (isinstance(s, Alloc) and s.buffer.scope == SHARED)
+    return isinstance(s, _CUTS) or (isinstance(s, Alloc) and s.buffer.scope == SHARED)
 
 
 def _fill(buffer: Buffer) -> Stmt:
