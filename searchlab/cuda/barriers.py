@@ -24,7 +24,8 @@ from searchlab.ir.bounds import Facts
 from searchlab.ir.evaluate import evaluate
 from searchlab.ir.expr import ONE, ZERO, Binary, Compare, Expr, Var, all_of, conditions, index, value_of
 from searchlab.ir.loopkind import BLOCKS, THREADS, LoopKind
-from searchlab.ir.stmt import Alloc, AsyncCopy, Barrier, If, Loop, Prefetch, Seq, Shuffle, Stmt, Store, Tensorized, seq
+from searchlab.ir.stmt import Alloc, Barrier, If, Loop, Prefetch, Seq, Stmt, Store, Tensorized, seq
+from searchlab.ir.thread_stmt import AsyncCopy, Shuffle
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution, loads, variables
 

@@ -21,7 +21,8 @@ from searchlab.ir.algebra import flat_index
 from searchlab.ir.expr import ZERO, Expr, Load, Select, Var, index, value_of
 from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.statement_tree import kept, map_accesses, map_expressions, read, statements, stores, written
-from searchlab.ir.stmt import Alloc, AsyncCopy, Buffer, If, Loop, Stmt, Store, parts_of, seq
+from searchlab.ir.stmt import Alloc, Buffer, If, Loop, Stmt, Store, parts_of, seq
+from searchlab.ir.thread_stmt import AsyncCopy
 from searchlab.ir.visitor import Rewriter
 from searchlab.ir.walk import Substitution
 from searchlab.lower.flatten import DOUBLE_BUFFER
@@ -166,11 +167,11 @@ def _in_half(s: Stmt, old: Buffer) -> Stmt:
 
 def _staged(copy: Stmt) -> tuple[Stmt, Stmt, Buffer] | None:
     """A nest around one store as two: from memory to registers, and from there to where it belongs."""
-    around: list[Loop | If] = []
+    around: list[Stmt] = []
     s = copy
-    while isinstance(s, (Loop, If)):
+    while len(s.children()) == 1:
         around.append(s)
-        s = s.body
+        (s,) = s.children()
     loops = [x for x in around if isinstance(x, Loop)]
     extents = [value_of(lp.extent) or 0 for lp in loops]
     if not isinstance(s, Store) or not 0 < prod(extents) <= _HELD:
@@ -181,7 +182,7 @@ def _staged(copy: Stmt) -> tuple[Stmt, Stmt, Buffer] | None:
     fetch: Stmt = Store(name, at, s.value)
     put: Stmt = Store(s.buffer, s.indices, Load(name, at, s.value.dtype))
     for x in reversed(around):
-        if isinstance(x, Loop):
-            x = x if x.kind == LoopKind.VECTORIZED else replace(x, kind=LoopKind.UNROLLED)
-        fetch, put = x.with_body(fetch), x.with_body(put)
+        if isinstance(x, Loop) and x.kind != LoopKind.VECTORIZED:
+            x = replace(x, kind=LoopKind.UNROLLED)
+        fetch, put = (kept(x.map_children(lambda _, inside=inside: inside)) for inside in (fetch, put))  # type: ignore[misc]
     return fetch, put, held

@@ -19,7 +19,8 @@ from searchlab.intrinsics import find_intrinsic
 from searchlab.ir.expr import Load, value_of
 from searchlab.ir.loopkind import BLOCKS, THREADS
 from searchlab.ir.statement_tree import statements
-from searchlab.ir.stmt import Alloc, AsyncCopy, Barrier, Buffer, Loop, Prefetch, Shuffle, Stmt, Tensorized
+from searchlab.ir.stmt import Alloc, Barrier, Buffer, Loop, Prefetch, Stmt, Tensorized
+from searchlab.ir.thread_stmt import AsyncCopy, Shuffle
 from searchlab.llvm import jit
 from searchlab.llvm.module import BodyWriter, Generation
 from searchlab.llvm.ssa import TYPES, Function, Known, Linear

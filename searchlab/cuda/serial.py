@@ -24,7 +24,8 @@ from searchlab.ir.expr import Expr, Load, Var, const, index, value_of
 from searchlab.ir.loopkind import BLOCKS, THREADS, LoopKind
 from searchlab.ir.program import Program
 from searchlab.ir.statement_tree import map_expressions, reindexed, rename_buffer, statements
-from searchlab.ir.stmt import Alloc, Barrier, Buffer, If, Loop, Prefetch, Seq, Shuffle, Stmt, Store, Tensorized, seq
+from searchlab.ir.stmt import Alloc, Barrier, Buffer, If, Loop, Prefetch, Seq, Stmt, Store, Tensorized, seq
+from searchlab.ir.thread_stmt import Shuffle
 from searchlab.ir.visitor import Visitor
 from searchlab.ir.walk import Substitution
 from searchlab.llvm import jit
@@ -35,6 +36,7 @@ from searchlab.targets import CpuTarget, detect
 
 _STALE = 85  # what shared memory holds before it is written: a number of every type, and hardly a right one
 _NOTHING = Seq(())
+_CUTS = (Barrier, Shuffle, Tensorized)  # where threads wait for each other
 _AXES = tuple(Var(axis.value) for axis in THREADS)
 
 
@@ -215,7 +217,7 @@ class _Serial(Visitor[[], _Cut]):
 
 
 def _lasts(s: Stmt) -> bool:
-    return isinstance(s, (Barrier, Shuffle, Tensorized)) or (isinstance(s, Alloc) and s.buffer.scope == SHARED)
+    return isinstance(s, _CUTS) or (isinstance(s, Alloc) and s.buffer.scope == SHARED)
 
 
 def _fill(buffer: Buffer) -> Stmt:

@@ -20,8 +20,9 @@ from searchlab.errors import BuildError
 from searchlab.ir.expr import ZERO, Binary, Expr, Load, Var, all_of, conditions, index, select, value_of
 from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.statement_tree import map_expressions
-from searchlab.ir.stmt import Alloc, Buffer, If, Loop, Shuffle, Stmt, Store, Update, seq
+from searchlab.ir.stmt import Alloc, Buffer, If, Loop, Stmt, Store, Update, seq
 from searchlab.ir.sums import as_sum, identity
+from searchlab.ir.thread_stmt import Shuffle
 from searchlab.ir.walk import Substitution, variables
 from searchlab.targets.cuda import WARP
 
@@ -40,20 +41,25 @@ class ThreadSum:
 
 def thread_sum(loop: Loop) -> ThreadSum | None:
     """The sum that a loop of threads carries, if it does."""
+    around, asked, s = _opened(loop.body)
+    if not isinstance(s, Update) or loop.var not in variables(s.first) or any(lp.kind.is_thread for lp in around):
+        return None
+    if any(loop.var in variables(i) for i in s.indices):
+        return None
+    return ThreadSum(loop, tuple(around), tuple(asked), s)
+
+
+def _opened(s: Stmt) -> tuple[list[Loop], list[Expr], Stmt]:
+    """The loops and the conditions around a statement, and that statement."""
     around: list[Loop] = []
     asked: list[Expr] = []
-    s = loop.body
     while isinstance(s, (Loop, If)):
         if isinstance(s, Loop):
             around.append(s)
         else:
             asked += conditions(s.condition)
         s = s.body
-    if not isinstance(s, Update) or loop.var not in variables(s.first) or any(lp.kind.is_thread for lp in around):
-        return None
-    if any(loop.var in variables(i) for i in s.indices):
-        return None
-    return ThreadSum(loop, tuple(around), tuple(asked), s)
+    return around, asked, s
 
 
 def summed_by_threads(

@@ -24,7 +24,6 @@ from searchlab.ir.expr import (
 from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.stmt import (
     Alloc,
-    AsyncCopy,
     Barrier,
     Block,
     Buffer,
@@ -32,11 +31,11 @@ from searchlab.ir.stmt import (
     Loop,
     Prefetch,
     Seq,
-    Shuffle,
     Stmt,
     Store,
     Tensorized,
 )
+from searchlab.ir.thread_stmt import AsyncCopy, Shuffle
 from searchlab.ir.visitor import Visitor
 
 if TYPE_CHECKING:

@@ -143,15 +143,6 @@ class Update(Store):
 
 
 @dataclass(frozen=True, slots=True)
-class AsyncCopy(Store):
-    """A store of what is loaded from elsewhere, done at any time before the next barrier (only in lowered programs)."""
-
-    def rebuild(self, f: Callable[[Expr], Expr], inside: Callable[[Stmt], Stmt] = _same) -> AsyncCopy:
-        """Indices and value rewritten."""
-        return AsyncCopy(self.buffer, tuple(map(f, self.indices)), f(self.value))
-
-
-@dataclass(frozen=True, slots=True)
 class Prefetch(Stmt):
     """Prefetches the cache line of an element, which may be out of bounds (only in lowered programs)."""
 
@@ -168,34 +159,6 @@ class Prefetch(Stmt):
 
     def map_places(self, f: Callable[[Place], Place]) -> Prefetch:
         """The element mapped."""
-        buffer, indices = f((self.buffer, self.indices))
-        return replace(self, buffer=buffer, indices=indices)
-
-
-@dataclass(frozen=True, slots=True)
-class Shuffle(Stmt):
-    """buffer[indices] = what `value` is in the thread of the warp whose number differs in the bits of `mask` (only in
-    lowered programs)."""
-
-    buffer: str
-    indices: tuple[Expr, ...]
-    value: Expr
-    mask: int
-
-    def own_expressions(self) -> tuple[Expr, ...]:
-        """Indices and value."""
-        return (*self.indices, self.value)
-
-    def own_stores(self) -> tuple[Store, ...]:
-        """A store of the thread's own value, whose place is the same."""
-        return (Store(self.buffer, self.indices, self.value),)
-
-    def rebuild(self, f: Callable[[Expr], Expr], inside: Callable[[Stmt], Stmt] = _same) -> Shuffle:
-        """Indices and value rewritten."""
-        return Shuffle(self.buffer, tuple(map(f, self.indices)), f(self.value), self.mask)
-
-    def map_places(self, f: Callable[[Place], Place]) -> Shuffle:
-        """The target element mapped."""
         buffer, indices = f((self.buffer, self.indices))
         return replace(self, buffer=buffer, indices=indices)
 
@@ -381,9 +344,7 @@ class Tensorized(Around):
         return Tensorized(self.intrinsic, inside(self.body))
 
 
-KINDS: tuple[type[Stmt], ...] = (
-    *(Store, Update, AsyncCopy, Prefetch, Shuffle, Barrier, Seq, Loop, Block, If, Alloc, Tensorized),
-)
+KINDS: tuple[type[Stmt], ...] = (Store, Update, Prefetch, Barrier, Seq, Loop, Block, If, Alloc, Tensorized)
 
 
 def seq(*parts: Stmt) -> Stmt:

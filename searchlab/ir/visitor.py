@@ -31,7 +31,10 @@ class Visitor(Generic[P, R]):
 
     def visit(self, s: Stmt, *args: P.args, **kwargs: P.kwargs) -> R:
         """Dispatches to the method for the kind of the statement."""
-        return self._methods[type(s)](self, s, *args, **kwargs)  # type: ignore[no-any-return]
+        kind = type(s)
+        if kind not in self._methods:  # of another module
+            self._methods[kind] = self._method(kind)
+        return self._methods[kind](self, s, *args, **kwargs)  # type: ignore[no-any-return]
 
     def other(self, s: Stmt, *args: P.args, **kwargs: P.kwargs) -> R:
         """The fallback for kinds without a method."""

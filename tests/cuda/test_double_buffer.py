@@ -15,7 +15,8 @@ from searchlab.errors import BuildError
 from searchlab.ir.expr import Load, Var, index
 from searchlab.ir.program import Program
 from searchlab.ir.statement_tree import statements
-from searchlab.ir.stmt import Alloc, AsyncCopy, Barrier, Buffer, Loop, Store, seq
+from searchlab.ir.stmt import Alloc, Barrier, Buffer, Loop, Store, seq
+from searchlab.ir.thread_stmt import AsyncCopy
 from searchlab.schedule import Schedule
 from searchlab.tactics import ThreadTiles, tile_for_threads
 from searchlab.targets import CudaTarget, parse
