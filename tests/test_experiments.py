@@ -126,7 +126,7 @@ def test_sweep_is_a_full_factorial() -> None:
 
 def first_task_only(experiment: Experiment) -> list[str]:
     """An override that leaves one workload."""
-    return [f"workloads=[{experiment.workloads[0]!r}]"]
+    return [f"workloads=[{json.dumps(experiment.workloads[0])}]"]
 
 
 @pytest.fixture
