@@ -17,10 +17,10 @@ from searchlab.ir.walk import lookups, transform
 
 def look_up_inside(body: Stmt, buffers: Mapping[str, Buffer]) -> Stmt:
     """The body with indices looked up inside of buffers; most bodies look up none, and stay as they are."""
-    return kept(_Inside(buffers).visit(body, Facts()))
+    return kept(_LookedUp(buffers).visit(body, Facts()))
 
 
-class _Inside(Rewriter[[Facts]]):
+class _LookedUp(Rewriter[[Facts]]):
     def __init__(self, buffers: Mapping[str, Buffer]) -> None:
         self.buffers = buffers
 
