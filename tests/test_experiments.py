@@ -126,7 +126,7 @@ def test_sweep_is_a_full_factorial() -> None:
 
 def first_task_only(experiment: Experiment) -> list[str]:
     """An override that leaves one workload."""
-    return [f"workloads=[{experiment.workloads[0]!r}]"]
+    return [f"workloads=[{json.dumps(experiment.workloads[0])}]"]
 
 
 @pytest.fixture
@@ -189,11 +189,12 @@ IDS = {  # of all cells, in their order, with the effort that the file says
     "papers/hidet.yaml": "b5036ae8ea2b",
     "papers/metaschedule.yaml": "50184f0d1ad4",
     "papers/relax.yaml": "5a73cf426aee",
-    "papers/rrm.yaml": "1ac19be2a29d",
+    "papers/rrm.yaml": "c08b54193c68",
     "papers/tensorir.yaml": "16dd8bcde4cd",
     "quickstart.yaml": "27d0ce583df4",
     "replay-gpu.yaml": "0863c19dd2f1",
     "replay.yaml": "f462c86b3e94",
+    "streams.yaml": "1ac19be2a29d",
     "sweep.yaml": "3ded9d26a845",
 }
 
