@@ -197,7 +197,8 @@ def finish_model(plan: TunePlan, folder: str | Path, seconds: float = RACE_S, no
         make_tables(plan.families, place, machine, note)
         Tuned.from_run(*searched, target=machine).save(place / tuned_files.FILE)
     tuned = Tuned.from_run(*searched, *plan.after, target=machine)
-    options, again = plan.options, ()
+    options = plan.options
+    again: tuple[VariantTime, ...] = ()
     if searched and plan.variants:  # what was decided with default schedules is decided again with those found
         options, again = decide(plan.source, machine, tuned, plan.options, note=note)
     note("compiling")
