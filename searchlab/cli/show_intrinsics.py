@@ -135,9 +135,9 @@ def _print_form(program: Program, fits: Sequence[IntrinsicFit], target: Target, 
     first = fits[0]
     ways = f"{first.count:,} way{'s' * (first.count > 1)}"
     out.print(f"[bold]{escape(first.form)}[/]   {escape(first.types)}   in [bold]{ways}[/]", soft_wrap=True)
-    _print_mappings(program, first)
     having = [fit for fit in fits if not fit.intrinsic.needs.missing(target)]
     if having:
+        _print_mappings(program, first)
         made = table("intrinsic", "padded in way 1", "more work", "results", right=("more work",))
         for fit in having:
             made.add_row(escape(fit.intrinsic.name), *_padding(program, fit), escape(_results(fit)))

@@ -48,7 +48,7 @@ class AxisSplit:
 
 
 @dataclass(frozen=True)
-class BlockTile:
+class ThreadBlockTile:
     """What a block of the tiled stage uses, as expressions of the symbols."""
 
     along: tuple[Expr, ...]  # threads along z, y and x
@@ -141,7 +141,7 @@ def _follower(s: Schedule, name: str) -> str | None:
 
 def tile_for_blocks(
     s: Schedule, staged: Staged, splits: Sequence[AxisSplit], lanes: Like = 1, double_buffer: bool = False
-) -> BlockTile:
+) -> ThreadBlockTile:
     """Tiles a stage by the digits of its axes: loops of blocks, steps of the sum, threads, and own loops, unrolled.
 
     Copies and results are dealt out to the same threads; `lanes` neighbouring elements are copied by one access.
@@ -174,7 +174,7 @@ def tile_for_blocks(
     _bind(s, loops["block"], "blockIdx")
     results = _product(extents[n] for d, n in loops["own"] if n in _spatial(splits, made))
     grid = tuple(_product(extents[n] for d, n in loops["block"] if d.axis == axis) for axis in AXES)
-    return BlockTile(tuple(threads.values()), shared, results, _product(extents[n] for n in own), grid)
+    return ThreadBlockTile(tuple(threads.values()), shared, results, _product(extents[n] for n in own), grid)
 
 
 def _stored_order(s: Schedule, block: str) -> list[str]:

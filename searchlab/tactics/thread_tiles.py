@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import prod
 
 from searchlab.ir.expr import Like, index, value_of
+from searchlab.ir.loopkind import BLOCKS
 from searchlab.ir.stmt import Block
 from searchlab.ir.walk import loads, variables
 from searchlab.schedule import Schedule
@@ -117,6 +118,8 @@ def sum_with_threads(s: Schedule, block: str, threads: Like = 64) -> None:
 def schedule_for_threads(s: Schedule) -> None:
     """A schedule for any program: tiles of products, blocks for long sums, a thread for every other element."""
     for name in list(s.program.blocks):
+        if name not in s.program.blocks or _is_bound(s, name):  # it follows a product, and is part of its tiles
+            continue
         b = s.program.blocks[name]
         space, sums = (prod(value_of(it.extent) or 1 for it in b.iters if it.kind == kind) for kind in _KINDS)
         if is_plain_product(b) and space >= _MANY:
@@ -125,6 +128,10 @@ def schedule_for_threads(s: Schedule) -> None:
             sum_with_threads(s, name)
         else:
             bind_elements(s, name)
+
+
+def _is_bound(s: Schedule, block: str) -> bool:
+    return any(s.program.loops[lp].kind in BLOCKS for lp in s.loops(block))
 
 
 def _own(s: Schedule, block: str, outer: str, kind: str) -> list[str]:

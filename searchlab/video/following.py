@@ -172,7 +172,7 @@ class _PixelList:
 
 
 @dataclass
-class _Calls:
+class _FrameCalls:
     """Native calls in order, and what must stay alive for them."""
 
     words: list[Words] = field(default_factory=list)
@@ -320,9 +320,9 @@ class Following:
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
-    def _calls(self, *, full: bool) -> _Calls:
+    def _calls(self, *, full: bool) -> _FrameCalls:
         """The calls of a frame; `full` takes every pixel for one that may have changed."""
-        calls = _Calls()
+        calls = _FrameCalls()
         for step in self.model.front.steps:
             calls.begins[step.layer.name if isinstance(step, LayerStep) else step.name] = len(calls.words)
             if isinstance(step, MapStep):
@@ -333,7 +333,7 @@ class Following:
                 self._write_layer(calls, step, full)
         return calls
 
-    def _candidates(self, calls: _Calls, value: PixelValue, full: bool) -> _PixelList:
+    def _candidates(self, calls: _FrameCalls, value: PixelValue, full: bool) -> _PixelList:
         """The pixels at which a value may have changed: those of any of its maps."""
         lists = [self.lists[m] for m in value.maps]
         pixels = len(lists[0].items) - 1
@@ -350,14 +350,14 @@ class Following:
         return made
 
     def _reached(
-        self, calls: _Calls, geometry: WindowGeometry, given: _PixelList, made: _PixelList, full: bool
+        self, calls: _FrameCalls, geometry: WindowGeometry, given: _PixelList, made: _PixelList, full: bool
     ) -> None:
         """The places whose windows hold one of some pixels."""
         if full:
             given = _PixelList.of(geometry.given.pixels, full=True)
         self._mark(calls, self.model.table(geometry), geometry.made.pixels, given, made)
 
-    def _mark(self, calls: _Calls, table: Array, places: int, given: _PixelList, made: _PixelList) -> None:
+    def _mark(self, calls: _FrameCalls, table: Array, places: int, given: _PixelList, made: _PixelList) -> None:
         flags = np.zeros(places + 1, np.uint8)
         flags[-1] = 1
         numbers = np.array([len(table), places, table.shape[1], 1, 1], np.int64)
@@ -367,14 +367,14 @@ class Following:
         found = {f"map{n}": self.maps[m] for n, m in enumerate(value.maps)}
         return found | {f"vector{n}": self.model.front.vectors[v] for n, v in enumerate(value.vectors)}
 
-    def _write_map(self, calls: _Calls, step: MapStep, full: bool) -> None:
+    def _write_map(self, calls: _FrameCalls, step: MapStep, full: bool) -> None:
         pixels = self._candidates(calls, step.value, full)
         inputs = {"pixels": pixels.items, "pixels_number": pixels.number, **self._operands(step.value)}
         kernel = self.model.kernel(("map", step.name), lambda: map_program(step.value))
         calls.kernel(kernel, inputs, {"made": self.maps[step.name]})
         self.lists[step.name] = pixels if not full else self.lists[step.name]
 
-    def _write_pool(self, calls: _Calls, step: PoolStep, full: bool) -> None:
+    def _write_pool(self, calls: _FrameCalls, step: PoolStep, full: bool) -> None:
         made = self.lists[step.name]
         self._reached(calls, step.geometry, self.lists[step.given], made, full)
         window = np.full((step.geometry.made.pixels + 1, step.geometry.taps), step.geometry.given.pixels, np.int32)
@@ -384,7 +384,7 @@ class Following:
         inputs = {"pixels": made.items, "pixels_number": made.number, "given": self.maps[step.given], "window": window}
         calls.kernel(kernel, inputs, {"made": self.maps[step.name]})
 
-    def _write_point(self, calls: _Calls, step: LayerStep, full: bool) -> None:
+    def _write_point(self, calls: _FrameCalls, step: LayerStep, full: bool) -> None:
         """The changes of what a layer reads, found once for all layers that read it."""
         number, value, given = step.layer.point, step.value, step.geometry.given
         point = self.points.setdefault(number, _new_point(given.pixels, given.channels))
@@ -409,7 +409,7 @@ class Following:
     def _sizes(self, value: PixelValue) -> Program:
         return frame_sizes_program(value, self.model.target) if value.planar else sizes_program(value)
 
-    def _write_layer(self, calls: _Calls, step: LayerStep, full: bool) -> None:
+    def _write_layer(self, calls: _FrameCalls, step: LayerStep, full: bool) -> None:
         number, name, geometry = step.layer.point, step.layer.name, step.geometry
         layers = list(self.model.layers.values())
         if next(s for s in layers if s.layer.point == number) is step:

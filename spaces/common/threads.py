@@ -9,7 +9,7 @@ from searchlab.ir.loopkind import BLOCKS
 from searchlab.ir.program import Program
 from searchlab.schedule import Schedule
 from searchlab.tactics import bind_elements, reduce_axes, space_axes, stores_plainly, sum_with_threads
-from searchlab.tactics.block_tiling import MOST_OWN, BlockTile
+from searchlab.tactics.block_tiling import MOST_OWN, ThreadBlockTile
 from searchlab.targets import CudaTarget
 from spaces.common.predicates import is_associative, points
 
@@ -55,7 +55,7 @@ def bind_rest(s: Schedule, menu: Menu) -> None:
             bind_elements(s, name, menu(f"{name}_threads", block_sizes(points(space_axes(s.program.blocks[name])))))
 
 
-def tile_limits(program: Program, name: str, tile: BlockTile, target: CudaTarget) -> list[Expr]:
+def tile_limits(program: Program, name: str, tile: ThreadBlockTile, target: CudaTarget) -> list[Expr]:
     """The conditions of a tiled stage: what the target demands, and at least a warp where there is work for some."""
     least = _WARP if points(space_axes(program.blocks[name])) >= _WARP * _WARP else 1
     return [*tile.limits(target), compare("le", least, tile.threads), compare("le", tile.steps, MOST_OWN)]

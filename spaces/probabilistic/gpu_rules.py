@@ -15,7 +15,7 @@ from spaces.probabilistic.schedule import ProbabilisticSchedule
 from spaces.probabilistic.schedule_rule import INNERMOST, ScheduleRule, drawn_factors
 
 
-class CrossThreadReduction(ScheduleRule):
+class CrossThreadModule(ScheduleRule):
     """A block for every sum, which its threads add up together."""
 
     def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
@@ -32,7 +32,7 @@ class CrossThreadReduction(ScheduleRule):
         return [s, own]
 
 
-class TileForBlocks(ScheduleRule):
+class TileForBlocksModule(ScheduleRule):
     """Tiles by a structure of blocks, virtual threads, threads, steps of the sum and what a thread does by itself.
 
     Operands are copied to shared memory together, or read where they are.
@@ -90,7 +90,7 @@ GPU_RULES: tuple[ScheduleRule, ...] = (
     CustomRule(),
     InlineConstants(),
     AutoInline(),
-    CrossThreadReduction(),
-    TileForBlocks(),
+    CrossThreadModule(),
+    TileForBlocksModule(),
     BindElements(),
 )

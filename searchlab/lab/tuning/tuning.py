@@ -27,7 +27,7 @@ from searchlab.lab.tuning import tuned as tuned_files
 from searchlab.lab.tuning.call_records import call_records
 from searchlab.lab.tuning.decisions import decide
 from searchlab.lab.tuning.model_result import DEFAULT, TUNED, ModelResult, VariantTime, model_results, write_results
-from searchlab.lab.tuning.selection import select_in_model
+from searchlab.lab.tuning.model_selection import select_in_model
 from searchlab.lab.tuning.size_races import race_sizes
 from searchlab.lab.tuning.size_tables import make_tables
 from searchlab.lab.tuning.tuned import Tuned

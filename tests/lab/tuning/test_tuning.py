@@ -24,7 +24,7 @@ from searchlab.lab.run import load, run
 from searchlab.lab.run.execute.measurers import Measurers
 from searchlab.lab.run.runoff import holder
 from searchlab.lab.study import Finish, TaskSubject
-from searchlab.lab.tuning import decisions, selection
+from searchlab.lab.tuning import decisions, model_selection
 from searchlab.lab.tuning.decisions import AS_GIVEN, TOGETHER, alternatives, decide, different, offered_calls
 from searchlab.lab.tuning.kept_tables import kept_tables
 from searchlab.lab.tuning.model_result import FILE, ModelResult, VariantTime, model_results, write_results
@@ -111,8 +111,8 @@ def test_what_is_fastest_inside_the_model_is_taken(
         taken = [(1.0, 1.0, 1.0), (0.9, 1.0, 0.995), (0.8, 0.8, 1.0), (0.7, 1.2, 2.0)]
         return [dict(zip(names, row, strict=True)) for row in taken]
 
-    monkeypatch.setattr(selection, "_call_times", times)
-    chosen = selection.select_in_model(source, target, CompileOptions(), rivals)
+    monkeypatch.setattr(model_selection, "_call_times", times)
+    chosen = model_selection.select_in_model(source, target, CompileOptions(), rivals)
     relu, last = (rivals[0].key(t.workload.program, t.workload.weights) for t in planned(source).tasks)
     assert chosen.tasks[relu] is rivals[1].tasks[relu]  # type: ignore[index]
     assert chosen.tasks[last].kept  # type: ignore[index]
