@@ -190,7 +190,11 @@ class Facts:
         known = value_of(low)
         if known is not None:
             return known >= 0
-        return self._is_sum_of_naturals(low) or self._is_sum_of_naturals(_rounded_less(low))
+        return self._is_sum_of_naturals(low)
+
+    def nonnegative_rounded(self, e: Expr) -> bool:
+        """Whether `e` >= 0 can be proved, if need be from what rounding up to symbolic tiles adds."""
+        return self.nonnegative(e) or self._is_sum_of_naturals(_rounded_less(_lowest(self.lower(self.reduce(e)))))
 
     def _is_sum_of_naturals(self, e: Expr) -> bool:
         terms = poly(_shift_to_zero(e))

@@ -92,9 +92,9 @@ class Schedule:
         """Move a stage into a loop of its consumer."""
         self._do("compute_at", block, loop)
 
-    def reverse_compute_at(self, block: str, loop: str) -> None:
+    def reverse_compute_at(self, block: str, loop: str, rounded: bool = False) -> None:
         """Move a stage into a loop of its producer."""
-        self._do("reverse_compute_at", block, loop)
+        self._do("reverse_compute_at", block, loop, *([rounded] if rounded else ()))
 
     def compute_inline(self, block: str) -> None:
         """Inline a stage into its consumers."""

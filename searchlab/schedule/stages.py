@@ -176,12 +176,15 @@ def compute_at(program: Program, block: str, loop: str) -> MadeNames:
 
 
 @primitive
-def reverse_compute_at(program: Program, block: str, loop: str) -> MadeNames:
+def reverse_compute_at(program: Program, block: str, loop: str, rounded: bool = False) -> MadeNames:
     """Run a consumer inside a loop, on only what the rest of the loop's body has produced.
 
     for i_0: for i_1: P(...)        for i_0:
     for i: C(i)                 =>    for i_1: P(...)
                                       for c in (produced): C(i_0*f + c)
+
+    With `rounded`, what is produced may have been rounded up to symbolic tiles.  Without it that is refused, as it was
+    when the sketches of CPUs were written: the points of their spaces keep their programs.
     """
     b = _leaf(program, block)
     at = find_loop(program, loop)
@@ -204,7 +207,7 @@ def reverse_compute_at(program: Program, block: str, loop: str) -> MadeNames:
     shape = program.buffers[buffer].shape
     extents: dict[Expr, Expr] = {it.var: it.extent for it in b.iters}
     filled = _filled_part(makers[-1], shape, program.facts)
-    longer = [v for v, d in dimensions.items() if not _is_within(extents[v], d, filled, program.facts)]
+    longer = [v for v, d in dimensions.items() if not _is_within(extents[v], d, filled, program.facts, rounded)]
     check(not longer, f"'{block}' runs over more than '{buffer}' has (along {names_of(longer)})")
     root, inside = _resolve(program, at, makers)
     region = touched(root, inside, buffer, shape, program.facts, writes=True)
@@ -227,11 +230,12 @@ def _filled_part(maker: Block, shape: tuple[Expr, ...], facts: Facts) -> tuple[E
     return tuple(e if known.proves(e < whole) else whole for e, whole in zip(stored, shape, strict=True))
 
 
-def _is_within(extent: Expr, read: ReadDimensions, shape: tuple[Expr, ...], facts: Facts) -> bool:
+def _is_within(extent: Expr, read: ReadDimensions, shape: tuple[Expr, ...], facts: Facts, rounded: bool) -> bool:
     """Whether a variable stays within the dimensions that it indexes."""
     if read.low is not None and not facts.proves(read.base <= shape[read.low]):
         return False
-    return facts.proves(extent <= shape[read.high] * read.base)
+    room = shape[read.high] * read.base - extent
+    return facts.nonnegative_rounded(room) if rounded else facts.nonnegative(room)
 
 
 def _loads(b: Block, buffer: str) -> list[Load]:

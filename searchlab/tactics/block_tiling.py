@@ -167,7 +167,7 @@ def tile_for_blocks(
     if double_buffer and staged.copies and loops["step"]:
         s.annotate(home, "double_buffer", True)
         shared = shared * 2
-    s.reverse_compute_at(staged.reader, last)
+    s.reverse_compute_at(staged.reader, last, rounded=True)
     by_loop = {x.loop: x for x in splits}
     _store_together(s, staged.reader, last, [by_loop[loop] for loop in order], sizes)
     _bind(s, loops["thread"], "threadIdx")  # after stages are placed: regions are plainer in the digits themselves

@@ -48,7 +48,7 @@ def tile_for_warps(s: Schedule, block: str, intrinsic: str, tiles: WarpTiles | N
     for copy in copies:
         s.compute_at(copy, ko)
         _copy(s, copy, ko, cut.warps)
-    s.reverse_compute_at(store, bx)
+    s.reverse_compute_at(store, bx, rounded=True)
     _store(s, store, cut)
     s.tensorize(mi, intrinsic)
     if cut.double_buffer:

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from tiny_networks import TINY, arrays, flat, tiny  # noqa: E402
 
 from searchlab.graph import compile, evaluate_graph  # noqa: E402
-from searchlab.graph.model import compiling  # noqa: E402
+from searchlab.graph.model import kernels  # noqa: E402
 from searchlab.graph.model.kernels import KernelTask  # noqa: E402
 from searchlab.ir import Program  # noqa: E402
 from searchlab.runtime.kernel import CpuArtifact  # noqa: E402
@@ -26,7 +26,7 @@ QUICK = ("mobilenet_v2", "bert")
 @pytest.fixture(scope="module", autouse=True)
 def kernels_are_built_once() -> Iterator[None]:
     """A kernel does not depend on the policy of memory that it is called under."""
-    real, built = compiling.build_kernel, {}
+    real, built = kernels.build_kernel, {}
 
     def build(task: KernelTask, target: CpuTarget, tuned: Program | None = None) -> CpuArtifact:
         key = task.symbol, task.program.hash, task.weights, target, tuned and tuned.hash
@@ -35,7 +35,7 @@ def kernels_are_built_once() -> Iterator[None]:
         return built[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiling, "build_kernel", build)
+        patch.setattr(kernels, "build_kernel", build)
         yield
 
 

@@ -29,7 +29,7 @@ from searchlab.lab.run import load as load_run
 from searchlab.lab.run.runoff.runoff import RunOff, groups
 from searchlab.lab.run.runoff.runoff import write as write_run_off
 from searchlab.lab.study import FamilyStudy, SizeTimes, Study
-from searchlab.lab.study.family_study import _TableChoice
+from searchlab.lab.study.table_choice import TableChoice
 
 SPEC = "matmul:m=dyn(1..40, 1: 0.75, 16: 0.25),n=32,k=16,dtype=float32"
 DATA = {"matmul": {"m": {"dyn": [1, 40], "weights": {"1": 3, "16": 1}}, "n": 32, "k": 16}}
@@ -101,7 +101,7 @@ def test_refused(given: Any, message: str) -> None:
 # --- a run, with made-up times ----------------------------------------------------------------------------------------
 
 
-def unraced(self: FamilyStudy, part: int, chosen: _TableChoice, seconds: float, most: float) -> SizeTimes:
+def unraced(self: FamilyStudy, part: int, chosen: TableChoice, seconds: float, most: float) -> SizeTimes:
     """Leaves it at the made-up times, of which the table has a tenth more than what was found alone."""
     size, weight = self.family.representatives[part]
     alone = self.studies[part].best_s
