@@ -96,7 +96,9 @@ def kernel_ir(made: Launches, kernel: GridKernel, entry: str, target: CudaTarget
     places = {b.name: BufferPlace(b, n, ALIGN) for b, n in zip(buffers, names, strict=True)}
     KernelWriter(g, function, places).visit(without_lanes(kernel.body))
     g.module.functions.append(function.text())
-    text = g.module.text().replace('"prefer-vector-width"="512"', f'"nvvm.maxntid"="{prod(kernel.block)}"')
+    # threads that branch by a table go separate ways, and the emulator has no such branches
+    attributes = f'"nvvm.maxntid"="{prod(kernel.block)}" "no-jump-tables"="true"'
+    text = g.module.text().replace('"prefer-vector-width"="512"', attributes)
     return "\n".join([*memory.declarations(), text]), memory.size
 
 
