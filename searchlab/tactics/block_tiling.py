@@ -9,29 +9,34 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from searchlab.dtype import DTYPES
 from searchlab.ir.expr import ONE, Expr, Like, Var, compare, index
-from searchlab.ir.walk import loads
+from searchlab.ir.walk import loads, variables
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import consumers
 from searchlab.tactics.axes import axis_loops, constant, loops_inside, operands, space_axes
 from searchlab.tactics.tiling import Factors, split_by
 from searchlab.targets import CudaTarget
-from searchlab.targets.cuda import STATIC_SHARED
+from searchlab.targets.cuda import STATIC_SHARED, WARP
 
-Role = Literal["block", "step", "thread", "own"]
+Role = Literal["block", "step", "thread", "own", "call"]
 AXES = ("z", "y", "x")
 MOST_ALONG_Z = 64  # threads
 MOST_BLOCKS = 65535  # along y and z
 SPARE_REGISTERS = 40  # of a thread, for addresses, counters and operands of the next products
+_CALL = 8  # products that are about as much code as a call
+_LAST = 1000  # the place of digits inside all others
 MOST_OWN = 1024  # products that a thread has in a row, which is what code generation unrolls
 
 
 @dataclass(frozen=True)
 class Digit:
-    """One digit of an axis: who runs it, along which axis of the grid, and its place among digits of that kind."""
+    """One digit of an axis: who runs it, along which axis of the grid, and its place among digits of that kind.
+
+    Digits of calls are the last of their axes; in order of their places, they are the loops of an intrinsic of warps.
+    """
 
     role: Role
     axis: str = ""
@@ -40,11 +45,22 @@ class Digit:
 
 @dataclass(frozen=True)
 class AxisSplit:
-    """A loop, what it is split by (outermost first, None is worked out), and the digits that this gives."""
+    """A loop, what it is split by (outermost first, None is worked out), and the digits that this gives.
+
+    With a `call`, a last digit of so many iterations is split off before.
+    """
 
     loop: str
     factors: Sequence[Like | None]
     digits: tuple[Digit, ...]
+    call: int = 0
+
+    def apply(self, s: Schedule) -> list[str]:
+        """Splits the loop; the loops of its digits."""
+        if not self.call:
+            return split_by(s, self.loop, self.factors)
+        outer, inner = s.split(self.loop, [None, self.call])
+        return [*split_by(s, outer, self.factors), inner]
 
 
 @dataclass(frozen=True)
@@ -82,11 +98,15 @@ class ThreadBlockTile:
 
 @dataclass(frozen=True)
 class Staged:
-    """A stage with copies of its operands in shared memory, its sum in registers, and the stage that stores results."""
+    """A stage with copies of its operands in shared memory, its sum in registers, and the stage that stores results.
+
+    Copies that are `turned` have another order of elements than what they are copied from.
+    """
 
     block: str
     copies: tuple[str, ...]
     reader: str
+    turned: tuple[str, ...] = ()
 
 
 def stage_for_block(
@@ -140,19 +160,27 @@ def _follower(s: Schedule, name: str) -> str | None:
 
 
 def tile_for_blocks(
-    s: Schedule, staged: Staged, splits: Sequence[AxisSplit], lanes: Like = 1, double_buffer: bool = False
+    s: Schedule,
+    staged: Staged,
+    splits: Sequence[AxisSplit],
+    lanes: Like = 1,
+    double_buffer: bool = False,
+    intrinsic: str | None = None,
 ) -> ThreadBlockTile:
     """Tiles a stage by the digits of its axes: loops of blocks, steps of the sum, threads, and own loops, unrolled.
 
     Copies and results are dealt out to the same threads; `lanes` neighbouring elements are copied by one access.
-    With `double_buffer` a step copies what the next one needs, to twice the memory.
+    With `double_buffer` a step copies what the next one needs, to twice the memory.  The digits of calls become calls
+    of the `intrinsic`, each by a warp along x; all other threads are along y and z.
     """
     order = _stored_order(s, staged.block)
-    made = [(d, name) for x in splits for d, name in zip(x.digits, split_by(s, x.loop, x.factors), strict=True)]
-    loops = {role: _ordered(made, role) for role in ("block", "step", "thread", "own")}
+    made = [(d, name) for x in splits for d, name in zip(x.digits, x.apply(s), strict=True)]
+    loops = {role: _ordered(made, role) for role in get_args(Role)}
     s.reorder(*(name for role in loops.values() for _, name in role))
     extents = {name: s.program.loops[name].extent for _, name in made}
     threads = {axis: _product(extents[n] for d, n in loops["thread"] if d.axis == axis) for axis in AXES}
+    if intrinsic is not None:
+        threads["x"] = index(WARP)
     sizes = {x.loop: [extents[n] for _, n in made[at : at + len(x.digits)]] for at, x in _positions(splits)}
     own = [name for _, name in loops["own"]]
     if own:
@@ -163,6 +191,8 @@ def tile_for_blocks(
     for copy in staged.copies:
         s.compute_at(copy, home)
         shared = shared + _tile_bytes(s, copy, home)
+        if copy in staged.turned:
+            _along_source(s, copy, home)
         _copy_together(s, copy, home, threads, lanes)
     if double_buffer and staged.copies and loops["step"]:
         s.annotate(home, "double_buffer", True)
@@ -172,9 +202,13 @@ def tile_for_blocks(
     _store_together(s, staged.reader, last, [by_loop[loop] for loop in order], sizes)
     _bind(s, loops["thread"], "threadIdx")  # after stages are placed: regions are plainer in the digits themselves
     _bind(s, loops["block"], "blockIdx")
-    results = _product(extents[n] for d, n in loops["own"] if n in _spatial(splits, made))
+    results = _product(extents[n] for d, n in (*loops["own"], *loops["call"]) if n in _spatial(splits, made))
+    if intrinsic is not None:
+        s.tensorize(loops["call"][0][1], intrinsic)
+        results = results // WARP
     grid = tuple(_product(extents[n] for d, n in loops["block"] if d.axis == axis) for axis in AXES)
-    return ThreadBlockTile(tuple(threads.values()), shared, results, _product(extents[n] for n in own), grid)
+    steps = _product(extents[n] for n in own) * (1 if intrinsic is None else _CALL)
+    return ThreadBlockTile(tuple(threads.values()), shared, results, steps, grid)
 
 
 def _stored_order(s: Schedule, block: str) -> list[str]:
@@ -223,6 +257,18 @@ def _tile_bytes(s: Schedule, copy: str, home: str) -> Expr:
     return extents * DTYPES[s.program.buffers[s.program.blocks[copy].store.buffer].dtype].bytes
 
 
+def _along_source(s: Schedule, copy: str, home: str) -> None:
+    """Lets a copy run along its source: neighbouring threads read neighbours, and store them apart."""
+    b = s.program.blocks[copy]
+    (source,) = operands(b)
+    along = [e for it, e in zip(b.iters, b.bindings, strict=True) if it.var in variables(source.indices[-1])]
+    names = [v.name for e in along for v in variables(e)]
+    loops = loops_inside(s, copy, home)
+    last = [lp for lp in loops if lp in names][:1]
+    if len(loops) > 1:
+        s.reorder(*(lp for lp in loops if lp not in last), *last)
+
+
 def _copy_together(s: Schedule, copy: str, home: str, threads: Mapping[str, Expr], lanes: Like) -> None:
     """Neighbouring threads copy neighbouring elements; where these are no multiple of the threads, some have less."""
     loops = loops_inside(s, copy, home)
@@ -243,7 +289,7 @@ def _store_together(
     loops = loops_inside(s, reader, last)
     made: list[tuple[Digit, str]] = []
     for x, loop in zip(splits, loops, strict=True):
-        digits, inner = x.digits[1:], sizes[x.loop][1:]
+        digits, inner = _held(x.digits[1:], sizes[x.loop][1:])
         if digits:
             parts = s.split(loop, [None, *inner[1:]], tail=True) if len(digits) > 1 else [loop]
             made += zip(digits, parts, strict=True)
@@ -255,6 +301,16 @@ def _store_together(
     _bind(s, ordered["thread"], "threadIdx")
     if ordered["own"]:
         s.unroll(*(name for _, name in ordered["own"]))
+
+
+def _held(digits: Sequence[Digit], sizes: Sequence[Expr]) -> tuple[Sequence[Digit], Sequence[Expr]]:
+    """The digits of an axis as threads hold its elements: lane 4*g + q has rows g, g + 8 and columns 2*q, 2*q + 1."""
+    if not digits or digits[-1].role != "call":
+        return digits, sizes
+    rank = digits[-1].rank
+    if rank == 0:
+        return (*digits[:-1], Digit("own", rank=_LAST), Digit("thread", "x")), (*sizes[:-1], index(2), index(8))
+    return (*digits[:-1], Digit("thread", "x", 1), Digit("own", rank=_LAST + 1)), (*sizes[:-1], index(4), index(2))
 
 
 # --- structures -------------------------------------------------------------------------------------------------------

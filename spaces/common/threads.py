@@ -18,6 +18,7 @@ Menu = Callable[[str, Sequence[int]], Like]
 
 BLOCK_SIZES = (32, 64, 128, 256, 512)
 LANES = (1, 2, 4)  # elements that one access copies
+CALL_LANES = (2, 4, 8)  # the same, of operands of calls, which are shorter
 _WARP = 32
 _LONG = 64  # terms, from which on threads may share a sum
 
