@@ -9,11 +9,13 @@ what.  So each thread needs its own part, and no more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from searchlab.dtype import DTYPES
 from searchlab.errors import BuildError
 from searchlab.intrinsics import Match, find_intrinsic, match
+from searchlab.intrinsics.warp_products import room_between_rows
 from searchlab.ir.alpha import Difference
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import ZERO, Expr, Load, Var, index, value_of
@@ -22,7 +24,7 @@ from searchlab.ir.program import Program
 from searchlab.ir.statement_tree import kept, map_accesses, statements, stores, swap, touches
 from searchlab.ir.stmt import Alloc, Buffer, If, Loop, Stmt, Store, Tensorized, Update, seq
 from searchlab.ir.visitor import Rewriter
-from searchlab.ir.walk import Substitution, variables
+from searchlab.ir.walk import Substitution, loads, variables
 from searchlab.targets.cuda import WARP
 
 SCOPE = "warp"
@@ -54,6 +56,21 @@ def with_fragments(where: str, program: Program, body: Stmt) -> tuple[Stmt, dict
         made[new.name] = new
         body = kept(_Places(where, name, new.name, t).visit(body, Facts()))
     return body, made
+
+
+def padded_rows(body: Stmt) -> Callable[[Buffer], Buffer]:
+    """Gives buffers whose rows are operands of calls some room between rows, so that these are in different banks."""
+    calls = [s for s in statements(body) if isinstance(s, Tensorized)]
+    names = {ld.buffer for call in calls for store in stores(call) for ld in loads(store.value)}
+
+    def padded(buffer: Buffer) -> Buffer:
+        *outer, row = buffer.shape
+        size, elements = DTYPES[buffer.dtype].bytes, value_of(row)
+        if buffer.scope != "shared" or buffer.name not in names or elements is None:
+            return buffer
+        return replace(buffer, shape=(*outer, index(elements + room_between_rows(elements * size) // size)))
+
+    return padded
 
 
 def without_lanes(body: Stmt) -> Stmt:

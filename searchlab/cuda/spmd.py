@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from searchlab.cuda.barriers import check_private, with_barriers
 from searchlab.cuda.double_buffer import with_async_copies, with_double_buffers
-from searchlab.cuda.fragments import with_fragments
+from searchlab.cuda.fragments import padded_rows, with_fragments
 from searchlab.cuda.interior import with_interiors
 from searchlab.cuda.thread_sums import ThreadSum, summed_by_threads, thread_sum
 from searchlab.errors import BuildError
@@ -86,7 +86,7 @@ def launches(program: Program, target: CudaTarget) -> Launches:
     scopes = _scopes(program, body)
     buffers = {n: replace(b, scope=scopes.get(n, b.scope)) for n, b in program.buffers.items()}
     resolved = replace(program, buffers=buffers)
-    body = place_buffers(resolved, body, [n for n, scope in scopes.items() if scope == SHARED])
+    body = place_buffers(resolved, body, [n for n, scope in scopes.items() if scope == SHARED], padded_rows(body))
     kernels = []
     for n, part in enumerate(parts_of(body)):
         kernels.append(_kernel(f"{program.name}: kernel {n}", resolved, part, target))

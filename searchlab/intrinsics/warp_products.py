@@ -10,6 +10,7 @@ bits from q times their number on, and as many again behind those of all lanes, 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 from searchlab.dtype import DTYPES
 from searchlab.intrinsics.intrinsic import EXACT, Fragments, Intrinsic, Needs, Pace, Promise
@@ -18,6 +19,7 @@ from searchlab.ir.compute import Builder, total
 from searchlab.ir.expr import cast
 from searchlab.ir.program import Program
 
+Bytes = TypeVar("Bytes", bound=Any)  # numbers, and whatever computes with them
 ROWS, COLUMNS = 16, 8
 WORD = 32  # bits of a register
 SUMS = Promise("sums of products in any order, with float32 accumulators", tolerance=2**-20)
@@ -31,6 +33,15 @@ def warp_product(types: tuple[str, str], out: str, depth: int) -> Program:
     k = builder.axis("k", depth)
     value = lambda i, j: total(cast(a[i, k], out) * cast(b[j, k], out), k)  # noqa: E731
     return builder.program(builder.compute("C", (ROWS, COLUMNS), value))
+
+
+def room_between_rows(row: Bytes) -> Bytes:
+    """Bytes behind rows of so many bytes, a multiple of 16, so that rows are an odd number of 16 bytes apart.
+
+    Then the eight rows that a warp reads at once are in different banks of shared memory.
+    """
+    found: Bytes = 16 - row % 32
+    return found
 
 
 def _product(function: str, word: str, starts: range, out: str) -> Callable[[CallSite], None]:

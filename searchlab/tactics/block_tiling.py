@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from searchlab.dtype import DTYPES
+from searchlab.intrinsics.warp_products import room_between_rows
 from searchlab.ir.expr import ONE, Expr, Like, Var, compare, index
 from searchlab.ir.walk import loads, variables
 from searchlab.schedule import Schedule
@@ -190,7 +191,7 @@ def tile_for_blocks(
     shared = index(0)
     for copy in staged.copies:
         s.compute_at(copy, home)
-        shared = shared + _tile_bytes(s, copy, home)
+        shared = shared + _tile_bytes(s, copy, home, rows=intrinsic is not None)
         if copy in staged.turned:
             _along_source(s, copy, home)
         _copy_together(s, copy, home, threads, lanes)
@@ -252,9 +253,11 @@ def _product(sizes: Iterable[Expr]) -> Expr:
     return total
 
 
-def _tile_bytes(s: Schedule, copy: str, home: str) -> Expr:
-    extents = _product(s.program.loops[lp].extent for lp in loops_inside(s, copy, home))
-    return extents * DTYPES[s.program.buffers[s.program.blocks[copy].store.buffer].dtype].bytes
+def _tile_bytes(s: Schedule, copy: str, home: str, *, rows: bool) -> Expr:
+    """The bytes of a copy; `rows` of operands of calls have room between them."""
+    *outer, row = (s.program.loops[lp].extent for lp in loops_inside(s, copy, home))
+    row = row * DTYPES[s.program.buffers[s.program.blocks[copy].store.buffer].dtype].bytes
+    return _product(outer) * (row + room_between_rows(row) if rows else row)
 
 
 def _along_source(s: Schedule, copy: str, home: str) -> None:

@@ -16,7 +16,15 @@ from searchlab.ir.expr import Like, knob
 from searchlab.schedule import Schedule
 from searchlab.search import Knob, Sketch, Space, Task, menu
 from searchlab.search.wishes import Wish, Wished
-from searchlab.tactics import ProductView, attempt, axis_loops, inline_cheap, operands, product_views
+from searchlab.tactics import (
+    IntrinsicView,
+    ProductView,
+    attempt,
+    axis_loops,
+    inline_cheap,
+    operands,
+    product_views,
+)
 from searchlab.tactics.block_tiling import AxisSplit, Digit, stage_for_block, tile_for_blocks
 from searchlab.targets import CudaTarget
 from searchlab.targets.cuda import STATIC_SHARED
@@ -92,17 +100,18 @@ class _GridProducts:
             made = [replace(x, program=replace(x.program, trace=())) for x in self._pixels(start, view) if x.program]
             yield from made or [_elements(start)]
             return
-        yield from list(self.tiled(start, view, "")) or [_elements(start)]
+        calls = self.calls(start, view)
+        yield from list(self.tiled(start, view, calls, "")) or [_elements(start)]
         batch, m, n, k = sizes(start, view)
         by_rule = parts_by_rule(batch, m, n, k, _MULTIPROCESSORS)
         parts = {"off": [], "rule": [by_rule] if by_rule > 1 else [], "search": parts_to_try(k)}[self.parallel_k]
-        if parts:
+        if parts and loops_compete(calls):
             s = Schedule(start.program)
             partial = cut_sum(s, view, knob("parts"))
             cut = cut_view(s, view, partial)
             for name in dict.fromkeys(ld.buffer for ld in operands(s.program.blocks[partial])):
                 s.reindex(partial, name)  # operands in parts can be filled up like whole ones
-            yield from self.tiled(s, cut, "-parallel-k", [menu("parts", parts)])
+            yield from self.tiled(s, cut, (), "-parallel-k", [menu("parts", parts)])
 
     def _pixels(self, start: Schedule, view: ProductView) -> Iterator[Sketch]:
         """A convolution as a product with columns of pixels, which are made as they are copied."""
@@ -114,11 +123,22 @@ class _GridProducts:
             view = next(v for v in found if (v.row, v.vector) == (view.row, view.vector))
         columns = as_columns(s.program, view)
         if columns is not None:
-            yield from self.tiled(Schedule(columns[0]), columns[1], "-columns")
+            made = Schedule(columns[0])
+            yield from self.tiled(made, columns[1], self.calls(made, columns[1]), "-columns")
 
-    def tiled(self, s: Schedule, view: ProductView, suffix: str, more: Sequence[Knob] = ()) -> Iterator[Sketch]:
+    def calls(self, s: Schedule, view: ProductView) -> tuple[IntrinsicView, ...]:
+        """The product as calls of instructions of warps."""
+        return searched_views(s.program, view.block, self.task, self.intrinsics)
+
+    def tiled(
+        self,
+        s: Schedule,
+        view: ProductView,
+        calls: tuple[IntrinsicView, ...],
+        suffix: str,
+        more: Sequence[Knob] = (),
+    ) -> Iterator[Sketch]:
         """A product in tiles of calls, and in tiles of threads unless these are hopeless beside calls."""
-        calls = searched_views(s.program, view.block, self.task, self.intrinsics)
         made = [warp_sketch(Schedule(s.program), v, self.limits, f"warps{suffix}", more) for v in calls]
         found = [x for x in made if x is not None]
         if not found or loops_compete(calls):

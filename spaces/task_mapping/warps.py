@@ -13,6 +13,7 @@ import numpy as np
 
 from searchlab.dtype import DTYPES
 from searchlab.errors import ScheduleError
+from searchlab.intrinsics.warp_products import room_between_rows
 from searchlab.ir.expr import Expr, compare, knob
 from searchlab.schedule import Schedule
 from searchlab.search import Knob, Sketch, menu
@@ -59,9 +60,9 @@ def warp_conditions(view: IntrinsicView, limits: MultiprocessorLimits) -> tuple[
     results = tile_m * tile_n * (shape.rows * shape.columns // WARP)
     registers = results + tile_m * words[0] + tile_n * words[1] + _OTHER_REGISTERS
     rounded = -(-registers // _REGISTER_STEP) * _REGISTER_STEP
-    rows, columns, depth = block_m * tile_m * shape.rows, block_n * tile_n * shape.columns, calls * shape.depth
-    sizes = [DTYPES[t].bytes for t in view.types]
-    shared = (rows * sizes[0] + columns * sizes[1]) * depth * _STAGES
+    sides = (block_m * tile_m * shape.rows, block_n * tile_n * shape.columns)
+    row = calls * shape.depth * DTYPES[view.types[0]].bytes
+    shared = (sides[0] + sides[1]) * (row + room_between_rows(row)) * _STAGES
     return (
         compare("le", rounded, limits.thread_registers),
         compare("le", rounded * block_m * block_n * WARP, limits.registers),
