@@ -14,12 +14,16 @@ from searchlab.ir.loopkind import BLOCKS
 from searchlab.ir.stmt import Block
 from searchlab.ir.walk import loads, variables
 from searchlab.schedule import Schedule
+from searchlab.tactics.attempts import attempt
 from searchlab.tactics.block_tiling import AxisSplit, Digit, stage_for_block, tile_for_blocks
+from searchlab.tactics.row_blocks import row_bytes, rows_in_blocks
+from searchlab.targets.cuda import STATIC_SHARED, WARP
 
 _X = "threadIdx.x"
 _KINDS = ("space", "reduce")
 _MANY = 256  # elements, from which on a block is worth a tile, and threads need not share sums
 _LONG = 64  # terms of a sum that threads share
+_SHORT = 128  # elements of a row that one warp goes through
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,10 @@ def sum_with_threads(s: Schedule, block: str, threads: Like = 64) -> None:
 
 
 def schedule_for_threads(s: Schedule) -> None:
-    """A schedule for any program: tiles of products, blocks for long sums, a thread for every other element."""
+    """A schedule for any program: tiles of products, blocks for rows and long sums, threads for all other elements."""
+    held = row_bytes(s.program)
+    if held is not None and held <= STATIC_SHARED and _by_rows(s):
+        return
     for name in list(s.program.blocks):
         if name not in s.program.blocks or _is_bound(s, name):  # it follows a product, and is part of its tiles
             continue
@@ -128,6 +135,18 @@ def schedule_for_threads(s: Schedule) -> None:
             sum_with_threads(s, name)
         else:
             bind_elements(s, name)
+
+
+def _by_rows(s: Schedule) -> bool:
+    """A warp for each short row, some of them in a block, or a block for each long one; whether that was possible."""
+    *rows, columns = (value_of(it.extent) or 1 for it in list(s.program.blocks.values())[-1].iters)
+    trial = Schedule(s.program)
+    threads = WARP if columns <= _SHORT else _MANY // 2 if columns <= 8 * _SHORT else _MANY
+    together = next(n for n in (4, 2, 1) if rows[-1] % n == 0) if threads == WARP else 1
+    if not attempt(rows_in_blocks, trial, threads, together):
+        return False
+    s.program = trial.program
+    return True
 
 
 def _is_bound(s: Schedule, block: str) -> bool:

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from searchlab.errors import ScheduleError
-from searchlab.ir.expr import Like, value_of
+from searchlab.ir.expr import Expr, Like, value_of
 from searchlab.tactics import tile_calls_by
 from searchlab.tactics.block_tiling import Staged, ThreadBlockTile, levels, stage_for_block, tile_for_blocks
 from searchlab.targets import CudaTarget
 from spaces.common import (
     Menu,
     bind_rest,
+    can_share_rows,
     can_share_sums,
     loops_compete,
     needs_tiling,
     searched_views,
+    share_rows,
     share_sums,
     unbound,
 )
@@ -23,6 +25,24 @@ from spaces.common.threads import CALL_LANES, LANES, tile_limits
 from spaces.probabilistic.rules import AutoInline, CustomRule, InlineConstants
 from spaces.probabilistic.schedule import ProbabilisticSchedule
 from spaces.probabilistic.schedule_rule import INNERMOST, ScheduleRule, drawn_factors
+
+
+class RowBlocksModule(ScheduleRule):
+    """One kernel for all stages of a program of rows: a block for a row or some rows."""
+
+    once = True
+
+    def apply(self, s: ProbabilisticSchedule, block: str) -> Iterable[ProbabilisticSchedule]:
+        """The schedule as it is and, for a program of rows, with all stages in one kernel."""
+        assert isinstance(s.task.target, CudaTarget)
+        if s.stages.done or not can_share_rows(s.program, s.task.target):
+            return [s]
+        own = s.copy()
+        try:
+            limits = share_rows(own, _drawn(own), s.task.target)
+        except ScheduleError:
+            return [s]
+        return [s, *_within(own, "rows", limits, own.program.blocks)]
 
 
 class CrossThreadModule(ScheduleRule):
@@ -89,15 +109,23 @@ class TileForBlocksModule(ScheduleRule):
 
 
 def _limited(s: ProbabilisticSchedule, step: str, staged: Staged, tile: ThreadBlockTile) -> list[ProbabilisticSchedule]:
-    """The schedule with the limits of a tiled stage as conditions; none if they never hold."""
+    """The schedule with the limits of a tiled stage as conditions."""
     assert isinstance(s.task.target, CudaTarget)
-    for limit in tile_limits(s.program, staged.block, tile, s.task.target):
+    limits = tile_limits(s.program, staged.block, tile, s.task.target)
+    return _within(s, step, limits, (staged.block, staged.reader, *staged.copies))
+
+
+def _within(
+    s: ProbabilisticSchedule, step: str, limits: Iterable[Expr], finished: Iterable[str]
+) -> list[ProbabilisticSchedule]:
+    """The schedule with conditions and stages that are finished; none if a condition never holds."""
+    for limit in limits:
         if value_of(limit) is None:
             s.require(limit)
         elif not value_of(limit):
             return []
     s.steps.append(step)
-    s.finished(staged.block, staged.reader, *staged.copies)
+    s.finished(*finished)
     return [s]
 
 
@@ -124,6 +152,7 @@ GPU_RULES: tuple[ScheduleRule, ...] = (
     CustomRule(),
     InlineConstants(),
     AutoInline(),
+    RowBlocksModule(),
     WarpCallTiling(),
     CrossThreadModule(),
     TileForBlocksModule(),

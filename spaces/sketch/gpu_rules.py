@@ -14,10 +14,12 @@ from searchlab.targets import CudaTarget
 from spaces.common import (
     KnobFactors,
     bind_rest,
+    can_share_rows,
     can_share_sums,
     loops_compete,
     needs_tiling,
     searched_views,
+    share_rows,
     share_sums,
     unbound,
 )
@@ -81,6 +83,27 @@ def _tiled(state: State, s: Schedule, step: str, factors: KnobFactors, staged: S
     return replace(after, todo=todo, conditions=(*state.conditions, *limits))
 
 
+class RowsInBlocks(Rule):
+    """One kernel for all stages of a program of rows: a block for a row or some rows."""
+
+    def applies(self, state: State, block: str) -> Answer:
+        """For the last stage, before any other is scheduled."""
+        assert isinstance(state.task.target, CudaTarget)
+        first = not state.steps and block == list(state.program.blocks)[-1]
+        return Answer.APPLY if first and can_share_rows(state.program, state.task.target) else Answer.SKIP
+
+    def apply(self, state: State, block: str) -> Iterator[State]:
+        """The whole program, with nothing left to visit."""
+        assert isinstance(state.task.target, CudaTarget)
+        s, factors = Schedule(state.program), state.factors()
+        try:
+            limits = share_rows(s, factors.menu, state.task.target)
+        except ScheduleError:
+            return
+        after = state.advance(s, "rows", knobs=factors.knobs)
+        yield replace(after, todo=(), conditions=(*state.conditions, *limits))
+
+
 class CrossThreadReduction(Rule):
     """A block for every sum, which its threads add up together."""
 
@@ -99,7 +122,14 @@ class CrossThreadReduction(Rule):
         yield state.advance(s, f"threads({block})", knobs=factors.knobs)
 
 
-GPU_RULES: tuple[Rule, ...] = (Inline(), TileCallsOfWarps(), CrossThreadReduction(), TileForBlocks(), Skip())
+GPU_RULES: tuple[Rule, ...] = (
+    RowsInBlocks(),
+    Inline(),
+    TileCallsOfWarps(),
+    CrossThreadReduction(),
+    TileForBlocks(),
+    Skip(),
+)
 
 
 def finish_for_gpu(state: State) -> Sketch:

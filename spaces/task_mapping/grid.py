@@ -28,7 +28,16 @@ from searchlab.tactics import (
 from searchlab.tactics.block_tiling import AxisSplit, Digit, stage_for_block, tile_for_blocks
 from searchlab.targets import CudaTarget
 from searchlab.targets.cuda import STATIC_SHARED
-from spaces.common import Intrinsics, bind_rest, can_share_sums, loops_compete, searched_views, share_sums
+from spaces.common import (
+    Intrinsics,
+    bind_rest,
+    can_share_rows,
+    can_share_sums,
+    loops_compete,
+    searched_views,
+    share_rows,
+    share_sums,
+)
 from spaces.task_mapping.anchor import anchor, views
 from spaces.task_mapping.menus import Menus
 from spaces.task_mapping.parallel_k import cut_sum, cut_view, parts_by_rule, parts_to_try, sizes
@@ -52,6 +61,8 @@ def grid_sketches(task: Task, target: CudaTarget, parallel_k: str, intrinsics: I
     if found:
         yield from _GridProducts(task, target, parallel_k, intrinsics).sketches(start, found[0])
         return
+    if can_share_rows(start.program, target):
+        yield from _rows_in_blocks(start, target)
     yield _elements(start)
     shared = [n for n in start.program.blocks if can_share_sums(start.program, n)]
     if shared:
@@ -154,7 +165,7 @@ def _tiled(
     b = s.program.blocks[view.block]
     count = sum(it.kind == "space" for it in b.iters)
     row, column = view.row, view.vector
-    rows, columns = _rows(), _columns()
+    rows, columns = _rows_of_block(), _columns_of_block()
     named = {b.iters[row].var.name: _size(rows), b.iters[column].var.name: _size(columns)}
     named[b.iters[count].var.name] = knob("block_k")
     try:
@@ -182,7 +193,7 @@ def _tiled(
 _Part = tuple[str, str, Like, int]  # role, axis of the grid, size and rank among those of its kind
 
 
-def _rows() -> list[_Part]:
+def _rows_of_block() -> list[_Part]:
     return [
         ("thread", "y", knob("block_m"), 0),
         ("own", "", knob("warp_m"), 10),
@@ -192,7 +203,7 @@ def _rows() -> list[_Part]:
     ]
 
 
-def _columns() -> list[_Part]:
+def _columns_of_block() -> list[_Part]:
     return [
         ("thread", "y", knob("block_n"), 1),
         ("own", "", knob("warp_n"), 20),
@@ -220,6 +231,15 @@ def _elements(start: Schedule) -> Sketch:
     s, menus = Schedule(start.program), Menus()
     bind_rest(s, menus)
     return Sketch("elements", tuple(menus.knobs), (), s.program)
+
+
+def _rows_in_blocks(start: Schedule, target: CudaTarget) -> Iterator[Sketch]:
+    s, menus = Schedule(start.program), Menus()
+    try:
+        limits = share_rows(s, menus, target)
+    except ScheduleError:
+        return
+    yield Sketch("rows", tuple(menus.knobs), tuple(limits), s.program)
 
 
 def _shared_sums(start: Schedule, stages: Sequence[str]) -> Sketch:
