@@ -17,6 +17,7 @@ from searchlab.analysis.position import carries
 from searchlab.analysis.ranges import Ranges
 from searchlab.dtype import DTYPES
 from searchlab.intrinsics.warp_products import room_between_rows
+from searchlab.ir.expr import index
 from searchlab.ir.loopkind import BLOCKS, THREADS, LoopKind
 from searchlab.ir.stmt import Buffer
 from searchlab.targets import CudaTarget
@@ -26,7 +27,7 @@ SECTOR = 32  # bytes that memory moves at a time
 BANKS = 32  # of shared memory, each of 4 bytes
 _BANK_BYTES = 4
 _WORD = 4  # bytes of a register
-DOUBLE_BUFFER = "double_buffer"  # the annotation of such a loop
+DOUBLE_BUFFER, RESIDENT = "double_buffer", "resident_blocks"  # annotations of loops
 _OTHER_REGISTERS = 8  # of a thread: addresses, counters
 _AROUND_CALLS = 40  # the same, and what is copied meanwhile, where operands are fragments of calls
 _EACH_RESULT, _EACH_OPERAND = 0.85, 4.9  # registers; operands of several terms are under way at once
@@ -325,14 +326,15 @@ class GpuKernel:
         return [name for name in found if name in self.nest.intermediate]
 
     def resident(self, target: CudaTarget) -> Node:
-        """Blocks that are on a multiprocessor at once, as `CudaTarget.resident_blocks` has it; at least one."""
-        g = self.graph
-        by_threads = g.const(target.threads_per_sm // target.warp) // self.warps
-        piece = (self.registers * target.warp + 255) // 256 * 256
-        by_registers = (g.const(target.registers_per_sm // 4) // piece) * 4 // self.warps
-        taken = (self.shared + (target.reserved_shared + target.shared_unit - 1)) // target.shared_unit
-        by_shared = g.const(target.shared_per_sm) // (taken * target.shared_unit).most(1)
-        return by_threads.least(by_registers).least(by_shared).least(target.blocks_per_sm).most(1)
+        """Blocks that are on a multiprocessor at once, at least one, by the estimate of registers.
+
+        A kernel that promises room for a number of blocks is built so that there is room for them.
+        """
+        loops = (lp.loop for s in self.statements for lp in s.statement.loops)
+        promised = [note for loop in loops for key, note in loop.annotations if key == RESIDENT]
+        if promised:
+            return self.nest.ranges.value(index(promised[0]))
+        return target.resident(self.threads, self.registers, self.shared.most(1), Node.least).most(1)
 
 
 def gpu_kernels(nest: Nest) -> tuple[GpuKernel, ...]:

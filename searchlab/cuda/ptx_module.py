@@ -98,6 +98,8 @@ def kernel_ir(made: Launches, kernel: GridKernel, entry: str, target: CudaTarget
     g.module.functions.append(function.text())
     # threads that branch by a table go separate ways, and the emulator has no such branches
     attributes = f'"nvvm.maxntid"="{prod(kernel.block)}" "no-jump-tables"="true"'
+    if kernel.resident:  # the assembler gives threads no more registers than leave room for these
+        attributes += f' "nvvm.minctasm"="{kernel.resident}"'
     text = g.module.text().replace('"prefer-vector-width"="512"', attributes)
     return "\n".join([*memory.declarations(), text]), memory.size
 

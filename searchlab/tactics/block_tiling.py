@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 from searchlab.dtype import DTYPES
 from searchlab.intrinsics.warp_products import room_between_rows
-from searchlab.ir.expr import ONE, Expr, Like, Var, compare, index
+from searchlab.ir.expr import ONE, Expr, Like, Var, compare, index, maximum, minimum
 from searchlab.ir.walk import loads, variables
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import consumers
@@ -27,6 +27,7 @@ AXES = ("z", "y", "x")
 MOST_ALONG_Z = 64  # threads
 MOST_BLOCKS = 65535  # along y and z
 SPARE_REGISTERS = 40  # of a thread, for addresses, counters and operands of the next products
+_LEAST_SPARE, _MANY_RESULTS = 32, 64  # the same, of a thread with few, and results that are many
 _CALL = 8  # products that are about as much code as a call
 _LAST = 1000  # the place of digits inside all others
 MOST_OWN = 1024  # products that a thread has in a row, which is what code generation unrolls
@@ -73,6 +74,8 @@ class ThreadBlockTile:
     results: Expr  # of a thread
     steps: Expr  # products of a thread between two copies
     grid: tuple[Expr, ...]  # blocks along z, y and x
+    terms: tuple[Expr, ...]  # elements of each operand that a thread needs for one term of all its results
+    loop: str  # one of the loops of blocks
 
     @property
     def threads(self) -> Expr:
@@ -92,6 +95,25 @@ class ThreadBlockTile:
             compare("le", self.results, MOST_OWN),
             *(compare("le", n, MOST_BLOCKS) for n in self.grid[:2]),
         ]
+
+    def promise(self, s: Schedule, target: CudaTarget) -> None:
+        """Lets the kernel be built so that as many blocks are resident as threads with few registers leave room for.
+
+        Few are those for its results, for a term of each operand, for the next one of the first, whose elements lie
+        apart and are loaded one by one, and some others; more of these for many results, which take longer to add to.
+        """
+        many = maximum(self.results - _MANY_RESULTS, 0) // 2
+        wanted = self.results + self.terms[0] + _sum(self.terms) + _LEAST_SPARE + many
+        registers = minimum(-(-wanted // 8) * 8, target.registers_per_thread)
+        blocks = target.resident(self.threads, registers, self.shared, minimum)
+        s.annotate(self.loop, "resident_blocks", maximum(blocks, 1))
+
+
+def _sum(sizes: Iterable[Expr]) -> Expr:
+    total = index(0)
+    for size in sizes:
+        total = total + size
+    return total
 
 
 # --- the stages around a product --------------------------------------------------------------------------------------
@@ -174,7 +196,7 @@ def tile_for_blocks(
     With `double_buffer` a step copies what the next one needs, to twice the memory.  The digits of calls become calls
     of the `intrinsic`, each by a warp along x; all other threads are along y and z.
     """
-    order = _stored_order(s, staged.block)
+    order, met = _stored_order(s, staged.block), _loops_of_operands(s, staged.block)
     made = [(d, name) for x in splits for d, name in zip(x.digits, x.apply(s), strict=True)]
     loops = {role: _ordered(made, role) for role in get_args(Role)}
     s.reorder(*(name for role in loops.values() for _, name in role))
@@ -202,14 +224,16 @@ def tile_for_blocks(
     by_loop = {x.loop: x for x in splits}
     _store_together(s, staged.reader, last, [by_loop[loop] for loop in order], sizes)
     _bind(s, loops["thread"], "threadIdx")  # after stages are placed: regions are plainer in the digits themselves
-    _bind(s, loops["block"], "blockIdx")
+    outermost = _bind(s, loops["block"], "blockIdx")
     results = _product(extents[n] for d, n in (*loops["own"], *loops["call"]) if n in _spatial(splits, made))
     if intrinsic is not None:
         s.tensorize(loops["call"][0][1], intrinsic)
         results = results // WARP
     grid = tuple(_product(extents[n] for d, n in loops["block"] if d.axis == axis) for axis in AXES)
     steps = _product(extents[n] for n in own) * (1 if intrinsic is None else _CALL)
-    return ThreadBlockTile(tuple(threads.values()), shared, results, steps, grid)
+    own_sizes = {x.loop: [e for d, e in zip(x.digits, sizes[x.loop], strict=True) if d.role == "own"] for x in splits}
+    terms = tuple(_product(e for lp in order if lp in moving for e in own_sizes[lp]) for moving in met)
+    return ThreadBlockTile(tuple(threads.values()), shared, results, steps, grid, terms, outermost)
 
 
 def _stored_order(s: Schedule, block: str) -> list[str]:
@@ -217,6 +241,13 @@ def _stored_order(s: Schedule, block: str) -> list[str]:
     b = s.program.blocks[block]
     loops = dict(zip((it.var for it in space_axes(b)), axis_loops(s, block)[0], strict=True))
     return [loops[i] for i in b.store.indices if isinstance(i, Var)]
+
+
+def _loops_of_operands(s: Schedule, block: str) -> list[set[str]]:
+    """The loops that move each operand of a stage."""
+    b = s.program.blocks[block]
+    loops = dict(zip((it.var for it in b.iters), (lp for part in axis_loops(s, block) for lp in part), strict=True))
+    return [{loops[v] for i in ld.indices for v in variables(i) if v in loops} for ld in operands(b)]
 
 
 def _positions(splits: Sequence[AxisSplit]) -> Iterable[tuple[int, AxisSplit]]:
@@ -238,12 +269,15 @@ def _ordered(made: Sequence[tuple[Digit, str]], role: str) -> list[tuple[Digit, 
     return sorted(mine, key=lambda x: (AXES.index(x[0].axis) if x[0].axis else 0, x[0].rank))
 
 
-def _bind(s: Schedule, loops: Sequence[tuple[Digit, str]], grid: str) -> None:
-    """Binds loops to the axes of a grid, those of one axis as one loop."""
+def _bind(s: Schedule, loops: Sequence[tuple[Digit, str]], grid: str) -> str:
+    """Binds loops to the axes of a grid, those of one axis as one loop; returns the last one."""
+    bound = ""
     for axis in AXES:
         mine = [name for d, name in loops if d.axis == axis]
         if mine:
-            s.bind(s.fuse(*mine) if len(mine) > 1 else mine[0], f"{grid}.{axis}")
+            bound = s.fuse(*mine) if len(mine) > 1 else mine[0]
+            s.bind(bound, f"{grid}.{axis}")
+    return bound
 
 
 def _product(sizes: Iterable[Expr]) -> Expr:

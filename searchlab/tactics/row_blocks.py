@@ -36,8 +36,10 @@ def row_bytes(program: Program) -> int | None:
     for b in others:
         whole, sums = [it.extent for it in space_axes(b)], [it.extent for it in reduce_axes(b)]
         sides = [value_of(e) for e in whole[len(rows) :]]
-        fits = whole[: len(rows)] == rows and len(sides) <= 1 and None not in sides and sums in ([], [columns])
-        if not fits or not stores_plainly(b) or (sums and as_sum(b.store) is None):
+        fits = whole[: len(rows)] == rows and None not in sides and stores_plainly(b)
+        if not fits or len(sides) > (0 if sums else 1) or sums not in ([], [columns]):
+            return None
+        if sums and as_sum(b.store) is None:
             return None
         held += prod(side or 1 for side in sides) * DTYPES[program.buffers[b.store.buffer].dtype].bytes
     return held

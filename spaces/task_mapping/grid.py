@@ -98,12 +98,6 @@ class _GridProducts:
     parallel_k: str
     intrinsics: Intrinsics
 
-    @property
-    def limits(self) -> MultiprocessorLimits:
-        """What a block may use."""
-        t = self.target
-        return MultiprocessorLimits(min(STATIC_SHARED, t.shared_per_block), t.registers_per_sm, t.registers_per_thread)
-
     def sketches(self, start: Schedule, view: ProductView) -> Iterator[Sketch]:
         """All sketches of a product, at least one."""
         if not view.plain:
@@ -150,17 +144,21 @@ class _GridProducts:
         more: Sequence[Knob] = (),
     ) -> Iterator[Sketch]:
         """A product in tiles of calls, and in tiles of threads unless these are hopeless beside calls."""
-        made = [warp_sketch(Schedule(s.program), v, self.limits, f"warps{suffix}", more) for v in calls]
+        made = [warp_sketch(Schedule(s.program), v, _limits(self.target), f"warps{suffix}", more) for v in calls]
         found = [x for x in made if x is not None]
         if not found or loops_compete(calls):
-            plain = _tiled(Schedule(s.program), view, self.limits, f"simt{suffix}", more)
+            plain = _tiled(Schedule(s.program), view, self.target, f"simt{suffix}", more)
             found += [plain] if plain is not None else []
         yield from found
 
 
-def _tiled(
-    s: Schedule, view: ProductView, limits: MultiprocessorLimits, name: str, more: Sequence[Knob] = ()
-) -> Sketch | None:
+def _limits(target: CudaTarget) -> MultiprocessorLimits:
+    """What a block may use."""
+    shared = min(STATIC_SHARED, target.shared_per_block)
+    return MultiprocessorLimits(shared, target.registers_per_sm, target.registers_per_thread)
+
+
+def _tiled(s: Schedule, view: ProductView, target: CudaTarget, name: str, more: Sequence[Knob] = ()) -> Sketch | None:
     """The product in tiles of warps; None if operands cannot be filled up with zeros."""
     b = s.program.blocks[view.block]
     count = sum(it.kind == "space" for it in b.iters)
@@ -184,10 +182,10 @@ def _tiled(
     for n, loop in enumerate(sums):
         tiled = AxisSplit(loop, [None, knob("block_k")], (Digit("step", "", n), Digit("own")))
         splits.append(tiled if n == 0 else AxisSplit(loop, [None], (Digit("step", "", n),)))
-    tile_for_blocks(s, staged, splits, double_buffer=True)
+    tile_for_blocks(s, staged, splits, double_buffer=True).promise(s, target)
     menus = Menus()
     bind_rest(s, menus)
-    return Sketch(name, (*simt_knobs(), *more, *menus.knobs), simt_conditions(limits), s.program)
+    return Sketch(name, (*simt_knobs(), *more, *menus.knobs), simt_conditions(_limits(target)), s.program)
 
 
 _Part = tuple[str, str, Like, int]  # role, axis of the grid, size and rank among those of its kind
