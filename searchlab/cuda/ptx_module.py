@@ -110,7 +110,7 @@ def ptx(made: Launches, target: CudaTarget) -> tuple[PtxKernel, ...]:
     for n, kernel in enumerate(made.kernels):
         entry = f"kernel{n}"
         ir, shared = kernel_ir(made, kernel, entry, target)
-        text = jit.assembly(ir, target, level=3, pipeline=PIPELINE)
+        text = jit.assembly(ir, target, pipeline=PIPELINE)
         found.append(PtxKernel(entry, text, kernel.grid, kernel.block, shared))
     return tuple(found)
 

@@ -273,7 +273,7 @@ def test_code_has_no_jump_tables() -> None:
     other = f"\ndefine ptx_kernel void @chosen(ptr %p, i32 %n) #0 {{\n {choice}\n}}\n"
     with_tables = written.replace('"no-jump-tables"="true"', "")
     assert with_tables != written
-    found = [jit.assembly(x + other, TARGET, level=3, pipeline=PIPELINE) for x in (written, with_tables)]
+    found = [jit.assembly(x + other, TARGET, pipeline=PIPELINE) for x in (written, with_tables)]
     assert ["brx.idx" in text for text in found] == [False, True]
 
 
