@@ -22,7 +22,7 @@ from searchlab.tactics.intrinsic_views import call_views
 from searchlab.tactics.row_blocks import row_bytes, rows_in_blocks
 from searchlab.tactics.value_ranges import Span
 from searchlab.tactics.warp_tiles import WarpTiles, tile_view_for_warps
-from searchlab.targets import Target
+from searchlab.targets import CudaTarget, Target
 from searchlab.targets.cuda import STATIC_SHARED, WARP
 
 _X = "threadIdx.x"
@@ -126,12 +126,12 @@ def sum_with_threads(s: Schedule, block: str, threads: Like = 64) -> None:
     s.bind(outer, "blockIdx.x")
 
 
-def schedule_for_threads(s: Schedule, target: Target, ranges: Mapping[str, Span] | None = None) -> None:
+def schedule_for_threads(s: Schedule, target: CudaTarget, ranges: Mapping[str, Span] | None = None) -> None:
     """A schedule for any program: tiles of products, blocks for rows and long sums, threads for all other elements.
 
     Products of short numbers are calls of tensor cores, where the target has them.
     """
-    held = row_bytes(s.program)
+    held = row_bytes(s.program) if target.shuffles else None
     if held is not None and held <= STATIC_SHARED and _by_rows(s):
         return
     for name in list(s.program.blocks):
@@ -143,10 +143,14 @@ def schedule_for_threads(s: Schedule, target: Target, ranges: Mapping[str, Span]
             continue
         if is_plain_product(b) and space >= _MANY:
             tile_for_threads(s, name, ThreadTiles())
-        elif len(_loops(s, name, "reduce")) == 1 and _loops(s, name, "space") and sums >= _LONG and space < _MANY:
+        elif target.shuffles and _shares_sums(s, name) and sums >= _LONG and space < _MANY:
             sum_with_threads(s, name)
         else:
             bind_elements(s, name)
+
+
+def _shares_sums(s: Schedule, name: str) -> bool:
+    return len(_loops(s, name, "reduce")) == 1 and bool(_loops(s, name, "space"))
 
 
 def _by_rows(s: Schedule) -> bool:

@@ -81,6 +81,11 @@ class CudaTarget(Target):
         return frozenset({"ptx78"})
 
     @property
+    def shuffles(self) -> bool:
+        """Whether threads of a warp exchange values in the code that is written for it."""
+        return True
+
+    @property
     def async_copies(self) -> bool:
         """Whether threads can copy to shared memory without waiting."""
         return capability(self.arch) >= 80

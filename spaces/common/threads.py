@@ -61,7 +61,7 @@ def share_sums(s: Schedule, name: str, menu: Menu) -> None:
 
 def can_share_rows(program: Program, target: CudaTarget) -> bool:
     """Whether stages follow each other row by row, so that one kernel can do for a row what they do."""
-    held = row_bytes(program)
+    held = row_bytes(program) if target.shuffles else None
     return held is not None and held <= _most_shared(target)
 
 
