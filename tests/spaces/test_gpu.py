@@ -5,6 +5,7 @@ import pytest
 
 from searchlab.analysis import schema
 from searchlab.backend import backend_of, compile
+from searchlab.cuda.ptxas import assemble, find_ptxas
 from searchlab.errors import SpaceError
 from searchlab.search import SPACES, Space, Task
 from searchlab.targets import CudaTarget, parse
@@ -81,6 +82,20 @@ def test_an_odd_size_is_right(number: int) -> None:
 @pytest.mark.parametrize("spec", SPECS + CALLS + MORE_CALLS, ids=lambda s: s.split(":")[0])
 def test_thirty_points_are_right(name: str, spec: str) -> None:
     random_points_are_right(name, spec, 30)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas")
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90"])
+@pytest.mark.parametrize("name", NAMES)
+def test_code_is_accepted_by_the_assembler(name: str, arch: str) -> None:
+    """Some points of every operator, for an old, a common and a recent architecture."""
+    target = parse(f"cuda:arch={arch}")
+    for spec in SPECS + CALLS + MORE_CALLS:
+        space = SPACES.make(name).space(Task(workload(spec), target))
+        for point in space.sample_new(3, np.random.default_rng(1)).points:
+            for kernel in backend_of(target).build(space.program(point), target).kernels:  # type: ignore[attr-defined]
+                assert assemble(kernel.text, arch).cubin, space.text(point)
 
 
 def random_points_are_right(name: str, spec: str, count: int) -> None:
