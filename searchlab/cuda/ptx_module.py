@@ -195,6 +195,7 @@ class KernelWriter(BodyWriter):
         own = self.f.hoist(f"call i32 @{name}()")
         own = own if self.f.bits == 32 else self.f.hoist(f"zext nneg i32 {own} to i64", own)
         self.f.env[s.var] = Linear(0, ((own, 1),))
+        self.f.fixed.add(s.var)
         self.visit(s.body)
 
     def visit_barrier(self, s: Barrier) -> None:
