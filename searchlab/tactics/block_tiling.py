@@ -13,6 +13,7 @@ from typing import Literal, get_args
 
 from searchlab.dtype import DTYPES
 from searchlab.intrinsics.warp_products import room_between_rows
+from searchlab.ir.algebra import ceildiv
 from searchlab.ir.expr import ONE, Expr, Like, Var, compare, index, maximum, minimum
 from searchlab.ir.walk import loads, variables
 from searchlab.schedule import Schedule
@@ -216,7 +217,7 @@ def tile_for_blocks(
         shared = shared + _tile_bytes(s, copy, home, rows=intrinsic is not None)
         if copy in staged.turned:
             _along_source(s, copy, home)
-        _copy_together(s, copy, home, threads, lanes)
+        _copy_together(s, copy, home, threads, lanes, few=intrinsic is not None)
     if double_buffer and staged.copies and loops["step"]:
         s.annotate(home, "double_buffer", True)
         shared = shared * 2
@@ -306,15 +307,21 @@ def _along_source(s: Schedule, copy: str, home: str) -> None:
         s.reorder(*(lp for lp in loops if lp not in last), *last)
 
 
-def _copy_together(s: Schedule, copy: str, home: str, threads: Mapping[str, Expr], lanes: Like) -> None:
-    """Neighbouring threads copy neighbouring elements; where these are no multiple of the threads, some have less."""
+def _copy_together(s: Schedule, copy: str, home: str, threads: Mapping[str, Expr], lanes: Like, *, few: bool) -> None:
+    """Neighbouring threads copy neighbouring elements; where these are no multiple of the threads, some have less.
+
+    With `few`, warps that would have none take no part: memory is reserved for all that take part.
+    """
     loops = loops_inside(s, copy, home)
     fused = s.fuse(*loops) if len(loops) > 1 else loops[0]
     if lanes != 1:
         fused, lane = s.split(fused, [None, lanes])
         s.vectorize(lane)
     used = [axis for axis in AXES if threads[axis] != ONE]
-    _, *dealt = s.split(fused, [None, *(threads[axis] for axis in used)], tail=True) if used else [fused]
+    dealt_to = dict(threads)
+    if few:
+        dealt_to["y"] = minimum(threads["y"], ceildiv(s.program.loops[fused].extent, threads["x"]))
+    _, *dealt = s.split(fused, [None, *(dealt_to[axis] for axis in used)], tail=True) if used else [fused]
     for axis, loop in zip(used, dealt, strict=True):
         s.bind(loop, f"threadIdx.{axis}")
 
