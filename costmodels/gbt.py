@@ -93,10 +93,9 @@ class GBTModel(CostModel):
         """The trees that it starts from; None if it starts from the estimate."""
         return trees.shipped() if self.pretrained else None
 
-    @property
-    def seen(self) -> str:
-        """What the trees that it starts from were trained on."""
-        return self._start.summary if self._start is not None else ""
+    def seen(self, space: Space) -> str:
+        """What the trees that it starts from were trained on; they know programs for CPUs."""
+        return self._start.summary if self._start is not None and self._start.knows(space) else ""
 
     @classmethod
     def pretrain(cls, tasks: Sequence[Trials], folder: Path, seed: int = 0) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def default_schedule(
     s = Schedule(program)
     tactics.inline_cheap(s)
     if isinstance(target, CudaTarget):
-        tactics.schedule_for_threads(s)
+        tactics.schedule_for_threads(s, target, ranges)
         return s.program
     if by_rows_of_products(s, target):
         return s.program

@@ -132,7 +132,7 @@ def test_show_intrinsics(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "x86-64-v3 lacks avx512f: avx512_f32_{14x32,12x32,8x48,6x64,28x16}" in text
     assert "x86-64-v3 lacks the instructions of aarch64: neon_f32" in text
     assert "vnni_{u8s8,s8s8}, vnniint8_s8s8_{8x4,4x4}, avx512bw_{u8s8,s8s8,u7s8,u8s7,s16s16}" in text
-    assert "avx512_bits_16x4, mma_s8_16x8x32 it adds up in float32, the description in int32" in text
+    assert "mma_{u8,u8s8,s8u8,s8} it adds up in float32, the description in int32" in text
     assert len(found.splitlines()) < 40
     depthwise = " ".join(run("show", "depthwise_conv2d", "--intrinsics", "--target", "x86-64-v3").stdout.split())
     assert "No intrinsic can compute it" in depthwise and "ways" not in depthwise

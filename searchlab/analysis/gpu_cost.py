@@ -23,8 +23,15 @@ _LATENCY = 450.0  # cycles until what was asked of global memory is there
 _CACHED = 40.0  # the same, of what neighbours have asked for before
 _BARRIER = 30.0  # cycles of a step through shared memory that nothing else fills
 _START = 2000.0  # cycles until a launched kernel runs
-# multiprocessors of a large device, and warps of float32 operations that one of them completes in a cycle
-_DEVICES = {"sm_75": (68, 2), "sm_80": (108, 2), "sm_86": (82, 4), "sm_89": (128, 4), "sm_90": (132, 4)}
+# multiprocessors of a large device, warps of float32 operations that one of them completes in a cycle, and how fast its
+# tensor cores are, in terms of those of sm_80
+_DEVICES = {
+    "sm_75": (68, 2, 0.5),
+    "sm_80": (108, 2, 1.0),
+    "sm_86": (82, 4, 0.5),
+    "sm_89": (128, 4, 0.5),
+    "sm_90": (132, 4, 2.0),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,14 +42,15 @@ class KernelCost:
     resident: Node
     issued: Node  # instructions of warps
     computed: Node  # of these, arithmetic
+    tensor: Node  # cycles of tensor cores, at the pace of sm_80
     turns: Node  # of shared memory
     sectors: Node  # of global memory
     asked: Node  # bytes that threads ask of global memory
     cycles: Node  # of the launch
 
 
-def device(target: CudaTarget) -> tuple[int, int]:
-    """Multiprocessors, and warps of arithmetic that one completes in a cycle."""
+def device(target: CudaTarget) -> tuple[int, int, float]:
+    """Multiprocessors, warps of arithmetic that one completes in a cycle, and the pace of its tensor cores."""
     return _DEVICES.get(target.arch, _DEVICES["sm_80"])
 
 
@@ -64,11 +72,15 @@ def modelled_cycles(program: Program, target: Target) -> float:
 
 def _cost(kernel: GpuKernel, target: CudaTarget) -> KernelCost:
     g = kernel.graph
-    computed, issued, turns, sectors, asked, waits = (g.zero,) * 6
+    computed, tensor, issued, turns, sectors, asked, waits = (g.zero,) * 7
     for s in kernel.statements:
-        arithmetic = s.warps * s.own * max(s.statement.flops / 2, 1) / (1 if s.statement.flops else s.lanes)
-        computed = computed + arithmetic
-        issued = issued + arithmetic
+        if s.called is not None:
+            tensor = tensor + s.warps * s.tensor
+            issued = issued + s.warps * s.own
+        else:
+            arithmetic = s.warps * s.own * max(s.statement.flops / 2, 1) / (1 if s.statement.flops else s.lanes)
+            computed = computed + arithmetic
+            issued = issued + arithmetic
         for access in s.accesses():
             issued = issued + s.warps * access.times
             if access.scope == "shared":
@@ -78,19 +90,20 @@ def _cost(kernel: GpuKernel, target: CudaTarget) -> KernelCost:
                 asked = asked + s.warps * access.times * access.bytes
         waits = waits + _waits(s)
     # what does not fit registers is kept in memory: every use of it is a load and a store
-    spilled = (1 - g.const(target.registers_per_thread) / kernel.registers.most(1)).most(0) * computed * 2
+    share = (1 - g.const(target.registers_per_thread) / kernel.registers.most(1)).most(0)
+    spilled = share * (computed + tensor) * 2
     issued, turns = issued + spilled, turns + spilled
-    multiprocessors, rate = device(target)
+    multiprocessors, rate, pace = device(target)
     fits = kernel.resident(target)
     present = fits.least((kernel.blocks + (multiprocessors - 1)) // multiprocessors)
-    uses = (computed / rate, issued / _SCHEDULERS, turns, sectors / _SECTORS)
+    uses = (computed / rate, tensor / pace, issued / _SCHEDULERS, turns, sectors / _SECTORS)
     longest = g.largest(uses)
     enough = (present * kernel.warps / _ENOUGH_WARPS).least(1)
     busy = (longest + (g.total(uses) - longest) * _NOT_OVERLAPPED) / enough.most(1 / _ENOUGH_WARPS)
     # the last blocks of many wait for no others, so only the first ones are counted whole
     each = (kernel.blocks / multiprocessors).most(1)
     cycles = (busy * each).most(busy + waits) + _START
-    return KernelCost(kernel, fits, issued, computed, turns, sectors, asked, cycles)
+    return KernelCost(kernel, fits, issued, computed, tensor, turns, sectors, asked, cycles)
 
 
 def _waits(s: GpuStatement) -> Node:

@@ -5,25 +5,31 @@ A kernel is an outermost statement of a program whose loops are bound to axes.  
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from searchlab.analysis.access import access_columns
 from searchlab.analysis.computing import tile
 from searchlab.analysis.graph import Graph, Node
-from searchlab.analysis.nest import Access, LoopColumns, Nest, Statement
+from searchlab.analysis.nest import Access, CalledLoops, LoopColumns, Nest, Statement
 from searchlab.analysis.position import carries
 from searchlab.analysis.ranges import Ranges
+from searchlab.dtype import DTYPES
+from searchlab.intrinsics.warp_products import room_between_rows
+from searchlab.ir.expr import index
 from searchlab.ir.loopkind import BLOCKS, THREADS, LoopKind
+from searchlab.ir.stmt import Buffer
 from searchlab.targets import CudaTarget
 from searchlab.targets.cuda import WARP
 
 SECTOR = 32  # bytes that memory moves at a time
 BANKS = 32  # of shared memory, each of 4 bytes
 _BANK_BYTES = 4
-DOUBLE_BUFFER = "double_buffer"  # the annotation of such a loop
+_WORD = 4  # bytes of a register
+DOUBLE_BUFFER, RESIDENT = "double_buffer", "resident_blocks"  # annotations of loops
 _OTHER_REGISTERS = 8  # of a thread: addresses, counters
+_AROUND_CALLS = 24  # the same, and what is copied meanwhile, where operands are fragments of calls
 _EACH_RESULT, _EACH_OPERAND = 0.85, 4.9  # registers; operands of several terms are under way at once
 _REGISTER_STEP = 8
 _VECTOR_BYTES = 16
@@ -59,16 +65,33 @@ class GpuStatement:
         """How many blocks run it."""
         return self.nest.graph.product(self._along(BLOCKS))
 
+    @property
+    def called(self) -> CalledLoops | None:
+        """The calls of an instruction of warps that compute it, if they do: their lanes are no loop."""
+        found = self.statement.called
+        return found if found is not None and found.intrinsic.fragments is not None else None
+
     @cached_property
     def threads(self) -> Node:
         """How many threads of a block run it."""
-        return self.nest.graph.product(self._along(THREADS))
+        return self.nest.graph.product(self._along(THREADS)) * (1 if self.called is None else WARP)
 
     @cached_property
     def own(self) -> Node:
-        """How often a thread runs it."""
+        """How often a thread runs it, or calls the instruction that does."""
         bound = (*BLOCKS, *THREADS)
-        return self.nest.graph.product(lp.extent for lp in self.statement.loops if lp.loop.kind not in bound)
+        return self.nest.graph.product(lp.extent for lp in self.loops if lp.loop.kind not in bound)
+
+    @property
+    def loops(self) -> tuple[LoopColumns, ...]:
+        """The loops around it, or around its calls."""
+        return self.statement.loops[: None if self.called is None else self.called.depth]
+
+    @cached_property
+    def tensor(self) -> Node:
+        """Cycles of a multiprocessor's tensor cores that a warp takes."""
+        pace = None if self.called is None else self.called.intrinsic.pace
+        return self.own * (0.0 if pace is None else pace.cycles)
 
     @property
     def ahead(self) -> bool:
@@ -84,7 +107,7 @@ class GpuStatement:
     def lanes(self) -> Node:
         """Elements that one access of a thread moves."""
         g = self.nest.graph
-        return g.product(1 + (lp.extent - 1) * lp.kinds["vectorized"] for lp in self.statement.loops)
+        return g.product(1 + (lp.extent - 1) * lp.kinds["vectorized"] for lp in self.loops)
 
     @cached_property
     def warp(self) -> dict[LoopKind, Node]:
@@ -97,32 +120,51 @@ class GpuStatement:
 
     def accesses(self) -> Iterator[WarpAccess]:
         """The accesses to memory; what a thread keeps by itself is in registers."""
-        steps = tile(self.nest, self.statement).steps
+        g = self.nest.graph
+        written = (lp.kinds["unrolled"] + lp.kinds["vectorized"] for lp in self.loops)
+        steps = g.product(1 + w * (lp.extent - 1) for lp, w in zip(self.loops, written, strict=True))
         for access in self.statement.accesses:
             scope = self._scope(access)
             if scope == "local":
                 continue
             # what several unrolled iterations read of one element is loaded once
             times = self.own * self.elements(access) / steps / self.lanes
-            if scope == "shared":
+            if self.called is not None:
+                asked = g.const(_WORD * WARP)
+                yield WarpAccess(scope, times * self._words(access), self._fragment_turns(access, self.called), asked)
+            elif scope == "shared":
                 together = self._together(access)
                 yield WarpAccess(scope, times / together, self._turns(access, together), together * access.bytes * WARP)
             else:
                 yield WarpAccess(scope, times, self._sectors(access), self.lanes * access.bytes * WARP)
 
+    def _words(self, access: Access) -> Node:
+        """Registers that a thread fills of an operand for one call."""
+        assert self.called is not None
+        touched = self.nest.touched(access, self.statement.running(self.called.depth))
+        return touched / (_WORD * WARP)
+
+    def _fragment_turns(self, access: Access, called: CalledLoops) -> Node:
+        """Turns of one word of a fragment: eight rows, which meet in banks, each with four words side by side."""
+        rows, columns, _ = self.statement.loops[called.depth :]
+        moves = access_columns(self.nest, self.statement, access).moves(rows)
+        along = [self._compact_stride(access, lp) for lp in (rows, columns)]
+        stride = along[0] * moves + along[1] * (1 - moves)
+        return (_common_with_banks(stride * access.bytes / _BANK_BYTES) * (8 / BANKS)).most(1)
+
     @cached_property
     def term(self) -> Node:
-        """Elements of operands that a thread needs for one term of all its sums."""
+        """Elements of operands that a thread needs for one term of all its sums, or registers for one step of calls."""
         g, s = self.nest.graph, self.statement
         total = g.zero
         for access in (a for a in s.accesses[1:] if self._scope(a) != "local"):
             columns, met = access_columns(self.nest, s, access), g.one
-            for lp in s.loops:
+            for lp in self.loops:
                 written = lp.kinds["unrolled"] + lp.kinds["vectorized"]
                 if written is not g.zero:
                     mine = written * columns.moves(lp) * carries(self.nest, s, lp, "space")
                     met = met * (1 + mine * (lp.extent - 1))
-            total = total + met
+            total = total + met * (1 if self.called is None else self._words(access))
         return total
 
     def elements(self, access: Access) -> Node:
@@ -131,7 +173,7 @@ class GpuStatement:
         columns = access_columns(self.nest, self.statement, access)
         box = (own.accumulators, *own.boxes)[self.statement.accesses.index(access)]
         met = g.one
-        for lp in self.statement.loops:
+        for lp in self.loops:
             written = lp.kinds["unrolled"] + lp.kinds["vectorized"]
             if written is not g.zero:
                 met = met * (1 + written * columns.moves(lp) * (lp.extent - 1))
@@ -196,10 +238,20 @@ class GpuStatement:
         nest = self.nest
         _, sides = nest.allocated(access.buffer.name, read=True)
         total, size = nest.graph.zero, nest.graph.one
-        for e, side in zip(reversed(access.indices[0]), reversed(sides), strict=True):
+        room = _room(nest, access.buffer)
+        for n, (e, side) in enumerate(zip(reversed(access.indices[0]), reversed(sides), strict=True)):
             total = total + nest.ranges.step(e, lp.var) * size
-            size = size * side
+            size = size * (side + room(side) if n == 0 else side)
         return total.most(0 - total)
+
+
+def _room(nest: Nest, buffer: Buffer) -> Callable[[Node], Node | int]:
+    """Elements between the rows of a buffer, from their length: operands of calls of warps have some."""
+    users = (s.called for s, a in nest.touching(buffer.name) if a.reads)
+    if buffer.scope != "shared" or not any(c is not None and c.intrinsic.fragments is not None for c in users):
+        return lambda row: 0
+    size = DTYPES[buffer.dtype].bytes
+    return lambda row: room_between_rows(row * size) / size
 
 
 def _common_with_banks(words: Node) -> Node:
@@ -242,8 +294,15 @@ class GpuKernel:
     @cached_property
     def shared(self) -> Node:
         """Bytes of shared memory of a block, twice those that are copied if this is done a step ahead."""
-        used = self.graph.total(self.nest.allocation(name, read=True)[1] for name in self._buffers("shared"))
+        used = self.graph.total(self._bytes(name) for name in self._buffers("shared"))
         return used * 2 if any(s.ahead for s in self.statements) else used
+
+    def _bytes(self, name: str) -> Node:
+        """Bytes of a buffer in shared memory, with the room between rows of operands of calls."""
+        buffer = self.nest.program.buffers[name]
+        *outer, row = self.nest.allocated(name, read=True)[1]
+        whole = row + _room(self.nest, buffer)(row)
+        return self.graph.product([*outer, whole]) * DTYPES[buffer.dtype].bytes
 
     @cached_property
     def registers(self) -> Node:
@@ -253,8 +312,11 @@ class GpuKernel:
         """
         g = self.graph
         held = g.total(self.nest.allocation(name)[1] for name in self._buffers("local")) / self.threads
-        term = g.largest(s.term.least(_MOST_OPERANDS) for s in self.statements)
-        wanted = held * (_EACH_RESULT / 4) + term * _EACH_OPERAND + _OTHER_REGISTERS
+        if any(s.called is not None for s in self.statements):
+            wanted = held / _WORD + g.largest(s.term for s in self.statements) + _AROUND_CALLS
+        else:
+            term = g.largest(s.term.least(_MOST_OPERANDS) for s in self.statements)
+            wanted = held * (_EACH_RESULT / 4) + term * _EACH_OPERAND + _OTHER_REGISTERS
         return (wanted + (_REGISTER_STEP - 1)) // _REGISTER_STEP * _REGISTER_STEP
 
     def _buffers(self, scope: str) -> list[str]:
@@ -264,14 +326,15 @@ class GpuKernel:
         return [name for name in found if name in self.nest.intermediate]
 
     def resident(self, target: CudaTarget) -> Node:
-        """Blocks that are on a multiprocessor at once, as `CudaTarget.resident_blocks` has it; at least one."""
-        g = self.graph
-        by_threads = g.const(target.threads_per_sm // target.warp) // self.warps
-        piece = (self.registers * target.warp + 255) // 256 * 256
-        by_registers = (g.const(target.registers_per_sm // 4) // piece) * 4 // self.warps
-        taken = (self.shared + (target.reserved_shared + target.shared_unit - 1)) // target.shared_unit
-        by_shared = g.const(target.shared_per_sm) // (taken * target.shared_unit).most(1)
-        return by_threads.least(by_registers).least(by_shared).least(target.blocks_per_sm).most(1)
+        """Blocks that are on a multiprocessor at once, at least one, by the estimate of registers.
+
+        A kernel that promises room for a number of blocks is built so that there is room for them.
+        """
+        loops = (lp.loop for s in self.statements for lp in s.statement.loops)
+        promised = [note for loop in loops for key, note in loop.annotations if key == RESIDENT]
+        if promised:
+            return self.nest.ranges.value(index(promised[0]))
+        return target.resident(self.threads, self.registers, self.shared.most(1), Node.least).most(1)
 
 
 def gpu_kernels(nest: Nest) -> tuple[GpuKernel, ...]:

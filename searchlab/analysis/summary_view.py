@@ -81,6 +81,7 @@ def _on_gpu(nest: Nest, target: CudaTarget) -> list[Node]:
         "all_iterations": g.total(nest.iterations(s) for s in nest.statements),
         "all_cycles": g.total(c.cycles for c in costs),
         "statements": g.const(len(nest.statements)),
+        **dict(zip(_CALLS, _called(nest), strict=True)),
         **{f"gpu_{name}": node for name, node in zip(_GPU, _gpu(nest, costs, target), strict=True)},
     }
     return [known.get(name, g.zero) for name in SCHEMA.columns]
@@ -92,16 +93,16 @@ def _gpu(nest: Nest, costs: tuple[KernelCost, ...], target: CudaTarget) -> Itera
     yield from (g.total(getattr(c, what) * c.kernel.blocks for c in costs) for what in ("issued", "sectors", "turns"))
     work = main(nest)
     c = next(c for c in costs if any(s.statement is work for s in c.kernel.statements))
-    k, own = c.kernel, next(s for s in c.kernel.statements if s.statement is work)
+    k = c.kernel
     yield from (k.blocks, k.threads, k.warps, k.shared, k.registers, c.resident)
     yield c.resident * k.warps * target.warp / target.threads_per_sm
-    multiprocessors, _ = device(target)
+    multiprocessors, *_ = device(target)
     yield k.blocks / (c.resident * multiprocessors)
     yield c.asked / (c.sectors * SECTOR).most(1)
     shared = [x for s in k.statements for x in s.accesses() if x.scope == "shared"]
     yield g.largest(x.cost for x in shared)
     yield c.computed / c.issued.most(1)
-    flops = own.own * own.threads * max(work.flops, 1)
+    flops = nest.iterations(work) * max(work.flops, 1) / k.blocks
     yield from (flops / (c.sectors * SECTOR).most(1), flops / c.turns.most(1))
     yield k.warps * target.warp - k.threads
 

@@ -277,7 +277,7 @@ def _owner(indices: tuple[Expr, ...], axes: Loops, moving: Loops, asked: Sequenc
     once = Substitution({lp.var: ZERO for lp in moving if lp.extent == ONE})
     places = [(once(i), Var(f"x{d}")) for d, i in enumerate(indices)]
     extents = {lp.var: lp.extent for lp in moving if lp.extent != ONE}
-    found = recovered(places, extents, once(all_of(asked)), facts)
+    found = recovered(places, extents, once(all_of(asked)), facts, [lp.var for lp in axes])
     owner: list[Expr] = [index(len(places))]  # places of other ranks are other functions of the element
     for lp in axes:
         if lp.extent == ONE or lp.var.equals(0) in asked:

@@ -214,8 +214,12 @@ class _Wave:
         self.put(target, np.where(self.get(p, "pred", who), x, y), who)
 
     def convert(self, ins: PtxInstruction, who: Ints) -> None:
-        """`cvt`: from the last type to the one before it."""
+        """`cvt`: from the last type to the one before it; two numbers become one register, the first its high half."""
         *modifiers, target, source = ins.parts[1:]
+        if (target, source, modifiers) == ("f16x2", "f32", ["rn"]):
+            high, low = (self.get(x, source, who).astype(np.float16).view(np.uint16) for x in ins.operands[1:])
+            self.put(ins.operands[0], high.astype(np.uint32) << np.uint32(16) | low, who)
+            return
         if target not in TYPES or source not in TYPES or "sat" in modifiers:
             raise BuildError(f"the emulator does not know this instruction: {ins.line}")
         self.put(ins.operands[0], converted(self.get(ins.operands[1], source, who), target, tuple(modifiers)), who)

@@ -98,6 +98,8 @@ def kernel_ir(made: Launches, kernel: GridKernel, entry: str, target: CudaTarget
     g.module.functions.append(function.text())
     # threads that branch by a table go separate ways, and the emulator has no such branches
     attributes = f'"nvvm.maxntid"="{prod(kernel.block)}" "no-jump-tables"="true"'
+    if kernel.resident:  # the assembler gives threads no more registers than leave room for these
+        attributes += f' "nvvm.minctasm"="{kernel.resident}"'
     text = g.module.text().replace('"prefer-vector-width"="512"', attributes)
     return "\n".join([*memory.declarations(), text]), memory.size
 
@@ -108,7 +110,7 @@ def ptx(made: Launches, target: CudaTarget) -> tuple[PtxKernel, ...]:
     for n, kernel in enumerate(made.kernels):
         entry = f"kernel{n}"
         ir, shared = kernel_ir(made, kernel, entry, target)
-        text = jit.assembly(ir, target, level=3, pipeline=PIPELINE)
+        text = jit.assembly(ir, target, pipeline=PIPELINE)
         found.append(PtxKernel(entry, text, kernel.grid, kernel.block, shared))
     return tuple(found)
 
@@ -193,6 +195,7 @@ class KernelWriter(BodyWriter):
         own = self.f.hoist(f"call i32 @{name}()")
         own = own if self.f.bits == 32 else self.f.hoist(f"zext nneg i32 {own} to i64", own)
         self.f.env[s.var] = Linear(0, ((own, 1),))
+        self.f.fixed.add(s.var)
         self.visit(s.body)
 
     def visit_barrier(self, s: Barrier) -> None:

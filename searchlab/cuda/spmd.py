@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from searchlab.cuda.barriers import check_private, with_barriers
 from searchlab.cuda.double_buffer import with_async_copies, with_double_buffers
-from searchlab.cuda.fragments import with_fragments
+from searchlab.cuda.fragments import padded_rows, with_fragments
 from searchlab.cuda.interior import with_interiors
 from searchlab.cuda.thread_sums import ThreadSum, summed_by_threads, thread_sum
 from searchlab.errors import BuildError
@@ -28,7 +28,7 @@ from searchlab.ir.stmt import Alloc, Buffer, If, Loop, Stmt, Store, parts_of, se
 from searchlab.ir.visitor import Rewriter
 from searchlab.ir.walk import Substitution
 from searchlab.llvm.callsite import check_intrinsics
-from searchlab.lower.flatten import flatten
+from searchlab.lower.flatten import RESIDENT, flatten
 from searchlab.lower.invariants import hoist_invariants
 from searchlab.lower.passes import Lowered
 from searchlab.lower.registers import place_reductions
@@ -47,6 +47,7 @@ class GridKernel:
     name: str
     extents: tuple[tuple[LoopKind, int], ...]
     body: Stmt
+    resident: int = 0  # blocks that must find room on a multiprocessor at once; 0: any number
 
     def shape(self, axes: tuple[LoopKind, ...]) -> tuple[int, int, int]:
         """The number of blocks, or of threads in a block, along x, y and z."""
@@ -86,7 +87,7 @@ def launches(program: Program, target: CudaTarget) -> Launches:
     scopes = _scopes(program, body)
     buffers = {n: replace(b, scope=scopes.get(n, b.scope)) for n, b in program.buffers.items()}
     resolved = replace(program, buffers=buffers)
-    body = place_buffers(resolved, body, [n for n, scope in scopes.items() if scope == SHARED])
+    body = place_buffers(resolved, body, [n for n, scope in scopes.items() if scope == SHARED], padded_rows(body))
     kernels = []
     for n, part in enumerate(parts_of(body)):
         kernels.append(_kernel(f"{program.name}: kernel {n}", resolved, part, target))
@@ -168,7 +169,14 @@ def _kernel(where: str, program: Program, part: Stmt, target: CudaTarget) -> Gri
     common = {n for n, b in program.buffers.items() if n not in program.inputs and b.scope in (SHARED, GLOBAL)}
     common |= {s.buffer.name for s in statements(body) if isinstance(s, Alloc) and s.buffer.scope == SHARED}
     outside = {n for n in common if n in parameters or (n in program.buffers and program.buffers[n].scope == GLOBAL)}
-    return GridKernel(where, tuple(extents.items()), with_barriers(where, body, common, outside))
+    return GridKernel(where, tuple(extents.items()), with_barriers(where, body, common, outside), _resident(part))
+
+
+def _resident(part: Stmt) -> int:
+    """The blocks that a loop of a kernel promises room for."""
+    loops = (s for s in statements(part) if isinstance(s, Loop))
+    found = (value_of(index(note)) or 0 for lp in loops for key, note in lp.annotations if key == RESIDENT)
+    return max(found, default=0)
 
 
 def _check_size(where: str, extents: Extents, target: CudaTarget) -> None:

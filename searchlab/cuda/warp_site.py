@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from searchlab.dtype import DTYPES
 from searchlab.errors import BuildError
-from searchlab.intrinsics import CallSite, find_intrinsic
+from searchlab.intrinsics import find_intrinsic
 from searchlab.ir.expr import Var
 from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.statement_tree import statements
 from searchlab.ir.stmt import Loop, Store, Tensorized
 from searchlab.ir.walk import loads, variables
+from searchlab.llvm.callsite import KernelSite
 from searchlab.llvm.ssa import Function, Linear
 from searchlab.llvm.values import BufferPlace, ValueWriter
 
@@ -17,12 +18,11 @@ _LANE = Var(LoopKind.THREAD_X.value)
 _WORD = 32
 
 
-class WarpSite(CallSite):
+class WarpSite(KernelSite):
     """One call; positions are added to those at which a lane's elements begin (`Fragments`)."""
 
     def __init__(self, call: Tensorized, function: Function, values: ValueWriter) -> None:
-        self.f, self.w = function, values
-        self.intrinsic = find_intrinsic(call.intrinsic)
+        super().__init__(find_intrinsic(call.intrinsic), function, values)
         described = self.intrinsic.nest
         loops = [s for s in statements(call.body) if isinstance(s, Loop)]
         self.loops = {v.name: lp.var for v, lp in zip(described.variables, loops, strict=True)}
@@ -36,6 +36,7 @@ class WarpSite(CallSite):
         self.operands = dict(zip(names, factors, strict=True))
 
     def place(self, operand: str) -> BufferPlace:
+        """Where the buffer of a factor is."""
         return self.w.places[self.operands[operand].buffer]
 
     def form(self, operand: str, at: dict[str, int]) -> Linear:
@@ -56,11 +57,6 @@ class WarpSite(CallSite):
             self.f.env[var] = Linear(at.get(name, 0), terms)
         access = self.operands[operand]
         return self.f.linear(self.w.offset(access.buffer, access.indices))
-
-    def address(self, operand: str, **at: int) -> str:
-        """The address of a lane's element."""
-        place = self.place(operand)
-        return self.f.pointer(place.pointer, place.buffer.dtype, self.form(operand, at))
 
     def stride(self, operand: str, loop: str) -> str:
         """The distance of neighbouring iterations, in bytes."""
@@ -104,18 +100,3 @@ class WarpSite(CallSite):
         place = self.w.places[self.store_.buffer]
         form = self.f.linear(self.w.offset(self.store_.buffer, self.store_.indices))
         return self.f.pointer(place.pointer, place.buffer.dtype, form)
-
-    def let(self, instruction: str) -> str:
-        """The result of an instruction."""
-        known = self.f.known.values
-        if instruction not in known:
-            known[instruction] = self.f.let(instruction)
-        return known[instruction]
-
-    def line(self, instruction: str) -> None:
-        """An instruction without a result."""
-        self.f.line(instruction)
-
-    def declare(self, text: str) -> None:
-        """Adds a declaration to the module."""
-        self.f.declare(text)

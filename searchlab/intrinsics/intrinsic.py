@@ -32,7 +32,7 @@ class Needs:
 
     def missing(self, target: Target) -> tuple[str, ...]:
         """What a target lacks; empty if it can run the intrinsic."""
-        if self.arch.startswith("sm_") and isinstance(target, CudaTarget):
+        if self.arch.startswith("sm_") and isinstance(target, CudaTarget) and target.kind == CudaTarget.kind:
             return () if int(target.arch[3:]) >= int(self.arch[3:]) else (f"the instructions of {self.arch}",)
         if not isinstance(target, CpuTarget) or target.arch != self.arch:
             return (f"the instructions of {self.arch}",)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 
 from searchlab.ir.algebra import floordiv, from_poly, poly, without
@@ -25,13 +25,21 @@ def told_apart(places: Iterable[Expr], loops: Ranges, where: Expr, facts: Facts)
     return all(v in known for v in loops)
 
 
-def recovered(places: Iterable[tuple[Expr, Expr]], loops: Ranges, where: Expr, facts: Facts) -> dict[Var, Expr]:
+def recovered(
+    places: Iterable[tuple[Expr, Expr]],
+    loops: Ranges,
+    where: Expr,
+    facts: Facts,
+    wanted: Collection[Var] | None = None,
+) -> dict[Var, Expr]:
     """The variables of `loops` that the values of places determine, as expressions of these values.
+
+    If some are `wanted`, only those.
 
     `places` pairs each place with its value: (i*8 + j, x) gives i = x // 8 and j = x % 8.
     """
     known = _determined(((e, _constantly(value)) for e, value in places), loops, where, facts)
-    return {v: known[v]() for v in loops if v in known}
+    return {v: known[v]() for v in (loops if wanted is None else wanted) if v in known}
 
 
 def _constantly(value: Expr) -> Value:

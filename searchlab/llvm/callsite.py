@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 
 from searchlab.dtype import DTYPES
 from searchlab.errors import BuildError
@@ -32,29 +33,62 @@ def emit_call(s: Tensorized, function: Function, values: ValueWriter) -> None:
     found = match(intrinsic, s.body, {n: place.buffer for n, place in values.places.items()}, facts)
     if isinstance(found, Difference):
         raise BuildError(f"intrinsic '{s.intrinsic}' does not fit the lowered loops: {found.words}")
-    site = _KernelSite(intrinsic, found, function, values)
+    site = _MatchedSite(intrinsic, found, function, values)
     site.check_alignment()
     intrinsic.emit(site)
     values.forget(found.operands[intrinsic.output].buffer)  # an implementation may store by an instruction of its own
 
 
-class _KernelSite(CallSite):
+class KernelSite(CallSite):
+    """A call site in a function that is being written; how operands are found in it, its kinds say."""
+
+    def __init__(self, intrinsic: Intrinsic, function: Function, values: ValueWriter) -> None:
+        self.intrinsic, self.f, self.w = intrinsic, function, values
+
+    @abstractmethod
+    def place(self, operand: str) -> BufferPlace:
+        """Where the buffer of an operand is."""
+
+    @abstractmethod
+    def form(self, operand: str, at: dict[str, int]) -> Linear:
+        """The offset of an element: the loops of the description have the given values, or 0."""
+
+    def address(self, operand: str, **at: int) -> str:
+        """The address of an element, a `ptr`."""
+        place = self.place(operand)
+        return self.f.pointer(place.pointer, place.buffer.dtype, self.form(operand, at))
+
+    def let(self, instruction: str) -> str:
+        """The result of an instruction without side effects; written once for all calls in a row."""
+        known = self.f.known.values
+        if instruction not in known:
+            known[instruction] = self.f.let(instruction)
+        return known[instruction]
+
+    def line(self, instruction: str) -> None:
+        """An instruction without a result."""
+        self.f.line(instruction)
+
+    def declare(self, text: str) -> None:
+        """Adds a declaration to the module, once."""
+        self.f.declare(text)
+
+
+class _MatchedSite(KernelSite):
+    """A call of one thread, whose operands are where the description was matched."""
+
     def __init__(self, intrinsic: Intrinsic, found: Match, function: Function, values: ValueWriter) -> None:
-        self.intrinsic, self.found, self.f, self.w = intrinsic, found, function, values
+        super().__init__(intrinsic, function, values)
+        self.found = found
 
     def place(self, operand: str) -> BufferPlace:
         return self.w.places[self.found.operands[operand].buffer]
 
     def form(self, operand: str, at: dict[str, int]) -> Linear:
-        """The offset of an element: the loops of the description have the given values, or 0."""
         access = self.found.operands[operand]
         for name, v in self.found.loops.items():
             self.f.env[v] = Linear(at.get(name, 0))
         return self.f.linear(self.w.offset(access.buffer, access.indices))
-
-    def address(self, operand: str, **at: int) -> str:
-        place = self.place(operand)
-        return self.f.pointer(place.pointer, place.buffer.dtype, self.form(operand, at))
 
     def stride(self, operand: str, loop: str) -> str:
         start, after = self.form(operand, {}), self.form(operand, {loop: 1})
@@ -78,18 +112,6 @@ class _KernelSite(CallSite):
         align = self.alignment(operand, self.form(operand, at), type_)
         self.f.line(f"store {type_} {value}, ptr {self.address(operand, **at)}, align {align}")
         self.w.forget(self.found.operands[operand].buffer)
-
-    def let(self, instruction: str) -> str:
-        known = self.f.known.values
-        if instruction not in known:
-            known[instruction] = self.f.let(instruction)
-        return known[instruction]
-
-    def line(self, instruction: str) -> None:
-        self.f.line(instruction)
-
-    def declare(self, text: str) -> None:
-        self.f.declare(text)
 
     def alignment(self, operand: str, form: Linear, type_: str) -> int:
         found = _VECTOR.match(type_)

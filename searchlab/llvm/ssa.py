@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from searchlab.dtype import DTYPES, INDEX
 from searchlab.errors import BudgetError, BuildError
 from searchlab.ir.expr import Binary, Const, Expr, Lookup, Poly, Var
+from searchlab.ir.walk import variables
 from searchlab.llvm.abi import LINE
 
 TYPES = {INDEX: "i64", **{name: d.llvm for name, d in DTYPES.items()}}
@@ -65,6 +66,8 @@ class Function:
         self.allocas: list[str] = []
         self.label = "entry"
         self.env: dict[Var, Linear] = {}
+        self.fixed: set[Var] = set()  # variables that have one value in the whole function
+        self.forms: dict[Expr, Linear] = {}  # of quotients and the like that such variables alone decide
         self.depth: dict[str, int] = {}  # scope in which an SSA value is defined
         self.memo: dict[object, str] = {}  # hoisted values
         self.known = Known()
@@ -154,14 +157,17 @@ class Function:
             if not monomial:
                 const += coefficient
                 continue
-            first, *others = monomial
-            product = self.linear(first)
-            for atom in others:
+            # most are a variable and its coefficient: unrolled statements have thousands of them
+            product = self.env.get(monomial[0]) if type(monomial[0]) is Var else None
+            if product is None:
+                product = self.linear(monomial[0])
+            for atom in monomial[1:]:
                 product = self._times(product, self.linear(atom))
             const += coefficient * product.const
             for name, c in product.terms:
                 terms[name] = terms.get(name, 0) + coefficient * c
-        return Linear(const, tuple(sorted((n, c) for n, c in terms.items() if c)))
+        found = tuple((n, c) for n, c in terms.items() if c)
+        return Linear(const, tuple(sorted(found)) if len(found) > 1 else found)
 
     def _times(self, a: Linear, b: Linear) -> Linear:
         if not a.terms:
@@ -172,6 +178,15 @@ class Function:
         return Linear(0, ((self.hoist(f"mul nsw {self.index} {x}, {y}", x, y), 1),))
 
     def _linear_binary(self, e: Binary) -> Linear:
+        known = self.forms.get(e)
+        if known is None:
+            known = self._divided(e)
+            if self.fixed and variables(e) <= self.fixed:
+                self.forms[e] = known
+        return known
+
+    def _divided(self, e: Binary) -> Linear:
+        """A quotient, a remainder, or the smaller or larger of two."""
         a, b = self.linear(e.a), self.linear(e.b)
         if not a.terms and not b.terms:
             fold: Mapping[str, Callable[[int, int], int]] = {

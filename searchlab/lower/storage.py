@@ -5,7 +5,7 @@ Accesses with divisions left by a fused loop (`a[i // n, i % n]`) become one fla
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
 from searchlab.ir.algebra import flat_index
@@ -22,19 +22,32 @@ from searchlab.ir.walk import loads, lookups, variables, walk
 Path = tuple[Stmt, ...]
 
 
-def place_buffers(program: Program, body: Stmt, only: Collection[str] | None = None) -> Stmt:
+def place_buffers(
+    program: Program,
+    body: Stmt,
+    only: Collection[str] | None = None,
+    enlarged: Callable[[Buffer], Buffer] | None = None,
+) -> Stmt:
     """The body with an Alloc for every buffer that is not a parameter, and without the buffers that nothing reads.
 
-    Buffers in shared memory are placed outside of the loops of threads.  `only` limits this to some buffers.
+    Buffers in shared memory are placed outside of the loops of threads.  `only` limits this to some buffers, which may
+    be `enlarged`.
     """
     stages = {n: b for n, b in program.buffers.items() if n not in program.inputs and n not in program.outputs}
     inner = stages if only is None else {n: stages[n] for n in only}
     body = _without_collisions(_without_unread(body, set(inner)), set(inner))
     for buffer in inner.values():
         body = _place(body, buffer)
+    if enlarged is not None:
+        body = _enlarged(body, enlarged)
     later = {n for n, b in stages.items() if n not in inner and b.scope != "global"}
     settled = {n: b for n, b in program.buffers.items() if n not in later}
     return kept(_Joined().visit(body, settled, Facts()))
+
+
+def _enlarged(s: Stmt, enlarged: Callable[[Buffer], Buffer]) -> Stmt:
+    s = kept(s.map_children(lambda child: _enlarged(child, enlarged))) if s.children() else s
+    return Alloc(enlarged(s.buffer), s.body) if isinstance(s, Alloc) else s
 
 
 def _without_unread(body: Stmt, inner: set[str]) -> Stmt:

@@ -352,7 +352,8 @@ def annotate(program: Program, target: str, key: str, value: Any) -> MadeNames:
     """Attach an annotation to a loop or block, for code generation or for people.
 
     `unroll_up_to` on a block unrolls the innermost loops around it whose extents multiply to at most that value.
-    `double_buffer` on a loop of a kernel for GPUs lets what it copies to shared memory arrive an iteration earlier.
+    `double_buffer` on a loop of a kernel for GPUs lets what it copies to shared memory arrive an iteration earlier;
+    `resident_blocks` on a loop of blocks limits registers so that as many are on a multiprocessor at once.
     """
     check(
         target in program.loops or target in program.blocks,

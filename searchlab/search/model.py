@@ -46,9 +46,8 @@ class CostModel(ABC):
         """Whether the model has learnt enough for its predictions to be meaningful."""
         return True
 
-    @property
-    def seen(self) -> str:
-        """What it was trained on before this search, in words; empty if it starts from nothing."""
+    def seen(self, space: Space) -> str:
+        """What it was trained on before the search of a space, in words; empty if it starts from nothing there."""
         return ""
 
     @classmethod

@@ -79,6 +79,7 @@ from searchlab.tactics.placing import (
 )
 from searchlab.tactics.products import ProductView, product_views, products
 from searchlab.tactics.register_tiles import fits_registers, register_tile
+from searchlab.tactics.row_blocks import row_bytes, rows_in_blocks
 from searchlab.tactics.sharing import fuse_parallel, outermost, share, share_around
 from searchlab.tactics.tensorizing import (
     CallLoops,
@@ -119,7 +120,7 @@ from searchlab.tactics.vectors import (
     side_by_side,
     vectorize_outputs,
 )
-from searchlab.tactics.warp_tiles import WarpTiles, tile_for_warps
+from searchlab.tactics.warp_tiles import WarpTiles, tile_calls_by, tile_for_warps, tile_view_for_warps
 
 __all__ = [
     "BlockTile", "CallLoops", "CallShape", "CallTiles", "Factors", "IntrinsicView", "LaidOperands", "Panel",
@@ -134,11 +135,11 @@ __all__ = [
     "meets_only_at_elements", "moves_with", "next_rows", "operands", "outermost", "own_loops", "pack", "panel",
     "parallel_outer", "phases", "product_views", "products", "read_rows_as_they_lie", "reduce_axes",
     "reduces_along_rows", "reduces_as_one", "register_tile", "results_are_in_order", "rfactor", "row_times_matrix",
-    "rows_first", "rows_of_bands", "run_copies", "schedule_for_threads", "share", "share_around", "side_by_side",
+    "row_bytes", "rows_first", "rows_in_blocks", "rows_of_bands", "run_copies", "schedule_for_threads", "share",
+    "share_around", "side_by_side",
     "slides_over_blocks", "space_axes", "split_by", "split_for_calls", "spread_rows", "stores_plainly",
-    "structure_around", "sum_with_threads", "tile", "tile_along_panels", "tile_blocks", "tile_collapsed",
-    "tile_for_calls", "tile_for_threads", "tile_for_warps", "tile_in_place", "tile_windows", "trailing",
-    "transpose_results", "unroll_up_to", "values_of", "vector_width", "vectorize_last", "vectorize_outputs",
-    "vectorize_tile",
-    "widen_halves", "work",
+    "structure_around", "sum_with_threads", "tile", "tile_along_panels", "tile_blocks",
+    "tile_calls_by", "tile_collapsed", "tile_for_calls", "tile_for_threads", "tile_for_warps", "tile_in_place",
+    "tile_view_for_warps", "tile_windows", "trailing", "transpose_results", "unroll_up_to", "values_of",
+    "vector_width", "vectorize_last", "vectorize_outputs", "vectorize_tile", "widen_halves", "work",
 ]  # fmt: skip

@@ -9,29 +9,37 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from searchlab.dtype import DTYPES
-from searchlab.ir.expr import ONE, Expr, Like, Var, compare, index
-from searchlab.ir.walk import loads
+from searchlab.intrinsics.warp_products import room_between_rows
+from searchlab.ir.algebra import ceildiv
+from searchlab.ir.expr import ONE, Expr, Like, Var, compare, index, maximum, minimum
+from searchlab.ir.walk import loads, variables
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import consumers
 from searchlab.tactics.axes import axis_loops, constant, loops_inside, operands, space_axes
 from searchlab.tactics.tiling import Factors, split_by
 from searchlab.targets import CudaTarget
-from searchlab.targets.cuda import STATIC_SHARED
+from searchlab.targets.cuda import STATIC_SHARED, WARP
 
-Role = Literal["block", "step", "thread", "own"]
+Role = Literal["block", "step", "thread", "own", "call"]
 AXES = ("z", "y", "x")
 MOST_ALONG_Z = 64  # threads
 MOST_BLOCKS = 65535  # along y and z
 SPARE_REGISTERS = 40  # of a thread, for addresses, counters and operands of the next products
+_LEAST_SPARE, _MANY_RESULTS = 32, 64  # the same, of a thread with few, and results that are many
+_CALL = 8  # products that are about as much code as a call
+_LAST = 1000  # the place of digits inside all others
 MOST_OWN = 1024  # products that a thread has in a row, which is what code generation unrolls
 
 
 @dataclass(frozen=True)
 class Digit:
-    """One digit of an axis: who runs it, along which axis of the grid, and its place among digits of that kind."""
+    """One digit of an axis: who runs it, along which axis of the grid, and its place among digits of that kind.
+
+    Digits of calls are the last of their axes; in order of their places, they are the loops of an intrinsic of warps.
+    """
 
     role: Role
     axis: str = ""
@@ -40,11 +48,22 @@ class Digit:
 
 @dataclass(frozen=True)
 class AxisSplit:
-    """A loop, what it is split by (outermost first, None is worked out), and the digits that this gives."""
+    """A loop, what it is split by (outermost first, None is worked out), and the digits that this gives.
+
+    With a `call`, a last digit of so many iterations is split off before.
+    """
 
     loop: str
     factors: Sequence[Like | None]
     digits: tuple[Digit, ...]
+    call: int = 0
+
+    def apply(self, s: Schedule) -> list[str]:
+        """Splits the loop; the loops of its digits."""
+        if not self.call:
+            return split_by(s, self.loop, self.factors)
+        outer, inner = s.split(self.loop, [None, self.call])
+        return [*split_by(s, outer, self.factors), inner]
 
 
 @dataclass(frozen=True)
@@ -56,6 +75,8 @@ class ThreadBlockTile:
     results: Expr  # of a thread
     steps: Expr  # products of a thread between two copies
     grid: tuple[Expr, ...]  # blocks along z, y and x
+    terms: tuple[Expr, ...]  # elements of each operand that a thread needs for one term of all its results
+    loop: str  # one of the loops of blocks
 
     @property
     def threads(self) -> Expr:
@@ -76,17 +97,40 @@ class ThreadBlockTile:
             *(compare("le", n, MOST_BLOCKS) for n in self.grid[:2]),
         ]
 
+    def promise(self, s: Schedule, target: CudaTarget) -> None:
+        """Lets the kernel be built so that as many blocks are resident as threads with few registers leave room for.
+
+        Few are those for its results, for a term of each operand, for the next one of the first, whose elements lie
+        apart and are loaded one by one, and some others; more of these for many results, which take longer to add to.
+        """
+        many = maximum(self.results - _MANY_RESULTS, 0) // 2
+        wanted = self.results + self.terms[0] + _sum(self.terms) + _LEAST_SPARE + many
+        registers = minimum(-(-wanted // 8) * 8, target.registers_per_thread)
+        blocks = target.resident(self.threads, registers, self.shared, minimum)
+        s.annotate(self.loop, "resident_blocks", maximum(blocks, 1))
+
+
+def _sum(sizes: Iterable[Expr]) -> Expr:
+    total = index(0)
+    for size in sizes:
+        total = total + size
+    return total
+
 
 # --- the stages around a product --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Staged:
-    """A stage with copies of its operands in shared memory, its sum in registers, and the stage that stores results."""
+    """A stage with copies of its operands in shared memory, its sum in registers, and the stage that stores results.
+
+    Copies that are `turned` have another order of elements than what they are copied from.
+    """
 
     block: str
     copies: tuple[str, ...]
     reader: str
+    turned: tuple[str, ...] = ()
 
 
 def stage_for_block(
@@ -140,19 +184,27 @@ def _follower(s: Schedule, name: str) -> str | None:
 
 
 def tile_for_blocks(
-    s: Schedule, staged: Staged, splits: Sequence[AxisSplit], lanes: Like = 1, double_buffer: bool = False
+    s: Schedule,
+    staged: Staged,
+    splits: Sequence[AxisSplit],
+    lanes: Like = 1,
+    double_buffer: bool = False,
+    intrinsic: str | None = None,
 ) -> ThreadBlockTile:
     """Tiles a stage by the digits of its axes: loops of blocks, steps of the sum, threads, and own loops, unrolled.
 
     Copies and results are dealt out to the same threads; `lanes` neighbouring elements are copied by one access.
-    With `double_buffer` a step copies what the next one needs, to twice the memory.
+    With `double_buffer` a step copies what the next one needs, to twice the memory.  The digits of calls become calls
+    of the `intrinsic`, each by a warp along x; all other threads are along y and z.
     """
-    order = _stored_order(s, staged.block)
-    made = [(d, name) for x in splits for d, name in zip(x.digits, split_by(s, x.loop, x.factors), strict=True)]
-    loops = {role: _ordered(made, role) for role in ("block", "step", "thread", "own")}
+    order, met = _stored_order(s, staged.block), _loops_of_operands(s, staged.block)
+    made = [(d, name) for x in splits for d, name in zip(x.digits, x.apply(s), strict=True)]
+    loops = {role: _ordered(made, role) for role in get_args(Role)}
     s.reorder(*(name for role in loops.values() for _, name in role))
     extents = {name: s.program.loops[name].extent for _, name in made}
     threads = {axis: _product(extents[n] for d, n in loops["thread"] if d.axis == axis) for axis in AXES}
+    if intrinsic is not None:
+        threads["x"] = index(WARP)
     sizes = {x.loop: [extents[n] for _, n in made[at : at + len(x.digits)]] for at, x in _positions(splits)}
     own = [name for _, name in loops["own"]]
     if own:
@@ -162,8 +214,10 @@ def tile_for_blocks(
     shared = index(0)
     for copy in staged.copies:
         s.compute_at(copy, home)
-        shared = shared + _tile_bytes(s, copy, home)
-        _copy_together(s, copy, home, threads, lanes)
+        shared = shared + _tile_bytes(s, copy, home, rows=intrinsic is not None)
+        if copy in staged.turned:
+            _along_source(s, copy, home)
+        _copy_together(s, copy, home, threads, lanes, few=intrinsic is not None)
     if double_buffer and staged.copies and loops["step"]:
         s.annotate(home, "double_buffer", True)
         shared = shared * 2
@@ -171,10 +225,16 @@ def tile_for_blocks(
     by_loop = {x.loop: x for x in splits}
     _store_together(s, staged.reader, last, [by_loop[loop] for loop in order], sizes)
     _bind(s, loops["thread"], "threadIdx")  # after stages are placed: regions are plainer in the digits themselves
-    _bind(s, loops["block"], "blockIdx")
-    results = _product(extents[n] for d, n in loops["own"] if n in _spatial(splits, made))
+    outermost = _bind(s, loops["block"], "blockIdx")
+    results = _product(extents[n] for d, n in (*loops["own"], *loops["call"]) if n in _spatial(splits, made))
+    if intrinsic is not None:
+        s.tensorize(loops["call"][0][1], intrinsic)
+        results = results // WARP
     grid = tuple(_product(extents[n] for d, n in loops["block"] if d.axis == axis) for axis in AXES)
-    return ThreadBlockTile(tuple(threads.values()), shared, results, _product(extents[n] for n in own), grid)
+    steps = _product(extents[n] for n in own) * (1 if intrinsic is None else _CALL)
+    own_sizes = {x.loop: [e for d, e in zip(x.digits, sizes[x.loop], strict=True) if d.role == "own"] for x in splits}
+    terms = tuple(_product(e for lp in order if lp in moving for e in own_sizes[lp]) for moving in met)
+    return ThreadBlockTile(tuple(threads.values()), shared, results, steps, grid, terms, outermost)
 
 
 def _stored_order(s: Schedule, block: str) -> list[str]:
@@ -182,6 +242,13 @@ def _stored_order(s: Schedule, block: str) -> list[str]:
     b = s.program.blocks[block]
     loops = dict(zip((it.var for it in space_axes(b)), axis_loops(s, block)[0], strict=True))
     return [loops[i] for i in b.store.indices if isinstance(i, Var)]
+
+
+def _loops_of_operands(s: Schedule, block: str) -> list[set[str]]:
+    """The loops that move each operand of a stage."""
+    b = s.program.blocks[block]
+    loops = dict(zip((it.var for it in b.iters), (lp for part in axis_loops(s, block) for lp in part), strict=True))
+    return [{loops[v] for i in ld.indices for v in variables(i) if v in loops} for ld in operands(b)]
 
 
 def _positions(splits: Sequence[AxisSplit]) -> Iterable[tuple[int, AxisSplit]]:
@@ -203,12 +270,15 @@ def _ordered(made: Sequence[tuple[Digit, str]], role: str) -> list[tuple[Digit, 
     return sorted(mine, key=lambda x: (AXES.index(x[0].axis) if x[0].axis else 0, x[0].rank))
 
 
-def _bind(s: Schedule, loops: Sequence[tuple[Digit, str]], grid: str) -> None:
-    """Binds loops to the axes of a grid, those of one axis as one loop."""
+def _bind(s: Schedule, loops: Sequence[tuple[Digit, str]], grid: str) -> str:
+    """Binds loops to the axes of a grid, those of one axis as one loop; returns the last one."""
+    bound = ""
     for axis in AXES:
         mine = [name for d, name in loops if d.axis == axis]
         if mine:
-            s.bind(s.fuse(*mine) if len(mine) > 1 else mine[0], f"{grid}.{axis}")
+            bound = s.fuse(*mine) if len(mine) > 1 else mine[0]
+            s.bind(bound, f"{grid}.{axis}")
+    return bound
 
 
 def _product(sizes: Iterable[Expr]) -> Expr:
@@ -218,20 +288,40 @@ def _product(sizes: Iterable[Expr]) -> Expr:
     return total
 
 
-def _tile_bytes(s: Schedule, copy: str, home: str) -> Expr:
-    extents = _product(s.program.loops[lp].extent for lp in loops_inside(s, copy, home))
-    return extents * DTYPES[s.program.buffers[s.program.blocks[copy].store.buffer].dtype].bytes
+def _tile_bytes(s: Schedule, copy: str, home: str, *, rows: bool) -> Expr:
+    """The bytes of a copy; `rows` of operands of calls have room between them."""
+    *outer, row = (s.program.loops[lp].extent for lp in loops_inside(s, copy, home))
+    row = row * DTYPES[s.program.buffers[s.program.blocks[copy].store.buffer].dtype].bytes
+    return _product(outer) * (row + room_between_rows(row) if rows else row)
 
 
-def _copy_together(s: Schedule, copy: str, home: str, threads: Mapping[str, Expr], lanes: Like) -> None:
-    """Neighbouring threads copy neighbouring elements; where these are no multiple of the threads, some have less."""
+def _along_source(s: Schedule, copy: str, home: str) -> None:
+    """Lets a copy run along its source: neighbouring threads read neighbours, and store them apart."""
+    b = s.program.blocks[copy]
+    (source,) = operands(b)
+    along = [e for it, e in zip(b.iters, b.bindings, strict=True) if it.var in variables(source.indices[-1])]
+    names = [v.name for e in along for v in variables(e)]
+    loops = loops_inside(s, copy, home)
+    last = [lp for lp in loops if lp in names][:1]
+    if len(loops) > 1:
+        s.reorder(*(lp for lp in loops if lp not in last), *last)
+
+
+def _copy_together(s: Schedule, copy: str, home: str, threads: Mapping[str, Expr], lanes: Like, *, few: bool) -> None:
+    """Neighbouring threads copy neighbouring elements; where these are no multiple of the threads, some have less.
+
+    With `few`, warps that would have none take no part: memory is reserved for all that take part.
+    """
     loops = loops_inside(s, copy, home)
     fused = s.fuse(*loops) if len(loops) > 1 else loops[0]
     if lanes != 1:
         fused, lane = s.split(fused, [None, lanes])
         s.vectorize(lane)
     used = [axis for axis in AXES if threads[axis] != ONE]
-    _, *dealt = s.split(fused, [None, *(threads[axis] for axis in used)], tail=True) if used else [fused]
+    dealt_to = dict(threads)
+    if few:
+        dealt_to["y"] = minimum(threads["y"], ceildiv(s.program.loops[fused].extent, threads["x"]))
+    _, *dealt = s.split(fused, [None, *(dealt_to[axis] for axis in used)], tail=True) if used else [fused]
     for axis, loop in zip(used, dealt, strict=True):
         s.bind(loop, f"threadIdx.{axis}")
 
@@ -243,7 +333,7 @@ def _store_together(
     loops = loops_inside(s, reader, last)
     made: list[tuple[Digit, str]] = []
     for x, loop in zip(splits, loops, strict=True):
-        digits, inner = x.digits[1:], sizes[x.loop][1:]
+        digits, inner = _held(x.digits[1:], sizes[x.loop][1:])
         if digits:
             parts = s.split(loop, [None, *inner[1:]], tail=True) if len(digits) > 1 else [loop]
             made += zip(digits, parts, strict=True)
@@ -255,6 +345,16 @@ def _store_together(
     _bind(s, ordered["thread"], "threadIdx")
     if ordered["own"]:
         s.unroll(*(name for _, name in ordered["own"]))
+
+
+def _held(digits: Sequence[Digit], sizes: Sequence[Expr]) -> tuple[Sequence[Digit], Sequence[Expr]]:
+    """The digits of an axis as threads hold its elements: lane 4*g + q has rows g, g + 8 and columns 2*q, 2*q + 1."""
+    if not digits or digits[-1].role != "call":
+        return digits, sizes
+    rank = digits[-1].rank
+    if rank == 0:
+        return (*digits[:-1], Digit("own", rank=_LAST), Digit("thread", "x")), (*sizes[:-1], index(2), index(8))
+    return (*digits[:-1], Digit("thread", "x", 1), Digit("own", rank=_LAST + 1)), (*sizes[:-1], index(4), index(2))
 
 
 # --- structures -------------------------------------------------------------------------------------------------------

@@ -24,10 +24,12 @@ Part = Literal["row", "column", "depth"]
 # Families of exact intrinsics, those that need the fewest instructions for a product first.
 FAMILIES = (
     "vnniint8", "vnni", "sdot", "udot", "usdot", "avx512bw_u7s8", "avx512bw_u8s7", "avx512bw_s16s16", "avx512bw",
-    "avx2_u7s8", "avx2_u8s7", "avx2_s16s16", "avx2",
+    "avx2_u7s8", "avx2_u8s7", "avx2_s16s16", "avx2", "mma",
 )  # fmt: skip
 # Families that round in an order of their own, those with the longest vectors first.
-ROUNDED_FAMILIES = ("avx512bf16", "avx512", "avx2", "neon")
+ROUNDED_FAMILIES = ("avx512bf16", "avx512", "avx2", "neon", "mma")
+# The most that results may be off by, of the sum of absolute terms: others compute with shorter factors than are given.
+_FAITHFUL = 2**-16
 _NARROW = 4  # columns, the fewest of any intrinsic
 
 
@@ -172,14 +174,16 @@ def call_views(
     """A stage as calls of those intrinsics that are worth searching on a target; none if it has none for the stage.
 
     That is the best exact one, else the micro-kernels of its best family that rounds: of float32 one for each shape of
-    its tile, since no shape is the best for all sizes, of bfloat16 the one with the longest vectors.
+    its tile, since no shape is the best for all sizes, of bfloat16 the one with the longest vectors, and of those that
+    warps call the largest.
     """
     exact = exact_view(program, name, target, ranges)
     if exact is not None:
         return (exact,)
     found = list(_in_families(program, name, target, ROUNDED_FAMILIES, {}, exact=False))
     best = [v for v in found if _family(v.intrinsic) == _family(found[0].intrinsic)]
-    return tuple(best) if best and best[0].shape.rows > 1 else tuple(best[:1])
+    several = best and best[0].shape.rows > 1 and best[0].intrinsic.fragments is None
+    return tuple(best) if several else tuple(best[:1])
 
 
 def _in_families(
@@ -210,7 +214,8 @@ def _by_preference(target: Target, families: Sequence[str], exact: bool) -> list
     found = []
     for x in intrinsics().values():
         family = next((n for n, f in enumerate(families) if x.name.startswith(f"{f}_")), None)
-        shape, promised = call_shape(x), (x.promise.tolerance == 0.0) == exact
+        off = x.promise.tolerance
+        shape, promised = call_shape(x), off == 0.0 if exact else 0.0 < off <= _FAITHFUL
         if family is not None and promised and shape is not None and not x.needs.missing(target):
             found.append((family, -shape.columns * shape.depth, x))
     return [x for *_, x in sorted(found, key=lambda entry: entry[:2])]

@@ -6,6 +6,7 @@ shared memory by all threads, then each computes a small tile of the result, whi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -14,12 +15,22 @@ from searchlab.ir.loopkind import BLOCKS
 from searchlab.ir.stmt import Block
 from searchlab.ir.walk import loads, variables
 from searchlab.schedule import Schedule
+from searchlab.tactics.attempts import attempt
+from searchlab.tactics.axes import space_axes
 from searchlab.tactics.block_tiling import AxisSplit, Digit, stage_for_block, tile_for_blocks
+from searchlab.tactics.intrinsic_views import call_views
+from searchlab.tactics.row_blocks import row_bytes, rows_in_blocks
+from searchlab.tactics.value_ranges import Span
+from searchlab.tactics.warp_tiles import WarpTiles, tile_view_for_warps
+from searchlab.targets import CudaTarget, Target
+from searchlab.targets.cuda import STATIC_SHARED, WARP
 
 _X = "threadIdx.x"
 _KINDS = ("space", "reduce")
 _MANY = 256  # elements, from which on a block is worth a tile, and threads need not share sums
 _LONG = 64  # terms of a sum that threads share
+_WIDE = 64  # rows and columns of a block of many calls
+_SHORT = 128  # elements of a row that one warp goes through
 
 
 @dataclass(frozen=True)
@@ -115,19 +126,58 @@ def sum_with_threads(s: Schedule, block: str, threads: Like = 64) -> None:
     s.bind(outer, "blockIdx.x")
 
 
-def schedule_for_threads(s: Schedule) -> None:
-    """A schedule for any program: tiles of products, blocks for long sums, a thread for every other element."""
+def schedule_for_threads(s: Schedule, target: CudaTarget, ranges: Mapping[str, Span] | None = None) -> None:
+    """A schedule for any program: tiles of products, blocks for rows and long sums, threads for all other elements.
+
+    Products of short numbers are calls of tensor cores, where the target has them.
+    """
+    held = row_bytes(s.program) if target.shuffles else None
+    if held is not None and held <= STATIC_SHARED and _by_rows(s):
+        return
     for name in list(s.program.blocks):
         if name not in s.program.blocks or _is_bound(s, name):  # it follows a product, and is part of its tiles
             continue
         b = s.program.blocks[name]
         space, sums = (prod(value_of(it.extent) or 1 for it in b.iters if it.kind == kind) for kind in _KINDS)
+        if _by_calls(s, name, target, ranges):
+            continue
         if is_plain_product(b) and space >= _MANY:
             tile_for_threads(s, name, ThreadTiles())
-        elif len(_loops(s, name, "reduce")) == 1 and _loops(s, name, "space") and sums >= _LONG and space < _MANY:
+        elif target.shuffles and _shares_sums(s, name) and sums >= _LONG and space < _MANY:
             sum_with_threads(s, name)
         else:
             bind_elements(s, name)
+
+
+def _shares_sums(s: Schedule, name: str) -> bool:
+    return len(_loops(s, name, "reduce")) == 1 and bool(_loops(s, name, "space"))
+
+
+def _by_rows(s: Schedule) -> bool:
+    """A warp for each short row, some of them in a block, or a block for each long one; whether that was possible."""
+    *rows, columns = (value_of(it.extent) or 1 for it in list(s.program.blocks.values())[-1].iters)
+    trial = Schedule(s.program)
+    threads = WARP if columns <= _SHORT else _MANY // 2 if columns <= 8 * _SHORT else _MANY
+    together = next(n for n in (4, 2, 1) if rows[-1] % n == 0) if threads == WARP else 1
+    if not attempt(rows_in_blocks, trial, threads, together):
+        return False
+    s.program = trial.program
+    return True
+
+
+def _by_calls(s: Schedule, name: str, target: Target, ranges: Mapping[str, Span] | None) -> bool:
+    """Tiles of calls of tensor cores, larger ones for a large product; whether there are such calls."""
+    b = s.program.blocks[name]
+    views = call_views(s.program, name, target, ranges) if b.reduces else ()
+    if not views:
+        return False
+    (view, *_), trial = views, Schedule(s.program)
+    sides = [value_of(space_axes(b)[n].extent) or 1 for n in (view.row, view.column)]
+    cut = WarpTiles((2, 2), (2, 4), 2, double_buffer=True) if min(sides) >= _WIDE else WarpTiles((2, 1), (1, 2))
+    if not attempt(tile_view_for_warps, trial, view, cut):
+        return False
+    s.program = trial.program
+    return True
 
 
 def _is_bound(s: Schedule, block: str) -> bool:

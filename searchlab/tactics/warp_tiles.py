@@ -1,88 +1,140 @@
-"""Products by tensor cores: blocks of warps, each with tiles of 16 x 8 results, operands in shared memory."""
+"""Products by tensor cores: blocks of warps, each with tiles of calls of an intrinsic, operands in shared memory.
+
+    rows = ((block * warps + warp) * tiles + tile) * 16 + row of a call         columns and terms of the sum the same
+
+Sizes that calls do not divide are padded with zeros as operands are copied, and cropped as results are stored.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import gcd, prod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from searchlab.dtype import DTYPES
+from searchlab.errors import ScheduleError
 from searchlab.intrinsics import find_intrinsic
-from searchlab.ir.expr import value_of
-from searchlab.ir.walk import loads, variables
+from searchlab.ir.expr import Like, Var, index
 from searchlab.schedule import Schedule
+from searchlab.tactics.axes import axis_loops, constant, operands, reduce_axes
+from searchlab.tactics.block_tiling import (
+    AxisSplit,
+    Digit,
+    Staged,
+    ThreadBlockTile,
+    stage_for_block,
+    tile_for_blocks,
+)
+from searchlab.tactics.intrinsic_views import IntrinsicView, intrinsic_view
+from searchlab.tactics.tiling import Factors
 
-_WARP, _ROWS, _COLUMNS = 32, 16, 8
 _PIECE = 16  # bytes that a thread copies at once
 
 
 @dataclass(frozen=True)
 class WarpTiles:
-    """How a product is cut: warps of a block, tiles of 16 x 8 of each warp, and calls along the sum in a step."""
+    """How a product is cut: warps of a block, calls of each warp, both along rows and columns, and calls of a step.
 
-    warps: int = 2
-    tiles: tuple[int, int] = (1, 2)
-    steps: int = 1
+    `lanes` elements are copied at once: None are as many as one access moves.
+    """
+
+    warps: tuple[Like, Like] = (2, 1)
+    tiles: tuple[Like, Like] = (1, 2)
+    steps: Like = 1
+    lanes: Like | None = None
     double_buffer: bool = False
 
 
 def tile_for_warps(s: Schedule, block: str, intrinsic: str, tiles: WarpTiles | None = None) -> None:
-    """Computes a product of rows with rows, C[i, j] += A[i, k] * B[j, k], by calls of an intrinsic of warps.
+    """Computes a product by calls of an intrinsic of warps, whatever its sizes are."""
+    view = intrinsic_view(s.program, block, find_intrinsic(intrinsic))
+    if view is None:
+        raise ScheduleError(f"'{block}' is no product of two operands that '{intrinsic}' computes")
+    tile_view_for_warps(s, view, tiles or WarpTiles())
 
-    Sizes must be multiples of what a block computes.
+
+def tile_view_for_warps(s: Schedule, view: IntrinsicView, cut: WarpTiles) -> None:
+    """The same for a view, with tiles whose sizes may be symbols; axes are padded to whole tiles of blocks."""
+    staged = _stage_for_calls(s, view, cut)
+    rows, columns = ((None, cut.warps[n], cut.tiles[n]) for n in range(2))
+    _tile_staged(s, view, staged, _Parts(rows, columns, (None, cut.steps)), cut)
+
+
+def tile_calls_by(s: Schedule, view: IntrinsicView, factors: Factors, lanes: Like) -> tuple[Staged, ThreadBlockTile]:
+    """Tiles a product around calls by factors that are asked for: blocks, warps and tiles, steps and calls of a step.
+
+    Axes are padded to whole calls, which factors divide.
     """
-    cut = tiles or WarpTiles()
-    depth = value_of(find_intrinsic(intrinsic).nest.loops[-1].extent) or 1
-    b = s.program.blocks[block]
-    operands = dict.fromkeys(ld.buffer for ld in loads(b.store.value) if ld.buffer != b.store.buffer)
-    copies = [s.cache_read(block, name, "shared") for name in operands]
-    store = s.cache_write(block, b.store.buffer, "local")
-    block = next(n for n, x in s.program.blocks.items() if x.reduces)
-    i, j, k = (_loop(s, block, n) for n in range(3))
-    by, w, ti, mi = s.split(i, [None, cut.warps, cut.tiles[0], _ROWS])
-    bx, tj, mj = s.split(j, [None, cut.tiles[1], _COLUMNS])
-    ko, ks, mk = s.split(k, [None, cut.steps, depth])
-    s.reorder(by, bx, ko, w, ks, ti, tj, mi, mj, mk)
-    for loop, axis in ((by, "blockIdx.y"), (bx, "blockIdx.x"), (w, "threadIdx.y")):
-        s.bind(loop, axis)
-    s.unroll(ks, ti, tj)
-    for copy in copies:
-        s.compute_at(copy, ko)
-        _copy(s, copy, ko, cut.warps)
-    s.reverse_compute_at(store, bx, rounded=True)
-    _store(s, store, cut)
-    s.tensorize(mi, intrinsic)
-    if cut.double_buffer:
-        s.annotate(ko, "double_buffer", True)
+    staged = _stage_for_calls(s, view, WarpTiles((1, 1), (1, 1), 1))
+    space, sums = axis_loops(s, staged.block)
+    shape = view.shape
+
+    def chosen(loop: str, each: int, parts: int) -> Sequence[Like | None]:
+        return factors(loop, constant(s.program.loops[loop].extent, f"loop '{loop}'") // each, parts)
+
+    parts = _Parts(
+        chosen(space[view.row], shape.rows, 3),
+        chosen(space[view.column], shape.columns, 3),
+        chosen(sums[view.depth], shape.depth, 2),
+    )
+    return staged, _tile_staged(s, view, staged, parts, WarpTiles(lanes=lanes))
 
 
-def _loop(s: Schedule, block: str, number: int) -> str:
-    b = s.program.blocks[block]
-    (var,) = variables(b.bindings[number])
-    return var.name
+def _stage_for_calls(s: Schedule, view: IntrinsicView, cut: WarpTiles) -> Staged:
+    """Gives a product its copies in shared memory, with the terms of a call side by side, and its axes whole tiles."""
+    b = s.program.blocks[view.block]
+    for ld in operands(b):
+        if not all(isinstance(i, Var) for i in ld.indices):
+            s.reindex(view.block, ld.buffer)  # windows of a convolution are taken apart, so that rows can be padded
+    row, column, depth = view.axes(s.program)
+    shape = view.shape
+    multiples = {
+        row.name: index(cut.warps[0]) * cut.tiles[0] * shape.rows,
+        column.name: index(cut.warps[1]) * cut.tiles[1] * shape.columns,
+        depth.name: index(cut.steps) * shape.depth,
+    }
+    staged = stage_for_block(s, view.block, multiples)
+    turned = tuple(copy for copy in staged.copies if _turn(s, staged.block, copy, view))
+    return replace(staged, turned=turned)
 
 
-def _copy(s: Schedule, copy: str, at: str, warps: int) -> None:
-    """All threads copy, each as many neighbours as one access moves."""
-    loops = s.loops(copy)[s.loops(copy).index(at) + 1 :]
-    extents = [value_of(s.program.loops[lp].extent) or 1 for lp in loops]
-    size = DTYPES[s.program.buffers[s.program.blocks[copy].store.buffer].dtype].bytes
-    fused = s.fuse(*loops) if len(loops) > 1 else loops[0]
-    lanes = gcd(extents[-1], _PIECE // size)
-    columns = gcd(prod(extents) // lanes, _WARP)
-    rows = gcd(prod(extents) // lanes // columns, warps)
-    _, ty, tx, lane = s.split(fused, [None, rows, columns, lanes])
-    s.bind(ty, "threadIdx.y")
-    s.bind(tx, "threadIdx.x")
-    s.vectorize(lane)
+def _turn(s: Schedule, block: str, copy: str, view: IntrinsicView) -> bool:
+    """Lays a copy out with the sum last; whether it was not like that."""
+    buffer = s.program.blocks[copy].store.buffer
+    (load,) = (ld for ld in operands(s.program.blocks[block]) if ld.buffer == buffer)
+    depth = reduce_axes(s.program.blocks[block])[view.depth].var
+    at = load.indices.index(depth)
+    if at == len(load.indices) - 1:
+        return False
+    olds = tuple(Var(f"x{n}") for n in range(len(load.indices)))
+    s.transform_layout(buffer, (olds, (*olds[:at], *olds[at + 1 :], olds[at])))
+    return True
 
 
-def _store(s: Schedule, store: str, cut: WarpTiles) -> None:
-    """Every lane stores what it holds: rows g and g + 8, columns 2*q and 2*q + 1."""
-    rows, columns = s.loops(store)[-2:]
-    w, ti, r, g = s.split(rows, [None, cut.tiles[0], 2, 8])
-    tj, q, c = s.split(columns, [None, 4, 2])
-    s.reorder(w, g, q, ti, tj, r, c)
-    s.bind(w, "threadIdx.y")
-    s.bind(s.fuse(g, q), "threadIdx.x")
-    s.unroll(ti, tj, r)
-    s.vectorize(c)
+@dataclass(frozen=True)
+class _Parts:
+    """What axes are split by: (blocks, warps, tiles) of rows and columns, (steps, calls of a step) of the sum."""
+
+    rows: Sequence[Like | None]
+    columns: Sequence[Like | None]
+    steps: Sequence[Like | None]
+
+
+def _tile_staged(s: Schedule, view: IntrinsicView, staged: Staged, parts: _Parts, cut: WarpTiles) -> ThreadBlockTile:
+    """Tiles a staged product; axes beside rows and columns are shared by blocks, other sums are steps."""
+    space, sums = axis_loops(s, staged.block)
+    shape, splits = view.shape, []
+    for n, loop in enumerate(space):
+        if n not in (view.row, view.column):
+            splits.append(AxisSplit(loop, [None], (Digit("block", "z", n),)))
+            continue
+        axis, at, factors = ("y", 0, parts.rows) if n == view.row else ("x", 1, parts.columns)
+        digits = (Digit("block", axis), Digit("thread", "y", at), Digit("own", rank=10 + at), Digit("call", rank=at))
+        splits.append(AxisSplit(loop, factors, digits, (shape.rows, shape.columns)[at]))
+    for n, loop in enumerate(sums):
+        if n != view.depth:
+            splits.append(AxisSplit(loop, [None], (Digit("step", "", n),)))
+            continue
+        sum_digits = (Digit("step", "", n), Digit("own"), Digit("call", rank=2))
+        splits.append(AxisSplit(loop, parts.steps, sum_digits, shape.depth))
+    lanes = cut.lanes if cut.lanes is not None else _PIECE // DTYPES[view.types[0]].bytes
+    return tile_for_blocks(s, staged, splits, lanes, cut.double_buffer, view.intrinsic.name)

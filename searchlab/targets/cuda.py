@@ -5,15 +5,16 @@ parse("cuda:arch=sm_80"), parse({"cuda": {"arch": "sm_80"}})
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from searchlab.dtype import DTYPES
 from searchlab.errors import TargetError
 from searchlab.targets.cuda_devices import CudaDevice, cuda_devices
 from searchlab.targets.target import Target, kinds
 
+Amount = TypeVar("Amount", bound=Any)  # numbers, and whatever computes with them
 DEFAULT = "sm_80"
 WARP = 32
 VECTOR_BITS = 128  # the widest access of one thread
@@ -80,6 +81,11 @@ class CudaTarget(Target):
         return frozenset({"ptx78"})
 
     @property
+    def shuffles(self) -> bool:
+        """Whether threads of a warp exchange values in the code that is written for it."""
+        return True
+
+    @property
     def async_copies(self) -> bool:
         """Whether threads can copy to shared memory without waiting."""
         return capability(self.arch) >= 80
@@ -133,13 +139,20 @@ class CudaTarget(Target):
             return 0
         if shared > self.shared_per_block:
             return 0
-        warps = -(-threads // self.warp)
-        by_threads = self.threads_per_sm // self.warp // warps
-        piece = max(1, -(-registers * self.warp // _REGISTER_UNIT)) * _REGISTER_UNIT
-        by_registers = self.registers_per_sm // _PARTS // piece * _PARTS // warps
-        taken = -(-(shared + self.reserved_shared) // self.shared_unit) * self.shared_unit
-        by_shared = self.shared_per_sm // taken if taken else self.blocks_per_sm
-        return min(self.blocks_per_sm, by_threads, by_registers, by_shared)
+        return self.resident(threads, max(registers, 1), max(shared, 1), min)
+
+    def resident(
+        self, threads: Amount, registers: Amount, shared: Amount, least: Callable[[Amount, Any], Amount]
+    ) -> Amount:
+        """The same for amounts of any kind, such as expressions, all at least 1; `least` is the smaller of two."""
+        nothing = threads * 0  # numbers that are of that kind, too
+        warps = (threads + (self.warp - 1)) // self.warp
+        by_threads = (nothing + self.threads_per_sm // self.warp) // warps
+        piece = (registers * self.warp + (_REGISTER_UNIT - 1)) // _REGISTER_UNIT * _REGISTER_UNIT
+        by_registers = (nothing + self.registers_per_sm // _PARTS) // piece * _PARTS // warps
+        found = least(least(by_threads, by_registers), self.blocks_per_sm)
+        taken = (shared + (self.reserved_shared + self.shared_unit - 1)) // self.shared_unit * self.shared_unit
+        return least(found, (nothing + self.shared_per_sm) // taken)
 
     def occupancy(self, threads: int, registers: int, shared: int) -> float:
         """The share of an SM's warps that are in use when it runs as many blocks as it can."""

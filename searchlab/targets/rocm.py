@@ -56,6 +56,11 @@ class RocmTarget(CudaTarget):
         """Copies go through registers."""
         return False
 
+    @property
+    def shuffles(self) -> bool:
+        """Exchanges of lanes are not written for it."""
+        return False
+
     @classmethod
     def names(cls) -> tuple[str, ...]:
         """One name; the architecture is an option."""

@@ -14,11 +14,22 @@ from spaces.common.predicates import (
     wants_rfactor,
     would_repeat,
 )
-from spaces.common.threads import Menu, bind_rest, block_sizes, can_share_sums, share_sums, unbound
+from spaces.common.threads import (
+    Menu,
+    bind_rest,
+    block_sizes,
+    can_share_rows,
+    can_share_sums,
+    share_rows,
+    share_sums,
+    unbound,
+)
 
 __all__ = [
-    "Intrinsics", "KnobFactors", "Location", "Menu", "attached", "bind_rest", "block_sizes", "can_share_sums",
+    "Intrinsics", "KnobFactors", "Location", "Menu", "attached", "bind_rest", "block_sizes", "can_share_rows",
+    "can_share_sums",
     "check_intrinsics", "check_structure", "feeds_calls", "fusible_consumer", "is_expensive", "locations",
     "loops_compete", "needs_tiling", "only_moves_data", "parallel_outer", "place", "points", "reader_or_copy",
-    "searched_views", "share_sums", "strictly_inlinable", "tile", "unbound", "wants_rfactor", "would_repeat",
+    "searched_views", "share_rows", "share_sums", "strictly_inlinable", "tile", "unbound", "wants_rfactor",
+    "would_repeat",
 ]  # fmt: skip

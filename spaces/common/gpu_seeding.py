@@ -17,23 +17,29 @@ _TILES = (
     ((4, 32), (4, 1), 8),
 )
 _BLOCKS = (128, 256, 64)
+# warps and calls of each along rows and columns, and calls in a step of the sum
+_CALLS = (((2, 2), (4, 4), 2), ((2, 2), (2, 4), 2), ((2, 4), (2, 4), 1), ((1, 2), (2, 2), 2), ((1, 1), (1, 2), 1))
 
 
 def gpu_seeds(space: Space) -> Points:
-    """The points nearest to tiles that suit most GPUs, structures in turn; those with shared memory first."""
-    lists = [
-        list(_wishes(s))
-        for s in sorted(space.sketches, key=lambda s: ("shared" not in s.name, "threads(" not in s.name))
-    ]
+    """The points nearest to tiles that suit most GPUs, structures in turn; single kernels and shared memory first."""
+    lists = [list(_wishes(s)) for s in sorted(space.sketches, key=_promise)]
     turns = [
         w for n in range(max(map(len, lists), default=0)) for found in lists if n < len(found) for w in found[n : n + 1]
     ]
     return nearest(space, turns, MOST_SEEDS)
 
 
+def _promise(sketch: Sketch) -> tuple[bool, ...]:
+    return tuple(word not in sketch.name for word in ("rows", "calls(", "shared", "threads("))
+
+
 def _wishes(sketch: Sketch) -> Iterator[Wish]:
     split = [k for k in sketch.knobs if k.kind == "split"]
-    space = [k for k in split if _parts(k) > 3 or _is_space(k)]
+    if "calls(" in sketch.name:
+        yield from _wishes_of_calls(sketch, split)
+        return
+    space = [k for k in split if _parts(k) > 3]
     sums = [k for k in split if k not in space]
     others: dict[str, Wished] = {k.name: 4 for k in sketch.knobs if k.name.endswith("_lanes")}
     for n, (threads, each, depth) in enumerate(_TILES):
@@ -45,12 +51,22 @@ def _wishes(sketch: Sketch) -> Iterator[Wish]:
         yield Wish(sketch.name, wished)
 
 
+def _wishes_of_calls(sketch: Sketch, split: list[Knob]) -> Iterator[Wish]:
+    """Warps and calls of each along rows and columns, and calls of a step; what one call fills has no knob."""
+    others: dict[str, Wished] = {k.name: 8 for k in sketch.knobs if k.name.endswith("_lanes")}
+    for warps, tiles, calls in _CALLS:
+        wished = dict(others) | {k.name: 128 for k in sketch.knobs if k.name.endswith("_threads")}
+        space = [k for k in split if _parts(k) == 3]
+        for at, k in enumerate(space):
+            wished[k.name] = (None, warps[at % 2], tiles[at % 2])
+        for k in split:
+            if _parts(k) == 2:
+                wished[k.name] = (None, calls)
+        yield Wish(sketch.name, wished)
+
+
 def _parts(knob: Knob) -> int:
     return len(knob.symbols)
-
-
-def _is_space(knob: Knob) -> bool:
-    return _parts(knob) > 3
 
 
 def _levels(knob: Knob, threads: int, each: int) -> tuple[int | None, ...]:

@@ -8,10 +8,22 @@ from dataclasses import replace
 from searchlab.errors import ScheduleError
 from searchlab.schedule import Schedule
 from searchlab.search import Sketch
-from searchlab.tactics.block_tiling import levels, stage_for_block, tile_for_blocks
+from searchlab.tactics import IntrinsicView, tile_calls_by
+from searchlab.tactics.block_tiling import Staged, ThreadBlockTile, levels, stage_for_block, tile_for_blocks
 from searchlab.targets import CudaTarget
-from spaces.common import bind_rest, can_share_sums, needs_tiling, share_sums, unbound
-from spaces.common.threads import LANES, tile_limits
+from spaces.common import (
+    KnobFactors,
+    bind_rest,
+    can_share_rows,
+    can_share_sums,
+    loops_compete,
+    needs_tiling,
+    searched_views,
+    share_rows,
+    share_sums,
+    unbound,
+)
+from spaces.common.threads import CALL_LANES, LANES, tile_limits
 from spaces.sketch.rule import Answer, Rule
 from spaces.sketch.rules import Inline, Skip
 from spaces.sketch.state import State
@@ -35,11 +47,61 @@ class TileForBlocks(Rule):
                 return
             splits = levels(s, staged.block, state.settings.structure, factors)
             tile = tile_for_blocks(s, staged, splits, factors.menu(f"{block}_lanes", LANES) if shared else 1)
-            assert isinstance(state.task.target, CudaTarget)
-            limits = tile_limits(s.program, staged.block, tile, state.task.target)
-            after = state.advance(s, f"{name}({block})", knobs=factors.knobs)
-            todo = tuple(n for n in after.todo if n in s.program.blocks)
-            yield replace(after, todo=todo, conditions=(*state.conditions, *limits))
+            yield _tiled(state, s, f"{name}({block})", factors, staged, tile)
+
+
+class TileCallsOfWarps(Rule):
+    """Tiles by blocks and warps around calls of an intrinsic; operands are copied to shared memory together."""
+
+    def applies(self, state: State, block: str) -> Answer:
+        """For a product that tensor cores compute; no later rule is tried where loops are hopeless."""
+        views = _views(state, block)
+        if not views:
+            return Answer.SKIP
+        return Answer.APPLY if loops_compete(views) else Answer.APPLY_AND_SKIP_REST
+
+    def apply(self, state: State, block: str) -> Iterator[State]:
+        """The stage tiled for each intrinsic."""
+        for view in _views(state, block):
+            s, factors = Schedule(state.program), state.factors()
+            staged, tile = tile_calls_by(s, view, factors.exact, factors.menu(f"{block}_lanes", CALL_LANES))
+            yield _tiled(state, s, f"calls({view.intrinsic.name})", factors, staged, tile)
+
+
+def _views(state: State, block: str) -> tuple[IntrinsicView, ...]:
+    if block not in unbound(state.program):
+        return ()
+    return searched_views(state.program, block, state.task, state.settings.intrinsics)
+
+
+def _tiled(state: State, s: Schedule, step: str, factors: KnobFactors, staged: Staged, tile: ThreadBlockTile) -> State:
+    """The state with a tiled stage, whose limits are conditions."""
+    assert isinstance(state.task.target, CudaTarget)
+    limits = tile_limits(s.program, staged.block, tile, state.task.target)
+    after = state.advance(s, step, knobs=factors.knobs)
+    todo = tuple(n for n in after.todo if n in s.program.blocks)
+    return replace(after, todo=todo, conditions=(*state.conditions, *limits))
+
+
+class RowsInBlocks(Rule):
+    """One kernel for all stages of a program of rows: a block for a row or some rows."""
+
+    def applies(self, state: State, block: str) -> Answer:
+        """For the last stage, before any other is scheduled."""
+        assert isinstance(state.task.target, CudaTarget)
+        first = not state.steps and block == list(state.program.blocks)[-1]
+        return Answer.APPLY if first and can_share_rows(state.program, state.task.target) else Answer.SKIP
+
+    def apply(self, state: State, block: str) -> Iterator[State]:
+        """The whole program, with nothing left to visit."""
+        assert isinstance(state.task.target, CudaTarget)
+        s, factors = Schedule(state.program), state.factors()
+        try:
+            limits = share_rows(s, factors.menu, state.task.target)
+        except ScheduleError:
+            return
+        after = state.advance(s, "rows", knobs=factors.knobs)
+        yield replace(after, todo=(), conditions=(*state.conditions, *limits))
 
 
 class CrossThreadReduction(Rule):
@@ -60,7 +122,14 @@ class CrossThreadReduction(Rule):
         yield state.advance(s, f"threads({block})", knobs=factors.knobs)
 
 
-GPU_RULES: tuple[Rule, ...] = (Inline(), CrossThreadReduction(), TileForBlocks(), Skip())
+GPU_RULES: tuple[Rule, ...] = (
+    RowsInBlocks(),
+    Inline(),
+    TileCallsOfWarps(),
+    CrossThreadReduction(),
+    TileForBlocks(),
+    Skip(),
+)
 
 
 def finish_for_gpu(state: State) -> Sketch:

@@ -66,7 +66,7 @@ class TaskMappingSpace(SpaceGenerator):
             sizes = ", ".join(f"{s}=..." for s in task.workload.sizes)
             raise SpaceError(f"space '{self.name}' needs fixed extents; write workload.at({sizes})")
         if isinstance(task.target, CudaTarget):
-            return grid_sketches(task, task.target, self.parallel_k)
+            return grid_sketches(task, task.target, self.parallel_k, self.intrinsics)
         s = Schedule(task.program)
         inline_cheap(s)
         product = anchor(s.program)

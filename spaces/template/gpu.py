@@ -16,7 +16,15 @@ from searchlab.search.task import Task
 from searchlab.tactics import attempt, inline_cheap
 from searchlab.tactics.block_tiling import levels, stage_for_block, tile_for_blocks
 from searchlab.targets import CudaTarget
-from spaces.common import KnobFactors, bind_rest, can_share_sums, needs_tiling, share_sums
+from spaces.common import (
+    KnobFactors,
+    bind_rest,
+    can_share_rows,
+    can_share_sums,
+    needs_tiling,
+    share_rows,
+    share_sums,
+)
 from spaces.common.threads import LANES, tile_limits
 from spaces.template.config import Config
 from spaces.template.registry import template
@@ -66,6 +74,21 @@ def sums(cfg: Config, s: Schedule, task: Task) -> None:
     for name in shared:
         attempt(share_sums, s, name, _menu(cfg))
     bind_rest(s, _menu(cfg))
+
+
+@template("gpu-rows", operator=("softmax", "layer_norm"), kind="cuda")
+def rows(cfg: Config, s: Schedule, task: Task) -> None:
+    """One kernel: a block for a row or some rows, in which threads share all stages."""
+    inline_cheap(s)
+    assert isinstance(task.target, CudaTarget)
+    if not can_share_rows(s.program, task.target):
+        cfg.skip("its stages do not follow each other row by row")
+    try:
+        limits = share_rows(s, _menu(cfg), task.target)
+    except ScheduleError as e:
+        cfg.skip(str(e))
+    for limit in limits:
+        cfg.require(limit)
 
 
 def _menu(cfg: Config) -> Callable[[str, Sequence[int]], Like]:

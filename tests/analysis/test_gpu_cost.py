@@ -13,7 +13,7 @@ from searchlab.errors import TargetError
 from searchlab.ir.expr import knob
 from searchlab.ir.program import Program
 from searchlab.schedule import Schedule
-from searchlab.tactics import ThreadTiles, bind_elements, tile_for_threads
+from searchlab.tactics import ThreadTiles, WarpTiles, bind_elements, tile_for_threads, tile_for_warps
 from searchlab.targets import CudaTarget, parse
 from searchlab.workloads import parse as workload
 
@@ -120,3 +120,23 @@ def test_other_columns_of_cpus_are_unchanged_and_those_of_gpus_zero() -> None:
 def test_costs_are_for_gpus_and_whole_programs() -> None:
     with pytest.raises(TargetError, match="modelled for NVIDIA GPUs only"):
         modelled_cycles(product(), parse("x86-64-v3"))
+
+
+def test_tensor_cores_count_calls_and_words_of_fragments() -> None:
+    """Of 64 x 64 x 64: four blocks of four warps, each with 1 x 2 calls along 64 / 16 steps."""
+    w = workload("matmul:m=64,n=64,k=64,dtype=float16")
+    s = Schedule(w.program)
+    tile_for_warps(s, "S", "mma_f16_16x8x16", WarpTiles((2, 2), (1, 2), 2))
+    (cost,) = kernel_costs(Nest(s.program), TARGET)
+    calls = next(x for x in cost.kernel.statements if x.called is not None)
+    assert (cost.kernel.blocks.constant, calls.warps.constant, calls.own.constant) == (4, 4, 8)
+    assert cost.tensor.constant == 4 * 8 * 2
+    a, b = sorted((x.times.constant or 0.0) for x in calls.accesses())
+    assert (a, b) == (8 * 2, 8 * 4 / 2)  # words of B for every call, of A for every two
+    assert all(x.cost.constant == 1 for x in calls.accesses())  # rows are apart
+    (kernel,) = backend_of(TARGET).build(s.program, TARGET).kernels  # type: ignore[attr-defined]
+    assert cost.kernel.shared.constant == kernel.shared == 2 * 32 * (64 + 16)
+    plain = Schedule(w.program)
+    tile_for_threads(plain, "S", TILES)
+    assert modelled_cycles(s.program, TARGET) < modelled_cycles(plain.program, TARGET)
+    assert columns(s.program)["all_calls"] == pytest.approx(64 * 64 * 64 / 2048)

@@ -25,6 +25,7 @@ from searchlab.search import History, Task, Trials
 from searchlab.search import space as space_of
 from searchlab.search.knob import Floats
 from searchlab.search.pair_order import in_order
+from searchlab.targets import parse as parse_target
 from searchlab.testing.models import made_up_seconds, tiled_space, trials
 from searchlab.workloads import parse
 
@@ -99,9 +100,10 @@ def test_too_little_data_is_refused(tmp_path: Path) -> None:
 
 def test_a_search_begins_with_them_and_says_so(start: PretrainedTrees) -> None:
     model = GBTModel(np.random.default_rng(0))
-    assert (
-        model.ready and model.seen == start.summary == f"trees trained on {start.card['programs']} programs of 6 tasks"
-    )
+    assert model.ready and model.seen(SPACE) == start.summary
+    assert start.summary == f"trees trained on {start.card['programs']} programs of 6 tasks"
+    on_gpu = space_of("sketch", Task(parse("matmul:m=16,n=16,k=16"), parse_target("cuda:arch=sm_80")))
+    assert model.seen(on_gpu) == ""  # they know programs for CPUs
     rows = SPACE.features(TEST, "summary")
     assert (model.predict(SPACE, TEST) == -start.scores(rows, None)).all()
     stored = recorded("matmul:m=40,n=24,k=32", 60, seed=3)
@@ -118,7 +120,7 @@ def test_only_where_they_were_trained_for(start: PretrainedTrees) -> None:
     )  # fmt: skip
     for options in others:
         model = GBTModel(**options)  # type: ignore[arg-type]
-        assert model.seen == "" and not model.pretrained, options
+        assert model.seen(SPACE) == "" and not model.pretrained, options
 
 
 def test_without_them_it_is_what_it_was(start: PretrainedTrees) -> None:
@@ -214,7 +216,7 @@ def test_trees_of_other_features_are_refused_with_a_fallback(
         assert shipped(tmp_path / "old") is None
     monkeypatch.setattr(pretrained, "shipped", lambda: None)
     model = GBTModel(np.random.default_rng(0))
-    assert (model.predict(SPACE, TEST) == RooflineModel().predict(SPACE, TEST)).all() and model.seen == ""
+    assert (model.predict(SPACE, TEST) == RooflineModel().predict(SPACE, TEST)).all() and model.seen(SPACE) == ""
 
 
 def test_a_view_may_gain_columns(start: PretrainedTrees, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,4 +282,4 @@ def test_what_is_shipped() -> None:
     space = space_of("sketch", task)
     points = space.sample(200, np.random.default_rng(0))
     model = GBTModel(np.random.default_rng(0))
-    assert np.isfinite(model.predict(space, points)).all() and model.seen == found.summary
+    assert np.isfinite(model.predict(space, points)).all() and model.seen(space) == found.summary

@@ -7,12 +7,14 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from searchlab.cuda.ptx_memory import PtxFault
+from searchlab.cuda.ptx_module import PIPELINE, kernel_ir
 from searchlab.cuda.spmd import launches
 from searchlab.defaults import default_schedule
 from searchlab.errors import BuildError
 from searchlab.ir.program import Program
 from searchlab.ir.statement_tree import statements
 from searchlab.ir.stmt import Barrier
+from searchlab.llvm import jit
 from searchlab.schedule import Schedule
 from searchlab.tactics import ThreadTiles, bind_elements, sum_with_threads, tile_for_threads
 from searchlab.targets import parse
@@ -258,3 +260,27 @@ def test_results_do_not_depend_on_how_many_blocks_run_at_a_time(monkeypatch: pyt
     together = kernel(*inputs.values())
     monkeypatch.setattr("searchlab.cuda.ptx_machine.MOST_THREADS", 64)
     assert np.array_equal(kernel(*inputs.values()), together)
+
+
+def test_code_has_no_jump_tables() -> None:
+    """A choice among many stays a chain of branches in every kernel, as the emulator knows no jumps by a table."""
+    w = workload("elementwise:rows=4,cols=8")
+    made = launches(default_schedule(w.program, TARGET), TARGET)
+    written, _ = kernel_ir(made, made.kernels[0], "kernel0", TARGET)
+    cases = " ".join(f"i32 {n}, label %c{n}" for n in range(8))
+    arms = "\n".join(f"c{n}:\n store volatile i{8 << n % 4} {n * n}, ptr %p\n br label %end" for n in range(8))
+    choice = f"switch i32 %n, label %end [ {cases} ]\n{arms}\nend:\n ret void"
+    other = f"\ndefine ptx_kernel void @chosen(ptr %p, i32 %n) #0 {{\n {choice}\n}}\n"
+    with_tables = written.replace('"no-jump-tables"="true"', "")
+    assert with_tables != written
+    found = [jit.assembly(x + other, TARGET, pipeline=PIPELINE) for x in (written, with_tables)]
+    assert ["brx.idx" in text for text in found] == [False, True]
+
+
+def test_promised_blocks_limit_registers() -> None:
+    """A loop of blocks that promises room for some of them tells the assembler so."""
+    _, program = product("matmul:m=64,n=64,k=64")
+    s = Schedule(program)
+    loop = next(name for name, lp in program.loops.items() if str(lp.kind) == "blockIdx.x")
+    s.annotate(loop, "resident_blocks", 7)
+    assert ".minnctapersm 7" in ptx_of(s.program) and ".minnctapersm" not in ptx_of(program)

@@ -67,7 +67,7 @@ def is_right(kind: tuple[str, str, int], program: Program, *, rows: bool = True)
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind[0])
 def test_products_of_every_type(kind: tuple[str, str, int]) -> None:
-    program = scheduled(kind, product(kind[1], 64, 32, 6 * kind[2]), WarpTiles(2, (2, 2), 2))
+    program = scheduled(kind, product(kind[1], 64, 32, 6 * kind[2]), WarpTiles((2, 1), (2, 2), 2))
     is_right(kind, program)
     text = CUDA.listing(program, TARGET, "PTX")
     assert text.count("mma.sync.aligned") == 8
@@ -76,20 +76,20 @@ def test_products_of_every_type(kind: tuple[str, str, int]) -> None:
 
 @pytest.mark.parametrize("kind", KINDS[:2], ids=lambda kind: kind[0])
 def test_double_buffers(kind: tuple[str, str, int]) -> None:
-    program = scheduled(kind, product(kind[1], 32, 16, 5 * kind[2]), WarpTiles(1, (1, 2), 1, double_buffer=True))
+    program = scheduled(kind, product(kind[1], 32, 16, 5 * kind[2]), WarpTiles((1, 1), (1, 2), 1, double_buffer=True))
     is_right(kind, program)
     assert "cp.async.cg" in CUDA.listing(program, TARGET, "PTX")
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind[0])
 def test_columns_of_b_are_gathered(kind: tuple[str, str, int]) -> None:
-    program = scheduled(kind, product(kind[1], 16, 16, 2 * kind[2], rows=False), WarpTiles(1))
+    program = scheduled(kind, product(kind[1], 16, 16, 2 * kind[2], rows=False), WarpTiles((1, 1)))
     is_right(kind, program, rows=False)
 
 
 def test_what_warps_cannot_do() -> None:
     kind = KINDS[0]
-    program = scheduled(kind, product("float16", 32, 16, 32), WarpTiles(2))
+    program = scheduled(kind, product("float16", 32, 16, 32), WarpTiles((2, 1)))
     with pytest.raises(
         BuildError, match="intrinsic 'mma_f16_16x8x16' needs the instructions of sm_80, which sm_75 lacks"
     ):
@@ -122,7 +122,7 @@ def test_threads_that_store_what_others_hold() -> None:
 
 def test_a_warp_without_all_lanes() -> None:
     kind = KINDS[0]
-    program = scheduled(kind, product("float16", 16, 16, 16), WarpTiles(1))
+    program = scheduled(kind, product("float16", 16, 16, 16), WarpTiles((1, 1)))
     artifact = CUDA.build(program, TARGET)
     (kernel,) = artifact.kernels  # type: ignore[attr-defined]
     smaller = replace(artifact, kernels=(replace(kernel, block=(16, 1, 1)),))  # type: ignore[call-arg]

@@ -5,11 +5,13 @@ import pytest
 
 from searchlab.analysis import schema
 from searchlab.backend import backend_of, compile
+from searchlab.cuda.ptxas import assemble, find_ptxas
 from searchlab.errors import SpaceError
 from searchlab.search import SPACES, Space, Task
 from searchlab.targets import CudaTarget, parse
 from searchlab.testing import check_space
 from searchlab.workloads import parse as workload
+from spaces.probabilistic import ProbabilisticSpace
 from spaces.sketch import SketchSpace
 from spaces.task_mapping import TaskMappingSpace
 from tests.cuda_oracles import is_right
@@ -41,6 +43,22 @@ SPECS = (
 )
 
 
+CALLS = (
+    "matmul:m=37,n=29,k=35,dtype=float16",
+    "batch_matmul:batch=2,m=17,n=19,k=21,dtype=bfloat16",
+    "qmatmul:m=33,n=9,k=41,zero=128",
+    "conv2d:ci=5,co=17,h=3,w=17,k=3,padding=1,dtype=float16",
+)
+MORE_CALLS = (
+    "dense:m=19,n=34,k=23,activation=gelu,dtype=float16",
+    "matmul:m=64,n=64,k=64,dtype=int8",
+    "transpose_batch_matmul:batch=1,seq=19,heads=3,dim=17,dtype=float16",
+    "conv1d:ci=3,co=11,w=41,k=3,stride=1,padding=1,dtype=bfloat16",
+    "conv2d_bn_relu:ci=3,co=17,h=5,w=18,k=3,dtype=float16",
+    "qconv2d:ci=3,co=17,h=5,w=18,k=3",
+)
+
+
 def made(name: str, spec: str) -> Space:
     return SPACES.make(name).space(Task(workload(spec), TARGET))
 
@@ -61,15 +79,82 @@ def test_an_odd_size_is_right(number: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("spec", SPECS, ids=lambda s: s.split(":")[0])
+@pytest.mark.parametrize("spec", SPECS + CALLS + MORE_CALLS, ids=lambda s: s.split(":")[0])
 def test_thirty_points_are_right(name: str, spec: str) -> None:
     random_points_are_right(name, spec, 30)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas")
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90"])
+@pytest.mark.parametrize("name", NAMES)
+def test_code_is_accepted_by_the_assembler(name: str, arch: str) -> None:
+    """Some points of every operator, for an old, a common and a recent architecture."""
+    target = parse(f"cuda:arch={arch}")
+    for spec in SPECS + CALLS + MORE_CALLS:
+        space = SPACES.make(name).space(Task(workload(spec), target))
+        for point in space.sample_new(3, np.random.default_rng(1)).points:
+            for kernel in backend_of(target).build(space.program(point), target).kernels:  # type: ignore[attr-defined]
+                assert assemble(kernel.text, arch).cubin, space.text(point)
 
 
 def random_points_are_right(name: str, spec: str, count: int) -> None:
     space, w = made(name, spec), workload(spec)
     for point in space.sample_new(count, np.random.default_rng(0)).points:
         assert is_right(w, space.program(point)), space.text(point)
+
+
+@pytest.mark.parametrize("number", range(len(CALLS)), ids=lambda n: CALLS[n].split(":")[0])
+def test_tensor_cores_take_any_size(number: int) -> None:
+    """Products of short numbers are called in every space that has calls, under both oracles."""
+    spec, name = CALLS[number], ("sketch", "task-mapping", "probabilistic", "sketch")[number]
+    space, w = made(name, spec), workload(spec)
+    assert all("mma_" in s.name for s in space.sketches)
+    point = space.sample(1, np.random.default_rng(number))
+    program = space.program(point)
+    assert is_right(w, program)
+    assert "mma.sync" in backend_of(TARGET).listing(program, TARGET, "PTX")
+    columns = dict(zip(schema("summary").columns, np.exp2(space.features(point, "summary")[0]) - 1, strict=True))
+    (kernel, *_) = backend_of(TARGET).build(program, TARGET).kernels  # type: ignore[attr-defined]
+    assert round(columns["gpu_threads"]) == int(np.prod(kernel.block)) and columns["all_calls"] >= 1
+
+
+def test_what_tensor_cores_use_is_foreseen() -> None:
+    """Shared memory with the room between rows, threads and blocks, of tiles that divide the product."""
+    space = made("task-mapping", "matmul:m=256,n=256,k=256,dtype=float16")
+    for point in space.sample_new(3, np.random.default_rng(2)).points:
+        columns = dict(zip(schema("summary").columns, np.exp2(space.features(point, "summary")[0]) - 1, strict=True))
+        (kernel,) = backend_of(TARGET).build(space.program(point), TARGET).kernels  # type: ignore[attr-defined]
+        assert round(columns["gpu_shared_bytes"]) == kernel.shared
+        assert round(columns["gpu_blocks"]) == int(np.prod(kernel.grid))
+
+
+def test_tensor_cores_are_an_option_and_a_matter_of_architecture() -> None:
+    task = Task(workload("matmul:m=32,n=32,k=32,dtype=float16"), TARGET)
+    old = Task(task.workload, parse("cuda:arch=sm_75"))
+    brain = Task(workload("matmul:m=32,n=32,k=32,dtype=bfloat16"), parse("cuda:arch=sm_75"))
+    wide = Task(workload("matmul:m=32,n=32,k=32"), TARGET)
+    for generator in (SketchSpace, TaskMappingSpace, ProbabilisticSpace):
+        called = lambda t, how="auto": {"mma_" in s.name for s in generator(intrinsics=how).space(t).sketches}  # noqa: B023, E731
+        assert called(task) == {True} and called(task, "never") == {False}, generator
+        assert called(old) == {True} and called(brain) == {False}, generator
+        assert called(wide, "always") == {False}, generator  # tf32 would shorten the factors
+    assert "mma_f16_16x8x8" in SketchSpace().space(old).sketches[0].name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_are_one_kernel(name: str) -> None:
+    """Softmax and layer norm have a structure of one kernel, which comes first among the seeds."""
+    w = workload(("softmax:rows=6,cols=127", "layer_norm:rows=9,cols=70")[NAMES.index(name) % 2])
+    generator, task = SPACES.make(name), Task(w, TARGET)
+    space = generator.space(task)
+    seeds = generator.seeds(task, space)
+    found = [p for p in seeds if "rows" in space.sketches[int(p.sketch[0])].name]
+    assert found
+    program = space.program(found[0])
+    assert is_right(w, program)
+    (kernel,) = backend_of(TARGET).build(program, TARGET).kernels  # type: ignore[attr-defined]
+    assert "shfl.sync" in kernel.text
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -147,8 +147,8 @@ class _CellSearch:
     def _introduce(self) -> None:
         """Notes what a model has seen before, and that a strategy has no model to search by."""
         study = self.search.studies[0]
-        if study.model is not None and study.model.seen:
-            self._note(f"model '{study.model.name}' starts from {study.model.seen}")
+        if study.model is not None and (seen := study.model.seen(study.space)):
+            self._note(f"model '{study.model.name}' starts from {seen}")
         if study.strategy.needs_model and study.model is None:
             self._note(f"strategy '{study.strategy.name}' has no cost model here, so all candidates are random")
 
