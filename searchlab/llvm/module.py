@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from searchlab.dtype import BOOL, DTYPES, INDEX
 from searchlab.errors import BuildError
@@ -187,7 +188,7 @@ class BodyWriter(Visitor[[], None]):
     # --- vectors ------------------------------------------------------------------------------------------------------
 
     def vector(self, s: Loop) -> None:
-        """Emits full registers first, then decreasing powers of two; a run-time extent ends in scalar iterations."""
+        """Emits full registers first, then decreasing powers of two, which a run-time extent has or has not."""
         width = self.g.lanes(s)
         extent = value_of(s.extent)
         if extent is None:
@@ -237,15 +238,12 @@ class BodyWriter(Visitor[[], None]):
         self.f.loop(count, lambda i: self._chunk(s, Linear(0, ((i, width),)), width))
 
     def _vector_of_any_length(self, s: Loop, width: int) -> None:
-        full = self.f.linear(s.extent // width)
-        self._chunk_loop(s, full, width)
-        start = self.f.value(self.f.linear((s.extent // width) * width))
-
-        def single(i: str) -> None:
-            self.f.env[s.var] = Linear(0, ((i, 1),))
-            self.visit(s.body)
-
-        self.f.loop(self.f.linear(s.extent), single, start)
+        self._chunk_loop(s, self.f.linear(s.extent // width), width)
+        piece = width
+        while piece > 1:
+            whole, piece = piece, piece // 2
+            base, enough = self.f.linear(s.extent // whole * whole), s.extent % whole >= piece
+            self.f.branch(self.w.condition(enough).text, partial(self._chunk, s, base, piece))
 
     def _chunk(self, s: Loop, base: Linear, width: int) -> None:
         self.f.env[s.var] = base
