@@ -57,3 +57,13 @@ def test_ends_take_half_registers(machine: str, widths: tuple[int, ...]) -> None
     target = parse(machine)
     code = generate(lower(pointwise(), target), target).ir
     assert all(f"load <{w} x float>" in code for w in widths)
+
+
+def test_ends_of_long_code_are_single_elements(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("searchlab.llvm.module.MOST_IN_PIECES", 3)
+    code = generate(lower(pointwise(), TARGET), TARGET).ir
+    assert "load <8 x float>" in code and "load <4 x float>" not in code
+    kernel = sl.compile(pointwise(), TARGET)
+    for n in (1, 7, 8, 21):
+        x = np.random.default_rng(n).random(n, dtype=np.float32)
+        checked(kernel, x, np.exp(x) + 1)
