@@ -27,6 +27,7 @@ from searchlab.timing.turns import Times
 
 THREADS = 2
 SECONDS, ROUNDS = 6.0, 4
+TEXT_ROUNDS = 8  # of whole texts, which take half a second and more
 COMPILE_S = 15.0
 OURS = ("default", "tuned")
 BESIDE = ("4 bits",)  # not the same work
@@ -80,16 +81,9 @@ def decoder_rows(length: int, tuned: Any) -> Iterator[Row]:
         runs[name] = ours(graph.compile(functions, target, source, options), prompt)
     runs["4 bits"] = ours(graph.compile(graph.quantise_weights(functions), target), prompt)
     with OtherLoad() as load:
-        times = race(runs, SECONDS, ROUNDS, threads=THREADS)
+        times = race(runs, SECONDS, TEXT_ROUNDS, threads=THREADS)
     yield from ratio_rows(f"decoder-{length}", times, {"default": 1.0, "tuned": 1.3}, load.share)
-    for name, reason in peers.missing.items():
-        yield {
-            "case": f"decoder-{length}",
-            "metric": f"missing: {name}",
-            "value": None,
-            "target": None,
-            "reason": reason,
-        }
+    yield from missing_rows(f"decoder-{length}", peers)
 
 
 def compile_rows(tuned: Any) -> Iterator[Row]:

@@ -35,7 +35,7 @@ def exact_rows(clips: Path, frames: int = 300) -> Iterator[Row]:
     """The largest relative error without thresholds, over a long clip with noise and drift."""
     for name, text in SMALL.items():
         source = model_source(text)
-        _, _, height, width = source.inputs[0].shape
+        _, _, height, width = source.first.inputs[0].shape
         clip = made_clip(ClipOptions(frames, height, width, noise=0.01, drift=5e-4), np.random.default_rng(0))
         for rule in RULES:
             model = ResidualModel(source.module, ResidualOptions(rule, kernel="skip"), detect().with_threads(THREADS))

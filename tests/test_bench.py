@@ -159,6 +159,14 @@ def test_spread_is_between_the_bests_of_every_other_round() -> None:
     assert Times.of([[1.0, 2.0]]).spread == 0.0
 
 
+def test_long_runs_have_short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads need turns of several samples, unless a single run takes longer than their spinning lasts."""
+    monkeypatch.setattr("searchlab.timing.race._LONG_S", 0.01)
+    runs = {"long": lambda: time.sleep(0.02), "short": lambda: time.sleep(0.0005)}
+    times = race(runs, seconds=0.0, min_rounds=3, threads=2)
+    assert times["long"].rounds == 3 and times["short"].rounds > 10
+
+
 def test_short_runs_are_repeated() -> None:
     count = 0
 

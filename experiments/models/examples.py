@@ -1,7 +1,7 @@
 """The networks of this package at their published sizes, with inputs: what `searchlab tune resnet18` tunes.
 
 Every function returns a network and example inputs, as any function does that names a model. Sizes are fixed, but for
-the past of `decoder_step`.
+the past of `decoder_step`, and the lengths of `text`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from typing import Any
 
 from experiments.models import bert as bert_network
 from experiments.models import decoder as decoder_network
+from experiments.models import generation, resnet
 from experiments.models import mobilenet_v2 as mobilenet_network
-from experiments.models import resnet
 from experiments.models import unet as unet_network
+from searchlab.graph import ExampleCall
 
 Example = tuple[Any, tuple[Any, ...]]
 
@@ -53,3 +54,16 @@ def decoder_step(past: int = 132, layers: int = 8) -> tuple[Any, tuple[Any, ...]
     inputs = decoder_network.example_inputs(1, 1, past, layers=layers)
     shapes = decoder_network.dynamic_shapes(length=1, past=past, layers=layers, sequences=1)
     return decoder_network.make(layers=layers), inputs, shapes
+
+
+def text(prompt: int = 100, new: int = 64, layers: int = 8) -> tuple[Any, dict[str, ExampleCall]]:
+    """The decoder as it generates text: once a prompt of about this length, then a token at a time behind its past."""
+    module = generation.imported(decoder_network.make(layers=layers))
+    (tokens,) = decoder_network.example_inputs(1, prompt)
+    token, cache = decoder_network.example_inputs(1, 1, prompt + new // 2, layers=layers)
+    lengths = {prompt: 1.0, prompt + prompt // 3: 1.0}
+    pasts = {prompt + share * new // 4: 1.0 for share in (0, 2, 4)}
+    return module, {
+        "prompt": ExampleCall((tokens,), sizes={"length": lengths}),
+        "step": ExampleCall((token, *cache), weight=new, sizes={"past": pasts}),
+    }

@@ -32,7 +32,7 @@ from searchlab.graph.graph_json import graph_from_json, graph_to_json, load_grap
 from searchlab.graph.legalising import legalise, operator_program
 from searchlab.graph.library import GRAPH_LIBRARIES, GraphLibrary, library, library_function, library_functions
 from searchlab.graph.model import CompiledModel, CompileOptions, LoadedModel, RunnableModel, compile, load_model
-from searchlab.graph.model_source import ModelSource, model_source
+from searchlab.graph.model_source import ExampleCall, ModelSource, model_source
 from searchlab.graph.onnx_import import from_onnx
 from searchlab.graph.operator import (
     Dim,
@@ -55,12 +55,12 @@ from searchlab.graph.torch_import import from_torch
 from searchlab.graph.wellformed import verify_graph
 
 __all__ = [
-    "Annotation", "Binding", "BranchCall", "CompileOptions", "CompiledModel", "Constant", "Dim", "Dims", "Extents",
-    "FunctionCall", "GRAPH_LIBRARIES", "GraphBuilder", "GraphCall", "GraphFunction", "GraphLibrary", "GraphModule",
-    "GraphOperator", "GraphParameter", "GraphTask", "GraphValue", "Ints", "ItemCall", "LibraryCall",
-    "LibraryPattern", "LoadedModel", "MatchCast", "ModelSource", "Number", "ObjectType", "Operand", "OperatorCall",
-    "PatternMatch", "PointwiseOp", "ProgramCall", "RunnableModel", "Scalar", "ShapeType", "SizeFacts", "SizeRange",
-    "TensorType", "TupleCall", "TupleType", "TypeScope", "compile", "deduced", "dispatch_libraries",
+    "Annotation", "Binding", "BranchCall", "CompileOptions", "CompiledModel", "Constant", "Dim", "Dims",
+    "ExampleCall", "Extents", "FunctionCall", "GRAPH_LIBRARIES", "GraphBuilder", "GraphCall", "GraphFunction",
+    "GraphLibrary", "GraphModule", "GraphOperator", "GraphParameter", "GraphTask", "GraphValue", "Ints", "ItemCall",
+    "LibraryCall", "LibraryPattern", "LoadedModel", "MatchCast", "ModelSource", "Number", "ObjectType", "Operand",
+    "OperatorCall", "PatternMatch", "PointwiseOp", "ProgramCall", "RunnableModel", "Scalar", "ShapeType", "SizeFacts",
+    "SizeRange", "TensorType", "TupleCall", "TupleType", "TypeScope", "compile", "deduced", "dispatch_libraries",
     "evaluate_graph", "from_onnx", "from_torch", "graph_from_json", "graph_operator", "graph_operators",
     "graph_tasks", "graph_to_json", "legalise", "library", "library_function", "library_functions", "load_graph",
     "load_model", "model_source", "model_tasks", "numpy_library", "operator_named", "operator_program", "ops",

@@ -5,17 +5,21 @@
     model_source("resnet18")                       a model of `experiments/models`, where this folder is
 
 The function returns a torch module in evaluation mode with a tuple of example inputs, and with dynamic shapes as
-`torch.export` takes them if sizes are to stay open; or a `GraphModule`, alone or with a tuple of example arrays.
+`torch.export` takes them if sizes are to stay open; or a `GraphModule`, alone or with a tuple of example arrays.  One
+of several functions comes with an `ExampleCall` for each:
+
+    return module, {"prompt": ExampleCall((tokens,)), "step": ExampleCall((token, *cache), weight=64)}
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
+import math
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,26 +32,48 @@ from searchlab.graph.functions import GraphModule
 from searchlab.graph.operator import Array
 from searchlab.graph.torch_import import from_torch
 from searchlab.ir.bfloat16 import stored
-from searchlab.ir.expr import value_of
+from searchlab.ir.expr import Var, value_of
 from searchlab.named import Named
 
+MAIN = "main"
 SHIPPED_MODELS = "experiments.models.examples"  # comes with the sources, not with the installed package
 _FORMS = "a model is module:function, file.py:function, or a name such as resnet18, with :key=value,... for arguments"
 
 
 @dataclass(frozen=True, eq=False)
-class ModelSource:
-    """A model, ready to be compiled and to be compared: its graph, arrays to call it with, and the module of torch.
+class ExampleCall:
+    """A call of a function that a model is searched, checked and timed with.
 
-    `text` is how it was named, `name` what it is called.  `eager` runs the torch module on the inputs; None for graphs
-    that come from elsewhere.
+    `weight` is how often the function is called where others are called once.  `sizes` says for open sizes which values
+    occur, and how often: {"past": {100: 1, 164: 2}}; others occur log-uniformly.  `eager` runs torch on the inputs.
+    """
+
+    inputs: tuple[Array, ...] = field(repr=False)
+    weight: float = 1
+    sizes: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    eager: Callable[[], Any] | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class ModelSource:
+    """A model, ready to be compiled and to be compared: its graph, and calls of its functions, by their names.
+
+    `text` is how it was named, `name` what it is called.
     """
 
     text: str
     name: str
     module: GraphModule = field(repr=False)
-    inputs: tuple[Array, ...] = field(repr=False)
-    eager: Callable[[], Any] | None = field(default=None, repr=False)
+    calls: Mapping[str, ExampleCall] = field(repr=False)
+
+    @property
+    def first(self) -> ExampleCall:
+        """The call of its only function, or of the first."""
+        return next(iter(self.calls.values()))
+
+    def called(self, function: str, name: str) -> str:
+        """What something in a function is called in the model as a whole."""
+        return name if len(self.calls) == 1 else f"{function}.{name}"
 
 
 def model_source(text: str, folder: str | Path = ".") -> ModelSource:
@@ -75,8 +101,9 @@ def source_of(made: Any, text: str = "", name: str = "model") -> ModelSource:
     if isinstance(model, GraphModule):
         if len(rest) > 1:
             raise GraphError(f"model '{text or name}': a graph comes alone or with a tuple of example arrays")
-        inputs = tuple(np.asarray(x) for x in rest[0]) if rest else _random(model)
-        return ModelSource(text or name, name, model, inputs)
+        given = rest[0] if rest else _random(model)
+        calls = given if isinstance(given, Mapping) else {MAIN: ExampleCall(tuple(given))}
+        return ModelSource(text or name, name, model, _checked(model, calls, f"model '{text or name}'"))
     if not callable(getattr(model, "named_parameters", None)) or not 1 <= len(rest) <= 2:
         said = ", ".join(type(part).__name__ for part in parts)
         raise GraphError(
@@ -98,7 +125,30 @@ def _of_torch(text: str, name: str, model: Any, inputs: Any, dynamic_shapes: Any
         with torch.inference_mode():
             return model(*given)
 
-    return ModelSource(text, name, module, tuple(map(array_of, tensors)), eager)
+    return ModelSource(text, name, module, {MAIN: ExampleCall(tuple(map(array_of, tensors)), eager=eager)})
+
+
+def _checked(module: GraphModule, calls: Mapping[str, ExampleCall], what: str) -> dict[str, ExampleCall]:
+    """The calls with arrays as numpy has them; refuses those of no function, and weights of sizes that do not occur."""
+    made = {}
+    for name, call in calls.items():
+        if name not in module.functions:
+            raise GraphError(f"{what}: the graph has no function '{name}'; it has {', '.join(module.functions)}")
+        if not isinstance(call, ExampleCall):
+            raise GraphError(f"{what}: the call of '{name}' is a {type(call).__name__}; accepted: an ExampleCall")
+        weights = {f"'{name}'": call.weight}
+        known = {s.name for s in module[name].symbols}
+        for size, often in call.sizes.items():
+            if size not in known:
+                raise GraphError(f"{what}: '{name}' has no size '{size}'; it has {', '.join(sorted(known)) or 'none'}")
+            for value, weight in often.items():
+                module[name].facts.check({Var(size, "size"): value}, f"{what}: '{name}'")
+                weights[f"{size} = {value} of '{name}'"] = weight
+        for of, weight in weights.items():
+            if not 0 < weight < math.inf:
+                raise GraphError(f"{what}: {of} has the weight {weight}; it says how often this occurs, and is above 0")
+        made[name] = replace(call, inputs=tuple(np.asarray(x) for x in call.inputs))
+    return made
 
 
 def array_of(tensor: Any) -> Array:
@@ -116,7 +166,7 @@ def _random(module: GraphModule) -> tuple[Array, ...]:
     """Arrays for the parameters of a graph: floats in [-1, 1), integers 0 and 1, which are indices of any table."""
     rng = np.random.default_rng(0)
     found = []
-    for p in module["main"].parameters:
+    for p in module[MAIN].parameters:
         a = p.annotation
         shape = [value_of(e) for e in a.dims()]
         if not isinstance(a, TensorType) or not a.is_whole or a.dtype is None or None in shape:

@@ -174,3 +174,11 @@ def flat_index(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr:
     for i, extent in zip(indices, shape, strict=True):
         total = total * extent + i
     return total
+
+
+def divides(number: int, shape: tuple[Expr, ...]) -> bool:
+    """Whether a number certainly divides the count of elements, whatever run-time sizes are."""
+    count: Expr = ONE
+    for extent in shape:
+        count = count * extent
+    return not any(c % number for c in poly(count).values())

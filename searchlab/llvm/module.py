@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from searchlab.dtype import BOOL, DTYPES, INDEX
 from searchlab.errors import BuildError
@@ -25,6 +26,7 @@ from searchlab.targets import CpuTarget, Target
 STACK = 16 * 1024  # larger buffers go to scratch memory
 CHUNKS = 8  # a vectorised loop that spans more registers becomes a loop over registers
 MOST_JOINED = 96  # limit on the registers of one vectorised reduction
+MOST_IN_PIECES = 500  # instructions of a vector that are repeated for the end of a run-time length
 SINGLE_LANES = 16  # limit on unrolling a vectorised loop that cannot run in lanes
 UNROLL = 512  # limit on copies; beyond it compile time outweighs the benefit, and the loop stays a loop
 
@@ -187,7 +189,10 @@ class BodyWriter(Visitor[[], None]):
     # --- vectors ------------------------------------------------------------------------------------------------------
 
     def vector(self, s: Loop) -> None:
-        """Emits full registers first, then decreasing powers of two; a run-time extent ends in scalar iterations."""
+        """Emits full registers first, then decreasing powers of two, which a run-time extent has or has not.
+
+        Where that would repeat too many instructions, such an extent ends in scalar iterations.
+        """
         width = self.g.lanes(s)
         extent = value_of(s.extent)
         if extent is None:
@@ -237,15 +242,17 @@ class BodyWriter(Visitor[[], None]):
         self.f.loop(count, lambda i: self._chunk(s, Linear(0, ((i, width),)), width))
 
     def _vector_of_any_length(self, s: Loop, width: int) -> None:
-        full = self.f.linear(s.extent // width)
-        self._chunk_loop(s, full, width)
-        start = self.f.value(self.f.linear((s.extent // width) * width))
-
-        def single(i: str) -> None:
-            self.f.env[s.var] = Linear(0, ((i, 1),))
-            self.visit(s.body)
-
-        self.f.loop(self.f.linear(s.extent), single, start)
+        before = self.g.module.size
+        self._chunk_loop(s, self.f.linear(s.extent // width), width)
+        piece = width
+        if self.g.module.size - before > MOST_IN_PIECES:
+            start = self.f.value(self.f.linear(s.extent // width * width))
+            self.f.loop(self.f.linear(s.extent), lambda i: self._chunk(s, Linear(0, ((i, 1),)), 1), start)
+            return
+        while piece > 1:
+            whole, piece = piece, piece // 2
+            base, enough = self.f.linear(s.extent // whole * whole), s.extent % whole >= piece
+            self.f.branch(self.w.condition(enough).text, partial(self._chunk, s, base, piece))
 
     def _chunk(self, s: Loop, base: Linear, width: int) -> None:
         self.f.env[s.var] = base

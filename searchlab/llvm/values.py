@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import prod
 
 from searchlab.dtype import BOOL, DTYPES, FLOAT16, FLOATS, HALVES, INDEX, UNSIGNED
 from searchlab.errors import BuildError
-from searchlab.ir.algebra import flat_index, poly
-from searchlab.ir.expr import And, Binary, Call, Cast, Compare, Const, Expr, Load, Lookup, Poly, Select, Var, value_of
+from searchlab.ir.algebra import divides, flat_index, poly
+from searchlab.ir.expr import And, Binary, Call, Cast, Compare, Const, Expr, Load, Lookup, Poly, Select, Var
 from searchlab.ir.stmt import Buffer
 from searchlab.ir.walk import loads, variables
 from searchlab.llvm.abi import LINE
@@ -278,8 +277,8 @@ class ValueWriter(Arithmetic):
     def _in_squares(self, e: Load, form: Linear, stride: int) -> bool:
         """Whether lanes load a column of whole squares, each row of which begins at a multiple of its length."""
         assert self.lanes is not None
-        n, sizes = self.lanes.count, [value_of(x) for x in self.places[e.buffer].buffer.shape]
-        whole = stride > 0 and stride % n == 0 and prod(x or 1 for x in sizes) % n == 0 and None not in sizes
+        n = self.lanes.count
+        whole = stride > 0 and stride % n == 0 and divides(n, self.places[e.buffer].buffer.shape)
         return whole and n in (4, 8, 16) and DTYPES[e.type].bits == 32 and not any(c % n for _, c in form.terms)
 
     def _load_column(self, e: Load, form: Linear, stride: int) -> str:

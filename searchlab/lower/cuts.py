@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from searchlab.ir.algebra import floordiv, poly
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import FALSE, ONE, TRUE, ZERO, Compare, Expr, Var, maximum, minimum, value_of
+from searchlab.ir.expr import FALSE, ONE, TRUE, ZERO, Binary, Compare, Expr, Var, maximum, minimum, value_of
 from searchlab.ir.walk import variables
 
 
@@ -15,7 +15,8 @@ from searchlab.ir.walk import variables
 class Segment:
     """Iterations [low, high) of a loop, and the conditions decided in them.
 
-    `partial` has the condition that holds for some of the iterations inside and not for others, if there is but one.
+    `partial` has the conditions that hold for some of the iterations inside and not for others, if they are equal ones,
+    such as those of several stages on the rows of one tile.
     """
 
     low: Expr
@@ -43,9 +44,10 @@ def cuts(bounds: list[Bound], extent: Expr, facts: Facts) -> list[Segment]:
     if (value_of(high - low) if value_of(high - low) is not None else 1) <= 0:  # type: ignore[operator]
         low = high = never_high  # no iteration satisfies all conditions: inner loops will have to be cut
     else:
-        high = facts.simplify(maximum(low, high))
-    partial = tuple(b.condition for b in bounds) if len(bounds) == 1 else ()
-    never_low, never_high = facts.simplify(minimum(never_low, low)), facts.simplify(maximum(never_high, high))
+        high = facts.simplify(_larger(low, high))
+    equal = len({(b.from_below, b.sure, b.maybe) for b in bounds}) == 1
+    partial = tuple(b.condition for b in bounds) if equal else ()
+    never_low, never_high = facts.simplify(_smaller(never_low, low)), facts.simplify(_larger(never_high, high))
     return [
         Segment(ZERO, never_low, _all_false(below)),
         Segment(never_low, low, {}, partial),
@@ -65,14 +67,33 @@ class _Clamp:
     def maximum(self, bounds: Iterable[Expr]) -> Expr:
         result: Expr = ZERO
         for b in bounds:
-            result = maximum(result, b)
-        return self.facts.simplify(minimum(result, self.extent))
+            result = _larger(result, b)
+        return self.facts.simplify(_smaller(result, self.extent))
 
     def minimum(self, bounds: Iterable[Expr]) -> Expr:
         result = self.extent
         for b in bounds:
-            result = minimum(result, b)
-        return self.facts.simplify(maximum(result, ZERO))
+            result = _smaller(result, b)
+        return self.facts.simplify(_larger(result, ZERO))
+
+
+def _larger(a: Expr, b: Expr) -> Expr:
+    return b if _at_most(a, b) else a if _at_most(b, a) else maximum(a, b)
+
+
+def _smaller(a: Expr, b: Expr) -> Expr:
+    return a if _at_most(a, b) else b if _at_most(b, a) else minimum(a, b)
+
+
+def _at_most(a: Expr, b: Expr) -> bool:
+    """Whether a <= b, as both are quotients by one number and the first dividend is not larger.
+
+    Whole tiles of a run-time size end at n // 6, all of them at (n + 5) // 6.
+    """
+    if not isinstance(a, Binary) or not isinstance(b, Binary) or not a.op == b.op == "floordiv" or a.b != b.b:
+        return a == b
+    gap = value_of(b.a - a.a)
+    return gap is not None and gap >= 0 and (value_of(a.b) or 0) > 0
 
 
 def moving(bounds: list[Bound]) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import ONE, ZERO, Binary, Expr, Var, value_of
+from searchlab.ir.expr import ONE, ZERO, Binary, Expr, Var
 from searchlab.ir.statement_tree import map_expressions
 from searchlab.ir.stmt import Loop, Stmt
 from searchlab.ir.walk import Substitution, variables, walk
@@ -32,17 +32,11 @@ class LoopDigits:
 
 
 def digits(loop: Loop, conditions: Iterable[Expr]) -> LoopDigits | None:
-    """The digits by which conditions depend on a loop's index; None unless they do so in the way of fused loops.
-
-    The extent of the outermost one may be known only at run time.
-    """
-    bounds = sorted({b for c in conditions for x in walk(c) for b in _boundaries(x, loop.var)} - {1})
-    if not bounds or loop.extent % bounds[-1] != ZERO or loop.extent == ONE * bounds[-1]:
+    """The digits by which conditions depend on a loop's index; None unless they do so in the way of fused loops."""
+    steps = _in_order({b for c in conditions for x in walk(c) for b in _boundaries(x, loop.var)} - {ONE})
+    if len(steps) == 1 or loop.extent % steps[-1] != ZERO or loop.extent == steps[-1]:
         return None
-    steps = [1, *bounds]
-    if any(high % low for low, high in zip(steps, steps[1:])):
-        return None
-    sizes = [loop.extent // bounds[-1], *(ONE * (high // low) for low, high in reversed(list(zip(steps, steps[1:]))))]
+    sizes = [loop.extent // steps[-1], *(high // low for low, high in reversed(list(zip(steps, steps[1:]))))]
     extents = {Var(f"{loop.name}.{n}"): size for n, size in enumerate(sizes)}
     index: Expr = ZERO
     for digit, extent in extents.items():
@@ -52,10 +46,22 @@ def digits(loop: Loop, conditions: Iterable[Expr]) -> LoopDigits | None:
     return LoopDigits(loop, body, extents)
 
 
-def _boundaries(e: Expr, var: Var) -> set[int]:
+def _in_order(bounds: set[Expr]) -> list[Expr]:
+    """Steps from 1 on, each of which divides the next one; 1 alone if they do not."""
+    steps: list[Expr] = [ONE]
+    while bounds:
+        following = [b for b in bounds if all(other % b == ZERO for other in bounds)]
+        if not following or following[0] % steps[-1] != ZERO:
+            return [ONE]
+        steps.append(following[0])
+        bounds = bounds - {following[0]}
+    return steps
+
+
+def _boundaries(e: Expr, var: Var) -> set[Expr]:
     """The steps at which a digit of a variable begins and ends: 4 and 12 for (x // 4) % 3."""
-    inner, size = (e.a, value_of(e.b)) if isinstance(e, Binary) and e.op == "mod" else (e, None)
-    inner, low = (inner.a, value_of(inner.b)) if isinstance(inner, Binary) and inner.op == "floordiv" else (inner, 1)
-    if inner != var or e == var or low is None:
+    inner, size = (e.a, e.b) if isinstance(e, Binary) and e.op == "mod" else (e, None)
+    inner, low = (inner.a, inner.b) if isinstance(inner, Binary) and inner.op == "floordiv" else (inner, ONE)
+    if inner != var or e == var or any(v.role == "iter" for b in (low, size) if b is not None for v in variables(b)):
         return set()
     return {low} if size is None else {low, low * size}

@@ -64,29 +64,35 @@ class _Here:
     """The context in which a statement is visited; statements are kept in their original form until they are emitted.
 
     `put` maps original loop variables to expressions of the emitted loops, `known` maps original conditions that are
-    decided to their values.
+    decided to their values, and `simpler` those that can be said without a run-time size to that form.
     """
 
     facts: Facts
     put: Substitution = field(default_factory=lambda: Substitution({}))
     known: Mapping[Expr, Expr] = field(default_factory=dict)
     refuted: frozenset[Expr] = frozenset()
+    simpler: Mapping[Expr, Expr] = field(default_factory=dict)
 
     def at(self, var: Var, value: Expr) -> _Here:
-        return _Here(self.facts, Substitution({**self.put.mapping, var: value}), self.known, self.refuted)
+        put = Substitution({**self.put.mapping, var: value})
+        return _Here(self.facts, put, self.known, self.refuted, self.simpler)
 
     def inside(self, var: Var, extent: Expr) -> _Here:
-        return _Here(self.facts.having({var: extent}), self.put, self.known, self.refuted)
+        return _Here(self.facts.having({var: extent}), self.put, self.known, self.refuted, self.simpler)
 
     def knowing(self, known: Mapping[Expr, Expr]) -> _Here:
         if not known:
             return self
         refuted = self.refuted.union(c for c, value in known.items() if value == FALSE)
-        return _Here(self.facts, self.put, {**self.known, **known}, refuted)
+        return _Here(self.facts, self.put, {**self.known, **known}, refuted, self.simpler)
+
+    def told(self, c: Expr) -> Expr:
+        """A condition in terms of the emitted loops."""
+        return self.put(self.simpler.get(c, c))
 
     def condition(self, e: Expr) -> Expr:
         """A condition, simplified by what is known in this context."""
-        return all_of(self.known[c] if c in self.known else self.facts.simplify(self.put(c)) for c in conditions(e))
+        return all_of(self.known[c] if c in self.known else self.facts.simplify(self.told(c)) for c in conditions(e))
 
     def value(self, e: Expr) -> Expr:
         """An expression, with the conditions inside it replaced where they are known."""
@@ -181,12 +187,17 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
 
     def inside(self, body: Stmt, here: _Here, partial: tuple[Expr, ...]) -> Stmt | None:
         """The body of a loop; where a tile is only a part of a whole one, a branch for each number of its rows."""
-        found = next((r for c in partial if (r := remainder(here.put(c), self.loops(body)))), None)
+        loops = self.loops(body)
+        found = next((r for c in partial if (r := remainder(c, loops))), None)
         if found is None or self.left < found.tile or self.weight(body) * found.tile > LIMIT:
             return self.visit(body, here)
         self.left -= found.tile
-        made = [(value, self.visit(body, here.at(found.size, value))) for value in found.values]
-        return seq(*(If(found.size.equals(value), case) for value, case in made if case is not None))
+        made = []
+        for rows in range(1, found.tile):
+            simpler = {**here.simpler, **found.where(rows, partial, loops)}
+            case = self.visit(body, replace(here, simpler=simpler))
+            made += [] if case is None else [If(found.size.equals(here.put(found.base + rows)), case)]
+        return seq(*made)
 
     def visit_parallel(self, loop: Loop, extent: Expr, here: _Here) -> Stmt | None:
         """Keeps all iterations in one parallel loop, so that threads share the boundary iterations too.
@@ -241,7 +252,7 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
     def at(self, loop: Loop, value: Expr, here: _Here) -> _Here:
         """The context with a value for the loop's variable, and the conditions it decides."""
         here = here.at(loop.var, value)
-        found = {c: here.put(c) for c in self.asked(loop, here)}
+        found = {c: here.told(c) for c in self.asked(loop, here)}
         return here.knowing({c: now for c, now in found.items() if isinstance(now, Const)})
 
     # --- where to cut -------------------------------------------------------------------------------------------------
@@ -249,13 +260,15 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
     def segments(self, loop: Loop, extent: Expr, asked: list[Expr], here: _Here) -> list[Segment] | None:
         """The loop's range cut where the conditions asked in it change, or None if cutting does not help."""
         # a vectorised loop is cut regardless: with a condition left inside, it would run element by element
-        if not asked or (self.left <= 0 and loop.kind != LoopKind.VECTORIZED):
+        # rows of a remainder that are left out only make it smaller
+        rows = any(c in here.simpler for c in asked)
+        if not asked or (self.left <= 0 and loop.kind != LoopKind.VECTORIZED and not rows):
             return None
         inner = {lp.var: here.put(lp.extent) for lp in self.loops(loop.body)}
         everything = here.facts.having({loop.var: extent, **inner})
         bounds = []
         for c in asked:
-            now = here.put(c)
+            now = here.told(c)
             if not everything.proves(now):
                 found = bound(c, now, loop.var, inner, everything)
                 if found is not None:
@@ -265,7 +278,7 @@ class _Partition(Visitor[["_Here"], Stmt | None]):
         left = [x for x in cuts(bounds, extent, here.facts) if not is_empty(x, here.facts)]
         if not self.worthwhile(loop, extent, left):
             return None
-        self.left -= len(left) - 1
+        self.left -= 0 if rows else len(left) - 1
         return left
 
     def worthwhile(self, loop: Loop, extent: Expr, segments: list[Segment]) -> bool:

@@ -7,12 +7,12 @@ Where the number of rows is known, the tile is kept in registers as a whole one 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from searchlab.ir.algebra import poly
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import Compare, Expr, Var, value_of
+from searchlab.ir.expr import ZERO, Compare, Expr, Var, compare, value_of
 from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.stmt import Loop
 from searchlab.ir.walk import variables
@@ -28,17 +28,28 @@ class Remainder:
     base: Expr
     tile: int
 
-    @property
-    def values(self) -> tuple[Expr, ...]:
-        """What the size is, for each number of rows that may be left."""
-        return tuple(self.base + rows for rows in range(1, self.tile))
+    def where(self, rows: int, conditions: Iterable[Expr], inside: Collection[Loop]) -> dict[Expr, Expr]:
+        """Those of some conditions that ask whether a row is left, without the size, where so many rows are left."""
+        found = {}
+        for c in conditions:
+            beyond = gap - (self.size - self.base) if (gap := _gap(c)) is not None else self.size
+            if variables(beyond) <= {lp.var for lp in inside}:
+                found[c] = compare("lt", ZERO, beyond + rows)
+        return found
+
+
+def _gap(condition: Expr) -> Expr | None:
+    """The number that is positive where a condition holds."""
+    if not isinstance(condition, Compare) or condition.op not in ("lt", "le"):
+        return None
+    return condition.b - condition.a if condition.op == "lt" else condition.b - condition.a + 1
 
 
 def remainder(condition: Expr, inside: Collection[Loop]) -> Remainder | None:
     """The remainder that a condition on a tail leaves to unrolled loops; None if it is of another form."""
-    if not isinstance(condition, Compare) or condition.op not in ("lt", "le"):
+    gap = _gap(condition)
+    if gap is None:
         return None
-    gap = condition.b - condition.a if condition.op == "lt" else condition.b - condition.a + 1  # it holds where gap > 0
     terms = poly(gap)
     sizes = [v for v in variables(gap) if v.role == "size" and terms.get((v,)) == 1]
     mine = {lp.var: lp.extent for lp in inside if lp.var in variables(gap)}

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 
 from searchlab.dtype import DTYPES
-from searchlab.ir.algebra import flat_index, poly
+from searchlab.ir.algebra import divides, flat_index, poly
 from searchlab.ir.apart import told_apart
 from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import TRUE, ZERO, Const, Expr, Load, Var, value_of
@@ -142,8 +141,7 @@ def _nest_of(s: Loop) -> _TransposedNest | None:
 
 def _is_column(ld: Load, nest: _TransposedNest, buffers: Buffers, side: int) -> bool:
     """Whether lanes load a column of whole squares, whose rows lie along the outermost loop and begin at multiples."""
-    shape = [value_of(x) for x in buffers[ld.buffer].shape]
-    if DTYPES[ld.type].bits != BITS or None in shape or prod(x or 1 for x in shape) % side:
+    if DTYPES[ld.type].bits != BITS or not divides(side, buffers[ld.buffer].shape):
         return False
     terms = dict(poly(nest.by_rows(flat_index(ld.indices, buffers[ld.buffer].shape), side)))
     row, stride = terms.pop((nest.rows.var,), 0), terms.get((nest.lanes.var,), 0)

@@ -76,11 +76,11 @@ def by_rows_of_products(s: Schedule, target: Target) -> bool:
 
 
 def _schedule(s: Schedule, chain: ProductChain, target: Target) -> None:
-    width, packed = _packed(s, chain.first, target)
+    most, width = _tile(s, chain.first.block, chain.first.row, chain.first.vector, target)
+    packed = _packed(s, chain.first, width)
     (*around, row, column), reduction = axis_loops(s, chain.last)
-    height, columns = _tile(s, chain.last, row, column, target)
-    height = 1 if extent(s, row) is None else height  # the tail of so large a nest is not cut: every row would be asked
-    rows, i = s.split(row, [None, height], tail=True)
+    height, columns = _tile(s, chain.last, -2, -1, target)
+    rows, i = s.split(row, [None, min(height, most)], tail=True)  # both products have these rows in registers
     j0, j1 = s.split(column, [None, columns], tail=True)
     s.reorder(*around, rows, j0, *reduction, i, j1)
     s.unroll(i)
@@ -96,18 +96,26 @@ def _schedule(s: Schedule, chain: ProductChain, target: Target) -> None:
     _share(s, packing, target)
 
 
-def _tile(s: Schedule, block: str, row: str, column: str, target: Target) -> tuple[int, int]:
+def _tile(s: Schedule, block: str, row: int, column: int, target: Target) -> tuple[int, int]:
+    """Rows and columns of a product, given by the numbers of their axes, that fit registers."""
+    space, _ = axis_loops(s, block)
     dtype = s.program.buffers[s.program.blocks[block].store.buffer].dtype
     most = 4 if target.vector_registers >= 32 else 2
-    return register_tile(target, dtype, extent(s, row) or _LARGE, extent(s, column) or _LARGE, most)
+    rows, columns = (extent(s, space[axis]) or _LARGE for axis in (row, column))
+    return register_tile(target, dtype, rows, columns, most)
 
 
-def _packed(s: Schedule, view: ProductView, target: Target) -> tuple[int, str]:
-    """Packs the operand of the first product into panels, all of them before anything else."""
+def _packed(s: Schedule, view: ProductView, width: int) -> str:
+    """Packs the operand of the first product into panels, all of them before anything else.
+
+    A run-time number of columns is rounded up to whole panels, whose ends are zero, so that all tiles fit registers.
+    """
     space, _ = axis_loops(s, view.block)
-    _, width = _tile(s, view.block, space[view.row], space[view.vector], target)
     assert view.dimension is not None
-    return width, pack(s, view.block, Panel(view.operand.buffer, view.vector, view.dimension), width, ahead=False)
+    made = pack(s, view.block, Panel(view.operand.buffer, view.vector, view.dimension), width, ahead=False)
+    if extent(s, space[view.vector]) is None:
+        s.round_up(view.block, {space_axes(s.program.blocks[view.block])[view.vector].var.name: width})
+    return made
 
 
 def _tile_first(s: Schedule, chain: ProductChain, rows: str, width: int) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import searchlab as sl
-from searchlab.ir import Builder, Program, interpret
+from searchlab.ir import Builder, Program, interpret, size
 from searchlab.ir.expr import Const, Expr, Load, Var, value_of
 from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.stmt import Buffer, Loop, Stmt, Store
@@ -65,6 +65,24 @@ def test_rows_in_panels_are_whole_where_squares_end_with_them() -> None:
     s = Schedule(b.program(b.compute("Y", (16, 12), lambda c, w: T[c // 8, w, c % 8])))
     s.vectorize("w")
     assert "T[c_0, w + 8, c]" in str(lower(s.program, TARGET))
+
+
+def test_a_run_time_number_of_rows_of_whole_squares() -> None:
+    n = size("n")
+
+    def transposed(width: int) -> Program:
+        b = Builder("transposed")
+        T = b.input("T", (n, 8, width))
+        s = Schedule(b.program(b.compute("Y", (n, width, 8), lambda i, c, w: T[i, w, c])))
+        s.vectorize("w")
+        return s.program
+
+    assert "T[i, w, c + c_0*8]" in str(lower(transposed(16), TARGET))
+    assert "c_0" not in str(lower(transposed(10), TARGET))
+    kernel = sl.compile(transposed(16), TARGET)
+    for count in (1, 3):
+        x = np.arange(count * 8 * 16, dtype="float32").reshape(count, 8, 16)
+        np.testing.assert_array_equal(kernel(x), x.transpose(0, 2, 1))
 
 
 def copy(place: Expr, source: str = "T", rows: Expr = EIGHT) -> Stmt:

@@ -12,6 +12,7 @@ from searchlab.graph.functions import GraphModule
 from searchlab.graph.legalising import legalise
 from searchlab.graph.model.options import CompileOptions
 from searchlab.graph.passes import (
+    find_attention,
     fold_batch_norms,
     fold_constants,
     forward_items,
@@ -54,6 +55,7 @@ PIPELINE: tuple[NamedPass, ...] = (
     NamedPass.of(fold_batch_norms),
     NamedPass.of(share_equal_calls),
     NamedPass.of(remove_dead),
+    NamedPass.of(find_attention),
     NamedPass("dispatch_libraries", lambda m, o, _: dispatch_libraries(m, o.libraries), lambda o: bool(o.libraries)),
     NamedPass("propagate_layouts", lambda m, _, lanes: propagate_layouts(m, lanes), lambda o: o.layouts),
     NamedPass.of(fuse_operators, _fuses),

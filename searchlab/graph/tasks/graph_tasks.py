@@ -29,20 +29,32 @@ class GraphTask:
     family: TaskFamily | None = None
 
 
-def graph_tasks(
-    module: GraphModule, function: str = "main", examples: Mapping[str, int] | None = None
-) -> tuple[GraphTask, ...]:
-    """The tasks of a function whose operators have been lowered to programs, in the order of their first calls.
+@dataclass(frozen=True)
+class CalledFunction:
+    """A function of a graph, how often it is called where others are called once, and what its sizes are.
+
+    `examples` are values of open sizes, as those of example inputs, and `often` how often which values occur.
+    """
+
+    name: str = "main"
+    weight: float = 1
+    examples: Mapping[str, int] = field(default_factory=dict)
+    often: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+
+
+def graph_tasks(module: GraphModule, *functions: CalledFunction) -> tuple[GraphTask, ...]:
+    """The tasks of functions whose operators have been lowered to programs, in the order of their first calls.
 
     A program is checked and tuned against the function of the module that has its name.  Calls inside functions count
-    as often as these are called.  `examples` are values of open sizes, as those of example inputs.
+    as often as these are called.  Without functions, the tasks are those of `main`.
     """
     found: dict[str, _Counted] = {}
-    for call in _calls(module, module[function], frozenset(), examples or {}):
-        program = module.program(call.name)
-        known = found.setdefault(program_key(program, call.weights), _Counted(call, program))
-        known.add(call)
-    return tuple(task for counted in found.values() for task in counted.tasks(module, examples or {}))
+    for function in functions or (CalledFunction(),):
+        for call in _calls(module, module[function.name], frozenset(), function):
+            program = module.program(call.name)
+            known = found.setdefault(program_key(program, call.weights), _Counted(call, program, function.examples))
+            known.add(call, function.weight)
+    return tuple(task for counted in found.values() for task in counted.tasks(module))
 
 
 @dataclass(frozen=True)
@@ -57,33 +69,33 @@ class _Call:
 class _Counted:
     """A task while its calls are counted."""
 
-    def __init__(self, first: _Call, program: Program) -> None:
-        self.first, self.program = first, program
+    def __init__(self, first: _Call, program: Program, examples: Mapping[str, int]) -> None:
+        self.first, self.program, self.examples = first, program, examples
         self.names: dict[str, None] = {}
         self.sizes: dict[str, OpenSize] = {}
-        self.count = 0
+        self.count: float = 0
 
-    def add(self, call: _Call) -> None:
+    def add(self, call: _Call, weight: float) -> None:
         """Counts a call; its sizes are the same ones under other names, if they have others."""
-        self.count += 1
+        self.count += weight
         self.names[call.name] = None
         for own, size in zip(self.first.sizes, call.sizes.values(), strict=True):
             self.sizes[own] = self.sizes[own].joined(size) if own in self.sizes else size
 
-    def tasks(self, module: GraphModule, examples: Mapping[str, int]) -> Iterator[GraphTask]:
+    def tasks(self, module: GraphModule) -> Iterator[GraphTask]:
         """The task, or one for each size that stands for others."""
         function, names = _reference(module, self.first.name), tuple(self.names)
         if not self.program.sizes:
             workload = task_workload(self.program, function, self.first.weights)
             yield GraphTask(workload, self.count, names)
             return
-        family = family_of(self.program, function, self.first.weights, self.sizes, examples)
+        family = family_of(self.program, function, self.first.weights, self.sizes, self.examples)
         for size, share in family.representatives:
             yield GraphTask(family.at(size), self.count * share, names, family)
 
 
 def _calls(
-    module: GraphModule, function: GraphFunction, fixed: frozenset[str], examples: Mapping[str, int]
+    module: GraphModule, function: GraphFunction, fixed: frozenset[str], known: CalledFunction
 ) -> Iterator[_Call]:
     """Every call of a program; `fixed` are the parameters that are constants."""
     for b in function.bindings:
@@ -91,13 +103,16 @@ def _calls(
         if isinstance(b.call, ProgramCall):
             program = module.program(b.call.program)
             given = dict(b.call.sizes)
-            sizes = {name: OpenSize.of(given[name], function.facts, examples) for name in plain_sizes(program)}
+            sizes = {
+                name: OpenSize.of(given[name], function.facts, known.examples, known.often)
+                for name in plain_sizes(program)
+            }
             names = zip(interface(program)[0], still, strict=True)
             yield _Call(b.call.program, frozenset(i.name for i, one in names if one), sizes)
         elif isinstance(b.call, FunctionCall):
             callee = module[b.call.function]
             named = (p.name for p, one in zip(callee.parameters, still, strict=True) if one)
-            yield from _calls(module, callee, frozenset(named), {})
+            yield from _calls(module, callee, frozenset(named), CalledFunction(callee.name, known.weight))
 
 
 def _reference(module: GraphModule, program: str) -> GraphFunction:

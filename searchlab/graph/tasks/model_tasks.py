@@ -10,7 +10,7 @@ from searchlab.graph.model.options import CompileOptions
 from searchlab.graph.model.pipeline import lowered
 from searchlab.graph.model_source import ModelSource
 from searchlab.graph.operator import Array
-from searchlab.graph.tasks.graph_tasks import GraphTask, graph_tasks
+from searchlab.graph.tasks.graph_tasks import CalledFunction, GraphTask, graph_tasks
 from searchlab.graph.tasks.reference_functions import with_references
 from searchlab.ir.algebra import solvable
 from searchlab.targets import Target
@@ -26,8 +26,11 @@ def model_tasks(
 
     Programs with open sizes are tasks at several of these.
     """
-    examples = sizes_of(source.module, source.inputs)
-    return graph_tasks(lowered_with_references(source.module, options, target), examples=examples)
+    functions = [
+        CalledFunction(name, call.weight, sizes_of(source.module, call.inputs, name), call.sizes)
+        for name, call in source.calls.items()
+    ]
+    return graph_tasks(lowered_with_references(source.module, options, target), *functions)
 
 
 def task_counts(tasks: Sequence[GraphTask]) -> dict[str, float]:

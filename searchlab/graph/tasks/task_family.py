@@ -74,26 +74,37 @@ def at_values(function: GraphFunction, put: Substitution) -> GraphFunction:
 
 @dataclass(frozen=True)
 class OpenSize:
-    """The values that a size of a program may have, as far as they are bounded, and that of the example inputs."""
+    """The values that a size of a program may have, as far as they are bounded, and that of the example inputs.
+
+    `often` are values that occur with their weights, if these are known.
+    """
 
     low: int
     high: int | None
     example: int | None
+    often: Mapping[int, float] = field(default_factory=dict)
 
     @staticmethod
-    def of(e: Expr, facts: SizeFacts, examples: Mapping[str, int]) -> OpenSize:
-        """What is known of a size that a call passes."""
+    def of(
+        e: Expr, facts: SizeFacts, examples: Mapping[str, int], often: Mapping[str, Mapping[int, float]] | None = None
+    ) -> OpenSize:
+        """What is known of a size that a call passes, from what is known of the symbols in it."""
         least = facts.upper(-e)
         known = all(v.name in examples for v in variables(e))
         example = int(evaluate(e, examples)) if known else None
-        return OpenSize(1 if least is None else max(1, -least), facts.upper(e), example)
+        values: dict[int, float] = {}
+        for symbol in (v.name for v in variables(e) if known and v.name in (often or {})):
+            for value, weight in (often or {})[symbol].items():
+                size = int(evaluate(e, {**examples, symbol: value}))
+                values[size] = values.get(size, 0) + weight
+        return OpenSize(1 if least is None else max(1, -least), facts.upper(e), example, values)
 
     @property
     def range(self) -> DynamicRange:
         """The sizes to search."""
-        high = self.high if self.high is not None else _BEYOND * (self.example or self.low)
+        high = self.high if self.high is not None else max(_BEYOND * (self.example or self.low), *self.often, 0)
         low = min(self.low, _LARGEST - 1)
-        return DynamicRange(low, min(max(high, low + 1), _LARGEST))
+        return DynamicRange(low, min(max(high, low + 1), _LARGEST), tuple(sorted(self.often.items())))
 
     @property
     def typical(self) -> int:
@@ -103,7 +114,9 @@ class OpenSize:
     def joined(self, other: OpenSize) -> OpenSize:
         """What is known if a size may be either."""
         high = None if self.high is None or other.high is None else max(self.high, other.high)
-        return OpenSize(min(self.low, other.low), high, other.example if self.example is None else self.example)
+        often = {n: self.often.get(n, 0) + other.often.get(n, 0) for n in {**self.often, **other.often}}
+        example = other.example if self.example is None else self.example
+        return OpenSize(min(self.low, other.low), high, example, often if self.often and other.often else {})
 
 
 def family_of(
@@ -131,7 +144,9 @@ def _affordable(family: TaskFamily, example: int | None) -> TaskFamily:
         largest = family.at(family.range.high)
         if largest.flops <= _MOST_FLOPS and largest.bytes <= _MOST_BYTES:
             break
-        family = replace(family, range=DynamicRange(family.range.low, max(family.range.high // 2, least)))
+        high = max(family.range.high // 2, least)
+        often = tuple((size, weight) for size, weight in family.range.weights if size <= high)
+        family = replace(family, range=DynamicRange(family.range.low, high, often))
     return family
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 from searchlab.graph.calls import GraphCall, LibraryCall, ProgramCall
 from searchlab.graph.functions import GraphModule
 from searchlab.graph.model.compiled_model import CompiledModel
+from searchlab.graph.model_source import ModelSource
 from searchlab.graph.passes.memory_plan import MemoryPlan, Policy, plan_memory
 from searchlab.graph.passes.memory_pool import allocation_log
 from searchlab.ir.evaluate import evaluate
@@ -15,25 +15,27 @@ from searchlab.lab.tuning.model_result import CallKind, CallRecord
 
 
 def call_records(
-    model: CompiledModel, inputs: Sequence[Any], memory: Policy = "bounds"
+    model: CompiledModel, source: ModelSource, memory: Policy = "bounds"
 ) -> tuple[tuple[CallRecord, ...], int]:
-    """The calls of a model's main function that compute something, in order, and the bytes that its plan holds.
+    """The calls of a model's functions that compute something, in order, and the bytes that their plans hold.
 
-    The bytes are those of one run on these inputs, in which every intermediate result has its place.
+    The bytes are those of one run of each on its example inputs, in which every intermediate result has its place.
     """
-    profile = model.profile(*inputs)
-    function = model.lowered[profile.function]
-    plan = plan_memory(model.lowered, profile.function, memory)
-    times = {call.name: call for call in profile.calls}
-    live, reads = _live(plan, profile.sizes), dict(_reads(model.lowered, profile.function))
-    made = []
-    for at, binding in enumerate(function.bindings):
-        if binding.name in reads and binding.name in times:
-            timed = times[binding.name]
-            kind = _kind(binding.call)
-            made.append(CallRecord(timed.name, timed.callee, kind, timed.seconds, timed.flops,
-                                   reads[binding.name], live[at]))  # fmt: skip
-    return tuple(made), allocation_log(plan, profile.sizes).peak
+    made: list[CallRecord] = []
+    held = 0
+    for name, call in source.calls.items():
+        profile = model[name].profile(*call.inputs)
+        plan = plan_memory(model.lowered, name, memory)
+        times = {one.name: one for one in profile.calls}
+        live, reads = _live(plan, profile.sizes), dict(_reads(model.lowered, name))
+        for at, binding in enumerate(model.lowered[name].bindings):
+            if binding.name in reads and binding.name in times:
+                timed = times[binding.name]
+                read = tuple(source.called(name, n) for n in reads[binding.name])
+                made.append(CallRecord(source.called(name, timed.name), timed.callee, _kind(binding.call),
+                                       call.weight * timed.seconds, timed.flops, read, live[at]))  # fmt: skip
+        held += allocation_log(plan, profile.sizes).peak
+    return tuple(made), held
 
 
 def _kind(call: GraphCall) -> CallKind:

@@ -145,5 +145,4 @@ class _Contest:
 
     def times(self, runs: Mapping[str, Contender]) -> dict[str, Times]:
         """The times of whole runs."""
-        alone = replace(self.source, eager=None)
-        return race_models(alone, runs, self.target, self.seconds, self.note)[0]
+        return race_models(runs, self.target, self.seconds, self.note)[0]

@@ -19,6 +19,7 @@ FILE = "models.json"
 DEFAULT, TUNED, EAGER = "default", "tuned", "torch"
 CallKind = Literal["own", "library", "other"]
 _AGAIN = "delete it: `searchlab tune` or `searchlab run` times the model again"
+_MEASURED = ("times", "kernels", "error", "load", "calls", "held", "by_size", "decided_again", "taken")
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class VariantTime:
 
 @dataclass(frozen=True)
 class CallRecord:
-    """A call of a model: its result, what is called, whose code that is, and its seconds in a typical run.
+    """A call of a model: its result, what is called, whose code that is, and its seconds in a typical run, in which the
+    functions of a model are called as often as its source says.
 
     `reads` are the calls whose results it reads, views looked through; `live` the bytes of intermediate results and
     workspaces that are needed while it runs.
@@ -110,6 +112,11 @@ class ModelResult:
         if over not in self.times or TUNED not in self.times:
             return None
         return self.times[over].min / self.times[TUNED].min
+
+    @property
+    def measured(self) -> dict[str, Any]:
+        """What was not planned, but measured: a later plan with the same options keeps it."""
+        return {name: getattr(self, name) for name in _MEASURED}
 
     @property
     def compile_options(self) -> CompileOptions:

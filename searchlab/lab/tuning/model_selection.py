@@ -7,7 +7,7 @@ and what was fastest in a warm loop need not be fastest.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 
@@ -18,6 +18,7 @@ from searchlab.graph.functions import GraphModule
 from searchlab.graph.model.compiled_model import CompiledModel
 from searchlab.graph.model.compiling import compile
 from searchlab.graph.model.kernels import weights_of
+from searchlab.graph.model.model_function import ModelFunction
 from searchlab.graph.model.options import CompileOptions
 from searchlab.graph.model.pipeline import lowered
 from searchlab.graph.model_source import ModelSource
@@ -51,7 +52,7 @@ def select_in_model(
     note("timing them inside the model")
     with alone(target, note):
         usual, *others = _call_times(models, source, seconds)
-    calls = _calls_by_task(lowered(source.module, options, target=target), models[0].entry.facts.name, first)
+    calls = _calls_by_task(lowered(source.module, options, target=target), source, first)
     chosen: dict[str, TunedTask] = dict(first.tasks)
     for key, named in calls.items():
         names = [name for name in named if name in usual]
@@ -66,30 +67,39 @@ def select_in_model(
 
 def _call_times(models: Sequence[CompiledModel], source: ModelSource, seconds: float) -> list[CallTimes]:
     """The shortest time of every call of each model; they take turns for so many seconds, and at least a few times."""
-    taken: list[list[tuple[int, ...]]] = [[] for _ in models]
+    taken: list[dict[str, list[tuple[int, ...]]]] = [{name: [] for name in source.calls} for _ in models]
     start, rounds = perf_counter(), 0
     while rounds < _ROUNDS or perf_counter() - start < seconds:
         rounds += 1
         for model, rows in zip(models, taken, strict=True):
-            series = model.entry.observed_series([source.inputs] * (_RUNS + 1))
-            rows += [run.times for run in series[1:]]  # the first has memory to acquire
-    return [_shortest(model, rows) for model, rows in zip(models, taken, strict=True)]
+            for name, call in source.calls.items():
+                series = model[name].observed_series([call.inputs] * (_RUNS + 1))
+                rows[name] += [run.times for run in series[1:]]  # the first has memory to acquire
+    return [
+        {call: t for name, times in rows.items() for call, t in _shortest(model[name], times, source)}
+        for model, rows in zip(models, taken, strict=True)
+    ]
 
 
-def _shortest(model: CompiledModel, rows: Sequence[tuple[int, ...]]) -> CallTimes:
+def _shortest(
+    function: ModelFunction, rows: Sequence[tuple[int, ...]], source: ModelSource
+) -> Iterator[tuple[str, float]]:
+    """The time of each call, as often as its function is called."""
     made = [at for at in range(len(rows[0])) if rows[0][at]]  # without the other halves of branches
     spans = np.diff(np.array(rows)[:, made], axis=1).min(axis=0) / 1e9
-    calls = model.entry.facts.calls
-    return {calls[at].name: float(span) for at, span in zip(made, spans, strict=False)}
+    name, calls = function.facts.name, function.facts.calls
+    for at, span in zip(made, spans, strict=False):
+        yield source.called(name, calls[at].name), source.calls[name].weight * float(span)
 
 
-def _calls_by_task(module: GraphModule, function: str, tuned: Tuned) -> dict[str, list[str]]:
-    """The calls of a lowered function that compute tasks, by the keys of these."""
+def _calls_by_task(module: GraphModule, source: ModelSource, tuned: Tuned) -> dict[str, list[str]]:
+    """The calls of lowered functions that compute tasks, by the keys of these."""
     found: dict[str, list[str]] = defaultdict(list)
-    for name, call in module[function].calls.items():
-        if isinstance(call, ProgramCall):
-            program = module.program(call.program)
-            key = tuned.key(program, weights_of(module, program, call))
-            if key is not None:
-                found[key].append(name)
+    for function in source.calls:
+        for name, call in module[function].calls.items():
+            if isinstance(call, ProgramCall):
+                program = module.program(call.program)
+                key = tuned.key(program, weights_of(module, program, call))
+                if key is not None:
+                    found[key].append(source.called(function, name))
     return found

@@ -31,7 +31,7 @@ from searchlab.lab.tuning.model_selection import select_in_model
 from searchlab.lab.tuning.size_races import race_sizes
 from searchlab.lab.tuning.size_tables import make_tables
 from searchlab.lab.tuning.tuned import Tuned
-from searchlab.lab.tuning.whole_model import Note, largest_error, race_models, run_of, silent
+from searchlab.lab.tuning.whole_model import Note, eager_run, largest_error, race_models, run_of, silent
 from searchlab.registry import Component
 
 _ROUNDS = 4  # batches that each task gets on average, at least
@@ -93,7 +93,11 @@ class TunePlan:
             others=len(self.others),
             options=_changed(self.options),
             variants=self.variants,
-            sizes=sizes_of(self.source.module, self.source.inputs),
+            sizes={
+                self.source.called(name, size): value
+                for name, call in self.source.calls.items()
+                for size, value in sizes_of(self.source.module, call.inputs, name).items()
+            },
             after=self.after,
             **measured,
         )
@@ -152,13 +156,15 @@ def plan_tuning(
 ) -> TunePlan:
     """Plans the tuning of a model; without `options`, the ways to compile it are timed first, with default schedules.
 
-    What was decided for a run `folder` before stays decided, so that its searches can be resumed.  Tasks that the runs
-    `after` have searched for the target are not searched again.
+    What was decided for a run `folder` before stays decided, so that its searches can be resumed, and what was measured
+    there stays until it is measured again.  Tasks that the runs `after` have searched for the target are not searched
+    again.
     """
     machine = targets.parse(target)
     earlier = Tuned.from_run(*after, target=machine)
     variants: tuple[VariantTime, ...] = ()
-    if options is None and (before := _decided(folder, source)) is not None:
+    before = _decided(folder, source)
+    if options is None and before is not None:
         options, variants = before.compile_options, before.variants
     elif options is None:
         options, variants = decide(source, machine, earlier if len(earlier) else None, CompileOptions(), note=note)
@@ -169,7 +175,8 @@ def plan_tuning(
     given = tuple(after), dict(settings or {})
     plan = TunePlan(source, target, trials, seed, tuple(worth), tuple(known), others, options, variants, *given)
     if folder is not None:
-        write_results(folder, [plan.result(times={})])
+        same = before is not None and before.compile_options == options
+        write_results(folder, [plan.result(**(before.measured if before is not None and same else {"times": {}}))])
     return plan
 
 
@@ -208,9 +215,9 @@ def finish_model(plan: TunePlan, folder: str | Path, seconds: float = RACE_S, no
     runs = {name: run_of(model, plan.source) for name, model in models.items()}
     error = largest_error(plan.source, runs)
     note("timing whole runs")
-    times, busy = race_models(plan.source, runs, machine, seconds, note)
+    times, busy = race_models({**runs, **eager_run(plan.source)}, machine, seconds, note)
     sums = kernel_sums(place, plan.source.name) if searched else {}
-    calls, held = call_records(models[TUNED], plan.source.inputs, options.memory)
+    calls, held = call_records(models[TUNED], plan.source, options.memory)
     others = race_sizes(plan.source, models, machine, seconds / _SIZES, note)
     measured = dict(times=times, kernels=sums, error=error, load=busy, calls=calls, held=held, by_size=others)
     result = plan.result(**measured, decided_again=again, taken=_changed(options))

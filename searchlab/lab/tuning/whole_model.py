@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -38,7 +41,39 @@ def prepared(source: ModelSource, target: Target, tuned: Tuned | None, options: 
 
 def run_of(model: CompiledModel, source: ModelSource) -> Contender:
     """A function without arguments that runs a model on its example inputs."""
-    return lambda: model(*source.inputs)
+    return _run({name: partial(model[name], *call.inputs) for name, call in source.calls.items()}, source)
+
+
+def eager_run(source: ModelSource) -> dict[str, Contender]:
+    """The same in torch, by its name; none if the model comes from elsewhere."""
+    runs = {name: call.eager for name, call in source.calls.items() if call.eager is not None}
+    return {EAGER: _run(runs, source)} if len(runs) == len(source.calls) else {}
+
+
+def _run(runs: Mapping[str, Contender], source: ModelSource) -> Contender:
+    """One function as it is; of several, each as often as it is called."""
+    calls = [(run, source.calls[name].weight) for name, run in runs.items()]
+    return calls[0][0] if len(calls) == 1 else WeightedRun(calls)
+
+
+@dataclass(frozen=True)
+class WeightedRun:
+    """Functions of a model, each run once; the time is that of all calls, as often as each of them occurs."""
+
+    calls: Sequence[tuple[Contender, float]]
+
+    def __call__(self) -> list[Any]:
+        return [run() for run, _ in self.calls]
+
+    def timed(self, count: int) -> float:
+        """The seconds of so many runs."""
+        total = 0.0
+        for run, weight in self.calls:
+            start = perf_counter()
+            for _ in range(count):
+                run()
+            total += weight * (perf_counter() - start)
+        return total
 
 
 def largest_error(source: ModelSource, runs: Mapping[str, Contender]) -> float:
@@ -46,7 +81,8 @@ def largest_error(source: ModelSource, runs: Mapping[str, Contender]) -> float:
 
     What differs by more than rounding explains is refused: its time would mean nothing.
     """
-    wanted = _flat(source.eager() if source.eager is not None else evaluate_graph(source.module, *source.inputs))
+    eager = eager_run(source)
+    wanted = _flat(eager[EAGER]() if eager else _evaluated(source))
     worst = 0.0
     for name, run in runs.items():
         got = _flat(run())
@@ -57,6 +93,10 @@ def largest_error(source: ModelSource, runs: Mapping[str, Contender]) -> float:
             raise GraphError(f"{source.name}: results of '{name}' differ from the reference by {error:.2%}")
         worst = max(worst, error)
     return worst
+
+
+def _evaluated(source: ModelSource) -> list[Any]:
+    return [evaluate_graph(source.module, *call.inputs, function=name) for name, call in source.calls.items()]
 
 
 def results_differ(got: Any, wanted: Any) -> float:
@@ -85,12 +125,11 @@ def _difference(got: Any, want: Any) -> float:
 
 
 def race_models(
-    source: ModelSource, runs: Mapping[str, Contender], target: Target, seconds: float, note: Note = silent
+    runs: Mapping[str, Contender], target: Target, seconds: float, note: Note = silent
 ) -> tuple[dict[str, Times], float]:
-    """The times of compiled models beside torch, in turns, and the load of the machine meanwhile."""
-    everyone = {**runs, **({EAGER: source.eager} if source.eager is not None else {})}
+    """The times of models in turns, and the load of the machine meanwhile."""
     with alone(target, note), OtherLoad() as load:
-        times = race(everyone, seconds, 5, target.threads, Steady(_STEADY, 2 * seconds))
+        times = race(runs, seconds, 5, target.threads, Steady(_STEADY, 2 * seconds))
     return times, load.share
 
 

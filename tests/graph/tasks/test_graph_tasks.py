@@ -181,7 +181,9 @@ def wrong():
 def test_models_of_files(tmp_path: Path) -> None:
     (tmp_path / "my_small_model.py").write_text(MODEL)
     source = model_source("my_small_model.py:make:rows=5", tmp_path)
-    assert source.name == "my_small_model:rows=5" and source.inputs[0].shape == (5, 3) and source.eager is None
+    assert (
+        source.name == "my_small_model:rows=5" and source.first.inputs[0].shape == (5, 3) and source.first.eager is None
+    )
     assert model_source("my_small_model.py:make", tmp_path).name == "my_small_model"
     for text, message in (
         ("my_small_model.py:wrong", r"its function returned \(int\); accepted: a torch module"),
@@ -197,7 +199,7 @@ def test_models_of_files(tmp_path: Path) -> None:
 def test_models_of_torch() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval()
     source = source_of((model, (torch.ones(2, 4),)), name="layer")
-    assert source.eager is not None
-    wanted = source.eager().numpy()
-    assert np.allclose(evaluate_graph(source.module, *source.inputs), wanted, atol=1e-6)
+    assert source.first.eager is not None
+    wanted = source.first.eager().numpy()
+    assert np.allclose(evaluate_graph(source.module, *source.first.inputs), wanted, atol=1e-6)
     assert [t.workload.program.name for t in model_tasks(source)] == ["linear_relu"]

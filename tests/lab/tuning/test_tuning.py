@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,15 @@ from typer.testing import CliRunner
 from searchlab import targets
 from searchlab.cli import app
 from searchlab.errors import GraphError, SearchLabError
-from searchlab.graph import CompileOptions, GraphBuilder, GraphModule, LibraryCall, evaluate_graph
+from searchlab.graph import (
+    CompileOptions,
+    ExampleCall,
+    GraphBuilder,
+    GraphModule,
+    LibraryCall,
+    compile,
+    evaluate_graph,
+)
 from searchlab.graph.model.pipeline import lowered
 from searchlab.graph.model_source import ModelSource, source_of
 from searchlab.ir import size
@@ -32,7 +42,7 @@ from searchlab.lab.tuning.size_races import resized
 from searchlab.lab.tuning.tuned import FILE as TUNED_FILE
 from searchlab.lab.tuning.tuned import RIVALS, Tuned
 from searchlab.lab.tuning.tuning import TunePlan, finish_model, finish_run, plan_tuning
-from searchlab.lab.tuning.whole_model import largest_error, prepared
+from searchlab.lab.tuning.whole_model import WeightedRun, largest_error, prepared
 from searchlab.timing.turns import Times
 
 TARGET = "x86-64-v3"
@@ -158,8 +168,8 @@ def test_open_sizes_are_timed_and_reported(tmp_path: Path, made_up: None) -> Non
     assert model_results(tmp_path) == (result,) and kept_tables(tmp_path)[0].key == plan.families[0].key
     page = Report.of([load(tmp_path)]).html
     assert "rows: whole runs at other sizes" in page and "Programs of models with open sizes" in page
-    x = resized(source, {"n": 12})[0]
-    assert x.shape == (12, 16) and np.array_equal(x[5:10], source.inputs[0]) and np.array_equal(x[10:], x[:2])
+    x = resized(module["main"], source.first.inputs, {"n": 12})[0]
+    assert x.shape == (12, 16) and np.array_equal(x[5:10], source.first.inputs[0]) and np.array_equal(x[10:], x[:2])
 
 
 @needs_avx2
@@ -183,6 +193,77 @@ def test_decisions_are_taken_again(tmp_path: Path, made_up: None, monkeypatch: p
     page = Report.of([load(tmp_path)]).html
     assert "timed in turns with what was found" in page and "Compiled with fuse: never" in page
     assert plan_tuning(source, TARGET, 8, share=1.0, settings=SETTINGS, folder=tmp_path).experiment == plan.experiment
+    assert model_results(tmp_path) == (result,)  # planning again keeps what was measured, until it is measured again
+    planned(source, folder=tmp_path)  # the same options, given
+    assert model_results(tmp_path)[0].times == result.times
+    plan_tuning(source, TARGET, 8, options=CompileOptions(fuse="never"), settings=SETTINGS, folder=tmp_path)
+    assert model_results(tmp_path)[0].times == {}  # other tasks
+
+
+def two_functions() -> GraphModule:
+    """A layer for any number of rows, and the same behind another one for a single row; they share their weights."""
+    n = size("n")
+    module = GraphModule()
+    for name, rows in (("many", n), ("one", 1)):
+        b = GraphBuilder(name, ranges={n: (1, 32)} if rows is n else {}, module=module)
+        w = b.constant("w", np.linspace(-1, 1, 256, dtype="float32").reshape(16, 16))
+        x = b.relu(b.linear(b.input("x", (rows, 16)), w))
+        module = b.build(x if rows is n else b.linear(x, w))
+    return module
+
+
+def calls_of_two(**more: Any) -> dict[str, ExampleCall]:
+    rows = np.linspace(0, 1, 80, dtype="float32").reshape(5, 16)
+    one = ExampleCall((rows[:1],), **{"weight": 8, **more})
+    return {"many": ExampleCall((rows,), sizes={"n": {5: 1, 9: 3}}), "one": one}
+
+
+@needs_avx2
+def test_functions_of_a_model_share_a_budget(tmp_path: Path, made_up: None) -> None:
+    """Each counts as often as it is called, at the sizes that occur; times are those of all calls together."""
+    source = source_of((two_functions(), calls_of_two()), name="two")
+    plan = planned(source, trials=24, folder=tmp_path)
+    counts = {(t.workload.label.partition(".")[0], t.family is not None): 0.0 for t in plan.tasks}
+    for task in plan.tasks:
+        counts[task.workload.label.partition(".")[0], task.family is not None] += task.count
+    assert counts == {("linear_relu", True): 1.0, ("linear_relu", False): 8, ("linear", False): 8}
+    assert plan.families[0].representatives == ((5, 0.25), (9, 0.75))
+    run(plan.experiment, tmp_path, jobs=0)
+    result = finish_model(plan, tmp_path, seconds=0.05)
+    assert result.sizes == {"many.n": 5} and model_results(tmp_path) == (result,)
+    assert [race.sizes for race in result.by_size] == [{"many.n": 5}, {"many.n": 9}]
+    assert [c.name.partition(".")[0] for c in result.calls] == ["many", "one", "one"]
+    assert set(result.times) == {"default", "tuned"} and result.error < 1e-5
+    assert "two: whole runs at other sizes" in Report.of([load(tmp_path)]).html
+    model = compile(source.module, targets.parse(TARGET), Tuned.from_run(tmp_path, target=targets.parse(TARGET)))
+    (x,) = source.calls["one"].inputs
+    assert np.allclose(model["one"](x), evaluate_graph(source.module, x, function="one"), atol=1e-5)
+
+
+def test_time_of_several_functions_is_weighted() -> None:
+    def slow() -> str:
+        sleep(0.004)
+        return "slow"
+
+    run_both = WeightedRun([(lambda: "fast", 100), (slow, 0.5)])
+    assert run_both() == ["fast", "slow"]
+    assert 0.008 * 0.5 <= run_both.timed(2) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("calls", "message"),
+    [
+        ({"other": ExampleCall(())}, "model 'two': the graph has no function 'other'; it has many, one"),
+        ({"one": ()}, "the call of 'one' is a tuple; accepted: an ExampleCall"),
+        (calls_of_two(weight=0), "'one' has the weight 0; it says how often this occurs, and is above 0"),
+        (calls_of_two(sizes={"m": {1: 1}}), "'one' has no size 'm'; it has none"),
+        ({"many": ExampleCall((), sizes={"n": {33: 1}})}, "n = 33 is out of its range, 1 <= n <= 32"),
+        ({"many": ExampleCall((), sizes={"n": {3: -1}})}, "n = 3 of 'many' has the weight -1"),
+    ],
+)
+def test_calls_that_are_refused(calls: Any, message: str) -> None:
+    with pytest.raises(GraphError, match=re.escape(message)):
+        source_of((two_functions(), calls), name="two")
 
 
 @needs_avx2
@@ -210,7 +291,7 @@ def test_wrong_results_are_refused() -> None:
     target = targets.parse(TARGET)
     run_it = prepared(source, target, None, CompileOptions())
     assert largest_error(source, {"default": run_it}) < 1e-5
-    assert np.allclose(run_it(), evaluate_graph(source.module, *source.inputs), atol=1e-5)
+    assert np.allclose(run_it(), evaluate_graph(source.module, *source.first.inputs), atol=1e-5)
     with pytest.raises(GraphError, match="results of 'tuned' differ from the reference by"):
         largest_error(source, {"tuned": lambda: 1.1 * run_it()})
 
@@ -258,7 +339,7 @@ def test_ways_to_the_same_graph_are_one() -> None:
 def test_the_fastest_whole_model_is_chosen(
     monkeypatch: pytest.MonkeyPatch, times: Mapping[str, float], chosen: str
 ) -> None:
-    def race(source: object, runs: Mapping[str, Any], *_: object) -> tuple[dict[str, Times], float]:
+    def race(runs: Mapping[str, Any], *_: object) -> tuple[dict[str, Times], float]:
         return {name: Times(times[name], times[name], 5, 0.01) for name in runs if name in times}, 0.0
 
     monkeypatch.setattr(decisions, "race_models", race)
@@ -280,7 +361,7 @@ def test_a_way_that_cannot_be_compiled_is_noted(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(decisions, "prepared", build)
     monkeypatch.setattr(decisions, "largest_error", lambda *_: 0.0)
-    monkeypatch.setattr(decisions, "race_models", lambda s, runs, *_: ({n: Times(1.0, 1.0, 5) for n in runs}, 0.0))
+    monkeypatch.setattr(decisions, "race_models", lambda runs, *_: ({n: Times(1.0, 1.0, 5) for n in runs}, 0.0))
     _, rows = decide(source_of(layers(1)), targets.parse(TARGET), None, CompileOptions(), calls={})
     assert [row.error for row in rows if row.name == "fuse: never"] == ["it cannot"]
 

@@ -63,14 +63,16 @@ def _times(result: ModelResult, number: int) -> TableBlock:
 
 def _sizes(result: ModelResult, number: int) -> TableBlock:
     """Whole runs at other sizes than those of the example inputs."""
-    names = list(result.by_size[0].sizes)
+    names = list(dict.fromkeys(name for race in result.by_size for name in race.sizes))
     columns = (*(Column(n, True) for n in names), Column(TUNED, True), Column(DEFAULT, True), Column("× default", True))
     rows = []
     for race in result.by_size:
         tuned, default = race.seconds[TUNED], race.seconds[DEFAULT]
         figures = (TableCell(seconds(tuned), tuned), TableCell(seconds(default), default))
         ratio = default / tuned
-        rows.append((*(TableCell(str(n), n) for n in race.sizes.values()), *figures, TableCell(digits(ratio), ratio)))
+        at = (race.sizes.get(name) for name in names)
+        sizes = (TableCell("–" if n is None else str(n), n) for n in at)
+        rows.append((*sizes, *figures, TableCell(digits(ratio), ratio)))
     caption = f"{result.name}: whole runs at other sizes, the fastest of each"
     return TableBlock(f"model-{number}-sizes", caption, columns, tuple(rows))
 
