@@ -187,7 +187,7 @@ def test_windows_and_what_reaches_them_agree(
     geometry = WindowGeometry(MapShape(1, *sides), MapShape(1, *made), kernel, stride, padding)
     image = np.arange(sides[0] * sides[1]).reshape(sides)
     padded = np.pad(image, [(p, p) for p in padding], constant_values=image.size)
-    windows, reached = geometry.windows(), geometry.reached()
+    windows, (down, across) = geometry.windows(), geometry.reaching()
     for place, (h, w) in enumerate(np.ndindex(*made)):
         top, left = h * stride[0], w * stride[1]
         np.testing.assert_array_equal(
@@ -195,4 +195,5 @@ def test_windows_and_what_reaches_them_agree(
         )
     for tap, pixel in np.ndindex(geometry.taps, image.size):
         (places,) = np.nonzero(windows[:, tap] == pixel)
-        assert list(places) == [p for p in [reached[tap, pixel]] if p < len(windows)]
+        (i, j), (y, x) = divmod(tap, kernel[1]), divmod(pixel, sides[1])
+        assert list(places) == ([down[i, y] + across[j, x]] if min(down[i, y], across[j, x]) >= 0 else [])
