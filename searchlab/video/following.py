@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from searchlab.backend import compile as compile_program
 from searchlab.graph import CompiledModel, compile
+from searchlab.intrinsics.bfloat_dots import DEPTH
 from searchlab.ir import Program
 from searchlab.runtime.memory import aligned
 from searchlab.targets import CpuTarget
@@ -26,16 +27,17 @@ from searchlab.video.change_programs import (
     depthwise_program,
     frame_sizes_program,
     map_program,
+    packed_weight,
     pairs_program,
     pass_program,
     pool_program,
     sizes_program,
     tile_pairs,
-    tile_width,
 )
 from searchlab.video.frame_calls import FrameCalls, PixelList
 from searchlab.video.front import TAIL, Front, LayerStep, MapShape, MapStep, PoolStep, WindowGeometry, block_table
 from searchlab.video.residual_graph import MAIN
+from searchlab.video.residual_options import BFLOAT16
 from searchlab.video.residual_plan import ChangePoint, ResidualPlan
 
 Array = npt.NDArray[Any]
@@ -59,6 +61,7 @@ class FollowingModel:
     def __init__(self, plan: ResidualPlan, front: Front, target: CpuTarget) -> None:
         self.plan, self.front, self.target, self.layers = plan, front, target, front.layers
         self.by_element = plan.options.granularity == "element"
+        self.narrow = _narrow_points(front) if plan.options.products == BFLOAT16 else frozenset()
         self.tail: CompiledModel | None = None if front.tail is None else compile(front.tail, target)
         self._idle: list[Following] = []
         self._kernels: dict[tuple[Any, ...], Any] = {}
@@ -102,14 +105,10 @@ class FollowingModel:
         """The weights of a layer by tap, in the order in which they are read."""
         layer = step.layer
         if layer.name not in self._weights:
-            outputs, inputs = layer.weight.shape[:2]
-            taps = layer.weight.reshape(outputs, inputs, -1)
-            if layer.groups > 1:
-                packed = taps[:, 0].T
-            else:
-                width = tile_width(outputs, self.target)
-                packed = taps.reshape(outputs // width, width, inputs, -1).transpose(0, 3, 2, 1)
-            made = aligned(packed.shape, np.float32)
+            taps = layer.weight.reshape(*layer.weight.shape[:2], -1)
+            narrow = layer.point in self.narrow
+            packed = taps[:, 0].T if layer.groups > 1 else packed_weight(taps, self.target, narrow)
+            made = aligned(packed.shape, packed.dtype)
             made[...] = packed
             self._weights[layer.name] = made
         return self._weights[layer.name]
@@ -318,7 +317,7 @@ class Following:
     def _write_point(self, calls: FrameCalls, step: LayerStep, full: bool) -> None:
         """The changes of what a layer reads, found once for all layers that read it."""
         number, value, given = step.layer.point, step.value, step.geometry.given
-        point = self.points.setdefault(number, _new_point(given.pixels, given.channels))
+        point = self.points.setdefault(number, _new_point(given.pixels, given.channels, number in self.model.narrow))
         pixels = self._candidates(calls, value, full)
         rows = given.pixels if value.planar else given.pixels + 1
         size = np.zeros(rows, np.float32)
@@ -332,7 +331,9 @@ class Following:
         calls.native("keep", size, pixels.items, pixels.number, point.threshold, passed.items, passed.number)
         if block != 1:
             self._mark(calls, block_table(given, block), given.pixels, passed, active)
-        passing = self.model.kernel(("pass", number), lambda: pass_program(value, self.model.by_element))
+        passing = self.model.kernel(
+            ("pass", number), lambda: pass_program(value, self.model.by_element, number in self.model.narrow)
+        )
         inputs = {"pixels": active.items[:rows], "pixels_number": active.number, "threshold": point.threshold}
         outputs = {"seen": seen, "change": point.change[:rows], "changed": point.changed}
         calls.kernel(passing, {**inputs, **operands}, outputs)
@@ -349,17 +350,23 @@ class Following:
         count = self.groups[at : at + 1]
         inputs = self._pairs(calls, geometry, self.model.group(step), point.active, self.lists[name], count)
         channels, outputs = geometry.given.channels, geometry.made.channels
-        by_channel = step.layer.groups > 1
+        by_channel, shape = step.layer.groups > 1, (channels, outputs, self.model.target, number in self.model.narrow)
         kernel = self.model.kernel(
-            ("pairs", channels, outputs, by_channel),
-            lambda: depthwise_program(channels) if by_channel else pairs_program(channels, outputs, self.model.target),
+            ("pairs", *shape, by_channel), lambda: depthwise_program(channels) if by_channel else pairs_program(*shape)
         )
         inputs |= {"change": point.change, "weight": self.model.weight(step)}
         calls.kernel(kernel, inputs, {"sums": self.maps[name]})
 
 
-def _new_point(pixels: int, channels: int) -> _Point:
-    change = aligned((pixels + 1, channels), np.float32)
+def _narrow_points(front: Front) -> frozenset[int]:
+    """The change points all of whose layers can take bfloat16: neighbouring inputs are multiplied together."""
+    layers = front.layers.values()
+    wide = {s.layer.point for s in layers if s.layer.groups > 1 or s.geometry.given.channels % DEPTH}
+    return frozenset(s.layer.point for s in layers) - wide
+
+
+def _new_point(pixels: int, channels: int, narrow: bool) -> _Point:
+    change = aligned((pixels + 1, channels), np.uint16 if narrow else np.float32)
     change[...] = 0
     return _Point(PixelList.of(pixels), change, np.zeros(channels, np.float32), np.zeros(1, np.float32))
 
