@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import nn
+
 from experiments.models import bert as bert_network
 from experiments.models import decoder as decoder_network
 from experiments.models import generation, resnet
@@ -21,6 +23,12 @@ Example = tuple[Any, tuple[Any, ...]]
 def resnet18(batch: int = 1, size: int = 224, width: int = 64) -> Example:
     """ResNet-18 on images of 224 x 224 pixels."""
     return resnet.make(18, width), resnet.example_inputs(batch, size)
+
+
+def resnet18_features(batch: int = 1, size: int = 224, width: int = 64) -> Example:
+    """ResNet-18 up to its last map of features, before they are pooled."""
+    made = resnet.make(18, width)
+    return nn.Sequential(made.stem, made.stages), resnet.example_inputs(batch, size)
 
 
 def resnet50(batch: int = 1, size: int = 224, width: int = 64) -> Example:

@@ -8,14 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from searchlab.ir import Builder, Expr, Program, Var, call, ceildiv, const, index, largest, maximum, select, size, total
+import numpy.typing as npt
+
+from searchlab.intrinsics import intrinsics
+from searchlab.intrinsics.bfloat_dots import DEPTH
+from searchlab.ir import (
+    Builder,
+    Expr,
+    Program,
+    Var,
+    call,
+    cast,
+    ceildiv,
+    const,
+    index,
+    largest,
+    maximum,
+    select,
+    size,
+    total,
+)
+from searchlab.ir.bfloat16 import to_bits
 from searchlab.ir.compute import Indices
 from searchlab.ir.expr import Like
 from searchlab.schedule import Schedule
 from searchlab.targets import CpuTarget
 
-FLOAT = "float32"
+Array = npt.NDArray[Any]
+FLOAT, HALF = "float32", "bfloat16"
 GROUP = 4  # pairs of pixels that share a register tile, at least; more would leave more of a tile empty
 SHARE = 10  # features expect one in so many pixels to change
 Read = Callable[[Expr, Expr], Expr]  # an element, by row and channel
@@ -99,10 +121,11 @@ def frame_sizes_program(value: PixelValue, target: CpuTarget) -> Program:
     return s.program
 
 
-def pass_program(value: PixelValue, by_element: bool) -> Program:
+def pass_program(value: PixelValue, by_element: bool, narrow: bool = False) -> Program:
     """The changes of active pixels one after the other, which count as `seen` from then on, and their number.
 
-    By element, changes of at most a threshold are dropped inside of active pixels as well.
+    By element, changes of at most a threshold are dropped inside of active pixels as well.  Narrow ones are rounded to
+    bfloat16, and what was rounded off counts as not seen: it is part of a later change, and does not add up.
     """
     b = Builder("pass_on")
     pixels, count = _list(b, "pixels", _ROWS)
@@ -111,25 +134,29 @@ def pass_program(value: PixelValue, by_element: bool) -> Program:
     channels = value.channels
     shape = (channels, _ROWS) if value.planar else (_ROWS, channels)
     seen = b.state("seen", shape)
-    change = b.state("change", (_ROWS, channels))
+    change = b.state("change", (_ROWS, channels), HALF if narrow else FLOAT)
 
     def at(row: Expr, c: Expr) -> tuple[Expr, Expr]:
         return (c, row) if value.planar else (row, c)
 
     def difference(i: Var, c: Var) -> Expr:
         found = read(pixels[i], c) - seen[at(pixels[i], c)]
-        return select(call("abs", found) > limit[0], found, const(0, FLOAT)) if by_element else found
+        kept = select(call("abs", found) > limit[0], found, const(0, FLOAT)) if by_element else found
+        return cast(kept, HALF) if narrow else kept
+
+    def passed(i: Expr, c: Expr) -> Expr:
+        return cast(change[i, c], FLOAT) if narrow else change[i, c]
 
     b.put("differ", change, (count, channels), lambda i, c: ((i, c), difference(i, c)))
-    if by_element:
-        b.put("see", seen, (count, channels), lambda i, c: (at(pixels[i], c), seen[at(pixels[i], c)] + change[i, c]))
+    if by_element or narrow:
+        b.put("see", seen, (count, channels), lambda i, c: (at(pixels[i], c), seen[at(pixels[i], c)] + passed(i, c)))
     else:
         b.put("see", seen, (count, channels), lambda i, c: (at(pixels[i], c), read(pixels[i], c)))
     k = b.axis("k", count)
     counted = b.compute(
         "changed",
         (channels,),
-        lambda c: total(select(change[k, c].equals(0.0), const(0, FLOAT), const(1, FLOAT)), k),
+        lambda c: total(select(passed(k, c).equals(0.0), const(0, FLOAT), const(1, FLOAT)), k),
     )
     s = Schedule(b.program(seen, change, counted))
     for block in ("differ", "see"):
@@ -189,10 +216,29 @@ def tile_pairs(outputs: int, target: CpuTarget) -> int:
     return 2 * GROUP if few and target.vector_registers >= 32 else GROUP
 
 
-def pairs_program(inputs: int, outputs: int, target: CpuTarget) -> Program:
+def half_dot(width: int, target: CpuTarget) -> tuple[str, int] | None:
+    """The instruction that multiplies bfloat16 with the most lanes that divide a width, and these lanes."""
+    known = {n: i for n, i in intrinsics().items() if n.startswith("avx512bf16_") and not i.needs.missing(target)}
+    found = {int(n.partition("_")[2].partition("x")[0]): n for n in known}
+    most = max((lanes for lanes in found if width % lanes == 0), default=0)
+    return (found[most], most) if most else None
+
+
+def packed_weight(weight: Array, target: CpuTarget, narrow: bool) -> Array:
+    """Weights (outputs, inputs, taps) in the order in which `pairs_program` reads them."""
+    outputs, inputs, taps = weight.shape
+    width = tile_width(outputs, target)
+    packed = weight.reshape(outputs // width, width, inputs, taps).transpose(0, 3, 2, 1)
+    if not narrow:
+        return packed
+    return to_bits(packed.reshape(outputs // width, taps, inputs // DEPTH, DEPTH, width).transpose(0, 1, 2, 4, 3))
+
+
+def pairs_program(inputs: int, outputs: int, target: CpuTarget, narrow: bool = False) -> Program:
     """Adds the products of changes with the weights of taps to the sums of the places that they reach.
 
-    Pairs of a position in `change` and a place come in groups, all pairs of which have one tap.
+    Pairs of a position in `change` and a place come in groups, all pairs of which have one tap.  Narrow changes and
+    weights are bfloat16, weights with neighbouring inputs side by side.
     """
     b = Builder("convolve_pairs")
     groups, taps = size("groups"), size("taps")
@@ -200,14 +246,21 @@ def pairs_program(inputs: int, outputs: int, target: CpuTarget) -> Program:
     count = b.indices("number", (1,), groups + 1, _expected(groups))[0]
     source, place = b.indices("source", (groups, group), _ROWS), b.indices("place", (groups, group), _PLACES)
     tap = b.indices("tap", (groups,), taps)
-    change = b.input("change", (_ROWS, inputs))
-    weight = b.input("weight", (outputs // width, taps, inputs, width))
+    kind, depth = (HALF, DEPTH) if narrow else (FLOAT, 1)
+    change = b.input("change", (_ROWS, inputs), kind)
+    tile = (inputs // DEPTH, width, DEPTH) if narrow else (inputs, width)
+    weight = b.input("weight", (outputs // width, taps, *tile), kind)
     sums = b.state("sums", (_PLACES, outputs))
-    c = b.axis("c", inputs)
+    c, e = b.axis("c", inputs // depth), b.axis("e", DEPTH)
     shape = (outputs // width, count, group, width)
-    product = b.compute(
-        "product", shape, lambda q, g, p, o: total(change[source[g, p], c] * weight[q, tap[g], c, o], c)
-    )
+
+    def products(q: Var, g: Var, p: Var, o: Var) -> Expr:
+        if not narrow:
+            return total(change[source[g, p], c] * weight[q, tap[g], c, o], c)
+        half = change[source[g, p], DEPTH * c + e], weight[q, tap[g], c, o, e]
+        return total(cast(half[0], FLOAT) * cast(half[1], FLOAT), c, e)
+
+    product = b.compute("product", shape, products)
 
     def added(q: Var, g: Var, p: Var, o: Var) -> tuple[Sequence[Like], Expr]:
         at = (place[g, p], q * width + o)
@@ -217,12 +270,23 @@ def pairs_program(inputs: int, outputs: int, target: CpuTarget) -> Program:
     s = Schedule(b.program(sums))
     q, g, p, o = s.loops("add")
     s.compute_at("product", g)
-    *_, own_p, own_o, own_c = s.loops("product")
-    s.reorder(own_c, own_p, own_o)
-    s.unroll(p, own_p)
-    s.vectorize(o, own_o)
+    own = s.loops("product")[-4 if narrow else -3 :]
+    s.unroll(p)
+    s.vectorize(o)
     if target.threads > 1 and outputs > width:
         s.parallel(q)
+    dot = half_dot(width, target) if narrow else None
+    if dot is not None:
+        own_p, own_o, own_c, own_e = own
+        outer, inner = s.split(own_o, [None, dot[1]])
+        s.reorder(own_c, own_p, outer, inner, own_e)
+        s.unroll(own_p, outer)
+        s.tensorize(inner, dot[0])
+    else:
+        own_p, own_o, *sum_loops = own
+        s.reorder(*sum_loops, own_p, own_o)
+        s.unroll(own_p)
+        s.vectorize(own_o)
     return s.program
 
 

@@ -7,12 +7,9 @@ reach, which are the pixels that may have changed next.  All calls of a frame ar
 
 from __future__ import annotations
 
-import ctypes
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
-from pathlib import Path
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -20,51 +17,36 @@ import numpy.typing as npt
 
 from searchlab.backend import compile as compile_program
 from searchlab.graph import CompiledModel, compile
+from searchlab.intrinsics.bfloat_dots import DEPTH
 from searchlab.ir import Program
-from searchlab.llvm.jit import LoadedObject, compile_ir
 from searchlab.runtime.memory import aligned
-from searchlab.targets import CpuTarget, detect
+from searchlab.targets import CpuTarget
 from searchlab.video.change_programs import (
     GROUP,
     PixelValue,
     depthwise_program,
     frame_sizes_program,
     map_program,
+    packed_weight,
     pairs_program,
     pass_program,
     pool_program,
     sizes_program,
     tile_pairs,
-    tile_width,
 )
+from searchlab.video.frame_calls import FrameCalls, PixelList
 from searchlab.video.front import TAIL, Front, LayerStep, MapShape, MapStep, PoolStep, WindowGeometry, block_table
 from searchlab.video.residual_graph import MAIN
+from searchlab.video.residual_options import BFLOAT16
 from searchlab.video.residual_plan import ChangePoint, ResidualPlan
 
 Array = npt.NDArray[Any]
-Words = tuple[int, ...]
 
 
 class HeldState(tuple[Array, ...]):
     """A state that is changed in place: `following` continues from it, and what it was before is gone."""
 
     following: Following
-
-
-@cache
-def _native() -> dict[str, int]:
-    """The addresses of the functions on lists, for the life of the process."""
-    text = Path(__file__).with_name("lists.ll").read_text(encoding="utf-8")
-    target = detect()
-    code = LoadedObject(compile_ir("".join(x for x in text.splitlines(True) if not x.startswith(";;")), target), target)
-    found = {name: code.address(name) for name in ("keep", "mark", "pair", "run")}
-    code.keep()
-    return found
-
-
-@cache
-def _runner() -> Any:
-    return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(_native()["run"])
 
 
 def followed(plan: ResidualPlan, front: Front) -> ResidualPlan:
@@ -79,11 +61,12 @@ class FollowingModel:
     def __init__(self, plan: ResidualPlan, front: Front, target: CpuTarget) -> None:
         self.plan, self.front, self.target, self.layers = plan, front, target, front.layers
         self.by_element = plan.options.granularity == "element"
+        self.narrow = _narrow_points(front) if plan.options.products == BFLOAT16 else frozenset()
         self.tail: CompiledModel | None = None if front.tail is None else compile(front.tail, target)
         self._idle: list[Following] = []
         self._kernels: dict[tuple[Any, ...], Any] = {}
         self._compiled: dict[str, Any] = {}
-        self._tables: dict[WindowGeometry, Array] = {}
+        self._tables: dict[WindowGeometry, tuple[Array, Array]] = {}
         self._weights: dict[str, Array] = {}
 
     def kernel(self, key: tuple[Any, ...], make: Callable[[], Program]) -> Any:
@@ -95,10 +78,10 @@ class FollowingModel:
             self._kernels[key] = self._compiled[program.hash]
         return self._kernels[key]
 
-    def table(self, geometry: WindowGeometry) -> Array:
+    def tables(self, geometry: WindowGeometry) -> tuple[Array, Array]:
         """Which place a pixel reaches by a tap."""
         if geometry not in self._tables:
-            self._tables[geometry] = geometry.reached()
+            self._tables[geometry] = geometry.reaching()
         return self._tables[geometry]
 
     @cached_property
@@ -109,7 +92,8 @@ class FollowingModel:
     @cached_property
     def pixels_of_group(self) -> Array:
         """How many output pixels of each layer take as many products as one group of pairs."""
-        pairs = [np.count_nonzero(self.table(s.geometry) < s.geometry.made.pixels) for s in self.layers.values()]
+        tables = [self.tables(s.geometry) for s in self.layers.values()]
+        pairs = [np.count_nonzero(down >= 0) * np.count_nonzero(across >= 0) for down, across in tables]
         return self.pixels * [self.group(s) for s in self.layers.values()] / np.array(pairs)
 
     def group(self, step: LayerStep) -> int:
@@ -121,14 +105,10 @@ class FollowingModel:
         """The weights of a layer by tap, in the order in which they are read."""
         layer = step.layer
         if layer.name not in self._weights:
-            outputs, inputs = layer.weight.shape[:2]
-            taps = layer.weight.reshape(outputs, inputs, -1)
-            if layer.groups > 1:
-                packed = taps[:, 0].T
-            else:
-                width = tile_width(outputs, self.target)
-                packed = taps.reshape(outputs // width, width, inputs, -1).transpose(0, 3, 2, 1)
-            made = aligned(packed.shape, np.float32)
+            taps = layer.weight.reshape(*layer.weight.shape[:2], -1)
+            narrow = layer.point in self.narrow
+            packed = taps[:, 0].T if layer.groups > 1 else packed_weight(taps, self.target, narrow)
+            made = aligned(packed.shape, packed.dtype)
             made[...] = packed
             self._weights[layer.name] = made
         return self._weights[layer.name]
@@ -159,68 +139,10 @@ class FollowingModel:
 
 
 @dataclass
-class _PixelList:
-    """Numbers of pixels, how many there are, and whether it is to be all of them."""
-
-    items: Array
-    number: Array
-
-    @staticmethod
-    def of(pixels: int, *, full: bool = False) -> _PixelList:
-        number = np.array([pixels if full else 0], np.int32)
-        return _PixelList(np.minimum(np.arange(pixels + 1, dtype=np.int32), pixels), number)
-
-
-@dataclass
-class _FrameCalls:
-    """Native calls in order, and what must stay alive for them."""
-
-    words: list[Words] = field(default_factory=list)
-    begins: dict[str, int] = field(default_factory=dict)  # where the calls of a step begin
-    alive: list[Any] = field(default_factory=list)
-
-    def native(self, name: str, *arrays: Array) -> None:
-        addresses = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
-        self.alive += [addresses, arrays]
-        self.words.append((_native()[name], ctypes.addressof(addresses), 0, 0, 0, 0, 0, 1))
-
-    def kernel(self, kernel: Any, inputs: dict[str, Array], outputs: dict[str, Array]) -> None:
-        def allocate(size: int) -> tuple[int, Array]:
-            memory = aligned((size,), np.uint8)
-            return memory.ctypes.data, memory
-
-        runs = kernel.ready(inputs, {}, outputs, allocate)
-        self.alive.append(runs)
-        self.words.append(runs.words)
-
-    @cached_property
-    def table(self) -> Array:
-        return np.array(self.words, np.uint64).astype(np.int64)
-
-    def __call__(self) -> None:
-        _runner()(self.table.ctypes.data, len(self.words))
-
-    def timed(self, seconds: dict[str, float]) -> None:
-        """The same, step by step; adds the time of each to what there is under its name."""
-        for step in self.begins:
-            run = self.of(step)
-            start = time.perf_counter()
-            run()
-            seconds[step] = seconds.get(step, 0.0) + time.perf_counter() - start
-
-    def of(self, step: str) -> Callable[[], None]:
-        """A function that makes the calls of one step alone."""
-        begin = self.begins[step]
-        end = min((n for n in self.begins.values() if n > begin), default=len(self.words))
-        run, here = _runner(), (self, self.table[begin:])
-        return lambda: run(here[1].ctypes.data, end - begin)
-
-
-@dataclass
 class _Point:
     """The changes of a value that were passed on last, one after the other."""
 
-    active: _PixelList
+    active: PixelList
     change: Array
     changed: Array  # elements by channel
     threshold: Array
@@ -232,7 +154,7 @@ class Following:
     def __init__(self, model: FollowingModel, state: Sequence[Array]) -> None:
         self.model, front = model, model.front
         self.maps: dict[str, Array] = {}
-        self.lists: dict[str, _PixelList] = {}
+        self.lists: dict[str, PixelList] = {}
         self.seen: dict[int, Array] = {}  # by change point
         self.points: dict[int, _Point] = {}
         self.groups = np.zeros(len(model.layers), np.int32)  # the number of groups of pairs of each layer
@@ -241,7 +163,7 @@ class Following:
             size = (shape.channels, shape.pixels) if planar else (shape.pixels + 1, shape.channels)
             self.maps[name] = aligned(size, np.float32)
             self.maps[name][...] = 0
-            self.lists[name] = _PixelList.of(shape.pixels, full=planar)
+            self.lists[name] = PixelList.of(shape.pixels, full=planar)
         for pool in (s for s in front.steps if isinstance(s, PoolStep)):
             self.maps[pool.given][-1] = 0 if pool.mean else -np.inf
         self._kept: list[Array | None] = []
@@ -320,9 +242,9 @@ class Following:
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
-    def _calls(self, *, full: bool) -> _FrameCalls:
+    def _calls(self, *, full: bool) -> FrameCalls:
         """The calls of a frame; `full` takes every pixel for one that may have changed."""
-        calls = _FrameCalls()
+        calls = FrameCalls()
         for step in self.model.front.steps:
             calls.begins[step.layer.name if isinstance(step, LayerStep) else step.name] = len(calls.words)
             if isinstance(step, MapStep):
@@ -333,15 +255,15 @@ class Following:
                 self._write_layer(calls, step, full)
         return calls
 
-    def _candidates(self, calls: _FrameCalls, value: PixelValue, full: bool) -> _PixelList:
+    def _candidates(self, calls: FrameCalls, value: PixelValue, full: bool) -> PixelList:
         """The pixels at which a value may have changed: those of any of its maps."""
         lists = [self.lists[m] for m in value.maps]
         pixels = len(lists[0].items) - 1
         if full:
-            return _PixelList.of(pixels, full=True)
+            return PixelList.of(pixels, full=True)
         if len(lists) == 1:
             return lists[0]
-        made, flags = _PixelList.of(pixels), np.zeros(pixels + 1, np.uint8)
+        made, flags = PixelList.of(pixels), np.zeros(pixels + 1, np.uint8)
         flags[pixels] = 1
         same = np.arange(pixels + 1, dtype=np.int32)
         for n, one in enumerate(lists):
@@ -349,15 +271,22 @@ class Following:
             calls.native("mark", one.items, one.number, same, numbers, flags, made.items, made.number)
         return made
 
-    def _reached(
-        self, calls: _FrameCalls, geometry: WindowGeometry, given: _PixelList, made: _PixelList, full: bool
-    ) -> None:
-        """The places whose windows hold one of some pixels."""
-        if full:
-            given = _PixelList.of(geometry.given.pixels, full=True)
-        self._mark(calls, self.model.table(geometry), geometry.made.pixels, given, made)
+    def _pairs(
+        self, calls: FrameCalls, geometry: WindowGeometry, group: int, given: PixelList, made: PixelList, count: Array
+    ) -> dict[str, Array]:
+        """Pairs of some pixels and places whose windows hold them, by groups of one tap, and these places."""
+        (down, across), pixels, places = self.model.tables(geometry), geometry.given.pixels, geometry.made.pixels
+        groups = geometry.taps * -(-(pixels + group) // group) + 1
+        source, place = (np.zeros((groups, group), np.int32) for _ in range(2))
+        tap, scratch = np.zeros(groups, np.int32), np.zeros((5, pixels + 1), np.int32)
+        numbers = [geometry.given.height, geometry.given.width, *geometry.kernel, places, group, pixels]
+        flags = np.zeros(places + 1, np.uint8)
+        flags[-1] = 1
+        listed = (given.items, given.number, down, across, np.array(numbers, np.int64), scratch)
+        calls.native("pair", *listed, source, place, tap, count, flags, made.items, made.number)
+        return {"number": count, "source": source, "place": place, "tap": tap}
 
-    def _mark(self, calls: _FrameCalls, table: Array, places: int, given: _PixelList, made: _PixelList) -> None:
+    def _mark(self, calls: FrameCalls, table: Array, places: int, given: PixelList, made: PixelList) -> None:
         flags = np.zeros(places + 1, np.uint8)
         flags[-1] = 1
         numbers = np.array([len(table), places, table.shape[1], 1, 1], np.int64)
@@ -367,16 +296,17 @@ class Following:
         found = {f"map{n}": self.maps[m] for n, m in enumerate(value.maps)}
         return found | {f"vector{n}": self.model.front.vectors[v] for n, v in enumerate(value.vectors)}
 
-    def _write_map(self, calls: _FrameCalls, step: MapStep, full: bool) -> None:
+    def _write_map(self, calls: FrameCalls, step: MapStep, full: bool) -> None:
         pixels = self._candidates(calls, step.value, full)
         inputs = {"pixels": pixels.items, "pixels_number": pixels.number, **self._operands(step.value)}
         kernel = self.model.kernel(("map", step.name), lambda: map_program(step.value))
         calls.kernel(kernel, inputs, {"made": self.maps[step.name]})
         self.lists[step.name] = pixels if not full else self.lists[step.name]
 
-    def _write_pool(self, calls: _FrameCalls, step: PoolStep, full: bool) -> None:
+    def _write_pool(self, calls: FrameCalls, step: PoolStep, full: bool) -> None:
         made = self.lists[step.name]
-        self._reached(calls, step.geometry, self.lists[step.given], made, full)
+        given = PixelList.of(step.geometry.given.pixels, full=True) if full else self.lists[step.given]
+        self._pairs(calls, step.geometry, 1, given, made, np.zeros(1, np.int32))
         window = np.full((step.geometry.made.pixels + 1, step.geometry.taps), step.geometry.given.pixels, np.int32)
         window[:-1] = step.geometry.windows()
         key = (step.geometry.made.channels, step.geometry.taps, step.mean)
@@ -384,10 +314,10 @@ class Following:
         inputs = {"pixels": made.items, "pixels_number": made.number, "given": self.maps[step.given], "window": window}
         calls.kernel(kernel, inputs, {"made": self.maps[step.name]})
 
-    def _write_point(self, calls: _FrameCalls, step: LayerStep, full: bool) -> None:
+    def _write_point(self, calls: FrameCalls, step: LayerStep, full: bool) -> None:
         """The changes of what a layer reads, found once for all layers that read it."""
         number, value, given = step.layer.point, step.value, step.geometry.given
-        point = self.points.setdefault(number, _new_point(given.pixels, given.channels))
+        point = self.points.setdefault(number, _new_point(given.pixels, given.channels, number in self.model.narrow))
         pixels = self._candidates(calls, value, full)
         rows = given.pixels if value.planar else given.pixels + 1
         size = np.zeros(rows, np.float32)
@@ -397,11 +327,13 @@ class Following:
             inputs |= {"pixels": pixels.items, "pixels_number": pixels.number}
         calls.kernel(self.model.kernel(("sizes", number), partial(self._sizes, value)), inputs, {"size": size})
         active, block = point.active, self.model.plan.options.block
-        passed = active if block == 1 else _PixelList.of(given.pixels)
+        passed = active if block == 1 else PixelList.of(given.pixels)
         calls.native("keep", size, pixels.items, pixels.number, point.threshold, passed.items, passed.number)
         if block != 1:
             self._mark(calls, block_table(given, block), given.pixels, passed, active)
-        passing = self.model.kernel(("pass", number), lambda: pass_program(value, self.model.by_element))
+        passing = self.model.kernel(
+            ("pass", number), lambda: pass_program(value, self.model.by_element, number in self.model.narrow)
+        )
         inputs = {"pixels": active.items[:rows], "pixels_number": active.number, "threshold": point.threshold}
         outputs = {"seen": seen, "change": point.change[:rows], "changed": point.changed}
         calls.kernel(passing, {**inputs, **operands}, outputs)
@@ -409,37 +341,34 @@ class Following:
     def _sizes(self, value: PixelValue) -> Program:
         return frame_sizes_program(value, self.model.target) if value.planar else sizes_program(value)
 
-    def _write_layer(self, calls: _FrameCalls, step: LayerStep, full: bool) -> None:
+    def _write_layer(self, calls: FrameCalls, step: LayerStep, full: bool) -> None:
         number, name, geometry = step.layer.point, step.layer.name, step.geometry
         layers = list(self.model.layers.values())
         if next(s for s in layers if s.layer.point == number) is step:
             self._write_point(calls, step, full)
-        point, table = self.points[number], self.model.table(geometry)
-        taps, pixels = len(table), geometry.given.pixels
-        group = self.model.group(step)
-        groups = taps * -(-(pixels + group) // group) + 1
-        source, place = (np.zeros((groups, group), np.int32) for _ in range(2))
-        at = layers.index(step)
-        tap, count = np.zeros(groups, np.int32), self.groups[at : at + 1]
-        numbers = np.array([taps, geometry.made.pixels, table.shape[1], group, pixels], np.int64)
-        active = point.active
-        calls.native("pair", active.items, active.number, table, numbers, source, place, tap, count)
+        point, at = self.points[number], layers.index(step)
+        count = self.groups[at : at + 1]
+        inputs = self._pairs(calls, geometry, self.model.group(step), point.active, self.lists[name], count)
         channels, outputs = geometry.given.channels, geometry.made.channels
-        by_channel = step.layer.groups > 1
+        by_channel, shape = step.layer.groups > 1, (channels, outputs, self.model.target, number in self.model.narrow)
         kernel = self.model.kernel(
-            ("pairs", channels, outputs, by_channel),
-            lambda: depthwise_program(channels) if by_channel else pairs_program(channels, outputs, self.model.target),
+            ("pairs", *shape, by_channel), lambda: depthwise_program(channels) if by_channel else pairs_program(*shape)
         )
-        inputs = {"number": count, "source": source, "place": place, "tap": tap, "change": point.change}
-        inputs["weight"] = self.model.weight(step)
+        inputs |= {"change": point.change, "weight": self.model.weight(step)}
         calls.kernel(kernel, inputs, {"sums": self.maps[name]})
-        self._reached(calls, geometry, active, self.lists[name], False)
 
 
-def _new_point(pixels: int, channels: int) -> _Point:
-    change = aligned((pixels + 1, channels), np.float32)
+def _narrow_points(front: Front) -> frozenset[int]:
+    """The change points all of whose layers can take bfloat16: neighbouring inputs are multiplied together."""
+    layers = front.layers.values()
+    wide = {s.layer.point for s in layers if s.layer.groups > 1 or s.geometry.given.channels % DEPTH}
+    return frozenset(s.layer.point for s in layers) - wide
+
+
+def _new_point(pixels: int, channels: int, narrow: bool) -> _Point:
+    change = aligned((pixels + 1, channels), np.uint16 if narrow else np.float32)
     change[...] = 0
-    return _Point(_PixelList.of(pixels), change, np.zeros(channels, np.float32), np.zeros(1, np.float32))
+    return _Point(PixelList.of(pixels), change, np.zeros(channels, np.float32), np.zeros(1, np.float32))
 
 
 def _fill(rows: Array, image: Array, planar: bool) -> None:

@@ -108,14 +108,23 @@ class WindowGeometry:
         found = np.where((rows >= 0) & (columns >= 0), rows * self.given.width + columns, self.given.pixels)
         return found.reshape(self.made.pixels, self.taps).astype(np.int32)
 
-    def reached(self) -> Array:
-        """The place that a pixel reaches by a tap (taps, pixels + 1), and for none the number of places."""
-        windows = self.windows()
-        found = np.full((self.taps, self.given.pixels + 1), self.made.pixels, np.int32)
-        for tap in range(self.taps):
-            found[tap, windows[:, tap]] = np.arange(self.made.pixels)
-        found[:, self.given.pixels] = self.made.pixels
-        return found
+    def reaching(self) -> tuple[Array, Array]:
+        """The place that a pixel reaches by a tap is down[tap's row, pixel's row] + across[tap's column, its column].
+
+        Either is -1 where there is none.  Both are small, unlike a table of all pixels by all taps.
+        """
+        found = []
+        for axis, (extent, count) in enumerate(
+            ((self.given.height, self.made.height), (self.given.width, self.made.width))
+        ):
+            table = np.full((self.kernel[axis], extent), -1, np.int32)
+            for tap in range(self.kernel[axis]):
+                at = np.arange(count) * self.stride[axis] - self.padding[axis] + tap * self.dilation[axis]
+                inside = (at >= 0) & (at < extent)
+                table[tap, at[inside]] = np.arange(count)[inside]
+            found.append(table)
+        down, across = found
+        return np.where(down < 0, -1, down * self.made.width).astype(np.int32), across
 
 
 def block_table(shape: MapShape, block: int | str) -> Array:

@@ -11,6 +11,8 @@ RULES = ("propagated", "previous", "truncated")
 GRANULARITIES = ("element", "pixel")
 KERNELS = ("whole", "skip")
 ROW = "row"
+FLOAT32, BFLOAT16 = "float32", "bfloat16"
+PRODUCTS = (FLOAT32, BFLOAT16)
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class ResidualOptions:
     that is passed on or dropped.  `kernel` computes a layer on its whole map, in which dropped changes are zero, or
     skips output pixels that no change reaches; above `limit`, a share of output pixels, the latter computes all.
     Layers of at most `smallest` output pixels of an image (fully connected ones: inputs) are computed as a whole.
-    Where changes are followed, all pixels of a `block`, of so many rows and columns or "row", are passed on together.
+    Where changes are followed, all pixels of a `block`, of so many rows and columns or "row", are passed on together,
+    and `products` of changes with weights may be those of bfloat16, added in float32.
     """
 
     rule: str = "propagated"
@@ -31,6 +34,7 @@ class ResidualOptions:
     limit: float = 0.5
     smallest: int = 128
     block: int | str = 1
+    products: str = FLOAT32
 
     @property
     def follows(self) -> bool:
@@ -38,7 +42,8 @@ class ResidualOptions:
         return self.kernel == "skip" and self.rule == "propagated"
 
     def __post_init__(self) -> None:
-        for name, known in (("rule", RULES), ("granularity", GRANULARITIES), ("kernel", KERNELS)):
+        choices = (("rule", RULES), ("granularity", GRANULARITIES), ("kernel", KERNELS), ("products", PRODUCTS))
+        for name, known in choices:
             if getattr(self, name) not in known:
                 raise GraphError(f"{name} = '{getattr(self, name)}'{nearest(getattr(self, name), known)}")
         if not 0 <= self.limit <= 1:
@@ -47,5 +52,6 @@ class ResidualOptions:
             raise GraphError(f"smallest = {self.smallest}; at least 0 is accepted")
         if self.block != ROW and (not isinstance(self.block, int) or self.block < 1):
             raise GraphError(f"block = {self.block!r}; a number of pixels of at least 1, or '{ROW}', is accepted")
-        if self.block != 1 and not self.follows:
-            raise GraphError(f"block = {self.block!r} takes kernel = 'skip' and rule = 'propagated'")
+        for name, plain in (("block", 1), ("products", FLOAT32)):
+            if getattr(self, name) != plain and not self.follows:
+                raise GraphError(f"{name} = {getattr(self, name)!r} takes kernel = 'skip' and rule = 'propagated'")

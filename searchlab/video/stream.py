@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
@@ -33,6 +34,7 @@ from searchlab.wholefile import replace_file
 Array = npt.NDArray[Any]
 CUT_LEVEL = 0.1  # a change by this share of a frame's range of values is none that motion of a scene makes everywhere
 _SAVED = ("last", "thresholds", "numbers", "sizes")  # beside the state and the counts
+SAMPLE = 8192  # elements of a frame that are looked at for its share of changes
 PAUSES = (8, 64)  # frames through the plain graph before changes are tried again: at first, and at most
 CALMER = 0.8  # changes are tried again where this share of the changes of the frame that was too dense is left
 
@@ -283,9 +285,10 @@ class Stream:
             return "refresh", 0.0
         if options.cut is None and options.dense_above is None:
             return "", 0.0
-        size = np.abs(frame - kept.last)
+        before = _sample(kept.last)
+        size = np.abs(_sample(frame) - before)
         if options.cut is not None and kept.state:
-            level = CUT_LEVEL * float(kept.last.max() - kept.last.min())
+            level = CUT_LEVEL * float(before.max() - before.min())
             if np.count_nonzero(size > level) > options.cut * size.size:
                 return "cut", 0.0
         if options.dense_above is not None and len(self.thresholds):
@@ -312,6 +315,14 @@ class Stream:
             layers = self.model.plan.layers
             self._errors = {a.name: relative_error(kept.state[a.slot], state[a.slot]) for a in layers}
         self._errors["output"] = relative_error(output, whole)
+
+
+def _sample(frame: Array) -> Array:
+    """Elements of a frame from which shares of all are estimated: looking at all of them takes longer."""
+    step = max(1, frame.size // SAMPLE)
+    while math.gcd(step, frame.shape[-1]) > 1:
+        step += 1
+    return frame.reshape(-1)[::step]
 
 
 def _numbered(arrays: dict[str, Array], name: str) -> tuple[Array, ...]:

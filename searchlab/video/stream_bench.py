@@ -6,6 +6,7 @@ passes over the clip.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from searchlab.search import Space
 from searchlab.targets import Target
 from searchlab.video.accounting import FrameAccount
 from searchlab.video.residual_graph import residual
-from searchlab.video.residual_options import ResidualOptions
+from searchlab.video.residual_options import FLOAT32, ResidualOptions
 from searchlab.video.residual_plan import ResidualPlan
 from searchlab.video.stream import ResidualModel, Stream, StreamOptions, relative_error
 from searchlab.video.stream_space import StreamChoice, stream_space
@@ -29,8 +30,8 @@ from searchlab.video.video_settings import VideoSettings
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
-FIRST_LEVEL, _FITS = 0.25, 4  # with which a fit begins, and passes at most
-HIGHEST, _HALVINGS = 3.0, 8  # of one level for all layers, in standard deviations
+_FITS, _CLOSE = 5, 0.98  # passes of a fit at most, and the share of the bound that is close enough
+HIGHEST, _HALVINGS = 3.0, 10  # of one level for all layers, in standard deviations
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,15 @@ class StreamCheck:
         return sum(a.whole * a.computed for a in self.layers) / whole if whole else 1.0
 
 
+@dataclass(frozen=True)
+class _Fitted:
+    """A level that was tried."""
+
+    level: float
+    choice: StreamChoice
+    check: StreamCheck
+
+
 class StreamBench:
     """Everything that trials on one network and clip share."""
 
@@ -77,6 +87,7 @@ class StreamBench:
         self.settings, self.target = settings, target
         self._models: dict[str, ResidualModel] = {}
         self._scales: dict[str, dict[str, float]] = {}
+        self._levels: dict[str, float] = {}
 
     @cached_property
     def clip(self) -> Array:
@@ -88,16 +99,17 @@ class StreamBench:
 
     @cached_property
     def plans(self) -> dict[str, ResidualPlan]:
-        """The residual graph of every structure: a rule, and blocks of pixels where changes are followed."""
+        """The residual graph of every structure: a rule; where changes are followed, with blocks and products."""
         module = model_source(self.settings.model).module
         given, found = self.settings, {}
-        for rule in given.rules:
-            for block in given.blocks:
-                options = ResidualOptions(rule, given.granularity, given.kernel)
-                if block != 1 and options.follows:
-                    found[f"{rule} by {block}"] = residual(module, replace(options, block=block))
-                elif rule not in found:
-                    found[rule] = residual(module, options)
+        for rule, products, block in itertools.product(given.rules, given.products, given.blocks):
+            options = ResidualOptions(rule, given.granularity, given.kernel)
+            if options.follows:
+                options = replace(options, block=block, products=products)
+            name = rule + (f" by {block}" if options.block != 1 else "")
+            name += f" in {products}" if options.products != FLOAT32 else ""
+            if name not in found:
+                found[name] = residual(module, options)
         return found
 
     @cached_property
@@ -153,24 +165,38 @@ class StreamBench:
     def tried(self, choice: StreamChoice) -> tuple[StreamChoice, StreamCheck]:
         """A point as it is tried, and its check: with `fit`, at the largest level that was found within the bound.
 
-        Errors are about proportional to thresholds, so few passes suffice; if none is within, the last counts.
+        A fit begins where one level for all layers would be, and goes on between levels that are within and that are
+        not; if none is within, the last counts.
         """
         if not self.settings.fit:
             return choice, self.check(choice)
-        bound, level, best = self.settings.relative_error, FIRST_LEVEL, None
+        bound, level = self.settings.relative_error, self._first_level(choice.rule)
+        within: _Fitted | None = None
+        beyond: _Fitted | None = None
         for _ in range(_FITS):
-            last = choice.at(level), self.check(choice.at(level))
-            error = last[1].error
-            if error <= bound and (best is None or level > best[0]):
-                best = level, last
-            if 0.93 * bound < error <= bound or not np.isfinite(error):
+            last = _Fitted(level, choice.at(level), self.check(choice.at(level)))
+            error = last.check.error
+            if error <= bound:
+                within = last if within is None or level > within.level else within
+            else:
+                beyond = last if beyond is None or level < beyond.level else beyond
+            if _CLOSE * bound < error <= bound or not np.isfinite(error):
                 break
-            level *= float(np.clip(0.97 * bound / max(error, 1e-9), 0.2, 5.0))
-        return last if best is None else best[1]
+            level = _next_level(last, within, beyond, bound)
+        best = within or last
+        return best.choice, best.check
 
-    def one_level(self, error: float | None = None, options: StreamOptions | None = None) -> StreamChoice:
+    def _first_level(self, rule: str) -> float:
+        """The largest level of a structure within the bound that all layers share."""
+        if rule not in self._levels:
+            self._levels[rule] = max(*self.one_level(rule=rule).shares.values(), HIGHEST / 2**_HALVINGS)
+        return self._levels[rule]
+
+    def one_level(
+        self, error: float | None = None, options: StreamOptions | None = None, rule: str | None = None
+    ) -> StreamChoice:
         """The largest level that, for all layers alike, is within the bound (or another error); by bisection."""
-        rule = self.first_structure
+        rule = rule or self.first_structure
         bound = self.settings.relative_error if error is None else error
         low, high = 0.0, HIGHEST
         for _ in range(_HALVINGS):
@@ -205,6 +231,16 @@ class StreamBench:
         """The time of every frame but the first through the plain graph."""
         model = self.model(self.first_structure)
         return _timed(lambda frame: model.dense(np.array(frame[None])), self.clip)
+
+
+def _next_level(last: _Fitted, within: _Fitted | None, beyond: _Fitted | None, bound: float) -> float:
+    """Where the error would be just below the bound, if it were a power of the level."""
+    aim = 0.99 * bound
+    if within is None or beyond is None:
+        return last.level * float(np.clip(aim / max(last.check.error, 1e-9), 0.2, 5.0)) ** 1.5
+    low, high = max(within.check.error, 1e-9), beyond.check.error
+    share = float(np.clip(np.log(aim / low) / np.log(high / low), 0.1, 0.9)) if np.isfinite(high) else 0.5
+    return float(within.level * (beyond.level / within.level) ** share)
 
 
 def _timed(run: Any, clip: Array) -> Floats:

@@ -15,10 +15,11 @@ import numpy.typing as npt
 from searchlab.errors import GraphError
 from searchlab.registry import nearest
 from searchlab.video.clips import ClipOptions, enlarged, made_clip, read_clip
-from searchlab.video.residual_options import GRANULARITIES, KERNELS, RULES
+from searchlab.video.residual_options import FLOAT32, GRANULARITIES, KERNELS, PRODUCTS, RULES
 
 Array = npt.NDArray[Any]
 _SIZES = ("frames", "height", "width")
+_SEVERAL = ("rules", "blocks", "products")
 _EXAMPLE = "{model: resnet18, clip: street.mp4, bound: {relative_error: 0.01}}"
 
 
@@ -28,9 +29,9 @@ class VideoSettings:
 
     `clip` is a file, or what happens in a made clip (`ClipOptions` and a `seed`).  `frames` is how many of it are used,
     `size` takes the middle of so many rows and columns, and `enlarge` interpolates pixels.  `rules` are those that a
-    search may choose from, and `blocks` the pixels that are passed on together (by rule "propagated" only);
-    `granularity` and `kernel` are as in `ResidualOptions`.  With `fit` the level of thresholds is no knob: every trial
-    finds the largest that is within the bound.
+    search may choose from, and `blocks` (pixels that are passed on together) and `products` the same by rule
+    "propagated"; `granularity` and `kernel` are as in `ResidualOptions`.  With `fit` the level of thresholds is no
+    knob: every trial finds the largest that is within the bound.
     """
 
     model: str
@@ -41,6 +42,7 @@ class VideoSettings:
     enlarge: int = 1
     rules: tuple[str, ...] = ("propagated",)
     blocks: tuple[int | str, ...] = (1,)
+    products: tuple[str, ...] = (FLOAT32,)
     granularity: str = "pixel"
     kernel: str = "skip"
     fit: bool = False
@@ -61,7 +63,9 @@ class VideoSettings:
             raise GraphError(f"rules is empty; accepted: {', '.join(RULES)}")
         if not self.blocks:
             raise GraphError("blocks is empty; numbers of pixels such as 1 and 4, or row, are accepted")
-        given = [("rules", r, RULES) for r in self.rules]
+        if not self.products:
+            raise GraphError(f"products is empty; accepted: {', '.join(PRODUCTS)}")
+        given = [("rules", r, RULES) for r in self.rules] + [("products", p, PRODUCTS) for p in self.products]
         for name, value, known in (
             *given, ("granularity", self.granularity, GRANULARITIES), ("kernel", self.kernel, KERNELS)
         ):  # fmt: skip
@@ -80,15 +84,11 @@ class VideoSettings:
         for name in given:
             if name not in known:
                 raise GraphError(f"a video takes no '{name}'{nearest(str(name), sorted(known))}")
-        rest = {k: v for k, v in given.items() if k not in ("bound", "clip", "rules", "blocks")}
-        rules = given.get("rules", ("propagated",))
-        rules = (rules,) if isinstance(rules, str) else tuple(rules)
-        blocks = given.get("blocks", (1,))
-        blocks = tuple(blocks) if isinstance(blocks, list | tuple) else (blocks,)
+        rest = {k: v for k, v in given.items() if k not in ("bound", "clip", *_SEVERAL)}
+        several = {k: given[k] for k in _SEVERAL if k in given}
+        tuples = {k: tuple(v) if isinstance(v, list | tuple) else (v,) for k, v in several.items()}
         clip, digest = _clip(given["clip"], folder)
-        return VideoSettings(
-            **rest, clip=clip, rules=rules, blocks=blocks, relative_error=bound["relative_error"], digest=digest
-        )
+        return VideoSettings(**rest, **tuples, clip=clip, relative_error=bound["relative_error"], digest=digest)
 
     @property
     def plain(self) -> dict[str, Any]:
@@ -96,7 +96,10 @@ class VideoSettings:
         found = asdict(self)
         del found["digest"]
         found["bound"] = {"relative_error": found.pop("relative_error")}
-        return found | {"rules": list(self.rules), "blocks": list(self.blocks)}
+        found |= {name: list(getattr(self, name)) for name in _SEVERAL}
+        if self.products == (FLOAT32,):  # as before there was a choice, so that earlier searches keep their names
+            del found["products"]
+        return found
 
     @property
     def text(self) -> str:

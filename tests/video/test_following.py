@@ -1,5 +1,6 @@
 """Changes that are followed by lists of pixels give what the residual graph gives, in place and from any state."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -10,8 +11,11 @@ from random_videos import RandomNetwork
 
 from searchlab.errors import GraphError
 from searchlab.graph import GraphBuilder, GraphModule, evaluate_graph
+from searchlab.ir.bfloat16 import from_bits, to_bits
+from searchlab.ir.interpret import interpret
 from searchlab.targets import parse
 from searchlab.video import ResidualModel, ResidualOptions, Stream, StreamOptions, relative_error, residual
+from searchlab.video.change_programs import packed_weight, pairs_program, tile_pairs
 from searchlab.video.following import HeldState
 from searchlab.video.front import LayerStep, MapShape, MapStep, PoolStep, WindowGeometry, front_of
 
@@ -129,6 +133,50 @@ def test_blocks_of_other_ways_are_refused() -> None:
         ResidualOptions(kernel="skip", block="column")
     with pytest.raises(GraphError, match="takes kernel = 'skip'"):
         ResidualOptions(block=4)
+    with pytest.raises(GraphError, match="products = 'bfloat16' takes kernel = 'skip'"):
+        ResidualOptions(products="bfloat16")
+    with pytest.raises(GraphError, match="did you mean 'bfloat16'"):
+        ResidualOptions(products="bfloat")
+
+
+@pytest.mark.parametrize("cpu", ["native", "x86-64-v3"])
+def test_products_of_bfloat16_lose_little_and_nothing_adds_up(cpu: str) -> None:
+    """What rounding leaves of a change is part of a later one, and that of weights is of all changes together."""
+    target = parse(cpu).with_threads(1)
+    options = ResidualOptions(kernel="skip", granularity="pixel", products="bfloat16")
+    half, whole = (ResidualModel(two_branches(), o, target) for o in (options, replace(options, products="float32")))
+    assert (
+        half.following is not None and len(half.following.narrow) == 1
+    )  # neither the frame nor channels by themselves
+    streams = [Stream(m, 0.0, StreamOptions(cut=None)) for m in (half, whole)]
+    errors, rounded = [], False
+    for frame in frames_of(np.random.default_rng(5), 60, (1, 3, 12, 12)):
+        narrow, wide = (s.frame(frame) for s in streams)
+        errors.append(relative_error(narrow, whole.dense(frame)))
+        rounded |= not np.array_equal(narrow, wide)
+    assert rounded and max(errors) < 5e-3
+    assert np.mean(errors[40:]) < 4 * np.mean(errors[5:20]) + 1e-4
+
+
+def test_programs_of_bfloat16_are_those_of_numpy() -> None:
+    target = parse("x86-64-v3").with_threads(1)
+    rng = np.random.default_rng(0)
+    inputs, outputs, taps, pixels = 6, 8, 3, 5
+    program, group = pairs_program(inputs, outputs, target, narrow=True), tile_pairs(outputs, target)
+    weight = rng.normal(0, 1, (outputs, inputs, taps)).astype(np.float32)
+    change = to_bits(rng.normal(0, 1, (pixels + 1, inputs)).astype(np.float32))
+    source, place = (rng.integers(0, pixels, (4, group)).astype(np.int32) for _ in range(2))
+    place[:] = [rng.permutation(pixels)[:group] for _ in range(4)]
+    tap, before = np.array([0, 2, 1, 0], np.int32), rng.normal(0, 1, (pixels + 1, outputs)).astype(np.float32)
+    number, wanted = np.array([3], np.int32), before.astype(float)
+    rounded = from_bits(to_bits(weight))
+    for g in range(3):
+        wanted[place[g]] += from_bits(change)[source[g]] @ rounded[:, :, tap[g]].T
+    packed = np.ascontiguousarray(packed_weight(weight, target, narrow=True))
+    given = {"number": number, "source": source, "place": place, "tap": tap, "change": change, "weight": packed}
+    sizes = {"rows": pixels + 1, "places": pixels + 1, "groups": 4, "taps": taps}
+    found = interpret(program, {**given, "sums": before.copy()}, sizes)
+    np.testing.assert_allclose(found["sums"], wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_a_state_is_changed_in_place_and_thresholds_may_change() -> None:
@@ -187,7 +235,7 @@ def test_windows_and_what_reaches_them_agree(
     geometry = WindowGeometry(MapShape(1, *sides), MapShape(1, *made), kernel, stride, padding)
     image = np.arange(sides[0] * sides[1]).reshape(sides)
     padded = np.pad(image, [(p, p) for p in padding], constant_values=image.size)
-    windows, reached = geometry.windows(), geometry.reached()
+    windows, (down, across) = geometry.windows(), geometry.reaching()
     for place, (h, w) in enumerate(np.ndindex(*made)):
         top, left = h * stride[0], w * stride[1]
         np.testing.assert_array_equal(
@@ -195,4 +243,5 @@ def test_windows_and_what_reaches_them_agree(
         )
     for tap, pixel in np.ndindex(geometry.taps, image.size):
         (places,) = np.nonzero(windows[:, tap] == pixel)
-        assert list(places) == [p for p in [reached[tap, pixel]] if p < len(windows)]
+        (i, j), (y, x) = divmod(tap, kernel[1]), divmod(pixel, sides[1])
+        assert list(places) == ([down[i, y] + across[j, x]] if min(down[i, y], across[j, x]) >= 0 else [])

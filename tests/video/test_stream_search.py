@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 
 from searchlab.errors import GraphError, SpaceError
+from searchlab.graph import GraphBuilder
 from searchlab.lab.records import RecordStore
 from searchlab.lab.study import Study
 from searchlab.lab.study.stream_subject import StreamSubject
 from searchlab.measure.job import PENALISED, Outcome
 from searchlab.targets import parse
-from searchlab.video import StreamOptions
+from searchlab.video import ResidualOptions, StreamOptions, residual
 from searchlab.video.stream_bench import StreamBench
-from searchlab.video.stream_space import FACTORS, LEVELS, StreamChoice
+from searchlab.video.stream_space import FACTORS, LEVELS, StreamChoice, stream_space
 from searchlab.video.video_settings import VideoSettings
 
 NETWORK = Path(__file__).parents[1] / "stream_network.py"
@@ -83,6 +84,15 @@ def test_blocks_are_structures() -> None:
     assert VideoSettings.of(made.settings.plain) == made.settings
 
 
+def test_products_are_structures() -> None:
+    given = GIVEN | {"rules": ["propagated", "truncated"], "products": ["float32", "bfloat16"]}
+    made = StreamBench(VideoSettings.of(given), bench().target)
+    assert list(made.plans) == ["propagated", "propagated in bfloat16", "truncated"]
+    errors = [made.check(StreamChoice.single(name, made.plans[name], 0.0)).error for name in list(made.plans)[:2]]
+    assert errors[0] < 1e-5 < errors[1] < 5e-3
+    assert VideoSettings.of(made.settings.plain) == made.settings
+
+
 def test_thresholds_of_a_point() -> None:
     space = bench().space
     point = space.seeds[0]
@@ -93,6 +103,21 @@ def test_thresholds_of_a_point() -> None:
     stream = bench().stream(choice)
     deviation = bench().clip[0].std()
     assert stream.thresholds[0] == pytest.approx(LEVELS[3] / 2 * deviation, rel=1e-4)
+
+
+def test_maps_that_several_layers_read_have_a_factor_in_common() -> None:
+    rng = np.random.default_rng(0)
+    b = GraphBuilder("main")
+    h = b.input("x", (1, 3, 8, 8))
+    weights = iter(rng.normal(0, 0.2, (4, inputs, 1, 1)).astype("float32") for inputs in (3, 4, 4))
+    one, two, three = (b.constant(f"w{n}", w) for n, w in enumerate(weights))
+    h = b.relu(b.conv2d(h, one))
+    plan = residual(b.build(b.conv2d(h, two) + b.conv2d(h, three)), ResidualOptions(kernel="skip"))
+    space = stream_space({"propagated": plan}, fit=True)
+    assert [k.name for k in space.sketches[0].knobs][:4] == ["tilt", "forks", "x conv2d", "forked x conv2d_1"]
+    assert [space.choice(p)["knobs"]["forks"] for p in space.seeds][:3] == [1.0, 0.5, 0.5]
+    knobs = {**space.choice(space.seeds[1])["knobs"], "x conv2d": 2.0, "forked x conv2d_1": 4.0}
+    assert StreamChoice.of({"sketch": "propagated", "knobs": knobs}).shares == {"conv2d": 2.0, "conv2d_1": 2.0}
 
 
 def test_a_check_has_the_errors_of_all_frames() -> None:
