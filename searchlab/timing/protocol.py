@@ -19,7 +19,7 @@ class Protocol:
     Long runs have fewer samples, at least five, such that the total is at most four times the nominal time.  `cache` is
     "warm" (runs follow each other) or "cold" (caches are flushed before every run).  With `steady`, samples that were
     interrupted by another program or met the core in a slow phase are retaken, up to three times the wanted number in
-    total, or until all of them took 0.12 s.
+    total, or until all of them took 0.08 s.
 
     Precision is reserved for candidates that may win: one whose first run is `early_stop` times slower than the best so
     far is not repeated, and one whose first three samples are all `beaten` times slower gets no more samples.

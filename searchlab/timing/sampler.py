@@ -34,7 +34,7 @@ _PREEMPTED_SHARE, _PREEMPTED_S = 0.01, 20e-6
 # taken.  A sample longer than a moment spans fast and slow phases, whatever the pulses at its ends say.
 NEAR, MOST = 1.05, 3
 MOMENT_S = 0.05
-_LONGEST_S = 0.12  # samples that take this long in total are not retaken: a search has better uses for the time
+_LONGEST_S = 0.08  # samples that take this long in total are not retaken: a search has better uses for the time
 _FAST_SHARE = 0.25
 
 
