@@ -27,7 +27,7 @@ SECTOR = 32  # bytes that memory moves at a time
 BANKS = 32  # of shared memory, each of 4 bytes
 _BANK_BYTES = 4
 _WORD = 4  # bytes of a register
-DOUBLE_BUFFER, RESIDENT = "double_buffer", "resident_blocks"  # annotations of loops
+DOUBLE_BUFFER, REGISTERS = "double_buffer", "thread_registers"  # annotations of loops
 _OTHER_REGISTERS = 8  # of a thread: addresses, counters
 _AROUND_CALLS = 24  # the same, and what is copied meanwhile, where operands are fragments of calls
 _EACH_RESULT, _EACH_OPERAND = 0.85, 4.9  # registers; operands of several terms are under way at once
@@ -306,11 +306,16 @@ class GpuKernel:
 
     @cached_property
     def registers(self) -> Node:
-        """An estimate of the registers of a thread: its results, what one term of their sums takes, and some others.
+        """The registers of a thread: those that it is said to get along with, else an estimate.
 
-        The constants fit what ptxas gives to products (`benchmarks.gpu`, case `hidet`).
+        That is its results, what one term of their sums takes, and some others; constants fit what ptxas gives to
+        products (`benchmarks.gpu`, case `hidet`).
         """
         g = self.graph
+        loops = (lp.loop for s in self.statements for lp in s.statement.loops)
+        said = [note for loop in loops for key, note in loop.annotations if key == REGISTERS]
+        if said:
+            return self.nest.ranges.value(index(said[0]))
         held = g.total(self.nest.allocation(name)[1] for name in self._buffers("local")) / self.threads
         if any(s.called is not None for s in self.statements):
             wanted = held / _WORD + g.largest(s.term for s in self.statements) + _AROUND_CALLS
@@ -326,14 +331,7 @@ class GpuKernel:
         return [name for name in found if name in self.nest.intermediate]
 
     def resident(self, target: CudaTarget) -> Node:
-        """Blocks that are on a multiprocessor at once, at least one, by the estimate of registers.
-
-        A kernel that promises room for a number of blocks is built so that there is room for them.
-        """
-        loops = (lp.loop for s in self.statements for lp in s.statement.loops)
-        promised = [note for loop in loops for key, note in loop.annotations if key == RESIDENT]
-        if promised:
-            return self.nest.ranges.value(index(promised[0]))
+        """Blocks that are on a multiprocessor at once, at least one."""
         return target.resident(self.threads, self.registers, self.shared.most(1), Node.least).most(1)
 
 

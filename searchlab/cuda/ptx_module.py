@@ -31,6 +31,7 @@ from searchlab.targets.cuda import STATIC_SHARED, WARP
 ALIGN = 256  # of memory on the device
 _LOCAL = 512 << 10  # bytes that a thread can have
 _SHARED_ALIGN = 16
+_REGISTER_STEP = 8  # registers are given to threads in such steps
 _NARROW = 1 << 30  # elements and threads, below which indices have 32 bits, tiles that overhang included
 # LLVM finds common subexpressions and promotes local arrays that code generation has left
 PIPELINE = ("sroa", "instcombine", "simplifycfg")
@@ -98,10 +99,23 @@ def kernel_ir(made: Launches, kernel: GridKernel, entry: str, target: CudaTarget
     g.module.functions.append(function.text())
     # threads that branch by a table go separate ways, and the emulator has no such branches
     attributes = f'"nvvm.maxntid"="{prod(kernel.block)}" "no-jump-tables"="true"'
-    if kernel.resident:  # the assembler gives threads no more registers than leave room for these
-        attributes += f' "nvvm.minctasm"="{kernel.resident}"'
+    if blocks := _blocks_at_stake(kernel, memory.size, target):
+        attributes += f' "nvvm.minctasm"="{blocks}"'
     text = g.module.text().replace('"prefer-vector-width"="512"', attributes)
     return "\n".join([*memory.declarations(), text]), memory.size
+
+
+def _blocks_at_stake(kernel: GridKernel, shared: int, target: CudaTarget) -> int:
+    """The blocks that are resident with the registers that threads get along with, if a few more would leave out one.
+
+    Then the assembler must make room for these.  Elsewhere it is left alone: told of a limit that it would have kept
+    to by itself, it has been seen to keep values in memory.
+    """
+    if not kernel.registers:
+        return 0
+    threads = prod(kernel.block)
+    blocks, fewer = (target.resident_blocks(threads, kernel.registers + n, shared) for n in (0, _REGISTER_STEP))
+    return blocks if fewer < blocks else 0
 
 
 def ptx(made: Launches, target: CudaTarget) -> tuple[PtxKernel, ...]:

@@ -28,7 +28,7 @@ from searchlab.ir.stmt import Alloc, Buffer, If, Loop, Stmt, Store, parts_of, se
 from searchlab.ir.visitor import Rewriter
 from searchlab.ir.walk import Substitution
 from searchlab.llvm.callsite import check_intrinsics
-from searchlab.lower.flatten import RESIDENT, flatten
+from searchlab.lower.flatten import REGISTERS, flatten
 from searchlab.lower.invariants import hoist_invariants
 from searchlab.lower.passes import Lowered
 from searchlab.lower.registers import place_reductions
@@ -47,7 +47,7 @@ class GridKernel:
     name: str
     extents: tuple[tuple[LoopKind, int], ...]
     body: Stmt
-    resident: int = 0  # blocks that must find room on a multiprocessor at once; 0: any number
+    registers: int = 0  # that a thread gets along with; 0: nothing is said
 
     def shape(self, axes: tuple[LoopKind, ...]) -> tuple[int, int, int]:
         """The number of blocks, or of threads in a block, along x, y and z."""
@@ -169,14 +169,13 @@ def _kernel(where: str, program: Program, part: Stmt, target: CudaTarget) -> Gri
     common = {n for n, b in program.buffers.items() if n not in program.inputs and b.scope in (SHARED, GLOBAL)}
     common |= {s.buffer.name for s in statements(body) if isinstance(s, Alloc) and s.buffer.scope == SHARED}
     outside = {n for n in common if n in parameters or (n in program.buffers and program.buffers[n].scope == GLOBAL)}
-    return GridKernel(where, tuple(extents.items()), with_barriers(where, body, common, outside), _resident(part))
+    return GridKernel(where, tuple(extents.items()), with_barriers(where, body, common, outside), _registers(part))
 
 
-def _resident(part: Stmt) -> int:
-    """The blocks that a loop of a kernel promises room for."""
+def _registers(part: Stmt) -> int:
+    """The registers that threads of a kernel get along with, as one of its loops says."""
     loops = (s for s in statements(part) if isinstance(s, Loop))
-    found = (value_of(index(note)) or 0 for lp in loops for key, note in lp.annotations if key == RESIDENT)
-    return max(found, default=0)
+    return max((value_of(index(x)) or 0 for lp in loops for key, x in lp.annotations if key == REGISTERS), default=0)
 
 
 def _check_size(where: str, extents: Extents, target: CudaTarget) -> None:

@@ -18,7 +18,7 @@ from searchlab.ir.walk import Substitution, loads, variables
 # limit on the copies of innermost statements created by unrolling, which compile time grows with
 MOST_COPIES = 1024
 DOUBLE_BUFFER = "double_buffer"  # of a loop: what it copies for its next iteration arrives during this one
-RESIDENT = "resident_blocks"  # of a loop of blocks: as many find room on a multiprocessor of a GPU at once
+REGISTERS = "thread_registers"  # of a loop of blocks: what a thread of a GPU gets along with
 VECTOR = 16  # approximate number of elements that one statement handles in a vectorised loop
 FARTHEST = 1 << 31  # iterations; addresses further ahead could not be computed safely
 
@@ -56,7 +56,7 @@ class _Flattener(Visitor[[Substitution, Facts, tuple[Loop, ...]], Stmt]):
             kind = LoopKind.SERIAL
         if kind == LoopKind.UNROLLED and (value_of(s.extent) or 1) * _copies(s.body) > MOST_COPIES:
             kind = LoopKind.SERIAL
-        notes = tuple(note for note in s.annotations if note[0] in (DOUBLE_BUFFER, RESIDENT))
+        notes = tuple(note for note in s.annotations if note[0] in (DOUBLE_BUFFER, REGISTERS))
         loop = replace(s, extent=put(s.extent), kind=kind, annotations=notes)
         body = self.visit(s.body, put, facts, (*around, loop))
         return seq(*self.before.pop(s.var, ()), loop.with_body(body))

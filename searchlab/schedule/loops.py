@@ -353,7 +353,7 @@ def annotate(program: Program, target: str, key: str, value: Any) -> MadeNames:
 
     `unroll_up_to` on a block unrolls the innermost loops around it whose extents multiply to at most that value.
     `double_buffer` on a loop of a kernel for GPUs lets what it copies to shared memory arrive an iteration earlier;
-    `resident_blocks` on a loop of blocks limits registers so that as many are on a multiprocessor at once.
+    `thread_registers` on a loop of blocks says what a thread gets along with, so that no fewer blocks are resident.
     """
     check(
         target in program.loops or target in program.blocks,

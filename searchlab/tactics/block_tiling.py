@@ -97,17 +97,15 @@ class ThreadBlockTile:
             *(compare("le", n, MOST_BLOCKS) for n in self.grid[:2]),
         ]
 
-    def promise(self, s: Schedule, target: CudaTarget) -> None:
-        """Lets the kernel be built so that as many blocks are resident as threads with few registers leave room for.
+    def get_along(self, s: Schedule, target: CudaTarget) -> None:
+        """Says how many registers a thread gets along with, for the assembler and for features.
 
-        Few are those for its results, for a term of each operand, for the next one of the first, whose elements lie
-        apart and are loaded one by one, and some others; more of these for many results, which take longer to add to.
+        Those are for its results, for a term of each operand, for the next one of the first, whose elements lie apart
+        and are loaded one by one, and some others; more of these for many results, which take longer to add to.
         """
         many = maximum(self.results - _MANY_RESULTS, 0) // 2
         wanted = self.results + self.terms[0] + _sum(self.terms) + _LEAST_SPARE + many
-        registers = minimum(-(-wanted // 8) * 8, target.registers_per_thread)
-        blocks = target.resident(self.threads, registers, self.shared, minimum)
-        s.annotate(self.loop, "resident_blocks", maximum(blocks, 1))
+        s.annotate(self.loop, "thread_registers", minimum(-(-wanted // 8) * 8, target.registers_per_thread))
 
 
 def _sum(sizes: Iterable[Expr]) -> Expr:

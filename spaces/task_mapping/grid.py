@@ -182,7 +182,7 @@ def _tiled(s: Schedule, view: ProductView, target: CudaTarget, name: str, more: 
     for n, loop in enumerate(sums):
         tiled = AxisSplit(loop, [None, knob("block_k")], (Digit("step", "", n), Digit("own")))
         splits.append(tiled if n == 0 else AxisSplit(loop, [None], (Digit("step", "", n),)))
-    tile_for_blocks(s, staged, splits, double_buffer=True).promise(s, target)
+    tile_for_blocks(s, staged, splits, double_buffer=True).get_along(s, target)
     menus = Menus()
     bind_rest(s, menus)
     return Sketch(name, (*simt_knobs(), *more, *menus.knobs), simt_conditions(_limits(target)), s.program)

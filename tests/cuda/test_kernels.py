@@ -277,10 +277,16 @@ def test_code_has_no_jump_tables() -> None:
     assert ["brx.idx" in text for text in found] == [False, True]
 
 
-def test_promised_blocks_limit_registers() -> None:
-    """A loop of blocks that promises room for some of them tells the assembler so."""
+def test_registers_that_decide_about_a_block_are_limited() -> None:
+    """A step more would leave out a block; where it would not, nothing is said to the assembler."""
     _, program = product("matmul:m=64,n=64,k=64")
-    s = Schedule(program)
     loop = next(name for name, lp in program.loops.items() if str(lp.kind) == "blockIdx.x")
-    s.annotate(loop, "resident_blocks", 7)
-    assert ".minnctapersm 7" in ptx_of(s.program) and ".minnctapersm" not in ptx_of(program)
+
+    def limited(registers: int) -> str:
+        s = Schedule(program)
+        s.annotate(loop, "thread_registers", registers)
+        return ptx_of(s.program)
+
+    assert f".minnctapersm {TARGET.resident_blocks(64, 48, 2048)}" in limited(48)
+    assert TARGET.resident_blocks(64, 56, 2048) < TARGET.resident_blocks(64, 48, 2048)
+    assert ".minnctapersm" not in limited(8) and ".minnctapersm" not in ptx_of(program)
