@@ -47,7 +47,7 @@ def _fused(first: Stmt, second: Stmt) -> Stmt | None:
         return None
     made, taken = set(written(first)), set(read(second))
     shared = (made & (taken | set(written(second)))) | (set(read(first)) & set(written(second)))
-    if not made & taken or not all(_divided(first, second, buffer) for buffer in shared):
+    if not made & taken or not all(divided(first, second, buffer) for buffer in shared):
         return None
     renamed = map_expressions(second.body, Substitution({second.var: first.var}))
     return first.with_body(seq(first.body, renamed))
@@ -63,7 +63,7 @@ class _Part:
     high: Expr
 
 
-def _divided(first: Loop, second: Loop, buffer: str) -> bool:
+def divided(first: Loop, second: Loop, buffer: str) -> bool:
     """Whether no iteration of either loop accesses elements of a buffer that belong to another iteration."""
     found = [tuple(_parts(lp, buffer)) for lp in (first, second)]
     for along in zip(*(parts for each in found for parts in each), strict=False):

@@ -4,6 +4,7 @@
     flatten     blocks become guarded stores; a reduction becomes an Update, a store that carries its init
     lookups     indices are looked up within the bounds of their buffers, whatever conditions hold there
     fusion      loops that read what the loop before them wrote in the same iteration become part of it
+    in_place    stages that become the output element by element are kept in its memory
     storage     intermediate buffers shrink to the region needed by one iteration of the loop they are allocated in
     partition   loops are cut so that their main part is free of conditions
     registers   reduction tiles are accumulated in registers; other reductions get explicit inits
@@ -21,6 +22,7 @@ from searchlab.ir.program import Program
 from searchlab.ir.stmt import Buffer, Stmt
 from searchlab.lower.flatten import flatten
 from searchlab.lower.fusion import fuse_loops
+from searchlab.lower.in_place import keep_in_outputs
 from searchlab.lower.invariants import hoist_invariants
 from searchlab.lower.looking_up import look_up_inside
 from searchlab.lower.partition import partition
@@ -59,7 +61,7 @@ def lower(program: Program, target: Target) -> Lowered:
                 f"{program.name}: loop '{lp.name}' is bound to {lp.kind}, which target {target.name} does not have"
             )
     body = fuse_loops(look_up_inside(flatten(program), program.buffers))
-    body = place_buffers(program, body)
+    body = place_buffers(program, keep_in_outputs(program, body))
     body = partition(body)
     body = read_in_squares(place_reductions(body, target), program.buffers, target)
     body = hoist_invariants(body)
