@@ -74,7 +74,7 @@ def kernel_of(causal: bool, keys: bool) -> tuple[Program, Kernel]:
     return program, compile(default_schedule(program, MACHINE), MACHINE)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(rows=st.integers(1, 150), keys=st.none() | st.integers(1, 150), causal=st.booleans(), seed=st.integers(0, 9))
 def test_any_length(rows: int, keys: int | None, causal: bool, seed: int) -> None:
     program, kernel = kernel_of(causal, keys is not None)
