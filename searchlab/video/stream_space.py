@@ -98,7 +98,7 @@ def _seeds(space: Space) -> Points:
     found = [(middle + step, 1.0, 1.0) for step in (0, 3, -4, 6)]
     found += [(middle + step, tilt, 1.0) for tilt in (4.0, 0.25) for step in (0, 3)]
     if space.sketches[0].knobs[0].name != "level":
-        found = [(0, 1.0, 1.0), (0, 1.0, 0.5), (0, 2.0, 0.5), (0, 0.5, 0.5), (0, 2.0, 1.0), (0, 0.5, 1.0)]
+        found = [(0, 1.0, 1.0), (0, 1.0, 0.35), (0, 2.0, 0.35), (0, 0.5, 0.35), (0, 2.0, 1.0), (0, 0.5, 1.0)]
     count = max(1, _SEEDS // len(space.sketches))
     rows = [_row(s, *seed, space.sketches[s].knobs) for seed in found[:count] for s in range(len(space.sketches))]
     return Points.of(list(dict.fromkeys(map(tuple, rows))), space.width)
