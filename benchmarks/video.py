@@ -17,7 +17,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -128,7 +128,7 @@ def bound_rows(
     bench = bench_of(clips, bound.clip, bound.error, bound.enlarge, model=bound.model)
     found = searched(bench, trials, None if records is None else records / f"{case}.jsonl")
     plain, half = bench.plans
-    alike = {"one level": bench.one_level(options=FALLBACK), "in bfloat16": bench.one_level(None, FALLBACK, half)}
+    alike = {"one level": bench.one_level(options=FALLBACK), "in bfloat16": bench.one_level(rule=half)}
     others = libraries(bench)
     times = in_turns(bench, {"searched": found} | alike, others)
     best = min(others, key=lambda n: times[n][0])
@@ -154,13 +154,13 @@ def _rounded(shares: Mapping[str, float]) -> list[float]:
 def fallback_rows(clips: Path, case: str) -> Iterator[Row]:
     """Streams of a camera that moves fall back to the plain graph, at a level that a still camera would have.
 
-    Cheaper products are worth it longer.
+    Products of bfloat16 are worth it however much has changed.
     """
     bench = bench_of(clips, case, 0.01, frames=48)
     plain, half = bench.plans
     choices = {
         "stream": StreamChoice.single(plain, bench.plans[plain], 0.2, FALLBACK),
-        "in bfloat16": StreamChoice.single(half, bench.plans[half], 0.2, replace(FALLBACK, dense_above=0.9)),
+        "in bfloat16": StreamChoice.single(half, bench.plans[half], 0.2),
     }
     others = libraries(bench)
     times = in_turns(bench, choices, others)

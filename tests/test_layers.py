@@ -62,8 +62,8 @@ ALLOWED: dict[str, set[str]] = {
         "workloads",
     },
     "video": {
-        *("backend", "errors", "graph", "ir", "llvm", "registry", "runtime", "schedule", "search", "targets"),
-        "wholefile",
+        *("backend", "errors", "graph", "intrinsics", "ir", "llvm", "registry", "runtime", "schedule", "search"),
+        *("targets", "wholefile"),
     },
     "timing": {"errors"},
     "bench": {"errors", "interpreter", "ir", "backend", "runtime", "defaults", "targets", "timing", "workloads"},

@@ -31,7 +31,7 @@ from searchlab.ir import (
     total,
 )
 from searchlab.ir.bfloat16 import to_bits
-from searchlab.ir.compute import Indices
+from searchlab.ir.compute import Indices, Reduction
 from searchlab.ir.expr import Like
 from searchlab.schedule import Schedule
 from searchlab.targets import CpuTarget
@@ -254,7 +254,7 @@ def pairs_program(inputs: int, outputs: int, target: CpuTarget, narrow: bool = F
     c, e = b.axis("c", inputs // depth), b.axis("e", DEPTH)
     shape = (outputs // width, count, group, width)
 
-    def products(q: Var, g: Var, p: Var, o: Var) -> Expr:
+    def products(q: Var, g: Var, p: Var, o: Var) -> Reduction:
         if not narrow:
             return total(change[source[g, p], c] * weight[q, tap[g], c, o], c)
         half = change[source[g, p], DEPTH * c + e], weight[q, tap[g], c, o, e]

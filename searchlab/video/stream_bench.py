@@ -7,6 +7,7 @@ passes over the clip.
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -237,7 +238,8 @@ def _next_level(last: _Fitted, within: _Fitted | None, beyond: _Fitted | None, b
     """Where the error would be just below the bound, if it were a power of the level."""
     aim = 0.99 * bound
     if within is None or beyond is None:
-        return last.level * float(np.clip(aim / max(last.check.error, 1e-9), 0.2, 5.0)) ** 1.5
+        factor = float(np.clip(aim / max(last.check.error, 1e-9), 0.2, 5.0))
+        return last.level * math.pow(factor, 1.5)
     low, high = max(within.check.error, 1e-9), beyond.check.error
     share = float(np.clip(np.log(aim / low) / np.log(high / low), 0.1, 0.9)) if np.isfinite(high) else 0.5
     return float(within.level * (beyond.level / within.level) ** share)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from searchlab.search import Knob, Points, Sketch, Space, menu
+from searchlab.video.residual_options import FLOAT32
 from searchlab.video.residual_plan import ResidualPlan
 from searchlab.video.stream import StreamOptions
 
@@ -71,7 +72,7 @@ def stream_space(plans: Mapping[str, ResidualPlan], fit: bool = False) -> Space:
     """
     sketches = [Sketch(rule, _knobs(plan)[fit:]) for rule, plan in plans.items()]
     found = Space(sketches, NAME, VERSION)
-    found.seed_with(lambda: _seeds(found))
+    found.seed_with(lambda: _seeds(found, [plan.options.products for plan in plans.values()]))
     return found
 
 
@@ -89,22 +90,24 @@ def _knobs(plan: ResidualPlan) -> tuple[Knob, ...]:
     )
 
 
-def _seeds(space: Space) -> Points:
+def _seeds(space: Space, products: Sequence[str]) -> Points:
     """Levels that all layers share, from the middle outwards, then tilted ones, by turns of rules.
 
     Small levels meet any bound, large ones are fast.  Without a level: tilts, and factors of what several layers read.
+    Products that are faster than those of the plain graph are worth it even if everything changed.
     """
     middle = len(LEVELS) // 2
     found = [(middle + step, 1.0, 1.0) for step in (0, 3, -4, 6)]
     found += [(middle + step, tilt, 1.0) for tilt in (4.0, 0.25) for step in (0, 3)]
     if space.sketches[0].knobs[0].name != "level":
-        found = [(0, 1.0, 1.0), (0, 1.0, 0.5), (0, 2.0, 0.5), (0, 0.5, 0.5), (0, 2.0, 1.0), (0, 0.5, 1.0)]
+        found = [(0, 1.0, 1.0), (0, 1.0, 0.35), (0, 2.0, 0.35), (0, 0.5, 0.35), (0, 2.0, 1.0), (0, 0.5, 1.0)]
     count = max(1, _SEEDS // len(space.sketches))
-    rows = [_row(s, *seed, space.sketches[s].knobs) for seed in found[:count] for s in range(len(space.sketches))]
+    fallbacks = [FALLBACKS.index(0.8 if p == FLOAT32 else 1.0) for p in products]
+    rows = [_row(s, *seed, f, space.sketches[s].knobs) for seed in found[:count] for s, f in enumerate(fallbacks)]
     return Points.of(list(dict.fromkeys(map(tuple, rows))), space.width)
 
 
-def _row(sketch: int, level: int, tilt: float, forks: float, knobs: Sequence[Knob]) -> list[int]:
-    fixed = {"level": level, "tilt": TILTS.index(tilt), "refresh": 0, "dense_above": FALLBACKS.index(0.8)}
+def _row(sketch: int, level: int, tilt: float, forks: float, fallback: int, knobs: Sequence[Knob]) -> list[int]:
+    fixed = {"level": level, "tilt": TILTS.index(tilt), "refresh": 0, "dense_above": fallback}
     fixed["forks"] = FACTORS.index(forks)
     return [sketch, *(fixed.get(k.name, FACTORS.index(1.0)) for k in knobs)]

@@ -85,10 +85,11 @@ class VideoSettings:
             if name not in known:
                 raise GraphError(f"a video takes no '{name}'{nearest(str(name), sorted(known))}")
         rest = {k: v for k, v in given.items() if k not in ("bound", "clip", *_SEVERAL)}
-        several = {k: given[k] for k in _SEVERAL if k in given}
-        tuples = {k: tuple(v) if isinstance(v, list | tuple) else (v,) for k, v in several.items()}
+        for name in _SEVERAL:
+            if name in given:
+                rest[name] = tuple(given[name]) if isinstance(given[name], list | tuple) else (given[name],)
         clip, digest = _clip(given["clip"], folder)
-        return VideoSettings(**rest, **tuples, clip=clip, relative_error=bound["relative_error"], digest=digest)
+        return VideoSettings(**rest, clip=clip, relative_error=bound["relative_error"], digest=digest)
 
     @property
     def plain(self) -> dict[str, Any]:
