@@ -69,8 +69,8 @@ def share_rows(s: Schedule, menu: Menu, target: CudaTarget) -> list[Expr]:
     """A block for a row or some rows, with all stages; the conditions under which it fits."""
     held = row_bytes(s.program) or 0
     *_, rows, columns = (it for it in list(s.program.blocks.values())[-1].iters)
-    threads = menu("row_threads", block_sizes(points([columns])))
-    together = menu("rows_together", [n for n in ROWS if points([rows]) % n == 0])
+    threads = menu("row_threads", block_sizes(points((columns,))))
+    together = menu("rows_together", [n for n in ROWS if points((rows,)) % n == 0])
     rows_in_blocks(s, threads, together)
     return [
         compare("le", index(threads) * together, target.threads_per_block),
