@@ -10,7 +10,7 @@ from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.statement_tree import statements
 from searchlab.ir.stmt import Loop, Store, Tensorized
 from searchlab.ir.walk import loads, variables
-from searchlab.llvm.callsite import KernelSite
+from searchlab.llvm.callsite import WrittenSite
 from searchlab.llvm.ssa import Function, Linear
 from searchlab.llvm.values import BufferPlace, ValueWriter
 
@@ -18,7 +18,7 @@ _LANE = Var(LoopKind.THREAD_X.value)
 _WORD = 32
 
 
-class WarpSite(KernelSite):
+class WarpSite(WrittenSite):
     """One call; positions are added to those at which a lane's elements begin (`Fragments`)."""
 
     def __init__(self, call: Tensorized, function: Function, values: ValueWriter) -> None:

@@ -39,7 +39,7 @@ def emit_call(s: Tensorized, function: Function, values: ValueWriter) -> None:
     values.forget(found.operands[intrinsic.output].buffer)  # an implementation may store by an instruction of its own
 
 
-class KernelSite(CallSite):
+class WrittenSite(CallSite):
     """A call site in a function that is being written; how operands are found in it, its kinds say."""
 
     def __init__(self, intrinsic: Intrinsic, function: Function, values: ValueWriter) -> None:
@@ -74,7 +74,7 @@ class KernelSite(CallSite):
         self.f.declare(text)
 
 
-class _MatchedSite(KernelSite):
+class _MatchedSite(WrittenSite):
     """A call of one thread, whose operands are where the description was matched."""
 
     def __init__(self, intrinsic: Intrinsic, found: Match, function: Function, values: ValueWriter) -> None:

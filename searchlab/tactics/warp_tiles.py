@@ -56,7 +56,7 @@ def tile_view_for_warps(s: Schedule, view: IntrinsicView, cut: WarpTiles) -> Non
     """The same for a view, with tiles whose sizes may be symbols; axes are padded to whole tiles of blocks."""
     staged = _stage_for_calls(s, view, cut)
     rows, columns = ((None, cut.warps[n], cut.tiles[n]) for n in range(2))
-    _tile_staged(s, view, staged, _Parts(rows, columns, (None, cut.steps)), cut)
+    _tile_staged(s, view, staged, _CallFactors(rows, columns, (None, cut.steps)), cut)
 
 
 def tile_calls_by(s: Schedule, view: IntrinsicView, factors: Factors, lanes: Like) -> tuple[Staged, ThreadBlockTile]:
@@ -71,7 +71,7 @@ def tile_calls_by(s: Schedule, view: IntrinsicView, factors: Factors, lanes: Lik
     def chosen(loop: str, each: int, parts: int) -> Sequence[Like | None]:
         return factors(loop, constant(s.program.loops[loop].extent, f"loop '{loop}'") // each, parts)
 
-    parts = _Parts(
+    parts = _CallFactors(
         chosen(space[view.row], shape.rows, 3),
         chosen(space[view.column], shape.columns, 3),
         chosen(sums[view.depth], shape.depth, 2),
@@ -111,7 +111,7 @@ def _turn(s: Schedule, block: str, copy: str, view: IntrinsicView) -> bool:
 
 
 @dataclass(frozen=True)
-class _Parts:
+class _CallFactors:
     """What axes are split by: (blocks, warps, tiles) of rows and columns, (steps, calls of a step) of the sum."""
 
     rows: Sequence[Like | None]
@@ -119,7 +119,9 @@ class _Parts:
     steps: Sequence[Like | None]
 
 
-def _tile_staged(s: Schedule, view: IntrinsicView, staged: Staged, parts: _Parts, cut: WarpTiles) -> ThreadBlockTile:
+def _tile_staged(
+    s: Schedule, view: IntrinsicView, staged: Staged, parts: _CallFactors, cut: WarpTiles
+) -> ThreadBlockTile:
     """Tiles a staged product; axes beside rows and columns are shared by blocks, other sums are steps."""
     space, sums = axis_loops(s, staged.block)
     shape, splits = view.shape, []
