@@ -27,7 +27,7 @@ from searchlab.timing.turns import Times
 
 THREADS = 2
 SECONDS, ROUNDS = 6.0, 4
-TEXT_ROUNDS = 8  # of whole texts, which take half a second and more
+TEXT_ROUNDS = 5  # of whole texts, which take half a second and more
 COMPILE_S = 15.0
 OURS = ("default", "tuned")
 BESIDE = ("4 bits",)  # not the same work

@@ -24,7 +24,7 @@ _DTYPE = "float32"  # where nothing is rounded between the operators
 def find_attention(module: GraphModule) -> GraphModule:
     """The module with attention as an operator wherever its parts are found, and without what nothing uses then."""
     for function in module:
-        module = module.with_function(_Found(module, function).function())
+        module = module.with_function(_AttentionFinder(module, function).function())
     return remove_dead(module)
 
 
@@ -38,7 +38,7 @@ class _Scores:
     mask: str | None = None
 
 
-class _Found:
+class _AttentionFinder:
     """The bindings of a function with attention as an operator."""
 
     def __init__(self, module: GraphModule, function: GraphFunction) -> None:
