@@ -131,15 +131,16 @@ def test_a_fault_costs_one_candidate(gpu_log: Path) -> None:
             assert len(set(pids)) == 3  # the first child, a fresh one to be sure, and another for the next candidate
 
 
-def job(w: Workload, target: CudaTarget, artifact: Artifact) -> Job:
-    return Job("job", w, target, artifact=artifact, protocol=QUICK, limits=Limits(run_s=1.0))
+def job(w: Workload, target: CudaTarget, artifact: Artifact, run_s: float = 20.0) -> Job:
+    return Job("job", w, target, artifact=artifact, protocol=QUICK, limits=Limits(run_s=run_s))
 
 
 def test_a_hanging_kernel_is_ended(gpu_log: Path) -> None:
     w, target = small()
     good = build(default_schedule(w.program, target), target)
     with Worker("hang") as worker:
-        hung, after = (worker.run(job(w, target, a)) for a in (with_line(good, "// fault: hang"), good))
+        hung = worker.run(job(w, target, with_line(good, "// fault: hang"), run_s=1.0))
+        after = worker.run(job(w, target, good))
     assert hung.status == "timeout" and "run_s" in hung.error and after.ok
 
 

@@ -70,7 +70,8 @@ def types_of(spec: str) -> tuple[str, ...]:
 
 
 def test_every_operator_is_among_them() -> None:
-    assert {spec.split(":")[0] for spec in SMALL} == set(operators())
+    ours = {name for name, o in operators().items() if o.path.startswith("searchlab.")}  # other tests add some
+    assert {spec.split(":")[0] for spec in SMALL} == ours
 
 
 @pytest.mark.parametrize("spec", ["matmul:m=17,n=16,k=13", "softmax:rows=3,cols=37"], ids=lambda s: s.split(":")[0])
