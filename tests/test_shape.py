@@ -14,9 +14,6 @@ import shape  # noqa: E402
 sys.path.remove(str(ROOT / "tools"))
 
 
-pytestmark = pytest.mark.xdist_group("shape")  # what the tests share is made once
-
-
 @pytest.fixture(scope="module")
 def trees() -> dict[str, ast.Module]:
     found = shape.sources()

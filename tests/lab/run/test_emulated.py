@@ -13,7 +13,6 @@ from searchlab.lab.report import Report
 from searchlab.lab.run import load, run
 from searchlab.lab.statistics import notes
 
-pytestmark = pytest.mark.xdist_group("emulated runs")  # what the tests share is made once
 FILE = {
     "name": "emulated",
     "workloads": ["matmul:m=12,n=10,k=6"],

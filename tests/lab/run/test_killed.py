@@ -19,7 +19,6 @@ from searchlab.lab.folder.folder_lock import owner
 from searchlab.lab.run import Folder, load, run
 
 _fork = multiprocessing.get_context("fork")
-pytestmark = pytest.mark.xdist_group("killed runs")  # what the tests share is made once
 _PATIENCE_S = 120.0
 
 

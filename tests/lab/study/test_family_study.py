@@ -19,7 +19,6 @@ from searchlab.search import Sketch, SpaceGenerator, Task, menu
 from searchlab.targets import parse as target
 from searchlab.workloads import read_family
 
-pytestmark = pytest.mark.xdist_group("families")  # what the tests share is made once
 TEXT = "matmul:m=dyn(1..40, 1: 1, 9: 1, 40: 2),n=32,k=16"
 QUICK: dict[str, Any] = {
     "model": None,

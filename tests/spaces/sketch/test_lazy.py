@@ -20,7 +20,6 @@ from spaces.sketch import SketchSpace
 from spaces.sketch.annotate import _finish, _placements, _variants, annotate
 from spaces.sketch.plan import plan
 
-pytestmark = pytest.mark.xdist_group("lazy sketches")  # what the tests share is made once
 TASK = Task(masked_attention(heads=2, seq=32, dim=16), target("x86-64-v3"))
 
 
