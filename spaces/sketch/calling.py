@@ -13,6 +13,13 @@ from spaces.sketch.rule import Answer, Rule
 from spaces.sketch.state import Fused, State
 
 
+def answer_for(views: tuple[IntrinsicView, ...]) -> Answer:
+    """Whether a rule that calls these intrinsics for a product applies, and whether rules for loops do as well."""
+    if not views:
+        return Answer.SKIP
+    return Answer.APPLY if loops_compete(views) else Answer.APPLY_AND_SKIP_REST
+
+
 class TileCalls(Rule):
     """Multi-level tiling around calls of an intrinsic, with operands laid out for them.
 
@@ -22,10 +29,7 @@ class TileCalls(Rule):
 
     def applies(self, state: State, block: str) -> Answer:
         """For a product that the target has an instruction for; no later rule is tried where loops are hopeless."""
-        views = _views(state, block)
-        if not views:
-            return Answer.SKIP
-        return Answer.APPLY if loops_compete(views) else Answer.APPLY_AND_SKIP_REST
+        return answer_for(_views(state, block))
 
     def apply(self, state: State, block: str) -> Iterator[State]:
         """The stage tiled for each intrinsic, each way of packing, and each level of its consumer."""

@@ -16,7 +16,6 @@ from spaces.common import (
     bind_rest,
     can_share_rows,
     can_share_sums,
-    loops_compete,
     needs_tiling,
     searched_views,
     share_rows,
@@ -24,6 +23,7 @@ from spaces.common import (
     unbound,
 )
 from spaces.common.threads import CALL_LANES, LANES, tile_limits
+from spaces.sketch.calling import answer_for
 from spaces.sketch.rule import Answer, Rule
 from spaces.sketch.rules import Inline, Skip
 from spaces.sketch.state import State
@@ -55,10 +55,7 @@ class TileCallsOfWarps(Rule):
 
     def applies(self, state: State, block: str) -> Answer:
         """For a product that tensor cores compute; no later rule is tried where loops are hopeless."""
-        views = _views(state, block)
-        if not views:
-            return Answer.SKIP
-        return Answer.APPLY if loops_compete(views) else Answer.APPLY_AND_SKIP_REST
+        return answer_for(_views(state, block))
 
     def apply(self, state: State, block: str) -> Iterator[State]:
         """The stage tiled for each intrinsic."""
