@@ -24,10 +24,8 @@ _LONG_S = 0.01
 _COLD_RUNS = 8
 _CORRECTIONS = 8
 _SURE = 3  # samples needed to decide that a candidate is beaten
-_FEW, _LONGER = (
-    5,
-    4.0,
-)  # sufficient number of long samples, and the factor by which their total may exceed the nominal time
+_FEW = 5  # long samples suffice
+_LONGER = 4.0  # the factor by which their total may exceed the nominal time
 _PREEMPTED_SHARE, _PREEMPTED_S = 0.01, 20e-6
 
 # A pulse within this factor of the fast level counts as fast; at most this many times the wanted number of samples are
