@@ -117,12 +117,24 @@ def test_tables_of_options_are_up_to_date() -> None:
 def test_every_component_is_listed() -> None:
     from searchlab.search import MODELS, SPACES, STRATEGIES
 
-    text = (ROOT / "docs" / "components.md").read_text()
+    pages = {page: (ROOT / page).read_text() for page in ("docs/components.md", "README.md")}
+    plain = {"none", "random"}  # baselines among the models, which the short list of the README leaves out
     for registry in (SPACES, MODELS, STRATEGIES):
         for component, cls in registry.all().items():
             ours = cls.__module__.startswith(("searchlab.", "spaces.", "costmodels."))
-            if ours and component == cls.name:  # other tests give them other names
-                assert f"`{component}`" in text, f"docs/components.md does not name the {registry.kind} '{component}'"
+            if not ours or component != cls.name:  # other tests give them other names
+                continue
+            for page, text in pages.items():
+                listed = f"`{component}`" in text or (page == "README.md" and component in plain)
+                assert listed, f"{page} does not name the {registry.kind} '{component}'"
+
+
+def test_workloads_are_counted() -> None:
+    from searchlab.workloads import networks, operators, suites
+
+    ours = [o for o in operators().values() if o.function.__module__.startswith("searchlab.")]  # other tests add some
+    counted = f"{len(ours)} operators, {len(networks())} networks, {len(suites())} suites"
+    assert counted in (ROOT / "README.md").read_text(), counted
 
 
 def test_there_are_snippets() -> None:
