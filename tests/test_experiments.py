@@ -3,7 +3,7 @@
 import csv
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -135,7 +135,14 @@ def no_race(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(holder, "hold", lambda *_: None)
 
 
-@pytest.mark.parametrize("file", [f for f in TIMED if f.stem not in ("sweep", "quickstart")], ids=lambda f: f.stem)
+def _short_ones() -> Iterator[object]:
+    """All but those that take ten seconds with next to no budget; other tests run their kinds."""
+    long = {"ansor-tasks", "gpu-spaces", "metaschedule", "rrm", "tensorir"}
+    for file in (f for f in TIMED if f.stem not in ("sweep", "quickstart")):
+        yield pytest.param(file, id=file.stem, marks=[pytest.mark.slow] if file.stem in long else [])
+
+
+@pytest.mark.parametrize("file", list(_short_ones()))
 @pytest.mark.usefixtures("no_race")
 def test_it_runs_with_next_to_no_budget(file: Path, needs: Needs, tmp_path: Path) -> None:
     overrides = ["effort=smoke", "seeds=[0]", "budget.trials=2", "budget.batch=2", *needs(file)]

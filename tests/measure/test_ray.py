@@ -32,8 +32,6 @@ from searchlab.targets import Target, detect
 from searchlab.workloads import parse
 
 pytest.importorskip("ray")
-# with `--dist loadgroup` all of this goes to one process, which then has the only Ray
-pytestmark = pytest.mark.xdist_group("ray")
 ROOT = Path(__file__).resolve().parents[2]
 
 WORKLOAD = parse("matmul:m=16,n=16,k=16")

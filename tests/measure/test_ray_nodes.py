@@ -26,7 +26,7 @@ from searchlab.targets import detect
 from searchlab.workloads import parse
 
 pytest.importorskip("ray")
-pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 ROOT = Path(__file__).resolve().parents[2]
 COUNT = 12
 

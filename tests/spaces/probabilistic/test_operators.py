@@ -25,6 +25,7 @@ def check(here: TraceSpace, task: Task, points: int) -> None:
         assert replay(task.program, here.trace(point)).program.hash == program.hash
 
 
+@pytest.mark.slow
 def test_conformance_on_even_sizes(operator: str, space: SpaceOf, task: TaskOf) -> None:
     heavy = any(word in operator for word in HEAVY)
     check(space(operator, small=heavy), task(operator), points=1 if heavy else 2)
