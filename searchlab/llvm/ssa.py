@@ -6,12 +6,12 @@ all copies of a statement share one pointer per loop nest and differ by a consta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from searchlab.dtype import DTYPES, INDEX
 from searchlab.errors import BudgetError, BuildError
-from searchlab.ir.expr import Binary, Const, Expr, Lookup, Poly, Var
+from searchlab.ir.expr import Binary, Const, Expr, Lookup, Monomial, Poly, Var
 from searchlab.ir.walk import variables
 from searchlab.llvm.abi import LINE
 
@@ -32,6 +32,9 @@ class Linear:
     terms: tuple[tuple[str, int], ...] = ()
 
 
+_ONE = Linear(1)
+
+
 @dataclass(slots=True)
 class Scope:
     """The straight-line beginning of a loop body (`head`), where hoisted arithmetic goes, and the body (`lines`)."""
@@ -42,10 +45,12 @@ class Scope:
 
 @dataclass(slots=True)
 class Known:
-    """Values that hold until the basic block ends: loads by buffer, spread operands, prefetched lines, and the
-    results of pure instructions by their texts."""
+    """Values that hold until the basic block ends: loads by buffer, what was stored in register tiles (the number of
+    lanes, and vectors by their offsets), spread operands, prefetched lines, and the results of pure instructions by
+    their texts."""
 
     loads: dict[str, dict[object, str]] = field(default_factory=dict)
+    tiles: dict[str, tuple[int, dict[int, str]]] = field(default_factory=dict)
     spreads: dict[tuple[str, int], str] = field(default_factory=dict)
     prefetches: dict[object, str] = field(default_factory=dict)
     values: dict[str, str] = field(default_factory=dict)
@@ -68,6 +73,8 @@ class Function:
         self.env: dict[Var, Linear] = {}
         self.fixed: set[Var] = set()  # variables that have one value in the whole function
         self.forms: dict[Expr, Linear] = {}  # of quotients and the like that such variables alone decide
+        # sums by identity: what of them is the same in the whole function, and the terms that are not
+        self._moving: dict[int, tuple[Poly, Linear, tuple[tuple[Monomial, int], ...]]] = {}
         self.depth: dict[str, int] = {}  # scope in which an SSA value is defined
         self.memo: dict[object, str] = {}  # hoisted values
         self.known = Known()
@@ -151,23 +158,48 @@ class Function:
         raise BuildError(f"'{e}' is no index")
 
     def _linear_poly(self, e: Poly) -> Linear:
-        const = 0
-        terms: dict[str, int] = {}
+        known = self._moving.get(id(e))  # unrolled statements have thousands of copies
+        if known is None:
+            known = self._moving[id(e)] = (e, *self._apart(e))
+        _, fixed, moving = known
+        return self._sum(fixed, moving) if moving else fixed
+
+    def _apart(self, e: Poly) -> tuple[Linear, tuple[tuple[Monomial, int], ...]]:
+        """The sum of the terms that have one value in the whole function, and the others."""
+        fixed: list[tuple[Monomial, int]] = []
+        moving: list[tuple[Monomial, int]] = []
         for monomial, coefficient in e.terms:
-            if not monomial:
-                const += coefficient
-                continue
-            # most are a variable and its coefficient: unrolled statements have thousands of them
-            product = self.env.get(monomial[0]) if type(monomial[0]) is Var else None
-            if product is None:
-                product = self.linear(monomial[0])
-            for atom in monomial[1:]:
-                product = self._times(product, self.linear(atom))
+            still = not monomial or (self.fixed and all(variables(atom) <= self.fixed for atom in monomial))
+            (fixed if still else moving).append((monomial, coefficient))
+            if monomial and self.fixed:
+                self._product(monomial)  # what is hoisted is hoisted in the order of the terms
+        return self._sum(Linear(0), fixed), tuple(moving)
+
+    def _sum(self, start: Linear, more: Iterable[tuple[Monomial, int]]) -> Linear:
+        """The sum of a linear form and multiples of products."""
+        const = start.const
+        terms: dict[str, int] | None = None
+        for monomial, coefficient in more:
+            product = self._product(monomial)
             const += coefficient * product.const
-            for name, c in product.terms:
-                terms[name] = terms.get(name, 0) + coefficient * c
+            if product.terms:
+                terms = dict(start.terms) if terms is None else terms
+                for name, c in product.terms:
+                    terms[name] = terms.get(name, 0) + coefficient * c
+        if terms is None:
+            return Linear(const, start.terms)
         found = tuple((n, c) for n, c in terms.items() if c)
         return Linear(const, tuple(sorted(found)) if len(found) > 1 else found)
+
+    def _product(self, monomial: Monomial) -> Linear:
+        if not monomial:
+            return _ONE
+        product = self.env.get(monomial[0]) if type(monomial[0]) is Var else None
+        if product is None:
+            product = self.linear(monomial[0])
+        for atom in monomial[1:]:
+            product = self._times(product, self.linear(atom))
+        return product
 
     def _times(self, a: Linear, b: Linear) -> Linear:
         if not a.terms:
