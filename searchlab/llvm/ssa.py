@@ -71,10 +71,10 @@ class Function:
         self.allocas: list[str] = []
         self.label = "entry"
         self.env: dict[Var, Linear] = {}
-        self.fixed: set[Var] = set()  # variables that have one value in the whole function
+        self.fixed: set[Var] = set()  # variables that have one value, in the function or in the loop that is written
         self.forms: dict[Expr, Linear] = {}  # of quotients and the like that such variables alone decide
-        # sums by identity: what of them is the same in the whole function, and the terms that are not
-        self._moving: dict[int, tuple[Poly, Linear, tuple[tuple[Monomial, int], ...]]] = {}
+        # by the identity of sums: what such variables decide of them, and the other terms
+        self._sums: dict[int, tuple[Poly, Linear, tuple[tuple[Monomial, int], ...]]] = {}
         self.depth: dict[str, int] = {}  # scope in which an SSA value is defined
         self.memo: dict[object, str] = {}  # hoisted values
         self.known = Known()
@@ -158,38 +158,14 @@ class Function:
         raise BuildError(f"'{e}' is no index")
 
     def _linear_poly(self, e: Poly) -> Linear:
-        known = self._moving.get(id(e))  # unrolled statements have thousands of copies
+        known = self._sums.get(id(e))
         if known is None:
-            known = self._moving[id(e)] = (e, *self._apart(e))
-        _, fixed, moving = known
-        return self._sum(fixed, moving) if moving else fixed
-
-    def _apart(self, e: Poly) -> tuple[Linear, tuple[tuple[Monomial, int], ...]]:
-        """The sum of the terms that have one value in the whole function, and the others."""
-        fixed: list[tuple[Monomial, int]] = []
-        moving: list[tuple[Monomial, int]] = []
-        for monomial, coefficient in e.terms:
-            still = not monomial or (self.fixed and all(variables(atom) <= self.fixed for atom in monomial))
-            (fixed if still else moving).append((monomial, coefficient))
-            if monomial and self.fixed:
-                self._product(monomial)  # what is hoisted is hoisted in the order of the terms
-        return self._sum(Linear(0), fixed), tuple(moving)
-
-    def _sum(self, start: Linear, more: Iterable[tuple[Monomial, int]]) -> Linear:
-        """The sum of a linear form and multiples of products."""
-        const = start.const
-        terms: dict[str, int] | None = None
-        for monomial, coefficient in more:
-            product = self._product(monomial)
-            const += coefficient * product.const
-            if product.terms:
-                terms = dict(start.terms) if terms is None else terms
-                for name, c in product.terms:
-                    terms[name] = terms.get(name, 0) + coefficient * c
-        if terms is None:
-            return Linear(const, start.terms)
-        found = tuple((n, c) for n, c in terms.items() if c)
-        return Linear(const, tuple(sorted(found)) if len(found) > 1 else found)
+            products = [(monomial, self._product(monomial), c) for monomial, c in e.terms]
+            still = [(p, c) for monomial, p, c in products if all(variables(atom) <= self.fixed for atom in monomial)]
+            moving = [x for x in products if not all(variables(atom) <= self.fixed for atom in x[0])]
+            known = self._sums[id(e)] = e, _sum(Linear(0), still), tuple((m, c) for m, _, c in moving)
+            return _sum(known[1], ((p, c) for _, p, c in moving))
+        return _sum(known[1], ((self._product(monomial), c) for monomial, c in known[2])) if known[2] else known[1]
 
     def _product(self, monomial: Monomial) -> Linear:
         if not monomial:
@@ -279,6 +255,23 @@ class Function:
 
     # --- control flow -------------------------------------------------------------------------------------------------
 
+    def iterate(self, v: Var, extent: Linear, body: Callable[[], None], start: str = "0") -> None:
+        """for v in [start, extent): body(); what is known of index arithmetic with v is known inside only."""
+
+        def inside(i: str) -> None:
+            self.env[v] = Linear(0, ((i, 1),))
+            self.fixed.add(v)
+            self._forget_forms()
+            body()
+            self.fixed.discard(v)
+            self._forget_forms()
+
+        self.loop(extent, inside, start)
+
+    def _forget_forms(self) -> None:
+        self.forms.clear()
+        self._sums.clear()
+
     def loop(self, extent: Linear, body: Callable[[str], None], start: str = "0") -> None:
         """for i in [start, extent): body(i)"""
         known = not extent.terms and start == "0"
@@ -322,6 +315,22 @@ class Function:
         then()
         self.line(f"br label %{name}.end")
         self.start(f"{name}.end")
+
+
+def _sum(start: Linear, more: Iterable[tuple[Linear, int]]) -> Linear:
+    """The sum of a linear form and multiples of others."""
+    const = start.const
+    terms: dict[str, int] | None = None
+    for form, coefficient in more:
+        const += coefficient * form.const
+        if form.terms:
+            terms = dict(start.terms) if terms is None else terms
+            for name, c in form.terms:
+                terms[name] = terms.get(name, 0) + coefficient * c
+    if terms is None:
+        return Linear(const, start.terms)
+    found = tuple((n, c) for n, c in terms.items() if c)
+    return Linear(const, tuple(sorted(found)) if len(found) > 1 else found)
 
 
 def _nothing_to_look_up_in(e: Lookup) -> str:
