@@ -107,7 +107,7 @@ LAB: dict[str, set[str]] = {
     "results": {"code", "config", "manifest", "study"},
     "export": {"records"},
     "folder": {"code", "config", "export", "manifest", "records", "results", "study"},
-    "history": {"folder", "records"},
+    "history": {"code", "folder", "records"},
     "config.checks": {"auto", "config", "history"},
     "config.loading": {"config", "config.checks"},
     "config.__init__": {"config", "config.loading"},

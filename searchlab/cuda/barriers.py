@@ -9,10 +9,10 @@ come along.  So a kernel that is accepted has no race, on the assumption that it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from math import prod
+from math import lcm, prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +38,6 @@ Owner = tuple[Expr, ...] | None  # the thread, or block, that accesses an elemen
 class CommonAccess:
     """An access to common memory, with the thread that makes it as a function of the element.
 
-    `now` is the thread that makes it in given iterations of the loops around it, which may differ from one to the next.
     `phase` says that the element is in half (loop + number) % 2 of a double buffer.  What is `deferred` is done at some
     time before the next barrier.
     """
@@ -46,7 +45,6 @@ class CommonAccess:
     buffer: str
     indices: tuple[Expr, ...]
     writes: bool
-    now: Owner
     thread: Owner
     phase: tuple[Var, int] | None = None
     deferred: bool = False
@@ -59,10 +57,6 @@ class CommonAccess:
         late = (self.deferred and not other.writes) or (other.deferred and not self.writes)
         same = _same(self.thread, other.thread) and not late
         return self.clashes(other) and not same and not self._in_another_half(other)
-
-    def meets_at_once(self, other: CommonAccess) -> bool:
-        """Whether this is so for accesses of one statement in the same iteration."""
-        return self.clashes(other) and not _same(self.now, other.now)
 
     def after(self, loop: Var, *, ended: bool) -> CommonAccess:
         """The access as the next iteration sees it, or what follows the loop: halves have changed places."""
@@ -93,15 +87,21 @@ def with_barriers(where: str, body: Stmt, common: Collection[str], outside: Coll
             if access.clashes(other) and not _same(block, another):
                 raise BuildError(f"{where}: blocks may access one element of '{access.buffer}' while another writes it")
     for path, access in found:
-        store = path[-1]
-        for other in _own(store, path[:-1], frozenset(common)):
-            if access.meets_at_once(other):
+        for other in _own(path[-1], path[:-1], frozenset(common)):
+            if access.clashes(other) and _meet_at_once(access, other, path[:-1]):
                 raise BuildError(
                     f"{where}: in '{access.buffer}' one thread may write what another accesses in the same statement; "
                     "bind loops that carry no sum to threads, loops of nothing but a sum to threadIdx.x, or use rfactor"
                 )
     placed, _ = _Placement(where, frozenset(common)).visit(body, _Reached((), frozenset(), True))
     return placed
+
+
+def _meet_at_once(a: CommonAccess, b: CommonAccess, path: Path) -> bool:
+    """Whether two threads may make two accesses of one statement to one element, in the same iterations."""
+    if a.indices == b.indices and a.thread is not None:  # it makes both, in whichever iterations
+        return False
+    return not _same(*(_thread_at_once(x.indices, *_around(path)) for x in (a, b)))
 
 
 def check_private(where: str, body: Stmt, names: Collection[str]) -> None:
@@ -150,12 +150,13 @@ def _own(s: Stmt, path: Path, common: frozenset[str]) -> Iterator[CommonAccess]:
     for x in s.own_stores():
         if x.buffer in common:
             late = isinstance(x, AsyncCopy)
-            yield CommonAccess(x.buffer, x.indices, True, *_owners(x.indices, path), _phase(x.indices, path), late)
+            thread, phase = _thread_among(x.indices, *_around(path)), _phase(x.indices, path)
+            yield CommonAccess(x.buffer, x.indices, True, thread, phase, late)
     for e in s.own_expressions():
         for ld in loads(e):
             if ld.buffer in common:
-                owners, phase = _owners(ld.indices, path), _phase(ld.indices, path)
-                yield CommonAccess(ld.buffer, ld.indices, False, *owners, phase)
+                thread, phase = _thread_among(ld.indices, *_around(path)), _phase(ld.indices, path)
+                yield CommonAccess(ld.buffer, ld.indices, False, thread, phase)
 
 
 def _phase(indices: tuple[Expr, ...], path: Path) -> tuple[Var, int] | None:
@@ -171,11 +172,6 @@ def _phase(indices: tuple[Expr, ...], path: Path) -> tuple[Var, int] | None:
         if number is not None:
             return loop.var, number % 2
     return None
-
-
-def _owners(indices: tuple[Expr, ...], path: Path) -> tuple[Owner, Owner]:
-    """The thread that accesses an element in given iterations, and in all."""
-    return _threads_among(indices, *_around(path))
 
 
 def _block_of(path: Path, access: CommonAccess) -> Owner:
@@ -201,23 +197,26 @@ Loops = Sequence[_Around]
 
 
 @lru_cache(maxsize=8192)  # candidates of a search have many accesses in common
-def _threads_among(indices: tuple[Expr, ...], loops: Loops, asked: tuple[Expr, ...]) -> tuple[Owner, Owner]:
+def _thread_among(indices: tuple[Expr, ...], loops: Loops, asked: tuple[Expr, ...]) -> Owner:
+    """The thread that accesses an element, in whichever iterations of the loops."""
     loops = [_narrowed(lp, asked) for lp in loops]
-    facts = Facts({lp.var: lp.extent for lp in loops})
-    threads = [lp for lp in loops if lp.kind in THREADS]
-    inside = [lp for lp in loops if lp.kind not in BLOCKS]
-    at_once = [lp for lp in inside if lp.kind in THREADS or lp.kind == LoopKind.VECTORIZED]
-    now, thread = (_owner(indices, threads, moving, asked, facts) for moving in (at_once, inside))
-    if (now is None or thread is None) and (counted := _counted_owner(indices, loops, asked)) is not None:
-        now, thread = now or counted, thread or counted
-    return now, thread
+    found = _owner(indices, loops, THREADS, [lp for lp in loops if lp.kind not in BLOCKS], asked)
+    return found if found is not None else _counted_owner(indices, loops, asked)
+
+
+@lru_cache(maxsize=8192)
+def _thread_at_once(indices: tuple[Expr, ...], loops: Loops, asked: tuple[Expr, ...]) -> Owner:
+    """The thread that accesses an element in given iterations, which may be another one in the next."""
+    loops = [_narrowed(lp, asked) for lp in loops]
+    at_once = [lp for lp in loops if lp.kind in THREADS or lp.kind == LoopKind.VECTORIZED]
+    found = _owner(indices, loops, THREADS, at_once, asked)
+    return found if found is not None else _counted_owner(indices, loops, asked)
 
 
 @lru_cache(maxsize=8192)
 def _block_among(indices: tuple[Expr, ...], loops: Loops, asked: tuple[Expr, ...]) -> Owner:
     loops = [_narrowed(lp, asked) for lp in loops]
-    facts = Facts({lp.var: lp.extent for lp in loops})
-    found = _owner(indices, [lp for lp in loops if lp.kind in BLOCKS], loops, asked, facts)
+    found = _owner(indices, loops, BLOCKS, loops, asked)
     return found if found is not None else _counted_owner(indices, loops, asked, BLOCKS)
 
 
@@ -237,9 +236,42 @@ def _counted_owner(
     extents = [value_of(lp.extent) or 0 for lp in loops]
     if not 0 < prod(extents) <= _MOST_COUNTED or not {v.name for v in used} <= values.keys() - unknown:
         return None
-    grid = np.indices(extents).reshape(len(loops), prod(extents))
-    values |= {lp.var.name: row for lp, row in zip(loops, grid, strict=True)}
     limits = [c for c in asked if not {v.name for v in variables(c)} & unknown]
+    fewer = [lp._replace(extent=index(_period(lp, indices))) for lp in loops]
+    left = [c for c in limits if not variables(c) & {a.var for a, b in zip(loops, fewer, strict=True) if a != b}]
+    one = _have_one_owner(indices, fewer, left, axes, values)
+    if not one and (left == limits or not _have_one_owner(indices, loops, limits, axes, values)):
+        return None
+    return (*indices, *(lp.var for lp in loops), *(lp.extent for lp in loops), *limits)
+
+
+def _period(lp: _Around, indices: tuple[Expr, ...]) -> int:
+    """The iterations of a loop after which indices repeat, as the halves of double buffers do, or all of them."""
+    found = []
+
+    def repeats(e: Expr) -> bool:
+        if lp.var not in variables(e):
+            return True
+        if isinstance(e, Binary) and e.op == "mod" and lp.var not in variables(e.a - lp.var):
+            found.append(value_of(e.b) or 0)
+            return found[-1] > 0
+        return not isinstance(e, Var) and all(map(repeats, e.children()))
+
+    whole = value_of(lp.extent) or 0
+    return min(whole, lcm(*found)) if all(map(repeats, indices)) and found else whole
+
+
+def _have_one_owner(
+    indices: tuple[Expr, ...],
+    loops: Loops,
+    limits: Sequence[Expr],
+    axes: tuple[LoopKind, ...],
+    others: Mapping[str, Any],
+) -> bool:
+    """Whether in no iterations within limits two threads (or blocks) access one element; `others` stand still."""
+    extents = [value_of(lp.extent) or 0 for lp in loops]
+    grid = np.indices(extents).reshape(len(loops), prod(extents))
+    values = {**others, **{lp.var.name: row for lp, row in zip(loops, grid, strict=True)}}
     runs = np.ones(grid.shape[1], np.bool_)
     for c in limits:
         runs &= np.broadcast_to(evaluate(c, values), runs.shape)
@@ -248,11 +280,18 @@ def _counted_owner(
         places += [values[lp.var.name] for lp in loops if lp.kind in BLOCKS]
     element = _numbered([np.broadcast_to(x, runs.shape)[runs] for x in places])
     owner = _numbered([np.broadcast_to(values[a.value], runs.shape)[runs] for a in axes])
+    return _determines(element, owner)
+
+
+def _determines(element: npt.NDArray[np.int64], owner: npt.NDArray[np.int64]) -> bool:
+    """Whether each element has one owner."""
+    if element.max(initial=0) < 4 * _MOST_COUNTED:  # faster than sorting them
+        last = np.zeros(int(element.max(initial=0)) + 1, np.int64)
+        last[element] = owner
+        return bool((last[element] == owner).all())
     order = np.argsort(element)
     again = np.diff(element[order]) == 0
-    if (np.diff(owner[order])[again] != 0).any():
-        return None
-    return (*indices, *(lp.var for lp in loops), *(lp.extent for lp in loops), *limits)
+    return not (np.diff(owner[order])[again] != 0).any()
 
 
 def _numbered(digits: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
@@ -272,8 +311,11 @@ def _narrowed(lp: _Around, asked: Sequence[Expr]) -> _Around:
     return lp
 
 
-def _owner(indices: tuple[Expr, ...], axes: Loops, moving: Loops, asked: Sequence[Expr], facts: Facts) -> Owner:
-    """Each axis as a function of the element: `recovered`, or 0 where only the first thread comes."""
+def _owner(
+    indices: tuple[Expr, ...], loops: Loops, kinds: tuple[LoopKind, ...], moving: Loops, asked: Sequence[Expr]
+) -> Owner:
+    """Each axis of these kinds as a function of the element: `recovered`, or 0 where only the first thread comes."""
+    axes, facts = [lp for lp in loops if lp.kind in kinds], Facts({lp.var: lp.extent for lp in loops})
     once = Substitution({lp.var: ZERO for lp in moving if lp.extent == ONE})
     places = [(once(i), Var(f"x{d}")) for d, i in enumerate(indices)]
     extents = {lp.var: lp.extent for lp in moving if lp.extent != ONE}

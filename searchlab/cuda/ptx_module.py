@@ -66,6 +66,10 @@ class _KernelFunction(Function):
 
     def pointer(self, base: str, dtype: str, form: Linear, *, inside: bool = True) -> str:
         """The address of an element: what each scope adds is summed up before it is added to an address of 64 bits."""
+        whole = (base, dtype, form.const, form.terms, inside)
+        known = self.memo.get(whole)
+        if known is not None:
+            return known
         key = (base, dtype, form.terms, inside)  # unrolled copies of a statement differ by a constant
         known = self.memo.get(key)
         if known is None:
@@ -78,7 +82,10 @@ class _KernelFunction(Function):
                 known = super().pointer(known, dtype, step, inside=inside)
             if known in self.depth:
                 self.memo[key] = known
-        return super().pointer(known, dtype, Linear(form.const), inside=inside)
+        address = super().pointer(known, dtype, Linear(form.const), inside=inside)
+        if address in self.depth:
+            self.memo[whole] = address
+        return address
 
 
 def kernel_ir(made: Launches, kernel: GridKernel, entry: str, target: CudaTarget) -> tuple[str, int]:

@@ -7,7 +7,7 @@ from functools import partial
 
 from searchlab.ir.algebra import floordiv, from_poly, poly, without
 from searchlab.ir.bounds import Facts, Ranges
-from searchlab.ir.expr import ONE, ZERO, Binary, Compare, Const, Expr, Var, conditions
+from searchlab.ir.expr import ONE, ZERO, Binary, Compare, Const, Expr, Poly, Var, conditions
 from searchlab.ir.walk import variables
 
 Value = Callable[[], Expr]  # computed only where it is wanted: most callers need no inverse
@@ -52,8 +52,10 @@ def _determined(places: Iterable[tuple[Expr, Value]], loops: Ranges, where: Expr
     new: Known = dict(_moving(e, value, loops) for e, value in places)
     while new:
         known.update(new)
-        found = [part for e, value in new.items() for part in _digits(e, value, loops, where, facts)]
-        found += [joined for e in known for joined in _joined(e, known, loops, facts)]
+        sums = [(e, value) for e, value in new.items() if isinstance(e, Poly)]
+        found = [part for e, value in sums for part in _digits(e, value, loops, where, facts)]
+        rests = [e for e in known if isinstance(e, Binary) and e.op == "mod"]
+        found += [joined for e in rests for joined in _joined(e, known, loops, facts)]
         new = {e: value for e, value in found if e not in known}
     return known
 
@@ -76,19 +78,27 @@ def _digits(e: Expr, value: Value, loops: Ranges, where: Expr, facts: Facts) -> 
         if len(mine) != 1:
             return
         scale = from_poly({without(monomial, mine) or (): abs(c)})
-        at = next((n for n, (s, _, _) in enumerate(terms) if facts.proves(scale <= s)), len(terms))
+        at = next((n for n, (s, _, _) in enumerate(terms) if _at_most(scale, s, facts)), len(terms))
         terms.insert(at, (scale, from_poly({monomial: c}), mine[0]))
     inner: Expr = ZERO
+    low: Expr = ZERO
+    high: Expr = ZERO
     lows: list[Expr] = []
     for scale, term, _ in terms:
-        lows.append(facts.lower(inner, loops))
-        room = scale + lows[-1]
-        if not any(facts.proves(most < room) for most in _bounds(inner, loops, where, facts)):
+        lows.append(low)
+        if not any(_at_most(most + 1, scale + low, facts) for most in _bounds(inner, high, loops, where)):
             return
-        inner = inner + term
+        inner, low, high = inner + term, low + facts.lower(term, loops), high + facts.upper(term, loops)
     stack = [(scale, low, term) for (scale, term, _), low in zip(terms, lows, strict=True)]
     for n, (_, _, atom) in enumerate(terms):
         yield atom, partial(_digit, stack[n:], value)
+
+
+def _at_most(a: Expr, b: Expr, facts: Facts) -> bool:
+    """Whether a <= b, of which most are numbers."""
+    if isinstance(a, Const) and isinstance(b, Const):
+        return a.value <= b.value
+    return facts.proves(a <= b)
 
 
 def _digit(terms: list[tuple[Expr, Expr, Expr]], value: Value) -> Expr:
@@ -101,9 +111,9 @@ def _digit(terms: list[tuple[Expr, Expr, Expr]], value: Value) -> Expr:
     return digit if all(c > 0 for c in poly(term).values()) else -digit
 
 
-def _bounds(e: Expr, loops: Ranges, where: Expr, facts: Facts) -> Iterator[Expr]:
-    """Upper bounds of `e`, from the extents of the loops and from the conditions in `where`."""
-    yield facts.upper(e, loops)
+def _bounds(e: Expr, high: Expr, loops: Ranges, where: Expr) -> Iterator[Expr]:
+    """Upper bounds of `e`: what it is at most by the extents of the loops, and by the conditions in `where`."""
+    yield high
     for c in conditions(where):
         if isinstance(c, Compare) and c.op == "lt":
             limit = c.b - c.a + e
@@ -111,14 +121,13 @@ def _bounds(e: Expr, loops: Ranges, where: Expr, facts: Facts) -> Iterator[Expr]
                 yield limit - 1
 
 
-def _joined(e: Expr, known: Known, loops: Ranges, facts: Facts) -> Iterator[tuple[Expr, Value]]:
-    """The dividend, if `e` is a remainder whose quotient is known too."""
-    if isinstance(e, Binary) and e.op == "mod":
-        quotient = facts.simplify(floordiv(e.a, e.b))
-        part = _moving_part(quotient, loops)
-        if part in known or all(a in known for m in poly(part) for a in m if variables(a) & loops.keys()):
-            rest, divisor = known[e], e.b
-            yield _moving(e.a, lambda: _evaluated(quotient, part, known) * divisor + rest(), loops)
+def _joined(e: Binary, known: Known, loops: Ranges, facts: Facts) -> Iterator[tuple[Expr, Value]]:
+    """The dividend of a remainder whose quotient is known, too."""
+    quotient = facts.simplify(floordiv(e.a, e.b))
+    part = _moving_part(quotient, loops)
+    if part in known or all(a in known for m in poly(part) for a in m if variables(a) & loops.keys()):
+        rest, divisor = known[e], e.b
+        yield _moving(e.a, lambda: _evaluated(quotient, part, known) * divisor + rest(), loops)
 
 
 def _evaluated(e: Expr, part: Expr, known: Known) -> Expr:

@@ -441,7 +441,7 @@ def compare(op: str, a: Like, b: Like) -> Expr:
         op, ea, eb = "lt", eb, ea
     elif op == "ge":
         op, ea, eb = "le", eb, ea
-    if ea.dtype == INDEX:
+    if ea.dtype == INDEX and isinstance(ea, Const) == isinstance(eb, Const):  # else no number is their difference
         gap = value_of(ea - eb)
         if gap is not None:
             return TRUE if {"lt": gap < 0, "le": gap <= 0, "eq": gap == 0, "ne": gap != 0}[op] else FALSE

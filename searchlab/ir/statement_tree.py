@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from searchlab.ir.expr import Expr, Load
 from searchlab.ir.stmt import Indices, Place, Stmt, Store
-from searchlab.ir.walk import loads, transform
+from searchlab.ir.walk import loads, rebuild
 
 _set = object.__setattr__  # statements are frozen, and have slots for what is cached on them
 
@@ -111,11 +111,14 @@ def map_expressions(s: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
 def map_accesses(s: Stmt, f: Callable[[Place], Place]) -> Stmt:
     """The statement with `f` applied to every access: loads, stores and prefetches."""
 
-    def load(e: Expr) -> Expr | None:
-        return Load(*f((e.buffer, e.indices)), e.type) if isinstance(e, Load) else None
+    def mapped(e: Expr) -> Expr:
+        if not loads(e):
+            return e
+        new = rebuild(e, mapped)
+        return Load(*f((new.buffer, new.indices)), new.type) if isinstance(new, Load) else new
 
     def visit(x: Stmt) -> Stmt:
-        return x.rebuild(lambda e: transform(e, load), visit).map_places(f)
+        return x.rebuild(mapped, visit).map_places(f)
 
     return visit(s)
 

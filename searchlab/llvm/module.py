@@ -175,11 +175,7 @@ class BodyWriter(Visitor[[], None]):
         return SINGLE_LANES if lanes else UNROLL
 
     def serial(self, s: Loop) -> None:
-        def body(i: str) -> None:
-            self.f.env[s.var] = Linear(0, ((i, 1),))
-            self.visit(s.body)
-
-        self.f.loop(self.f.linear(s.extent), body)
+        self.f.iterate(s.var, self.f.linear(s.extent), lambda: self.visit(s.body))
 
     def unrolled(self, s: Loop) -> None:
         for n in range(value_of(s.extent) or 0):
@@ -276,12 +272,7 @@ class BodyWriter(Visitor[[], None]):
         inner = body.f
         inner.env = {v: form for v, form in self.f.env.items() if not form.terms}
         inner.env.update({v: Linear(0, ((n, 1),)) for v, n in zip(live, numbers, strict=True)})
-
-        def iterate(i: str) -> None:
-            inner.env[s.var] = Linear(0, ((i, 1),))
-            body.visit(s.body)
-
-        inner.loop(Linear(0, (("%end", 1),)), iterate, "%begin")
+        inner.iterate(s.var, Linear(0, (("%end", 1),)), lambda: body.visit(s.body), "%begin")
         self.g.module.functions.append(inner.text())
         self.g.module.functions.append(_trampoline(name, len(places), len(numbers)))
 

@@ -6,12 +6,12 @@ all copies of a statement share one pointer per loop nest and differ by a consta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from searchlab.dtype import DTYPES, INDEX
 from searchlab.errors import BudgetError, BuildError
-from searchlab.ir.expr import Binary, Const, Expr, Lookup, Poly, Var
+from searchlab.ir.expr import Binary, Const, Expr, Lookup, Monomial, Poly, Var
 from searchlab.ir.walk import variables
 from searchlab.llvm.abi import LINE
 
@@ -32,6 +32,9 @@ class Linear:
     terms: tuple[tuple[str, int], ...] = ()
 
 
+_ONE = Linear(1)
+
+
 @dataclass(slots=True)
 class Scope:
     """The straight-line beginning of a loop body (`head`), where hoisted arithmetic goes, and the body (`lines`)."""
@@ -42,10 +45,12 @@ class Scope:
 
 @dataclass(slots=True)
 class Known:
-    """Values that hold until the basic block ends: loads by buffer, spread operands, prefetched lines, and the
-    results of pure instructions by their texts."""
+    """Values that hold until the basic block ends: loads by buffer, what was stored in register tiles (the number of
+    lanes, and vectors by their offsets), spread operands, prefetched lines, and the results of pure instructions by
+    their texts."""
 
     loads: dict[str, dict[object, str]] = field(default_factory=dict)
+    tiles: dict[str, tuple[int, dict[int, str]]] = field(default_factory=dict)
     spreads: dict[tuple[str, int], str] = field(default_factory=dict)
     prefetches: dict[object, str] = field(default_factory=dict)
     values: dict[str, str] = field(default_factory=dict)
@@ -66,8 +71,10 @@ class Function:
         self.allocas: list[str] = []
         self.label = "entry"
         self.env: dict[Var, Linear] = {}
-        self.fixed: set[Var] = set()  # variables that have one value in the whole function
+        self.fixed: set[Var] = set()  # variables that have one value, in the function or in the loop that is written
         self.forms: dict[Expr, Linear] = {}  # of quotients and the like that such variables alone decide
+        # by the identity of sums: what such variables decide of them, and the other terms
+        self._sums: dict[int, tuple[Poly, Linear, tuple[tuple[Monomial, int], ...]]] = {}
         self.depth: dict[str, int] = {}  # scope in which an SSA value is defined
         self.memo: dict[object, str] = {}  # hoisted values
         self.known = Known()
@@ -151,23 +158,24 @@ class Function:
         raise BuildError(f"'{e}' is no index")
 
     def _linear_poly(self, e: Poly) -> Linear:
-        const = 0
-        terms: dict[str, int] = {}
-        for monomial, coefficient in e.terms:
-            if not monomial:
-                const += coefficient
-                continue
-            # most are a variable and its coefficient: unrolled statements have thousands of them
-            product = self.env.get(monomial[0]) if type(monomial[0]) is Var else None
-            if product is None:
-                product = self.linear(monomial[0])
-            for atom in monomial[1:]:
-                product = self._times(product, self.linear(atom))
-            const += coefficient * product.const
-            for name, c in product.terms:
-                terms[name] = terms.get(name, 0) + coefficient * c
-        found = tuple((n, c) for n, c in terms.items() if c)
-        return Linear(const, tuple(sorted(found)) if len(found) > 1 else found)
+        known = self._sums.get(id(e))
+        if known is None:
+            products = [(monomial, self._product(monomial), c) for monomial, c in e.terms]
+            still = [(p, c) for monomial, p, c in products if all(variables(atom) <= self.fixed for atom in monomial)]
+            moving = [x for x in products if not all(variables(atom) <= self.fixed for atom in x[0])]
+            known = self._sums[id(e)] = e, _sum(Linear(0), still), tuple((m, c) for m, _, c in moving)
+            return _sum(known[1], ((p, c) for _, p, c in moving))
+        return _sum(known[1], ((self._product(monomial), c) for monomial, c in known[2])) if known[2] else known[1]
+
+    def _product(self, monomial: Monomial) -> Linear:
+        if not monomial:
+            return _ONE
+        product = self.env.get(monomial[0]) if type(monomial[0]) is Var else None
+        if product is None:
+            product = self.linear(monomial[0])
+        for atom in monomial[1:]:
+            product = self._times(product, self.linear(atom))
+        return product
 
     def _times(self, a: Linear, b: Linear) -> Linear:
         if not a.terms:
@@ -247,6 +255,23 @@ class Function:
 
     # --- control flow -------------------------------------------------------------------------------------------------
 
+    def iterate(self, v: Var, extent: Linear, body: Callable[[], None], start: str = "0") -> None:
+        """for v in [start, extent): body(); what is known of index arithmetic with v is known inside only."""
+
+        def inside(i: str) -> None:
+            self.env[v] = Linear(0, ((i, 1),))
+            self.fixed.add(v)
+            self._forget_forms()
+            body()
+            self.fixed.discard(v)
+            self._forget_forms()
+
+        self.loop(extent, inside, start)
+
+    def _forget_forms(self) -> None:
+        self.forms.clear()
+        self._sums.clear()
+
     def loop(self, extent: Linear, body: Callable[[str], None], start: str = "0") -> None:
         """for i in [start, extent): body(i)"""
         known = not extent.terms and start == "0"
@@ -290,6 +315,22 @@ class Function:
         then()
         self.line(f"br label %{name}.end")
         self.start(f"{name}.end")
+
+
+def _sum(start: Linear, more: Iterable[tuple[Linear, int]]) -> Linear:
+    """The sum of a linear form and multiples of others."""
+    const = start.const
+    terms: dict[str, int] | None = None
+    for form, coefficient in more:
+        const += coefficient * form.const
+        if form.terms:
+            terms = dict(start.terms) if terms is None else terms
+            for name, c in form.terms:
+                terms[name] = terms.get(name, 0) + coefficient * c
+    if terms is None:
+        return Linear(const, start.terms)
+    found = tuple((n, c) for n, c in terms.items() if c)
+    return Linear(const, tuple(sorted(found)) if len(found) > 1 else found)
 
 
 def _nothing_to_look_up_in(e: Lookup) -> str:

@@ -15,6 +15,7 @@ from searchlab.llvm.abi import LINE
 from searchlab.llvm.arithmetic import Arithmetic, suffix
 from searchlab.llvm.squares import column
 from searchlab.llvm.ssa import TYPES, Function, Linear
+from searchlab.lower.registers import REGISTER
 from searchlab.targets import Target
 
 
@@ -54,7 +55,7 @@ class ValueWriter(Arithmetic):
         super().__init__(function, target)
         self.places = places
         self.lanes: Lanes | None = None
-        self._offsets: dict[tuple[str, tuple[Expr, ...]], Expr] = {}
+        self._offsets: dict[tuple[str, int], tuple[tuple[Expr, ...], Expr]] = {}  # by the identity of indices
         self._strides: dict[tuple[Expr, Var], int | None] = {}
         function.look_up = self.look_up
 
@@ -62,6 +63,7 @@ class ValueWriter(Arithmetic):
         """Sets the location of a buffer."""
         self.places[place.buffer.name] = place
         self._offsets.clear()
+        self.f.known.tiles.pop(place.buffer.name, None)
 
     def spread(self, v: Value, dtype: str, lanes: int) -> str:
         """The operand broadcast to this number of lanes."""
@@ -203,11 +205,11 @@ class ValueWriter(Arithmetic):
 
     def offset(self, buffer: str, indices: tuple[Expr, ...]) -> Expr:
         """The flat index of an element in its buffer."""
-        key = (buffer, indices)
+        key = (buffer, id(indices))
         known = self._offsets.get(key)
         if known is None:
-            known = self._offsets[key] = self.places[buffer].offset(indices)
-        return known
+            known = self._offsets[key] = indices, self.places[buffer].offset(indices)
+        return known[1]
 
     def stride(self, e: Expr) -> int | None:
         """How far an index moves from lane to lane; None if not by a constant."""
@@ -234,7 +236,11 @@ class ValueWriter(Arithmetic):
             return self._load_strided(e, stride)
         n = self.lanes.count if stride and self.lanes is not None else 1
         form = self.f.linear(offset)
-        key = (form, n)
+        if not form.terms and (held := self.f.known.tiles.get(e.buffer)) is not None and held[0] == n:
+            if (text := held[1].get(form.const)) is not None:
+                self.f.fresh()  # terms of addresses are in the order of names, which stay what they are with a load
+                return Value(text, n)
+        key = (form.const, form.terms, n)
         loaded = self.f.known.loads.setdefault(e.buffer, {})
         known = loaded.get(key)
         if known is None:
@@ -290,10 +296,11 @@ class ValueWriter(Arithmetic):
 
         def row(lane: int) -> str:
             at = Linear(form.const - number + lane * stride, form.terms)
-            if (at, n) not in loaded:
+            key = (at.const, at.terms, n)
+            if key not in loaded:
                 address = self.f.pointer(place.pointer, e.type, at)
-                loaded[at, n] = self.fetch(e.type, n, address, self.align(place, at, n))
-            return loaded[at, n]
+                loaded[key] = self.fetch(e.type, n, address, self.align(place, at, n))
+            return loaded[key]
 
         def let(instruction: str) -> str:
             known = self.f.known.values
@@ -345,7 +352,7 @@ class ValueWriter(Arithmetic):
         form = self.f.linear(offset)
         address = self.f.pointer(place.pointer, dtype, form)
         self.put_away(dtype, n, text, address, self.align(place, form, n))
-        self.forget(buffer)
+        self._hold(place, form, n, text)
 
     def prefetch(self, buffer: str, indices: tuple[Expr, ...]) -> None:
         """Prefetches the cache lines of an element, or of those in all lanes, each once per basic block."""
@@ -375,6 +382,17 @@ class ValueWriter(Arithmetic):
     def forget(self, buffer: str) -> None:
         """Drops what is known of a buffer's elements, which were written."""
         self.f.known.loads.pop(buffer, None)
+        self.f.known.tiles.pop(buffer, None)
+
+    def _hold(self, place: BufferPlace, form: Linear, n: int, text: str) -> None:
+        """Remembers what was stored in a register tile, which LLVM would find out at the end of a longer text."""
+        name = place.buffer.name
+        held = self.f.known.tiles.get(name)
+        self.forget(name)
+        if place.buffer.scope == REGISTER and not form.terms and form.const % n == 0:
+            values = held[1] if held is not None and held[0] == n else {}
+            values[form.const] = text
+            self.f.known.tiles[name] = (n, values)
 
     def _scatter(self, buffer: str, indices: tuple[Expr, ...], value: Expr) -> None:
         assert self.lanes is not None

@@ -31,17 +31,18 @@ def gpu_seeds(space: Space) -> Points:
 
 
 def _promise(sketch: Sketch) -> tuple[bool, ...]:
-    return tuple(word not in sketch.name for word in ("rows", "calls(", "shared", "threads("))
+    rows, shared, threads = (word not in sketch.name for word in ("rows", "shared", "threads("))
+    return rows, not sketch.tensorized, shared, threads
 
 
 def _wishes(sketch: Sketch) -> Iterator[Wish]:
     split = [k for k in sketch.knobs if k.kind == "split"]
-    if "calls(" in sketch.name:
+    if sketch.tensorized:
         yield from _wishes_of_calls(sketch, split)
         return
     space = [k for k in split if _parts(k) > 3]
     sums = [k for k in split if k not in space]
-    others: dict[str, Wished] = {k.name: 4 for k in sketch.knobs if k.name.endswith("_lanes")}
+    others: dict[str, Wished] = {k.name: 4 for k in sketch.knobs if k.name.endswith("lanes")}
     for n, (threads, each, depth) in enumerate(_TILES):
         wished = dict(others) | {k.name: _BLOCKS[n % len(_BLOCKS)] for k in sketch.knobs if k.name.endswith("_threads")}
         for at, k in enumerate(reversed(space)):
@@ -53,7 +54,7 @@ def _wishes(sketch: Sketch) -> Iterator[Wish]:
 
 def _wishes_of_calls(sketch: Sketch, split: list[Knob]) -> Iterator[Wish]:
     """Warps and calls of each along rows and columns, and calls of a step; what one call fills has no knob."""
-    others: dict[str, Wished] = {k.name: 8 for k in sketch.knobs if k.name.endswith("_lanes")}
+    others: dict[str, Wished] = {k.name: 8 for k in sketch.knobs if k.name.endswith("lanes")}
     for warps, tiles, calls in _CALLS:
         wished = dict(others) | {k.name: 128 for k in sketch.knobs if k.name.endswith("_threads")}
         space = [k for k in split if _parts(k) == 3]

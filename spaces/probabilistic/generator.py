@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from searchlab.errors import SpaceError
@@ -40,7 +40,8 @@ class ProbabilisticSpace(SpaceGenerator):
     """
 
     name: ClassVar[str] = "probabilistic"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
+    earlier: ClassVar[Mapping[str, Mapping[str, Any]]] = {"1": {"intrinsics": "never"}}
 
     def __init__(
         self,

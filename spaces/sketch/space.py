@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 from searchlab.errors import SpaceError
 from searchlab.named import Named
@@ -36,7 +36,8 @@ class SketchSpace(SpaceGenerator):
     """
 
     name: ClassVar[str] = "sketch"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
+    earlier: ClassVar[Mapping[str, Mapping[str, Any]]] = {"1": {"intrinsics": "never"}}
 
     def __init__(
         self,

@@ -41,8 +41,11 @@ class TaskMappingSpace(SpaceGenerator):
     """
 
     name: ClassVar[str] = "task-mapping"
-    version: ClassVar[str] = "2"
-    earlier: ClassVar[Mapping[str, Mapping[str, Any]]] = {"1": {"unroll_taps": False, "intrinsics": "never"}}
+    version: ClassVar[str] = "3"
+    earlier: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "1": {"unroll_taps": False, "intrinsics": "never"},
+        "2": {},  # on CPUs
+    }
 
     def __init__(
         self,

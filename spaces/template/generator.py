@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 from searchlab.errors import ScheduleError, SpaceError
 from searchlab.schedule import Schedule
@@ -12,10 +13,12 @@ from searchlab.targets import CudaTarget
 from spaces.common import Intrinsics, check_intrinsics
 from spaces.common.gpu_seeding import gpu_seeds
 from spaces.template.config import Config, Decisions, Unsuitable
-from spaces.template.registry import CALLS, KERNELS, Template, find, templates
+from spaces.template.registry import CALLS, GPU_CALLS, KERNELS, Template, find, templates
 from spaces.template.wishes import wishes
 
-TENSORIZED = {CALLS: ("auto", "always"), KERNELS: ("always",)}  # by the values of the option that they need
+# templates that call intrinsics, by the values of the option that they need
+TENSORIZED = {CALLS: ("auto", "always"), GPU_CALLS: ("auto", "always"), KERNELS: ("always",)}
+INSTEAD = (CALLS, GPU_CALLS)  # of all others that come with this package: loops are no match for calls
 MOST_STRUCTURES = 256
 MOST_SEEDS = 8
 
@@ -25,12 +28,13 @@ class TemplateSpace(SpaceGenerator):
 
     `template` is the name of one of the operator's templates or "module:function"; None takes all of them.
     `structures` limits how many structures a template may have.  `intrinsics` says which products call the instructions
-    of the target if all templates are taken: "auto" those of bytes and bfloat16, which then have no loops without
-    calls, "always" also those of float32, or "never" any.
+    of the target if all templates are taken: "auto" those of bytes and bfloat16 (on GPUs float16, too),
+    which then have no loops without calls, "always" also those of float32, or "never" any.
     """
 
-    name = "template"
-    version = "1"
+    name: ClassVar[str] = "template"
+    version: ClassVar[str] = "2"
+    earlier: ClassVar[Mapping[str, Mapping[str, Any]]] = {"1": {"intrinsics": "never"}}
 
     def __init__(
         self, template: str | None = None, structures: int = MOST_STRUCTURES, intrinsics: Intrinsics = "auto"
@@ -46,9 +50,9 @@ class TemplateSpace(SpaceGenerator):
         found, called = False, False
         for made in self._templates(task):
             if called and made.ours:
-                continue  # loops are no match for calls
+                continue
             for sketch in structures(made, task, self.structures, reasons):
-                found, called = True, called or made.name == CALLS
+                found, called = True, called or made.name in INSTEAD
                 yield sketch
         if not found:
             raise SpaceError(f"no template suits {task.workload.label}: {'; '.join(reasons)}")
@@ -68,7 +72,7 @@ class TemplateSpace(SpaceGenerator):
         if not known:
             how = f"write one with @template(name, '{operator}', kind='{task.target.kind}')"
             raise SpaceError(f"operator '{operator}' has no template for {task.target.kind} targets; {how}")
-        return sorted(known.values(), key=lambda x: x.name != CALLS)
+        return sorted(known.values(), key=lambda x: x.name not in INSTEAD)
 
 
 def structures(made: Template, task: Task, most: int, reasons: list[str]) -> Iterator[Sketch]:

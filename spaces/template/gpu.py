@@ -1,4 +1,4 @@
-"""Templates for GPUs: products, convolutions and windows in tiles of blocks and threads; sums and single elements.
+"""Templates for GPUs: products, convolutions and windows in tiles of blocks and threads or warps; sums and elements.
 
 Axes are split as in AutoTVM's templates, into blocks, virtual threads, threads and what a thread computes; the sum is
 split in two, and the outer part steps through shared memory.
@@ -13,8 +13,8 @@ from searchlab.ir.expr import Like
 from searchlab.schedule import Schedule
 from searchlab.search import Tails
 from searchlab.search.task import Task
-from searchlab.tactics import attempt, inline_cheap
-from searchlab.tactics.block_tiling import levels, stage_for_block, tile_for_blocks
+from searchlab.tactics import attempt, inline_cheap, tile_calls_by
+from searchlab.tactics.block_tiling import Staged, ThreadBlockTile, levels, stage_for_block, tile_for_blocks
 from searchlab.targets import CudaTarget
 from spaces.common import (
     KnobFactors,
@@ -22,12 +22,13 @@ from spaces.common import (
     can_share_rows,
     can_share_sums,
     needs_tiling,
+    searched_views,
     share_rows,
     share_sums,
 )
-from spaces.common.threads import LANES, tile_limits
+from spaces.common.threads import CALL_LANES, LANES, tile_limits
 from spaces.template.config import Config
-from spaces.template.registry import template
+from spaces.template.registry import GPU_CALLS, template
 
 _PRODUCTS = ("matmul", "batch_matmul", "dense", "transpose_batch_matmul", "qmatmul", "qdense")
 _PLANES = ("conv1d", "conv2d", "conv3d", "conv2d_bn_relu", "conv2d_transpose", "capsule_conv2d", "qconv2d")
@@ -40,21 +41,30 @@ _MAX_INNER = 16
 @template("gpu-tiles", operator=(*_PRODUCTS, *_PLANES, "depthwise_conv2d", "qdepthwise_conv2d"), kind="cuda")
 def tiles(cfg: Config, s: Schedule, task: Task) -> None:
     """Tiles of blocks and threads, with operands in shared memory or read where they are."""
-    inline_cheap(s)
-    found = [n for n, b in s.program.blocks.items() if b.reduces and needs_tiling(s.program, n)]
-    if not found:
-        cfg.skip("no stage reuses data")
+    product = _product(cfg, s)
     shared = cfg.choose("operands", ["shared", "direct"]) == "shared"
     try:
-        staged = stage_for_block(s, found[-1], shared=shared)
+        staged = stage_for_block(s, product, shared=shared)
     except ScheduleError as e:
         cfg.skip(str(e))
     splits = levels(s, staged.block, _STRUCTURE, _factors(cfg))
     tile = tile_for_blocks(s, staged, splits, cfg.knob("lanes", LANES) if shared else 1)
-    assert isinstance(task.target, CudaTarget)
-    for limit in tile_limits(s.program, staged.block, tile, task.target):
-        cfg.require(limit)
-    bind_rest(s, _menu(cfg))
+    _finish(cfg, s, task, staged, tile)
+
+
+@template(GPU_CALLS, operator=(*_PRODUCTS, *_PLANES), kind="cuda")
+def calls(cfg: Config, s: Schedule, task: Task) -> None:
+    """Products of short numbers by tensor cores: tiles of blocks, warps and calls, with operands in shared memory."""
+    product = _product(cfg, s)
+    views = searched_views(s.program, product, task, "auto")
+    if not views:
+        cfg.skip("the target has no instruction for its products")
+    view = cfg.choose("intrinsic", views, lambda v: v.intrinsic.name)
+    try:
+        staged, tile = tile_calls_by(s, view, _factors(cfg).exact, cfg.knob("lanes", CALL_LANES))
+    except ScheduleError as e:
+        cfg.skip(str(e))
+    _finish(cfg, s, task, staged, tile)
 
 
 @template("gpu-elements", operator=(*_PLANES, *_WINDOWS, *_SUMS, "elementwise"), kind="cuda")
@@ -89,6 +99,23 @@ def rows(cfg: Config, s: Schedule, task: Task) -> None:
         cfg.skip(str(e))
     for limit in limits:
         cfg.require(limit)
+
+
+def _product(cfg: Config, s: Schedule) -> str:
+    """The stage that is worth tiling."""
+    inline_cheap(s)
+    found = [n for n, b in s.program.blocks.items() if b.reduces and needs_tiling(s.program, n)]
+    if not found:
+        cfg.skip("no stage reuses data")
+    return found[-1]
+
+
+def _finish(cfg: Config, s: Schedule, task: Task, staged: Staged, tile: ThreadBlockTile) -> None:
+    """The limits of a tiled stage as conditions, and threads for all other stages."""
+    assert isinstance(task.target, CudaTarget)
+    for limit in tile_limits(s.program, staged.block, tile, task.target):
+        cfg.require(limit)
+    bind_rest(s, _menu(cfg))
 
 
 def _menu(cfg: Config) -> Callable[[str, Sequence[int]], Like]:

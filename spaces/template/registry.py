@@ -15,7 +15,8 @@ from spaces.template.config import Config
 
 Function = Callable[[Config, Schedule, Task], None]
 
-CALLS, KERNELS = "calls", "kernels"  # templates that call intrinsics, which an option switches on and off
+# templates that call intrinsics, which an option switches on and off
+CALLS, GPU_CALLS, KERNELS = "calls", "gpu-calls", "kernels"
 _BUILT_IN = ("linear", "convolution", "stencil", "rows", "elementwise", "called", "gpu")
 _TEMPLATES: dict[tuple[str, str], Template] = {}
 

@@ -12,9 +12,10 @@ import numpy as np
 
 from searchlab import targets
 from searchlab.errors import ConfigError, SearchLabError
+from searchlab.lab.code import as_it_was
 from searchlab.lab.history import origins
 from searchlab.lab.records import Record, RecordStore
-from searchlab.search import Points, Space, Task, Trials, space
+from searchlab.search import SPACES, Points, Space, Task, Trials, space
 from searchlab.workloads import parse
 
 _Place = tuple[str, str, str, str]  # key of the workload, machine, settings of the space, its version
@@ -113,14 +114,16 @@ def _known(place: _Place, records: Sequence[Record]) -> KnownTrials | None:
 
 
 def _space(task: str, made_of: str, version: str) -> Space | None:
-    """The space, if it can still be generated and is unchanged."""
+    """The space as it was in that version, if it can still be generated."""
     workload, target, component = json.loads(made_of)
     try:
         found = Task(parse(workload), targets.parse(target))
-        made = space(component, found)
+        name, _ = SPACES.parse(component)
+        made = space(as_it_was("space", component, {f"space {name}": version}), found)
+        known = (made.version, *SPACES.find(name).earlier)
     except SearchLabError:
         return None
-    return made if found.workload.key == task and made.version == version else None
+    return made if found.workload.key == task and version in known else None
 
 
 def _point(made: Space, record: Record) -> Points | None:

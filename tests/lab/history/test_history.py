@@ -21,7 +21,7 @@ from searchlab.lab.records import RecordStore
 from searchlab.lab.replay import replay
 from searchlab.lab.run import run
 from searchlab.lab.study import Study
-from searchlab.search import MODELS, History, Points, Task, Trials, space
+from searchlab.search import MODELS, SPACES, History, Points, Task, Trials, space
 from searchlab.workloads import parse
 
 SOURCE = "matmul:m=64,n=64,k=64,dtype=float32"
@@ -213,6 +213,16 @@ def test_what_no_longer_fits_is_counted(copy: Path) -> None:
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     found = lessons([str(copy)], [digest(str(copy))], task(OTHER))
     assert (found.used, found.unfit) == (36, 4)
+
+
+def test_a_space_that_has_changed_is_taken_as_it_was(copy: Path) -> None:
+    now = f'"space_version":"{SPACES.find("template").version}"'
+    for file in (copy / "records").iterdir():
+        text = file.read_text()
+        assert now in text
+        file.write_text(text.replace(now, '"space_version":"1"'))
+    found = past(str(copy), digest(str(copy)))
+    assert found.unfit == 0 and sum(k.records for k in found.known) == 40
 
 
 def test_a_history_is_read_once(source: Path) -> None:
