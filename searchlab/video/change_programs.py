@@ -236,7 +236,7 @@ def packed_weight(weight: Array, target: CpuTarget, format: ProductFormat = FLOA
 
 def surplus_of(weight: Array, format: ProductFormat) -> Array:
     """What the lift of a format adds to the sums, (taps, outputs), for weights (outputs, inputs, taps)."""
-    return (format.lift * weight.sum(axis=1, dtype=np.int64)).T.astype(np.int32)
+    return np.asarray(format.lift * weight.sum(axis=1, dtype=np.int64).T, np.int32)
 
 
 def pairs_program(inputs: int, outputs: int, target: CpuTarget, format: ProductFormat = FLOATS) -> Program:

@@ -140,7 +140,7 @@ class FollowingModel:
 
 
 @dataclass
-class _Part:
+class _ChangePart:
     """Changes that were passed on last, one after the other: those whose sizes exceed a limit."""
 
     active: PixelList
@@ -153,7 +153,7 @@ class _Part:
 class _Point:
     """The changes of a value; a second part has what is left of those that do not fit into the first."""
 
-    parts: tuple[_Part, ...]
+    parts: tuple[_ChangePart, ...]
     threshold: Array
 
     @staticmethod
@@ -164,7 +164,7 @@ class _Point:
             change = aligned((pixels + 1, form.room(channels)), np.dtype(DTYPES[form.change].storage))
             change[...] = 0
             limit = np.zeros(1, np.float32) if number else threshold
-            parts.append(_Part(PixelList.of(pixels), change, np.zeros(channels, np.float32), limit))
+            parts.append(_ChangePart(PixelList.of(pixels), change, np.zeros(channels, np.float32), limit))
         return _Point(tuple(parts), threshold)
 
     def set_threshold(self, threshold: float) -> None:

@@ -123,7 +123,8 @@ class StreamBench:
     @cached_property
     def _quantised(self) -> GraphModule:
         threads = None if self.target is None else {"threads": self.target.threads}
-        return quantised(self._module, BYTE, self.clip[:_STEPPED, None], options=threads, integers=True)
+        frames = [frame[None] for frame in self.clip[:_STEPPED]]
+        return quantised(self._module, BYTE, frames, options=threads, integers=True)
 
     @cached_property
     def first_structure(self) -> str:

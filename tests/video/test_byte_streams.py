@@ -1,4 +1,4 @@
-"""Streams of networks of bytes: sums of differences are exact, so outputs are those of the whole network, bit by bit."""
+"""Streams of networks of bytes: sums of differences are exact, and outputs those of the whole network, bit by bit."""
 
 from __future__ import annotations
 
@@ -165,7 +165,8 @@ def test_formats_suit_the_machine() -> None:
     options = {"channels": 8, "by_channel": False, "widths": [16], "half": False}
     plain = product_formats.product_format("uint8", **options, target=parse("x86-64-v3"))
     assert plain == WORDS and WORDS.dot(16, parse("x86-64-v3")) == ("avx2_s16s16_8x2", 8)
-    vnni = parse("znver4")
+    v4 = parse("x86-64-v4")
+    vnni = replace(v4, features=v4.features + ",+avx512vnni")
     assert product_formats.product_format("int8", **options, target=vnni) == BYTES
     assert BYTES.dot(16, vnni) == ("vnni_u8s8_16x4", 16) and BYTES.dot(24, vnni) == ("vnni_u8s8_8x4", 8)
     assert product_formats.product_format("int8", **{**options, "by_channel": True}, target=vnni) == WORDS
