@@ -5,7 +5,7 @@ python -m benchmarks.video --only static-1            one case
 python -m benchmarks.video --clips FOLDER             where static, moving and handheld.npy.xz are
 python -m benchmarks.video --only static-1 --records FOLDER --trials 100   a search that goes on where it was
 
-Every timed case is under three minutes; a search whose records are kept can be made in pieces. Contenders run the same
+Every timed case takes a few minutes; a search whose records are kept can be made in pieces. Contenders run the same
 frames in turns, pass by pass; a figure is the ratio of fastest passes, and `median` that of medians.
 """
 
@@ -173,6 +173,38 @@ def fallback_rows(clips: Path, case: str) -> Iterator[Row]:
         yield claim_row(case, metric, ratio, 0.95, at_most=False, median=round(middle, 3), **about)
 
 
+def byte_rows(clips: Path) -> Iterator[Row]:
+    """ResNet-18 quantised to bytes, on the static clip: its stream beside itself as a whole and beside float32.
+
+    Without thresholds the stream gives the bits of the whole network; at a level it is the one that float32 has within
+    1 %.  Errors are against the network of float32, so that those of quantising are part of them.
+    """
+    bench = bench_of(clips, "static", 0.01, products=("float32", "bfloat16", "int8"))
+    plain, half, whole = bench.plans
+    model, alike = bench.model(whole), bench.one_level()
+    level = max(alike.shares.values())
+    exact = bench.stream(StreamChoice.single(whole, bench.plans[whole], 0.0, StreamOptions(cut=None)))
+    if not all(np.array_equal(exact.frame(frame), model.dense(frame[None])) for frame in bench.clip):
+        raise SystemExit("a stream of bytes does not give the bits of its network")
+    choices = {"float32 stream": alike, "bfloat16 stream": StreamChoice.single(half, bench.plans[half], level)}
+    for name, share in (("int8 stream without thresholds", 0.0), ("int8 stream", level)):
+        choices[name] = StreamChoice.single(whole, bench.plans[whole], share)
+    frame = np.ascontiguousarray(bench.clip[:1])
+    times = in_turns(bench, choices, {"int8 dense": lambda: model.dense(frame)})
+    checks = {name: bench.check(choice) for name, choice in choices.items()}
+    dense = [relative_error(model.dense(f[None]), wanted) for f, wanted in zip(bench.clip, bench.dense_outputs)]
+    errors = {name: round(check.error, 5) for name, check in checks.items()} | {"int8 dense": round(max(dense), 5)}
+    work = {name: round(check.work, 4) for name, check in checks.items()}
+    about = {"ms": _ms(times), "error": errors, "work": work, "level": round(level, 4)}
+    for slow, fast in (
+        ("int8 dense", "int8 stream without thresholds"), ("int8 dense", "int8 stream"),
+        ("float32 stream", "int8 stream"), ("bfloat16 stream", "int8 stream"), ("dense", "int8 dense"),
+    ):  # fmt: skip
+        ratio, middle = (times[slow][n] / times[fast][n] for n in (0, 1))
+        yield claim_row("bytes", f"{slow} / {fast}", ratio, None, median=round(middle, 3), **about)
+        about = {}
+
+
 def cut_rows(clips: Path) -> Iterator[Row]:
     """What frames cost that are computed as a whole: with a state (first, refresh, cut) and without one (fallback)."""
     bench = bench_of(clips, "static", 0.01)
@@ -244,6 +276,7 @@ BOUNDS = {
     "static-448": Bound("static", 0.01, 1.5, enlarge=2),
     "features-1": Bound("static", 0.01, 1.5, model="resnet18_features"),
     "features-3": Bound("static", 0.03, 2.0, model="resnet18_features"),
+    "features-448": Bound("static", 0.01, 1.5, enlarge=2, model="resnet18_features"),
 }
 CASES: dict[str, Callable[[Path], Iterator[Row]]] = {
     **{f"exact-{name}": partial(exact_rows, name=name) for name in SMALL},
@@ -253,6 +286,7 @@ CASES: dict[str, Callable[[Path], Iterator[Row]]] = {
     "handheld": lambda clips: fallback_rows(clips, "handheld"),
     "work": work_rows,
     "bits": bits_rows,
+    "bytes": byte_rows,
     "signs": signs_rows,
     "accelerator": accelerator_rows,
 }

@@ -18,7 +18,13 @@ THREADS, FRAMES = 2, 24
 
 @cache
 def bench_of(
-    clips: Path, clip: str, error: float, enlarge: int = 1, frames: int = FRAMES, model: str = "resnet18"
+    clips: Path,
+    clip: str,
+    error: float,
+    enlarge: int = 1,
+    frames: int = FRAMES,
+    model: str = "resnet18",
+    products: tuple[str, ...] = ("float32", "bfloat16"),
 ) -> StreamBench:
     """A compiled ResNet-18 on a clip."""
     given = {
@@ -27,7 +33,7 @@ def bench_of(
         "frames": frames,
         "enlarge": enlarge,
         "fit": True,
-        "products": ["float32", "bfloat16"],
+        "products": list(products),
         "bound": {"relative_error": error},
     }
     return StreamBench(VideoSettings.of(given), detect().with_threads(THREADS))

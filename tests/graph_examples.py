@@ -49,6 +49,8 @@ class Example:
                 made = rng.random(shape) < 0.5
             elif x.dtype == "uint8":
                 made = rng.integers(0, 256, shape)
+            elif x.dtype in ("int8", "int32"):
+                made = rng.integers(-100, 101, shape)
             elif x.dtype == "int64":
                 made = rng.permutation(3)[np.arange(math.prod(shape)).reshape(shape) % 3]
             else:
@@ -71,6 +73,11 @@ def ints(*shape: Any) -> TensorType:
 
 def packed(*shape: Any) -> TensorType:
     return tensor(shape, "uint8")
+
+
+def of_bytes(product: Callable[..., Any]) -> Callable[..., Any]:
+    """A layer of integers, by doubles."""
+    return lambda *operands: product(*(x.double() for x in operands)).int()
 
 
 def decoded(torch: Any) -> Callable[..., Any]:
@@ -211,6 +218,7 @@ def _layers(torch: Any, F: Any) -> list[Example]:
         Example("matmul", (tensor((n, 4), "float16"), tensor((4, m), "float16")), torch.matmul, tolerance=2e-3),
         Example("linear", (f(n, 5), f(4, 5)), F.linear),
         Example("linear", (f(2, n, 5), f(4, 5), f(4)), F.linear),
+        Example("linear", (tensor((n, 5), "int8"), tensor((4, 5), "int8"), tensor((4,), "int32")), of_bytes(F.linear)),
         Example("dense", (f(n, 5), f(5, 4), f(4)), lambda x, w, b: x @ w + b),
         Example("dense", (f(2, n, 5), f(5, 4)), lambda x, w: x @ w),
         Example("linear_q4", (f(1, 12), packed(6, n), f(3, n)), decoded(torch), {"group": 4}),
@@ -249,6 +257,12 @@ def _windows(F: Any) -> list[Example]:
     steps = {"stride": (2, 1), "padding": (1, 2), "dilation": (1, 2)}
     return [
         Example("conv2d", (f(n, 3, 6, 5), f(4, 3, 3, 3)), F.conv2d),
+        Example(
+            "conv2d",
+            (packed(n, 5, 6, 5), tensor((4, 5, 3, 3), "int8"), tensor((4,), "int32")),
+            of_bytes(lambda x, w, b: F.conv2d(x, w, b, padding=1)),
+            {"padding": 1},
+        ),
         Example(
             "conv2d",
             (f(1, 4, 6, 5), f(4, 2, 3, 2), f(4)),

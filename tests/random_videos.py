@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from searchlab.graph import GraphBuilder, GraphModule, GraphValue
 from searchlab.ir.expr import value_of
 
 Draw = Callable[[int, int], int]  # an integer between two, both included
+Step = Callable[["RandomNetwork", GraphValue], GraphValue]
 
 
 class RandomNetwork:
@@ -29,11 +30,12 @@ class RandomNetwork:
     def bias(self, channels: int) -> list[GraphValue]:
         return [self.weight(channels)] if self.draw(0, 1) else []
 
-    def module(self, steps: int) -> GraphModule:
+    def module(self, steps: int, among: Sequence[Step] | None = None) -> GraphModule:
         """A network with so many steps, then a convolution and a fully connected layer."""
+        known = among or STEPS
         for _ in range(steps):
             x = self.values[-self.draw(1, min(2, len(self.values)))]
-            step = STEPS[self.draw(0, len(STEPS) - 1)]
+            step = known[self.draw(0, len(known) - 1)]
             self.values.append(step(self, x))
         last = convolution(self, self.values[-1])
         flat = self.b.reshape(last, shape=(1, -1))

@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
-from searchlab.intrinsics import intrinsics
-from searchlab.intrinsics.bfloat_dots import DEPTH
 from searchlab.ir import (
     Builder,
     Expr,
@@ -30,14 +29,13 @@ from searchlab.ir import (
     size,
     total,
 )
-from searchlab.ir.bfloat16 import to_bits
 from searchlab.ir.compute import Indices, Reduction
 from searchlab.ir.expr import Like
 from searchlab.schedule import Schedule
 from searchlab.targets import CpuTarget
+from searchlab.video.product_formats import FLOAT, FLOATS, ProductFormat
 
 Array = npt.NDArray[Any]
-FLOAT, HALF = "float32", "bfloat16"
 GROUP = 4  # pairs of pixels that share a register tile, at least; more would leave more of a tile empty
 SHARE = 10  # features expect one in so many pixels to change
 Read = Callable[[Expr, Expr], Expr]  # an element, by row and channel
@@ -49,14 +47,16 @@ class PixelValue:
     """A value that is computed pixel by pixel from maps and vectors of channels.
 
     `planar` maps have pixels inside of channels, as frames have; `expr` computes an element from those of the operands,
-    in the order of `maps`, then `vectors`.
+    in the order of `maps`, which are of `types`, then `vectors`.
     """
 
     channels: int
     maps: tuple[str, ...]
+    types: tuple[str, ...]
     expr: Callable[..., Expr]
     vectors: tuple[str, ...] = ()
     planar: bool = False
+    dtype: str = FLOAT
 
 
 def _expected(count: Like) -> Expr:
@@ -66,7 +66,7 @@ def _expected(count: Like) -> Expr:
 def _operands(b: Builder, value: PixelValue) -> Read:
     """How the elements of a value are read from the maps that it is computed from, which are inputs."""
     shape = (value.channels, _ROWS) if value.planar else (_ROWS, value.channels)
-    maps = [b.input(f"map{n}", shape) for n in range(len(value.maps))]
+    maps = [b.input(f"map{n}", shape, dtype) for n, dtype in enumerate(value.types)]
     vectors = [b.input(f"vector{n}", (value.channels,)) for n in range(len(value.vectors))]
 
     def read(row: Expr, channel: Expr) -> Expr:
@@ -88,14 +88,19 @@ def _rows_inside(s: Schedule, block: str) -> None:
     s.vectorize(s.loops(block)[-1])
 
 
+def _size(now: Expr, seen: Expr) -> Expr:
+    """The size of a change, which a float holds exactly if it is one of bytes."""
+    return call("abs", cast(now, FLOAT) - cast(seen, FLOAT))
+
+
 def sizes_program(value: PixelValue) -> Program:
     """The largest change of any channel at each of some pixels, against what was `seen`."""
     b = Builder("sizes")
     pixels, count = _list(b, "pixels", _ROWS)
     read = _operands(b, value)
-    seen = b.input("seen", (_ROWS, value.channels))
+    seen = b.input("seen", (_ROWS, value.channels), value.dtype)
     c = b.axis("c", value.channels)
-    made = b.compute("size", (count,), lambda i: largest(call("abs", read(pixels[i], c) - seen[pixels[i], c]), c))
+    made = b.compute("size", (count,), lambda i: largest(_size(read(pixels[i], c), seen[pixels[i], c]), c))
     s = Schedule(b.program(made))
     _rows_inside(s, "size")
     return s.program
@@ -105,12 +110,12 @@ def frame_sizes_program(value: PixelValue, target: CpuTarget) -> Program:
     """The largest change of any channel at every pixel of a planar value."""
     b = Builder("frame_sizes")
     read = _operands(b, value)
-    seen = b.input("seen", (value.channels, _ROWS))
+    seen = b.input("seen", (value.channels, _ROWS), value.dtype)
 
     def change(pixel: Expr) -> Expr:
-        found = call("abs", read(pixel, index(0)) - seen[0, pixel])
+        found = _size(read(pixel, index(0)), seen[0, pixel])
         for c in range(1, value.channels):
-            found = maximum(found, call("abs", read(pixel, index(c)) - seen[c, pixel]))
+            found = maximum(found, _size(read(pixel, index(c)), seen[c, pixel]))
         return found
 
     s = Schedule(b.program(b.compute("size", (_ROWS,), lambda i: change(i))))
@@ -121,11 +126,11 @@ def frame_sizes_program(value: PixelValue, target: CpuTarget) -> Program:
     return s.program
 
 
-def pass_program(value: PixelValue, by_element: bool, narrow: bool = False) -> Program:
+def pass_program(value: PixelValue, by_element: bool, format: ProductFormat = FLOATS) -> Program:
     """The changes of active pixels one after the other, which count as `seen` from then on, and their number.
 
-    By element, changes of at most a threshold are dropped inside of active pixels as well.  Narrow ones are rounded to
-    bfloat16, and what was rounded off counts as not seen: it is part of a later change, and does not add up.
+    By element, changes of at most a threshold are dropped inside of active pixels as well.  What a format cannot hold
+    of a change counts as not seen: it is part of a later change, and does not add up.
     """
     b = Builder("pass_on")
     pixels, count = _list(b, "pixels", _ROWS)
@@ -133,30 +138,30 @@ def pass_program(value: PixelValue, by_element: bool, narrow: bool = False) -> P
     read = _operands(b, value)
     channels = value.channels
     shape = (channels, _ROWS) if value.planar else (_ROWS, channels)
-    seen = b.state("seen", shape)
-    change = b.state("change", (_ROWS, channels), HALF if narrow else FLOAT)
+    seen = b.state("seen", shape, value.dtype)
+    change = b.state("change", (_ROWS, format.room(channels)), format.change)
 
     def at(row: Expr, c: Expr) -> tuple[Expr, Expr]:
         return (c, row) if value.planar else (row, c)
 
     def difference(i: Var, c: Var) -> Expr:
-        found = read(pixels[i], c) - seen[at(pixels[i], c)]
-        kept = select(call("abs", found) > limit[0], found, const(0, FLOAT)) if by_element else found
-        return cast(kept, HALF) if narrow else kept
+        found = cast(read(pixels[i], c), format.sum) - cast(seen[at(pixels[i], c)], format.sum)
+        kept = call("abs", cast(found, FLOAT)) > limit[0]
+        return format.stored(select(kept, found, const(0, format.sum)) if by_element else found)
 
-    def passed(i: Expr, c: Expr) -> Expr:
-        return cast(change[i, c], FLOAT) if narrow else change[i, c]
+    def after(i: Var, c: Var) -> Expr:
+        if not by_element and not format.rounds:
+            return read(pixels[i], c)
+        return cast(cast(seen[at(pixels[i], c)], format.sum) + format.loaded(change[i, c]), value.dtype)
 
     b.put("differ", change, (count, channels), lambda i, c: ((i, c), difference(i, c)))
-    if by_element or narrow:
-        b.put("see", seen, (count, channels), lambda i, c: (at(pixels[i], c), seen[at(pixels[i], c)] + passed(i, c)))
-    else:
-        b.put("see", seen, (count, channels), lambda i, c: (at(pixels[i], c), read(pixels[i], c)))
+    b.put("see", seen, (count, channels), lambda i, c: (at(pixels[i], c), after(i, c)))
     k = b.axis("k", count)
+    ones, zeros = const(1, FLOAT), const(0, FLOAT)
     counted = b.compute(
         "changed",
         (channels,),
-        lambda c: total(select(passed(k, c).equals(0.0), const(0, FLOAT), const(1, FLOAT)), k),
+        lambda c: total(select(format.loaded(change[k, c]).equals(0), zeros, ones), k),
     )
     s = Schedule(b.program(seen, change, counted))
     for block in ("differ", "see"):
@@ -171,7 +176,7 @@ def map_program(value: PixelValue) -> Program:
     """A value at some pixels, kept in a map."""
     b = Builder("map_pixels")
     pixels, count = _list(b, "pixels", _ROWS)
-    made = b.state("made", (_ROWS, value.channels))
+    made = b.state("made", (_ROWS, value.channels), value.dtype)
     read = _operands(b, value)
     b.put("write", made, (count, value.channels), lambda i, c: ((pixels[i], c), read(pixels[i], c)))
     s = Schedule(b.program(made))
@@ -195,7 +200,7 @@ def pool_program(channels: int, taps: int, mean: int) -> Program:
         for tap in range(1, taps):
             other = given[window[places[i], tap], c]
             found = found + other if mean else maximum(found, other)
-        return found * (1 / mean) if mean else found
+        return found / float(mean) if mean else found
 
     b.put("write", made, (count, channels), lambda i, c: ((places[i], c), value(i, c)))
     s = Schedule(b.program(made))
@@ -216,29 +221,29 @@ def tile_pairs(outputs: int, target: CpuTarget) -> int:
     return 2 * GROUP if few and target.vector_registers >= 32 else GROUP
 
 
-def half_dot(width: int, target: CpuTarget) -> tuple[str, int] | None:
-    """The instruction that multiplies bfloat16 with the most lanes that divide a width, and these lanes."""
-    known = {n: i for n, i in intrinsics().items() if n.startswith("avx512bf16_") and not i.needs.missing(target)}
-    found = {int(n.partition("_")[2].partition("x")[0]): n for n in known}
-    most = max((lanes for lanes in found if width % lanes == 0), default=0)
-    return (found[most], most) if most else None
-
-
-def packed_weight(weight: Array, target: CpuTarget, narrow: bool) -> Array:
+def packed_weight(weight: Array, target: CpuTarget, format: ProductFormat = FLOATS) -> Array:
     """Weights (outputs, inputs, taps) in the order in which `pairs_program` reads them."""
     outputs, inputs, taps = weight.shape
-    width = tile_width(outputs, target)
-    packed = weight.reshape(outputs // width, width, inputs, taps).transpose(0, 3, 2, 1)
-    if not narrow:
-        return packed
-    return to_bits(packed.reshape(outputs // width, taps, inputs // DEPTH, DEPTH, width).transpose(0, 1, 2, 4, 3))
+    width, room = tile_width(outputs, target), format.room(inputs)
+    filled = np.zeros((outputs, room, taps), weight.dtype)
+    filled[:, :inputs] = weight
+    packed = filled.reshape(outputs // width, width, room, taps).transpose(0, 3, 2, 1)
+    if format.depth > 1:
+        deep = (outputs // width, taps, room // format.depth, format.depth, width)
+        packed = packed.reshape(deep).transpose(0, 1, 2, 4, 3)
+    return format.weights(packed)
 
 
-def pairs_program(inputs: int, outputs: int, target: CpuTarget, narrow: bool = False) -> Program:
+def surplus_of(weight: Array, format: ProductFormat) -> Array:
+    """What the lift of a format adds to the sums, (taps, outputs), for weights (outputs, inputs, taps)."""
+    return np.asarray(format.lift * weight.sum(axis=1, dtype=np.int64).T, np.int32)
+
+
+def pairs_program(inputs: int, outputs: int, target: CpuTarget, format: ProductFormat = FLOATS) -> Program:
     """Adds the products of changes with the weights of taps to the sums of the places that they reach.
 
-    Pairs of a position in `change` and a place come in groups, all pairs of which have one tap.  Narrow changes and
-    weights are bfloat16, weights with neighbouring inputs side by side.
+    Pairs of a position in `change` and a place come in groups, all pairs of which have one tap.  Weights have as many
+    neighbouring inputs side by side as the format multiplies at once; `surplus` is what its lift adds.
     """
     b = Builder("convolve_pairs")
     groups, taps = size("groups"), size("taps")
@@ -246,36 +251,38 @@ def pairs_program(inputs: int, outputs: int, target: CpuTarget, narrow: bool = F
     count = b.indices("number", (1,), groups + 1, _expected(groups))[0]
     source, place = b.indices("source", (groups, group), _ROWS), b.indices("place", (groups, group), _PLACES)
     tap = b.indices("tap", (groups,), taps)
-    kind, depth = (HALF, DEPTH) if narrow else (FLOAT, 1)
-    change = b.input("change", (_ROWS, inputs), kind)
-    tile = (inputs // DEPTH, width, DEPTH) if narrow else (inputs, width)
-    weight = b.input("weight", (outputs // width, taps, *tile), kind)
-    sums = b.state("sums", (_PLACES, outputs))
-    c, e = b.axis("c", inputs // depth), b.axis("e", DEPTH)
+    depth, room = format.depth, format.room(inputs)
+    change = b.input("change", (_ROWS, room), format.change)
+    tile = (room // depth, width, depth) if depth > 1 else (room, width)
+    weight = b.input("weight", (outputs // width, taps, *tile), format.weight)
+    surplus = b.input("surplus", (taps, outputs), format.sum) if format.lift else None
+    sums = b.state("sums", (_PLACES, outputs), format.sum)
+    c, e = b.axis("c", room // depth), b.axis("e", depth)
     shape = (outputs // width, count, group, width)
 
     def products(q: Var, g: Var, p: Var, o: Var) -> Reduction:
-        if not narrow:
+        if depth == 1:
             return total(change[source[g, p], c] * weight[q, tap[g], c, o], c)
-        half = change[source[g, p], DEPTH * c + e], weight[q, tap[g], c, o, e]
-        return total(cast(half[0], FLOAT) * cast(half[1], FLOAT), c, e)
+        factors = change[source[g, p], depth * c + e], weight[q, tap[g], c, o, e]
+        return total(cast(factors[0], format.sum) * cast(factors[1], format.sum), c, e)
 
     product = b.compute("product", shape, products)
 
     def added(q: Var, g: Var, p: Var, o: Var) -> tuple[Sequence[Like], Expr]:
         at = (place[g, p], q * width + o)
-        return at, sums[at] + product[q, g, p, o]
+        found = sums[at] + product[q, g, p, o]
+        return at, found if surplus is None else found - surplus[tap[g], q * width + o]
 
     b.put("add", sums, shape, added)
     s = Schedule(b.program(sums))
     q, g, p, o = s.loops("add")
     s.compute_at("product", g)
-    own = s.loops("product")[-4 if narrow else -3 :]
+    own = s.loops("product")[-3 if depth == 1 else -4 :]
     s.unroll(p)
     s.vectorize(o)
     if target.threads > 1 and outputs > width:
         s.parallel(q)
-    dot = half_dot(width, target) if narrow else None
+    dot = format.dot(width, target)
     if dot is not None:
         own_p, own_o, own_c, own_e = own
         outer, inner = s.split(own_o, [None, dot[1]])
@@ -290,20 +297,20 @@ def pairs_program(inputs: int, outputs: int, target: CpuTarget, narrow: bool = F
     return s.program
 
 
-def depthwise_program(channels: int) -> Program:
+def depthwise_program(channels: int, format: ProductFormat = FLOATS) -> Program:
     """The same where every channel has weights of its own."""
     b = Builder("convolve_pairs_by_channel")
     groups, taps = size("groups"), size("taps")
     count = b.indices("number", (1,), groups + 1, _expected(groups))[0]
     source, place = b.indices("source", (groups, GROUP), _ROWS), b.indices("place", (groups, GROUP), _PLACES)
     tap = b.indices("tap", (groups,), taps)
-    change = b.input("change", (_ROWS, channels))
-    weight = b.input("weight", (taps, channels))
-    sums = b.state("sums", (_PLACES, channels))
+    change = b.input("change", (_ROWS, format.room(channels)), format.change)
+    weight = b.input("weight", (taps, channels), format.weight)
+    sums = b.state("sums", (_PLACES, channels), format.sum)
 
     def added(g: Var, p: Var, c: Var) -> tuple[Sequence[Like], Expr]:
         at = (place[g, p], c)
-        return at, sums[at] + change[source[g, p], c] * weight[tap[g], c]
+        return at, sums[at] + cast(change[source[g, p], c], format.sum) * cast(weight[tap[g], c], format.sum)
 
     b.put("add", sums, (count, GROUP, channels), added)
     s = Schedule(b.program(sums))

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from searchlab.backend import compile as compile_program
+from searchlab.dtype import DTYPES
 from searchlab.graph import CompiledModel, compile
-from searchlab.intrinsics.bfloat_dots import DEPTH
 from searchlab.ir import Program
 from searchlab.runtime.memory import aligned
 from searchlab.targets import CpuTarget
@@ -32,10 +32,13 @@ from searchlab.video.change_programs import (
     pass_program,
     pool_program,
     sizes_program,
+    surplus_of,
     tile_pairs,
+    tile_width,
 )
 from searchlab.video.frame_calls import FrameCalls, PixelList
 from searchlab.video.front import TAIL, Front, LayerStep, MapShape, MapStep, PoolStep, WindowGeometry, block_table
+from searchlab.video.product_formats import BYTE_MOST, ProductFormat, product_format
 from searchlab.video.residual_graph import MAIN
 from searchlab.video.residual_options import BFLOAT16
 from searchlab.video.residual_plan import ChangePoint, ResidualPlan
@@ -61,13 +64,13 @@ class FollowingModel:
     def __init__(self, plan: ResidualPlan, front: Front, target: CpuTarget) -> None:
         self.plan, self.front, self.target, self.layers = plan, front, target, front.layers
         self.by_element = plan.options.granularity == "element"
-        self.narrow = _narrow_points(front) if plan.options.products == BFLOAT16 else frozenset()
+        self.formats = _formats(front, plan.options.products == BFLOAT16, target)
         self.tail: CompiledModel | None = None if front.tail is None else compile(front.tail, target)
         self._idle: list[Following] = []
         self._kernels: dict[tuple[Any, ...], Any] = {}
         self._compiled: dict[str, Any] = {}
         self._tables: dict[WindowGeometry, tuple[Array, Array]] = {}
-        self._weights: dict[str, Array] = {}
+        self._weights: dict[str, dict[str, Array]] = {}
 
     def kernel(self, key: tuple[Any, ...], make: Callable[[], Program]) -> Any:
         """A program compiled, once for all streams and for all layers that are alike."""
@@ -101,16 +104,14 @@ class FollowingModel:
         by_channel = step.layer.groups > 1
         return GROUP if by_channel else tile_pairs(step.geometry.made.channels, self.target)
 
-    def weight(self, step: LayerStep) -> Array:
-        """The weights of a layer by tap, in the order in which they are read."""
+    def weight(self, step: LayerStep) -> dict[str, Array]:
+        """The weights of a layer by tap, in the order in which they are read, and what their format needs beside."""
         layer = step.layer
         if layer.name not in self._weights:
-            taps = layer.weight.reshape(*layer.weight.shape[:2], -1)
-            narrow = layer.point in self.narrow
-            packed = taps[:, 0].T if layer.groups > 1 else packed_weight(taps, self.target, narrow)
-            made = aligned(packed.shape, packed.dtype)
-            made[...] = packed
-            self._weights[layer.name] = made
+            taps, form = layer.weight.reshape(*layer.weight.shape[:2], -1), self.formats[layer.point]
+            packed = form.weights(taps[:, 0].T) if layer.groups > 1 else packed_weight(taps, self.target, form)
+            found = {"weight": packed} | ({"surplus": surplus_of(taps, form)} if form.lift else {})
+            self._weights[layer.name] = {name: _in_place(array) for name, array in found.items()}
         return self._weights[layer.name]
 
     def held(self, state: Sequence[Array], before: Sequence[Array] = ()) -> HeldState:
@@ -139,13 +140,38 @@ class FollowingModel:
 
 
 @dataclass
-class _Point:
-    """The changes of a value that were passed on last, one after the other."""
+class _ChangePart:
+    """Changes that were passed on last, one after the other: those whose sizes exceed a limit."""
 
     active: PixelList
     change: Array
     changed: Array  # elements by channel
+    limit: Array
+
+
+@dataclass
+class _Point:
+    """The changes of a value; a second part has what is left of those that do not fit into the first."""
+
+    parts: tuple[_ChangePart, ...]
     threshold: Array
+
+    @staticmethod
+    def of(pixels: int, channels: int, form: ProductFormat) -> _Point:
+        """A value without changes."""
+        threshold, parts = np.zeros(1, np.float32), []
+        for number in range(2 if form.lift else 1):
+            change = aligned((pixels + 1, form.room(channels)), np.dtype(DTYPES[form.change].storage))
+            change[...] = 0
+            limit = np.zeros(1, np.float32) if number else threshold
+            parts.append(_ChangePart(PixelList.of(pixels), change, np.zeros(channels, np.float32), limit))
+        return _Point(tuple(parts), threshold)
+
+    def set_threshold(self, threshold: float) -> None:
+        """Sets what changes have to exceed."""
+        self.threshold[0] = threshold
+        for further in self.parts[1:]:
+            further.limit[0] = max(threshold, BYTE_MOST)
 
 
 class Following:
@@ -157,11 +183,12 @@ class Following:
         self.lists: dict[str, PixelList] = {}
         self.seen: dict[int, Array] = {}  # by change point
         self.points: dict[int, _Point] = {}
-        self.groups = np.zeros(len(model.layers), np.int32)  # the number of groups of pairs of each layer
+        # The number of groups of pairs of each layer, for the first parts of changes and for the second ones.
+        self.groups = np.zeros((2, len(model.layers)), np.int32)
         for name, shape in front.shapes.items():
             planar = name == front.frame
             size = (shape.channels, shape.pixels) if planar else (shape.pixels + 1, shape.channels)
-            self.maps[name] = aligned(size, np.float32)
+            self.maps[name] = aligned(size, np.dtype(DTYPES[front.types[name]].storage))
             self.maps[name][...] = 0
             self.lists[name] = PixelList.of(shape.pixels, full=planar)
         for pool in (s for s in front.steps if isinstance(s, PoolStep)):
@@ -180,7 +207,7 @@ class Following:
             slot = plan.points[number].slot
             if number not in self.seen:
                 size = (given.channels, given.pixels) if planar else (given.pixels + 1, given.channels)
-                self.seen[number] = aligned(size, np.float32)
+                self.seen[number] = aligned(size, state[slot].dtype)
             own = (step.layer.slot, self.maps[step.layer.name], False)
             for at, rows, flat in ((slot, self.seen[number], planar), own):
                 _fill(rows, state[at], flat)
@@ -205,7 +232,7 @@ class Following:
             self._thresholds = np.array(thresholds)
             for number, point in self.points.items():
                 name = plan.points[number].name
-                point.threshold[0] = thresholds[plan.places[name]] if name in plan.places else 0.0
+                point.set_threshold(thresholds[plan.places[name]] if name in plan.places else 0.0)
         calls = self._all if again else self.calls
         calls() if seconds is None else calls.timed(seconds)
         output = self._tail()
@@ -228,10 +255,10 @@ class Following:
         """Changed elements by channel of each change point, then the output pixels of layers, as far as computed."""
         model = self.model
         changed = (
-            self.points[number].changed.copy() if number in self.points else self._all_elements(point)
+            self.points[number].parts[0].changed.copy() if number in self.points else self._all_elements(point)
             for number, point in enumerate(model.plan.points)
         )
-        computed = np.minimum(self.groups * model.pixels_of_group, model.pixels).astype(np.float32)
+        computed = np.minimum(self.groups.sum(axis=0) * model.pixels_of_group, model.pixels).astype(np.float32)
         return (*changed, *computed.reshape(-1, 1))
 
     def _all_elements(self, point: ChangePoint) -> Array:
@@ -271,20 +298,30 @@ class Following:
             calls.native("mark", one.items, one.number, same, numbers, flags, made.items, made.number)
         return made
 
+    def _pair_tables(self, geometry: WindowGeometry, group: int) -> dict[str, Array]:
+        """Room for pairs of pixels and places, in groups of one tap."""
+        groups = geometry.taps * -(-(geometry.given.pixels + group) // group) + 1
+        pairs = {name: np.zeros((groups, group), np.int32) for name in ("source", "place")}
+        return pairs | {"tap": np.zeros(groups, np.int32)}
+
     def _pairs(
-        self, calls: FrameCalls, geometry: WindowGeometry, group: int, given: PixelList, made: PixelList, count: Array
-    ) -> dict[str, Array]:
+        self,
+        calls: FrameCalls,
+        geometry: WindowGeometry,
+        group: int,
+        given: PixelList,
+        made: PixelList,
+        count: Array,
+        tables: dict[str, Array],
+    ) -> None:
         """Pairs of some pixels and places whose windows hold them, by groups of one tap, and these places."""
         (down, across), pixels, places = self.model.tables(geometry), geometry.given.pixels, geometry.made.pixels
-        groups = geometry.taps * -(-(pixels + group) // group) + 1
-        source, place = (np.zeros((groups, group), np.int32) for _ in range(2))
-        tap, scratch = np.zeros(groups, np.int32), np.zeros((5, pixels + 1), np.int32)
+        scratch = np.zeros((5, pixels + 1), np.int32)
         numbers = [geometry.given.height, geometry.given.width, *geometry.kernel, places, group, pixels]
         flags = np.zeros(places + 1, np.uint8)
         flags[-1] = 1
         listed = (given.items, given.number, down, across, np.array(numbers, np.int64), scratch)
-        calls.native("pair", *listed, source, place, tap, count, flags, made.items, made.number)
-        return {"number": count, "source": source, "place": place, "tap": tap}
+        calls.native("pair", *listed, *tables.values(), count, flags, made.items, made.number)
 
     def _mark(self, calls: FrameCalls, table: Array, places: int, given: PixelList, made: PixelList) -> None:
         flags = np.zeros(places + 1, np.uint8)
@@ -306,7 +343,8 @@ class Following:
     def _write_pool(self, calls: FrameCalls, step: PoolStep, full: bool) -> None:
         made = self.lists[step.name]
         given = PixelList.of(step.geometry.given.pixels, full=True) if full else self.lists[step.given]
-        self._pairs(calls, step.geometry, 1, given, made, np.zeros(1, np.int32))
+        tables = self._pair_tables(step.geometry, 1)
+        self._pairs(calls, step.geometry, 1, given, made, np.zeros(1, np.int32), tables)
         window = np.full((step.geometry.made.pixels + 1, step.geometry.taps), step.geometry.given.pixels, np.int32)
         window[:-1] = step.geometry.windows()
         key = (step.geometry.made.channels, step.geometry.taps, step.mean)
@@ -317,7 +355,8 @@ class Following:
     def _write_point(self, calls: FrameCalls, step: LayerStep, full: bool) -> None:
         """The changes of what a layer reads, found once for all layers that read it."""
         number, value, given = step.layer.point, step.value, step.geometry.given
-        point = self.points.setdefault(number, _new_point(given.pixels, given.channels, number in self.model.narrow))
+        form, block = self.model.formats[number], self.model.plan.options.block
+        point = self.points.setdefault(number, _Point.of(given.pixels, given.channels, form))
         pixels = self._candidates(calls, value, full)
         rows = given.pixels if value.planar else given.pixels + 1
         size = np.zeros(rows, np.float32)
@@ -326,17 +365,17 @@ class Following:
         if not value.planar:
             inputs |= {"pixels": pixels.items, "pixels_number": pixels.number}
         calls.kernel(self.model.kernel(("sizes", number), partial(self._sizes, value)), inputs, {"size": size})
-        active, block = point.active, self.model.plan.options.block
-        passed = active if block == 1 else PixelList.of(given.pixels)
-        calls.native("keep", size, pixels.items, pixels.number, point.threshold, passed.items, passed.number)
-        if block != 1:
-            self._mark(calls, block_table(given, block), given.pixels, passed, active)
-        passing = self.model.kernel(
-            ("pass", number), lambda: pass_program(value, self.model.by_element, number in self.model.narrow)
-        )
-        inputs = {"pixels": active.items[:rows], "pixels_number": active.number, "threshold": point.threshold}
-        outputs = {"seen": seen, "change": point.change[:rows], "changed": point.changed}
-        calls.kernel(passing, {**inputs, **operands}, outputs)
+        for part in point.parts:
+            grows = block != 1 and part is point.parts[0]
+            passed = PixelList.of(given.pixels) if grows else part.active
+            calls.native("keep", size, pixels.items, pixels.number, part.limit, passed.items, passed.number)
+            if grows:
+                self._mark(calls, block_table(given, block), given.pixels, passed, part.active)
+        passing = self.model.kernel(("pass", number), lambda: pass_program(value, self.model.by_element, form))
+        for part in point.parts:
+            listed = {"pixels": part.active.items[:rows], "pixels_number": part.active.number}
+            outputs = {"seen": seen, "change": part.change[:rows], "changed": part.changed}
+            calls.kernel(passing, {**listed, "threshold": point.threshold, **operands}, outputs)
 
     def _sizes(self, value: PixelValue) -> Program:
         return frame_sizes_program(value, self.model.target) if value.planar else sizes_program(value)
@@ -346,29 +385,39 @@ class Following:
         layers = list(self.model.layers.values())
         if next(s for s in layers if s.layer.point == number) is step:
             self._write_point(calls, step, full)
-        point, at = self.points[number], layers.index(step)
-        count = self.groups[at : at + 1]
-        inputs = self._pairs(calls, geometry, self.model.group(step), point.active, self.lists[name], count)
+        at, group, form = layers.index(step), self.model.group(step), self.model.formats[number]
         channels, outputs = geometry.given.channels, geometry.made.channels
-        by_channel, shape = step.layer.groups > 1, (channels, outputs, self.model.target, number in self.model.narrow)
+        by_channel, shape = step.layer.groups > 1, (channels, outputs, self.model.target, form)
         kernel = self.model.kernel(
-            ("pairs", *shape, by_channel), lambda: depthwise_program(channels) if by_channel else pairs_program(*shape)
+            ("pairs", *shape, by_channel),
+            lambda: depthwise_program(channels, form) if by_channel else pairs_program(*shape),
         )
-        inputs |= {"change": point.change, "weight": self.model.weight(step)}
-        calls.kernel(kernel, inputs, {"sums": self.maps[name]})
+        tables = self._pair_tables(geometry, group)
+        for further, part in enumerate(self.points[number].parts):
+            # What is left of changes reaches no other places.
+            reached = PixelList.of(geometry.made.pixels) if further else self.lists[name]
+            count = self.groups[further, at : at + 1]
+            self._pairs(calls, geometry, group, part.active, reached, count, tables)
+            inputs = {"number": count, **tables, "change": part.change, **self.model.weight(step)}
+            calls.kernel(kernel, inputs, {"sums": self.maps[name]})
 
 
-def _narrow_points(front: Front) -> frozenset[int]:
-    """The change points all of whose layers can take bfloat16: neighbouring inputs are multiplied together."""
-    layers = front.layers.values()
-    wide = {s.layer.point for s in layers if s.layer.groups > 1 or s.geometry.given.channels % DEPTH}
-    return frozenset(s.layer.point for s in layers) - wide
+def _formats(front: Front, half: bool, target: CpuTarget) -> dict[int, ProductFormat]:
+    """The format of every change point, which suits all layers that read it."""
+    found = {}
+    for number in {s.layer.point for s in front.layers.values()}:
+        steps = [s for s in front.layers.values() if s.layer.point == number]
+        value, by_channel = steps[0].value, any(s.layer.groups > 1 for s in steps)
+        widths = [tile_width(s.geometry.made.channels, target) for s in steps]
+        found[number] = product_format(value.dtype, value.channels, by_channel, widths, half, target)
+    return found
 
 
-def _new_point(pixels: int, channels: int, narrow: bool) -> _Point:
-    change = aligned((pixels + 1, channels), np.uint16 if narrow else np.float32)
-    change[...] = 0
-    return _Point(PixelList.of(pixels), change, np.zeros(channels, np.float32), np.zeros(1, np.float32))
+def _in_place(array: Array) -> Array:
+    """A copy in memory that vectors are read from at once."""
+    made = aligned(array.shape, array.dtype)
+    made[...] = array
+    return made
 
 
 def _fill(rows: Array, image: Array, planar: bool) -> None:

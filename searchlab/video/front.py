@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from searchlab.dtype import BOOL
 from searchlab.graph import (
     Binding,
     GraphBuilder,
@@ -26,13 +27,15 @@ from searchlab.graph import (
     TupleCall,
 )
 from searchlab.ir.expr import Expr, const, value_of
-from searchlab.video.change_programs import FLOAT, PixelValue
+from searchlab.video.change_programs import PixelValue
+from searchlab.video.product_formats import FLOAT, SUM
 from searchlab.video.residual_graph import FIRST
 from searchlab.video.residual_plan import ResidualLayer, ResidualPlan
 
 Array = npt.NDArray[Any]
 TAIL = "tail"
 _POOLS = ("max_pool2d", "avg_pool2d")
+_TYPES = (FLOAT, SUM, "uint8", "int8", BOOL)  # of maps and values of pixels
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,7 @@ class Front:
 
     frame: str
     shapes: dict[str, MapShape]
+    types: dict[str, str] = field(default_factory=dict)  # of maps
     steps: list[Step] = field(default_factory=list)
     vectors: dict[str, Array] = field(default_factory=dict)
     tail: GraphModule | None = None
@@ -212,18 +216,22 @@ class _Finder:
     def _shape(self, name: str) -> MapShape | None:
         """The shape of a value, if it is a map of one image."""
         found = self.function.annotations.get(name)
-        if not isinstance(found, TensorType) or found.dtype != FLOAT or found.shape is None or len(found.shape) != 4:
+        if not isinstance(found, TensorType) or found.shape is None or len(found.shape) != 4:
             return None
         sizes = [value_of(e) for e in found.shape]
-        if sizes[0] != 1 or None in sizes:
+        if found.dtype not in _TYPES or sizes[0] != 1 or None in sizes:
             return None
         return MapShape(*(n or 0 for n in sizes[1:]))
+
+    def _dtype(self, name: str) -> str:
+        return str(getattr(self.function.annotations[name], "dtype", FLOAT))
 
     def _add_map(self, name: str, planar: bool = False) -> None:
         shape = self._shape(name)
         if shape is not None:
             self.found.shapes[name] = shape
-            self.values[name] = PixelValue(shape.channels, (name,), lambda x: x, planar=planar)
+            dtype = self.found.types[name] = self._dtype(name)
+            self.values[name] = PixelValue(shape.channels, (name,), (dtype,), lambda x: x, planar=planar, dtype=dtype)
 
     def _take_layer(self, b: Binding, layer: ResidualLayer) -> bool:
         given = b.call.names()[0]
@@ -264,7 +272,7 @@ class _Finder:
             return False
         if len({v.planar for v in known if v.maps}) > 1 or len(known) != len(b.call.operands()):
             return False
-        value = _joined(operator.expr, known)
+        value = _joined(operator.expr, known, self._dtype(b.name))
         if not self._is_kept(b.name):
             self.values[b.name] = value
             return True
@@ -282,7 +290,7 @@ class _Finder:
             if isinstance(operand.value, Expr) or operand.dtype != FLOAT:
                 return None
             number = const(operand.value, FLOAT)
-            return PixelValue(shape.channels, (), lambda: number)
+            return PixelValue(shape.channels, (), (), lambda: number)
         if not isinstance(operand, str):
             return None
         if operand in self.values:
@@ -295,7 +303,7 @@ class _Finder:
         if array.size > 1 and (array.ndim < 3 or array.shape[-3] != shape.channels):
             return None
         self.found.vectors[operand] = np.broadcast_to(array.reshape(-1), (shape.channels,)).copy()
-        return PixelValue(shape.channels, (), lambda x: x, (operand,))
+        return PixelValue(shape.channels, (), (), lambda x: x, (operand,))
 
     def _is_kept(self, name: str) -> bool:
         """Whether others than the layers of one change point, or one function of pixels, read a value."""
@@ -329,9 +337,9 @@ def _without_functions(module: GraphModule) -> GraphModule:
     return replace(module, functions={})
 
 
-def _joined(expr: Callable[..., Expr], operands: list[PixelValue]) -> PixelValue:
+def _joined(expr: Callable[..., Expr], operands: list[PixelValue], dtype: str) -> PixelValue:
     """A function of values, as one of the maps and vectors that they are computed from."""
-    maps = tuple(dict.fromkeys(m for v in operands for m in v.maps))
+    maps = {m: t for v in operands for m, t in zip(v.maps, v.types, strict=True)}
     vectors = tuple(dict.fromkeys(x for v in operands for x in v.vectors))
 
     def joined(*elements: Expr) -> Expr:
@@ -339,4 +347,4 @@ def _joined(expr: Callable[..., Expr], operands: list[PixelValue]) -> PixelValue
         return expr(*(v.expr(*(known[n] for n in (*v.maps, *v.vectors))) for v in operands))
 
     planar = any(v.planar for v in operands)
-    return PixelValue(operands[0].channels, maps, joined, vectors, planar)
+    return PixelValue(operands[0].channels, tuple(maps), tuple(maps.values()), joined, vectors, planar, dtype)

@@ -28,11 +28,11 @@ from searchlab.graph.passes import fold_batch_norms, fold_constants, remove_dead
 from searchlab.graph.passes.inlining import inline_functions
 from searchlab.ir.expr import value_of
 from searchlab.video.changes import weight_columns
+from searchlab.video.product_formats import FLOAT, SUM
 from searchlab.video.residual_options import ResidualOptions
 from searchlab.video.residual_plan import ChangePoint, KeptValue, ResidualLayer, ResidualPlan
 
 MAIN, FIRST, DENSE = "main", "first", "dense"
-FLOAT = "float32"
 _CHANNELS = {"conv2d": 1, "conv_transpose2d": 1, "linear": -1, "dense": -1}  # linear layers, and the axis of channels
 _ACTIVATIONS = ("relu", "clamp", "sigmoid", "tanh", "silu", "gelu")
 
@@ -48,7 +48,10 @@ def residual(module: GraphModule, options: ResidualOptions | None = None) -> Res
         raise GraphError(f"a residual graph takes one frame, a tensor of {FLOAT} of known shape; main takes ({taken})")
     survey = _Survey.of(module, main, chosen)
     if not survey.layers:
-        raise GraphError(f"main has no linear layer with constant weights: none of {', '.join(_CHANNELS)}")
+        raise GraphError(
+            f"main has no linear layer with constant weights: none of {', '.join(_CHANNELS)}; "
+            "those of bytes take rule = 'propagated'"
+        )
     held = replace(module, functions={DENSE: replace(main, name=DENSE)})
     held = _First(held, main, survey).module()
     rewritten = _Rewritten(held, main, survey, chosen)
@@ -94,7 +97,7 @@ class _Survey:
             operator = _operator(b)
             if operator is None:
                 continue
-            if operator.name in _CHANNELS and _is_layer(module, b, main):
+            if operator.name in _CHANNELS and _is_layer(module, b, main, options.rule):
                 # With truncated sums activations drop changes, so only layers that read the frame do as well.
                 found._add_layer(module, b, operator, not truncated or b.call.names()[0] in frames)
             elif truncated and operator.name in _ACTIVATIONS and _is_float(b):
@@ -130,14 +133,17 @@ def _is_float(b: Binding) -> bool:
     return isinstance(b.annotation, TensorType) and b.annotation.dtype == FLOAT and len(b.call.names()) == 1
 
 
-def _is_layer(module: GraphModule, b: Binding, main: GraphFunction) -> bool:
-    """Whether a layer multiplies something that varies by weights that do not."""
+def _is_layer(module: GraphModule, b: Binding, main: GraphFunction, rule: str) -> bool:
+    """Whether a layer multiplies something that varies by weights that do not.
+
+    Layers of bytes are computed of what was seen, so what is not passed on must stay unseen.
+    """
     assert isinstance(b.call, OperatorCall)
     given, *weights = b.call.args
     constant = all(isinstance(w, str) and w in module.constants for w in weights)
-    return (
-        constant and given in main.annotations and isinstance(b.annotation, TensorType) and b.annotation.dtype == FLOAT
-    )
+    accepted = (FLOAT, SUM) if rule == "propagated" else (FLOAT,)
+    varies = given in main.annotations and isinstance(b.annotation, TensorType)
+    return constant and varies and getattr(b.annotation, "dtype", None) in accepted
 
 
 class _First:
@@ -223,13 +229,18 @@ class _Rewritten:
             size = self._op(f"{base}_largest", "max", size, axes=(1,), keepdims=True)
         return self._op(f"{base}_passed", "gt", size, limit)
 
+    def _as_float(self, base: str, value: GraphValue) -> GraphValue:
+        is_float = getattr(value.annotation, "dtype", FLOAT) == FLOAT
+        return value if is_float else self._op(f"{base}_number", "cast", value, dtype=FLOAT)
+
     def _change(self, key: tuple[str, int], point: ChangePoint) -> GraphValue:
         """The change of an input of layers, computed once for all that read it."""
         number = list(self.survey.points).index(key)
         if number in self.changes:
             return self.changes[number]
         now, before = self.b.known(key[0]), self._before(point.slot)
-        change = self._op(f"{point.name}_difference", "sub", now, before)
+        floats = (self._as_float(point.name, value) for value in (now, before))
+        change = self._op(f"{point.name}_difference", "sub", *floats)
         passed = self._passed(point.name, change, point.axis)
         self.after[point.slot] = now
         if passed is not None:
@@ -247,9 +258,16 @@ class _Rewritten:
         return change
 
     def _layer(self, b: Binding, layer: ResidualLayer) -> None:
-        """The sums of a layer: those before, with the bias of the first frame, and the layer of the change."""
+        """The sums of a layer: those before, with the bias of the first frame, and the layer of the change.
+
+        Differences of bytes are no bytes; of these it is the layer of what was seen, which gives the same integers.
+        """
         key = (b.call.names()[0], _CHANNELS[layer.operator.name])
         change = self._change(key, self.survey.points[key])
+        if getattr(b.annotation, "dtype", FLOAT) == SUM:
+            seen, rest = self.after[self.survey.points[key].slot], map(self.b.known, b.call.names()[1:])
+            self.after[layer.slot] = self.b.op(layer.operator, seen, *rest, name=b.name)
+            return
         before = self._before(layer.slot)
         if self._skips(layer, change, before):
             made = _SKIPPING[layer.operator.name](self, b, layer, change, before)

@@ -11,7 +11,7 @@ RULES = ("propagated", "previous", "truncated")
 GRANULARITIES = ("element", "pixel")
 KERNELS = ("whole", "skip")
 ROW = "row"
-FLOAT32, BFLOAT16 = "float32", "bfloat16"
+FLOAT32, BFLOAT16, INT8 = "float32", "bfloat16", "int8"
 PRODUCTS = (FLOAT32, BFLOAT16)
 
 

@@ -166,6 +166,7 @@ class Stream:
         self.dense = ""  # why all of the last frame was computed
         self._kept: _Kept | None = None
         self._sizes: tuple[LayerSize, ...] = ()
+        self._unit = 1.0  # of the first threshold, in values of frames
         self._errors: dict[str, float] = {}
 
     @property
@@ -208,7 +209,8 @@ class Stream:
                 made.since = before.since + 1
         elif self.dense or before is None:
             output, state = self.model.first(given)
-            self._sizes = self._sizes or layer_sizes(self.model.plan, state)
+            if not self._sizes:
+                self._sizes, self._unit = layer_sizes(self.model.plan, state), self._first_unit(given, state)
             made.state = self.model.held(state, made.spare)
             if before is None and self.relative is not None:
                 found = self.model.plan.relative_thresholds(state, self.relative)
@@ -240,7 +242,7 @@ class Stream:
             raise GraphError("a stream is saved after its first frame")
         held: dict[str, Any] = {f"state{slot}": array for slot, array in enumerate(kept.state)}
         held |= {f"count{n}": array for n, array in enumerate(kept.counts or ())}
-        held["numbers"] = np.array([kept.number, kept.since, kept.busy, kept.pause])
+        held["numbers"] = np.array([kept.number, kept.since, kept.busy, kept.pause, self._unit])
         held |= {"last": kept.last, "thresholds": self.thresholds, "sizes": np.array([astuple(s) for s in self._sizes])}
         replace_file(Path(path), lambda file: np.savez(file, **held))
 
@@ -260,7 +262,7 @@ class Stream:
             or (arrays["thresholds"].shape != stream.thresholds.shape)
         ):
             raise GraphError(f"{os.fspath(path)} is not the state of a stream of this model")
-        number, since, busy, pause = arrays["numbers"].tolist()
+        number, since, busy, pause, stream._unit = arrays["numbers"].tolist()
         stream.thresholds = arrays["thresholds"]
         stream._sizes = tuple(LayerSize(*row) for row in arrays["sizes"].tolist())
         stream._kept = _Kept(arrays["last"], state, counts or None, int(number), int(since), busy, int(pause))
@@ -292,12 +294,21 @@ class Stream:
             if np.count_nonzero(size > level) > options.cut * size.size:
                 return "cut", 0.0
         if options.dense_above is not None and len(self.thresholds):
-            share = np.count_nonzero(size > self.thresholds[0]) / size.size
+            share = np.count_nonzero(size > self.thresholds[0] * self._unit) / size.size
             if kept.busy and (kept.since < kept.pause or share > CALMER * kept.busy):
                 return "dense", min(share, kept.busy)
             if share > options.dense_above or (kept.counts and self._work() > options.dense_above):
                 return "dense", share
         return ("" if kept.state else "again"), 0.0
+
+    def _first_unit(self, frame: Array, state: Sequence[Array]) -> float:
+        """How large a change of frames is that changes by one what the first threshold applies to, such as bytes."""
+        plan = self.model.plan
+        slot = next(iter(plan.thresholded.values()), None)
+        if slot is None or plan.kept[slot].of == plan.module[FIRST].parameters[0].name:
+            return 1.0
+        spread = float(state[slot].std())
+        return float(frame.std()) / spread if spread else 1.0
 
     def _work(self) -> float:
         """The share of multiplications that the last frame took, or, where nothing is skipped, that changes need."""

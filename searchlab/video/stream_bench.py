@@ -18,12 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 from searchlab.errors import GraphError
+from searchlab.graph import GraphModule
 from searchlab.graph.model_source import model_source
 from searchlab.search import Space
 from searchlab.targets import Target
 from searchlab.video.accounting import FrameAccount
+from searchlab.video.quantised import BYTE, quantised
 from searchlab.video.residual_graph import residual
-from searchlab.video.residual_options import FLOAT32, ResidualOptions
+from searchlab.video.residual_options import FLOAT32, INT8, ResidualOptions
 from searchlab.video.residual_plan import ResidualPlan
 from searchlab.video.stream import ResidualModel, Stream, StreamOptions, relative_error
 from searchlab.video.stream_space import StreamChoice, stream_space
@@ -33,6 +35,7 @@ Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 _FITS, _CLOSE = 5, 0.98  # passes of a fit at most, and the share of the bound that is close enough
 HIGHEST, _HALVINGS = 3.0, 10  # of one level for all layers, in standard deviations
+_STEPPED = 4  # frames by which steps of bytes are chosen
 
 
 @dataclass(frozen=True)
@@ -101,17 +104,27 @@ class StreamBench:
     @cached_property
     def plans(self) -> dict[str, ResidualPlan]:
         """The residual graph of every structure: a rule; where changes are followed, with blocks and products."""
-        module = model_source(self.settings.model).module
         given, found = self.settings, {}
         for rule, products, block in itertools.product(given.rules, given.products, given.blocks):
             options = ResidualOptions(rule, given.granularity, given.kernel)
+            quantises = options.follows and products == INT8
             if options.follows:
-                options = replace(options, block=block, products=products)
+                options = replace(options, block=block, products=FLOAT32 if quantises else products)
             name = rule + (f" by {block}" if options.block != 1 else "")
-            name += f" in {products}" if options.products != FLOAT32 else ""
+            name += f" in {products}" if options.follows and products != FLOAT32 else ""
             if name not in found:
-                found[name] = residual(module, options)
+                found[name] = residual(self._quantised if quantises else self._module, options)
         return found
+
+    @cached_property
+    def _module(self) -> GraphModule:
+        return model_source(self.settings.model).module
+
+    @cached_property
+    def _quantised(self) -> GraphModule:
+        threads = None if self.target is None else {"threads": self.target.threads}
+        frames = [frame[None] for frame in self.clip[:_STEPPED]]
+        return quantised(self._module, BYTE, frames, options=threads, integers=True)
 
     @cached_property
     def first_structure(self) -> str:

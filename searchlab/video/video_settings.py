@@ -15,11 +15,12 @@ import numpy.typing as npt
 from searchlab.errors import GraphError
 from searchlab.registry import nearest
 from searchlab.video.clips import ClipOptions, enlarged, made_clip, read_clip
-from searchlab.video.residual_options import FLOAT32, GRANULARITIES, KERNELS, PRODUCTS, RULES
+from searchlab.video.residual_options import FLOAT32, GRANULARITIES, INT8, KERNELS, PRODUCTS, RULES
 
 Array = npt.NDArray[Any]
 _SIZES = ("frames", "height", "width")
 _SEVERAL = ("rules", "blocks", "products")
+_PRODUCTS = (*PRODUCTS, INT8)
 _EXAMPLE = "{model: resnet18, clip: street.mp4, bound: {relative_error: 0.01}}"
 
 
@@ -30,8 +31,9 @@ class VideoSettings:
     `clip` is a file, or what happens in a made clip (`ClipOptions` and a `seed`).  `frames` is how many of it are used,
     `size` takes the middle of so many rows and columns, and `enlarge` interpolates pixels.  `rules` are those that a
     search may choose from, and `blocks` (pixels that are passed on together) and `products` the same by rule
-    "propagated"; `granularity` and `kernel` are as in `ResidualOptions`.  With `fit` the level of thresholds is no
-    knob: every trial finds the largest that is within the bound.
+    "propagated"; with products of int8 the network is quantised, by the first frames.  `granularity` and `kernel` are
+    as in `ResidualOptions`.  With `fit` the level of thresholds is no knob: every trial finds the largest that is
+    within the bound.
     """
 
     model: str
@@ -64,8 +66,8 @@ class VideoSettings:
         if not self.blocks:
             raise GraphError("blocks is empty; numbers of pixels such as 1 and 4, or row, are accepted")
         if not self.products:
-            raise GraphError(f"products is empty; accepted: {', '.join(PRODUCTS)}")
-        given = [("rules", r, RULES) for r in self.rules] + [("products", p, PRODUCTS) for p in self.products]
+            raise GraphError(f"products is empty; accepted: {', '.join(_PRODUCTS)}")
+        given = [("rules", r, RULES) for r in self.rules] + [("products", p, _PRODUCTS) for p in self.products]
         for name, value, known in (
             *given, ("granularity", self.granularity, GRANULARITIES), ("kernel", self.kernel, KERNELS)
         ):  # fmt: skip

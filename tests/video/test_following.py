@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_videos import RandomNetwork
+from stream_network import frames_of, two_branches
 
 from searchlab.errors import GraphError
-from searchlab.graph import GraphBuilder, GraphModule, evaluate_graph
+from searchlab.graph import evaluate_graph
 from searchlab.ir.bfloat16 import from_bits, to_bits
 from searchlab.ir.interpret import interpret
 from searchlab.targets import parse
@@ -18,39 +19,9 @@ from searchlab.video import ResidualModel, ResidualOptions, Stream, StreamOption
 from searchlab.video.change_programs import packed_weight, pairs_program, tile_pairs
 from searchlab.video.following import HeldState
 from searchlab.video.front import LayerStep, MapShape, MapStep, PoolStep, WindowGeometry, front_of
+from searchlab.video.product_formats import HALVES
 
 OPTIONS = {"threads": 1}
-
-
-def frames_of(rng: np.random.Generator, count: int, shape: tuple[int, ...]) -> list[np.ndarray]:
-    """Frames of which a few pixels change, by amounts around a threshold."""
-    found = [rng.random(shape, np.float32)]
-    for _ in range(count - 1):
-        change = rng.normal(0, 0.05, shape) * (rng.random(shape[2:]) < 0.2)
-        found.append((found[-1] + change).astype(np.float32))
-    return found
-
-
-def two_branches(side: int = 12) -> GraphModule:
-    """All that a front may have: strides, pools, a sum of branches, channels of their own; then a classifier."""
-    rng = np.random.default_rng(1)
-    b = GraphBuilder("main")
-
-    def conv(x, outputs, inputs, kernel, **attributes):
-        name = f"w{outputs}_{inputs}_{kernel}_{rng.integers(1 << 30)}"
-        weight = rng.normal(0, (2 / (inputs * kernel**2)) ** 0.5, (outputs, inputs, kernel, kernel))
-        return b.conv2d(x, b.constant(name, weight.astype("float32")), **attributes)
-
-    x = b.input("x", (1, 3, side, side))
-    scale = b.constant("scale", np.array([0.5, 1.0, 2.0], "float32").reshape(1, 3, 1, 1))
-    h = b.relu(conv(b.mul(x, scale), 8, 3, 5, padding=(2, 2)))
-    h = b.max_pool2d(h, kernel=(3, 3), stride=(2, 2), padding=(1, 1))
-    left = b.relu(conv(h, 12, 8, 3, stride=(2, 2), padding=(1, 1)))
-    left = conv(left, 12, 1, 3, padding=(1, 1), groups=12)
-    h = b.relu(b.add(left, conv(h, 12, 8, 1, stride=(2, 2))))
-    h = b.avg_pool2d(h, kernel=(2, 2), stride=(1, 1))
-    flat = b.reshape(h, shape=(1, -1))
-    return b.build(b.linear(flat, b.constant("last", rng.normal(0, 0.1, (5, 48)).astype("float32"))))
 
 
 @cache
@@ -146,7 +117,7 @@ def test_products_of_bfloat16_lose_little_and_nothing_adds_up(cpu: str) -> None:
     options = ResidualOptions(kernel="skip", granularity="pixel", products="bfloat16")
     half, whole = (ResidualModel(two_branches(), o, target) for o in (options, replace(options, products="float32")))
     assert (
-        half.following is not None and len(half.following.narrow) == 1
+        half.following is not None and list(half.following.formats.values()).count(HALVES) == 1
     )  # neither the frame nor channels by themselves
     streams = [Stream(m, 0.0, StreamOptions(cut=None)) for m in (half, whole)]
     errors, rounded = [], False
@@ -162,7 +133,7 @@ def test_programs_of_bfloat16_are_those_of_numpy() -> None:
     target = parse("x86-64-v3").with_threads(1)
     rng = np.random.default_rng(0)
     inputs, outputs, taps, pixels = 6, 8, 3, 5
-    program, group = pairs_program(inputs, outputs, target, narrow=True), tile_pairs(outputs, target)
+    program, group = pairs_program(inputs, outputs, target, HALVES), tile_pairs(outputs, target)
     weight = rng.normal(0, 1, (outputs, inputs, taps)).astype(np.float32)
     change = to_bits(rng.normal(0, 1, (pixels + 1, inputs)).astype(np.float32))
     source, place = (rng.integers(0, pixels, (4, group)).astype(np.int32) for _ in range(2))
@@ -172,7 +143,7 @@ def test_programs_of_bfloat16_are_those_of_numpy() -> None:
     rounded = from_bits(to_bits(weight))
     for g in range(3):
         wanted[place[g]] += from_bits(change)[source[g]] @ rounded[:, :, tap[g]].T
-    packed = np.ascontiguousarray(packed_weight(weight, target, narrow=True))
+    packed = np.ascontiguousarray(packed_weight(weight, target, HALVES))
     given = {"number": number, "source": source, "place": place, "tap": tap, "change": change, "weight": packed}
     sizes = {"rows": pixels + 1, "places": pixels + 1, "groups": 4, "taps": taps}
     found = interpret(program, {**given, "sums": before.copy()}, sizes)

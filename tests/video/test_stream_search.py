@@ -85,11 +85,11 @@ def test_blocks_are_structures() -> None:
 
 
 def test_products_are_structures() -> None:
-    given = GIVEN | {"rules": ["propagated", "truncated"], "products": ["float32", "bfloat16"]}
+    given = GIVEN | {"rules": ["propagated", "truncated"], "products": ["float32", "bfloat16", "int8"]}
     made = StreamBench(VideoSettings.of(given), bench().target)
-    assert list(made.plans) == ["propagated", "propagated in bfloat16", "truncated"]
-    errors = [made.check(StreamChoice.single(name, made.plans[name], 0.0)).error for name in list(made.plans)[:2]]
-    assert errors[0] < 1e-5 < errors[1] < 5e-3
+    assert list(made.plans) == ["propagated", "propagated in bfloat16", "propagated in int8", "truncated"]
+    errors = [made.check(StreamChoice.single(name, made.plans[name], 0.0)).error for name in list(made.plans)[:3]]
+    assert errors[0] < 1e-5 < errors[1] < 5e-3 < errors[2] < 0.05
     assert VideoSettings.of(made.settings.plain) == made.settings
 
 

@@ -10,6 +10,8 @@ from searchlab.graph.annotations import Shape, TensorType
 from searchlab.graph.symbols import SizeFacts
 from searchlab.ir.expr import ONE, ZERO, Expr, cast
 
+_BYTES, _WEIGHT, _SUM = ("uint8", "int8"), "int8", "int32"
+
 
 def need(condition: bool, message: str) -> None:
     """Refuses operands or attributes."""
@@ -37,6 +39,21 @@ def float_of(*operands: TensorType) -> str:
     dtype = dtype_of(*operands)
     need(dtype in FLOATS, f"operands of {dtype}; it takes {', '.join(FLOATS)}")
     return dtype
+
+
+def layer_types(x: TensorType, weight: TensorType, *bias: TensorType) -> tuple[str, str]:
+    """The dtypes of operand and result of a layer: one float for all, or bytes times int8 that are added as int32."""
+    if x.dtype not in _BYTES:
+        return (float_of(x, weight, *bias),) * 2
+    need(weight.dtype == _WEIGHT, f"weights of {weight.dtype} for an operand of {x.dtype}; it takes {_WEIGHT}")
+    for b in bias:
+        need(b.dtype == _SUM, f"a bias of {b.dtype} for an operand of {x.dtype}; it takes {_SUM}")
+    return x.dtype, _SUM
+
+
+def sum_type(dtype: str | None) -> str | None:
+    """The dtype of the result of a layer on an operand of this one."""
+    return _SUM if dtype in _BYTES else dtype
 
 
 def same(facts: SizeFacts, a: Expr, b: Expr, what: str) -> Expr:

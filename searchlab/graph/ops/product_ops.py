@@ -14,18 +14,20 @@ from searchlab.graph.ops.operand_rules import (
     broadcast,
     broadcast_indices,
     float_of,
+    layer_types,
     loop_names,
     need,
     rank_of,
     same,
     shape_of,
+    sum_type,
 )
 from searchlab.graph.symbols import SizeFacts
 from searchlab.ir.compute import Builder, Reduction, total
 from searchlab.ir.expr import Var
 from searchlab.ir.program import Program
 from searchlab.workloads import linear
-from searchlab.workloads.building_blocks import Epilogue, named, sum_stage, wide
+from searchlab.workloads.building_blocks import Epilogue, named, sum_stage, weight_type, wide
 
 
 def workload_program(function: Callable[..., Any], **params: Any) -> Program:
@@ -84,13 +86,16 @@ def _batched(facts: SizeFacts, a: Shape, b: Shape, dtype: str) -> Program:
 
 @dataclass(frozen=True)
 class LayerOp(GraphOperator):
-    """Base of fully connected layers: x times weights, and a bias if there is one."""
+    """Base of fully connected layers: x times weights, and a bias if there is one.
+
+    Bytes (uint8 or int8) are multiplied by weights of int8, and sums and bias are of int32.
+    """
 
     inner: ClassVar[int]  # the axis of the weights that is summed over
 
     def deduce(self, facts: SizeFacts, x: TensorType, weight: TensorType, bias: TensorType | None = None) -> TensorType:
         """The shape of x with the number of outputs as its last extent."""
-        dtype = float_of(x, weight, *([] if bias is None else [bias]))
+        _, dtype = layer_types(x, weight, *([] if bias is None else [bias]))
         rank_of(weight, 2)
         a, w = shape_of(x), shape_of(weight)
         need(len(a) >= 1, "its first operand has no axis")
@@ -103,17 +108,17 @@ class LayerOp(GraphOperator):
 
     def coarse(self, *args: TensorType) -> TensorType:
         """The rank of x."""
-        return TensorType(dtype=args[0].dtype, rank=args[0].rank)
+        return TensorType(dtype=sum_type(args[0].dtype), rank=args[0].rank)
 
     def program(self, facts: SizeFacts, x: TensorType, weight: TensorType, bias: TensorType | None = None) -> Program:
         """A sum per output, with the bias as its epilogue."""
-        a, w, dtype = shape_of(x), shape_of(weight), float_of(x, weight)
+        a, w, (dtype, _) = shape_of(x), shape_of(weight), layer_types(x, weight)
         if self.inner == 0 and len(a) == 2:
             sizes = dict(m=a[0], n=w[1], k=a[1])
             return workload_program(linear.dense.function, **sizes, bias=bias is not None, dtype=dtype)
         epilogue = Epilogue.of("none" if bias is None else "bias", dtype)
         b = Builder(self.name)
-        X, W = b.input("X", a, dtype), b.input("W", w, dtype)
+        X, W = b.input("X", a, dtype), b.input("W", w, weight_type(dtype))
         r = b.axis("k", a[-1])
         names = [*loop_names(len(a) - 1), "n"] if len(a) < 4 else loop_names(len(a))
 
@@ -126,7 +131,7 @@ class LayerOp(GraphOperator):
 
     def reference(self, *args: Array) -> Array:
         """The same on arrays."""
-        x, w, *bias = args
+        x, w, *bias = (np.asarray(a, np.float64) for a in args)  # exact for sums of bytes, too
         found: Array = np.matmul(x, w if self.inner == 0 else w.T)
         return found + bias[0] if bias else found
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from searchlab.graph.annotations import Shape, TensorType, extents, plain
 from searchlab.graph.operator import Array, Dims, GraphOperator, Ints, graph_operator, operator_named
-from searchlab.graph.ops.operand_rules import float_of, need, rank_of, same, shape_of
+from searchlab.graph.ops.operand_rules import float_of, layer_types, need, rank_of, same, shape_of, sum_type
 from searchlab.graph.ops.product_ops import workload_program
 from searchlab.graph.ops.shape_ops import MovementOp, numbers_of
 from searchlab.graph.symbols import SizeFacts
@@ -59,12 +59,19 @@ def _out(space: Shape, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints
 @graph_operator("conv2d")
 @dataclass(frozen=True)
 class Conv2dOp(WindowOp):
-    """2D convolution of x (n, ci, h, w) with weights (co, ci / groups, kh, kw), and a bias if there is one."""
+    """2D convolution of x (n, ci, h, w) with weights (co, ci / groups, kh, kw), and a bias if there is one.
+
+    Bytes (uint8 or int8) are multiplied by weights of int8, and sums and bias are of int32.
+    """
 
     stride: Ints = (1, 1)
     padding: Ints = (0, 0)
     dilation: Ints = (1, 1)
     groups: int = 1
+
+    def coarse(self, *args: TensorType) -> TensorType:
+        """Four axes."""
+        return TensorType(dtype=sum_type(args[0].dtype), rank=4)
 
     def deduce(self, facts: SizeFacts, x: TensorType, weight: TensorType, bias: TensorType | None = None) -> TensorType:
         """The output channels and the number of windows."""
@@ -76,7 +83,7 @@ class Conv2dOp(WindowOp):
         )
         channels = value_of(co)
         need(channels is None or channels % self.groups == 0, f"groups = {self.groups} does not divide {co} channels")
-        dtype = float_of(x, weight, *_bias(facts, bias, co))
+        _, dtype = layer_types(x, weight, *_bias(facts, bias, co))
         sizes = _known("the kernel", tuple(kernel))
         return TensorType((n, co, *_out(tuple(space), sizes, self.stride, self.padding, self.dilation)), dtype)
 
@@ -86,11 +93,12 @@ class Conv2dOp(WindowOp):
         sizes = dict(n=n, ci=ci, co=co, h=h, w=w, k=(kh, kw))
         steps = dict(stride=self.stride, padding=self.padding, dilation=self.dilation, groups=self.groups)
         then = "none" if bias is None else "bias"
-        return workload_program(convolution.conv2d.function, **sizes, **steps, dtype=float_of(x), then=then)
+        dtype, _ = layer_types(x, weight)
+        return workload_program(convolution.conv2d.function, **sizes, **steps, dtype=dtype, then=then)
 
     def reference(self, *args: Array) -> Array:
         """The same on arrays."""
-        x, w, *bias = args
+        x, w, *bias = (np.asarray(a, np.float64) for a in args)  # exact for sums of bytes, too
         y = references.convolution(x, w, self.stride, self.padding, self.dilation, self.groups)
         return y + bias[0][:, None, None] if bias else y
 
