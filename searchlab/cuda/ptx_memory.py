@@ -193,6 +193,5 @@ def _without_values(unwritten: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """
     rows, size = unwritten.shape
     if size % _WORD:
-        return unwritten.any(axis=1, keepdims=True)
-    whole: npt.NDArray[np.bool_] = unwritten.reshape(rows, -1, _WORD).all(axis=2)
-    return whole
+        return np.asarray(unwritten.any(axis=1, keepdims=True))
+    return np.asarray(unwritten.reshape(rows, -1, _WORD).all(axis=2))
