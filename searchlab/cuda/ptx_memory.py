@@ -18,6 +18,9 @@ Bytes = npt.NDArray[np.uint8]
 _WORD = 4  # bytes
 
 
+_NO_VALUE = 0xFF  # bytes of a NaN of any type, which shows in whatever is computed with it
+
+
 class PtxFault(KernelError):
     """What an emulated kernel does wrong; on a device it would go unnoticed, or end the process."""
 
@@ -56,21 +59,16 @@ class TrackedMemory:
     def load(self, at: Ints, size: int, who: Who) -> Bytes:
         """The bytes at these addresses, one row for each thread."""
         cells = at[:, None] + np.arange(size)
-        if self._unwritten is not None and self._never_written(cells):
+        nothing = None if self._unwritten is None else _without_values(self._unwritten[cells])
+        if nothing is not None and nothing.all(axis=1).any():
             raise PtxFault(f"uninitialised: a thread reads what nobody has written in {self.name}")
         if self.writable:
             self._check_writers(cells, who, "reads what another writes")
             self._note_readers(cells, who)
         found: Bytes = self.data[cells]
+        if nothing is not None and nothing.any():
+            found[np.repeat(nothing, size // nothing.shape[1], axis=1)] = _NO_VALUE
         return found
-
-    def _never_written(self, cells: Ints) -> bool:
-        """Whether something is read that nobody wrote: a word, or what is shorter, since bytes are loaded by words."""
-        assert self._unwritten is not None
-        unwritten = self._unwritten[cells]
-        if cells.shape[1] % _WORD:
-            return bool(unwritten.any())
-        return bool(np.all(unwritten.reshape(len(cells), -1, _WORD), axis=2).any())
 
     def store(self, at: Ints, values: Bytes, who: Who) -> None:
         """Writes a row of bytes for each thread."""
@@ -186,3 +184,14 @@ class PtxMemory:
             worst = int(at.min()) if (at < 0).any() else int(at.max())
             raise PtxFault(f"out of bounds: {size} bytes at {worst} of {name}, which has {end}")
         return at
+
+
+def _without_values(unwritten: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """The words of loads that nobody wrote a byte of, since bytes are loaded by words; shorter loads are one word.
+
+    A load of several words may meet some: LLVM joins what a condition guards with what is always loaded.
+    """
+    rows, size = unwritten.shape
+    if size % _WORD:
+        return np.asarray(unwritten.any(axis=1, keepdims=True))
+    return np.asarray(unwritten.reshape(rows, -1, _WORD).all(axis=2))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from searchlab.cuda.ptx_machine import run_kernel
-from searchlab.cuda.ptx_memory import PtxFault, TrackedMemory
+from searchlab.cuda.ptx_memory import PtxFault, TrackedMemory, Who
 from searchlab.cuda.ptx_text import read_ptx
 from searchlab.errors import BuildError
 
@@ -91,6 +91,15 @@ def test_overwriting_what_others_still_read() -> None:
 def test_faults(body: str, words: str) -> None:
     with pytest.raises(PtxFault, match=words):
         run(f"\t{body}\n")
+
+
+def test_a_wide_load_may_meet_words_without_values_but_nothing_may_use_them() -> None:
+    memory, one = TrackedMemory("Y", np.zeros(8, np.uint8), written=False), np.zeros(1, np.int64)
+    who = Who(one, one, one)
+    memory.store(one, np.full((1, 4), 1, np.uint8), who)
+    assert np.isnan(memory.load(one, 8, who).view(np.float32)).tolist() == [[False, True]]
+    with pytest.raises(PtxFault, match="uninitialised"):
+        memory.load(one + 4, 4, who)
 
 
 def test_blocks_race_for_global_memory(monkeypatch: pytest.MonkeyPatch) -> None:
