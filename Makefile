@@ -24,9 +24,9 @@ test: export OPENBLAS_NUM_THREADS = 1
 test: export MKL_NUM_THREADS = 1
 test: lint ## lint, check types, run the tests
 	@echo "tests (pytest)"
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -q
+	@$(BIN)/python -m pytest -n 3 --dist loadfile -q
 	@if $(WIDER); then echo "tests (pytest) on no more than AVX2" \
-	  && SEARCHLAB_CPU=x86-64-v3 $(BIN)/python -m pytest -n 2 --dist loadfile -q -m "cpu and not slow"; fi
+	  && SEARCHLAB_CPU=x86-64-v3 $(BIN)/python -m pytest -n 3 --dist loadfile -q -m "cpu and not slow"; fi
 
 lint: $(READY) ## check style (ruff) and types (mypy)
 	@echo "style (ruff)"

@@ -107,7 +107,7 @@ def eager(task: Task) -> Iterator[Sketch]:
 @pytest.mark.parametrize("name", sorted(n for n in operators() if n != "masked_attention"))
 def test_plans_come_true(name: str) -> None:
     task = Task(parse(name), target("x86-64-v3"))
-    lazy, whole = space("sketch", task), Space(list(eager(task)), "sketch", "1", task.target)
+    lazy, whole = space("sketch", task), Space(list(eager(task)), "sketch", SketchSpace.version, task.target)
     assert [s.name for s in lazy.sketches] == [s.name for s in whole.sketches]
     for a, b in zip(lazy.sketches, whole.sketches, strict=True):
         assert [(type(p), p.at, p.count) for p in a.parts] == [(type(p), p.at, p.count) for p in b.parts]
