@@ -9,8 +9,9 @@ from searchlab.errors import GraphError
 from searchlab.graph.annotations import Shape, TensorType
 from searchlab.graph.symbols import SizeFacts
 from searchlab.ir.expr import ONE, ZERO, Expr, cast
+from searchlab.workloads.building_blocks import weight_type
 
-_BYTES, _WEIGHT, _SUM = ("uint8", "int8"), "int8", "int32"
+_BYTES, _SUM = ("uint8", "int8"), "int32"
 
 
 def need(condition: bool, message: str) -> None:
@@ -45,7 +46,8 @@ def layer_types(x: TensorType, weight: TensorType, *bias: TensorType) -> tuple[s
     """The dtypes of operand and result of a layer: one float for all, or bytes times int8 that are added as int32."""
     if x.dtype not in _BYTES:
         return (float_of(x, weight, *bias),) * 2
-    need(weight.dtype == _WEIGHT, f"weights of {weight.dtype} for an operand of {x.dtype}; it takes {_WEIGHT}")
+    wanted = weight_type(x.dtype)
+    need(weight.dtype == wanted, f"weights of {weight.dtype} for an operand of {x.dtype}; it takes {wanted}")
     for b in bias:
         need(b.dtype == _SUM, f"a bias of {b.dtype} for an operand of {x.dtype}; it takes {_SUM}")
     return x.dtype, _SUM
