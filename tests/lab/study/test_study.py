@@ -156,8 +156,8 @@ def test_an_interrupted_study_goes_on_where_it_was(tmp_path: Path) -> None:
 def test_the_ledger_adds_up() -> None:
     s = study(load("matmul-256"), model=f"{__name__}:Nearest", batch=16)
     s.optimize(trials=64)
-    seconds = s.ledger.seconds
-    assert sum(seconds.values()) == pytest.approx(s.ledger.wall, rel=0.02)
+    before, seconds, after = s.ledger.wall, s.ledger.seconds, s.ledger.wall
+    assert before <= sum(seconds.values()) + 1e-9 and sum(seconds.values()) <= after + 1e-9
     assert min(seconds["propose"], seconds["predict"], seconds["fit"]) > 0
 
 
