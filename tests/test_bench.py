@@ -327,6 +327,13 @@ def test_programs_that_are_compared_share_their_memory() -> None:
     assert seen["one"] == seen["two"]
 
 
+def test_programs_race_without_libraries_in_single_samples() -> None:
+    workload, target = parse("matmul:m=64,n=64,k=64"), detect(2)
+    makers: dict[str, Maker] = {n: lambda inputs, out: prepare(workload, inputs, target, out=out) for n in ("a", "b")}
+    row = contest(workload, target, makers, seconds=0.0, min_rounds=3, rivals=False)
+    assert {name: t.rounds for name, t in row.times.items()} == {"a": 3, "b": 3}
+
+
 def test_the_best_copy_counts() -> None:
     prepared: list[str] = []
     slow = iter([0.004, 0.0])

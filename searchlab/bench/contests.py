@@ -104,8 +104,12 @@ def contest(
     min_rounds: int = 10,
     steady: Steady | None = None,
     copies: int = 1,
+    rivals: bool = True,
 ) -> ContestRow:
     """Times the contenders from `makers`, interleaved with the libraries; all results are checked first.
+
+    Without `rivals`, the libraries, no turn has to wait for the threads of others to stop spinning: turns are single
+    samples then, so that many more of them fit into the same time.
 
     Each maker prepares `copies`, the best of which counts: occasionally a program is several times slower than usual
     for as long as it stays loaded, and its load address can make a difference of a few per cent.  All programs of ours
@@ -132,8 +136,8 @@ def contest(
             except SearchLabError as e:
                 problems[name] = f"{type(e).__name__}: {e}"
         inexact: dict[str, str] = {}  # onnxruntime saturates sums of products of bytes where the CPU has no VNNI
-        rivals = libraries(workload, inputs, target.threads) if isinstance(target, CpuTarget) else {}
-        for name, call in rivals.items():
+        called = libraries(workload, inputs, target.threads) if rivals and isinstance(target, CpuTarget) else {}
+        for name, call in called.items():
             contenders[name] = call
             problem = workload.check(np.ascontiguousarray(call()), inputs, expected)
             if problem is not None and name == "onnxruntime" and LibraryOperands(workload, inputs).multiplies_bytes:
@@ -141,7 +145,7 @@ def contest(
             problems[name] = problem
         right = {name: call for name, call in contenders.items() if problems[name] is None}
         with OtherLoad() as others:
-            times = race(right, seconds, min_rounds, target.threads, steady)
+            times = race(right, seconds, min_rounds, target.threads if called else 1, steady)
     wrong = {name: problem for name, problem in problems.items() if problem is not None}
     return ContestRow(case or workload.label, workload, target.threads, times, wrong, inexact, others.share)
 

@@ -1,10 +1,12 @@
-"""The end of a study: its finalists beside the default schedule and the libraries, timed in turns in one race."""
+"""The end of a study: a heat of its finalists, then the winner beside the default schedule and the libraries."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
+from searchlab.backend import build
 from searchlab.bench import DEFAULT, LIBRARIES, Steady, contest, prepare_program
 from searchlab.bench.contests import ContestRow, Maker
 from searchlab.errors import SpaceError
@@ -20,8 +22,8 @@ _ROUNDS, _STEADY = 5, 0.03  # minimum number of rounds of the race; noise above 
 
 @dataclass(frozen=True)
 class Finish:
-    """The fastest times in the race, which other programs disturb least: that of the best finalist (number `winner`),
-    and those of the other contenders by name.
+    """The fastest times in the last race, which other programs disturb least: that of the best finalist (number
+    `winner`), and those of the other contenders by name.
 
     `ratio` is the speed-up over the fastest library.  `load` is the share of all cores that other programs used: under
     high load the figures say little.  `fallback` is the default schedule, which is taken home where it beat the
@@ -57,23 +59,33 @@ class Finish:
 def final_race(
     workload: Workload, target: Target, finalists: Sequence[Program], default: Program, seconds: float, most: float
 ) -> Finish:
-    """Times the finalists, the default schedule and the libraries' versions of the workload, in turns."""
+    """Times the best finalist, the default schedule and the libraries' versions of the workload, in turns.
+
+    The best finalist is the winner of a heat, in which there is time for many turns of each.
+    """
 
     def maker(program: Program) -> Maker:
-        return lambda inputs, out: prepare_program(program, workload, inputs, target, out=out)
+        built = cache(lambda: build(program, target))
+        return lambda inputs, out: prepare_program(built(), workload, inputs, target, out=out)
+
+    def timed(makers: Mapping[str, Maker], rivals: bool) -> ContestRow:
+        row = contest(workload, target, makers, None, seconds, _ROUNDS, Steady(_STEADY, most), rivals=rivals)
+        if not makers.keys() & row.times.keys() - {DEFAULT}:
+            raise SpaceError(f"{workload.key}: {next(row.wrong[name] for name in makers if name in row.wrong)}")
+        return row
 
     makers = {str(n): maker(program) for n, program in enumerate(finalists)}
-    everyone = {**makers, DEFAULT: maker(default)}
-    row = contest(workload, target, everyone, None, seconds, _ROUNDS, Steady(_STEADY, most))
-    ours = [name for name in makers if name in row.times]
-    if not ours:
-        raise SpaceError(f"{workload.key}: {row.wrong[next(iter(makers))]}")
-    best = min(ours, key=lambda name: row.times[name].min)
+    best = _fastest(timed(makers, rivals=False)) if len(makers) > 1 else "0"
+    row = timed({best: makers[best], DEFAULT: maker(default)}, rivals=True)
     fastest = row.times[best].min
-    others = {name: t.min for name, t in row.times.items() if name not in makers}
+    others = {name: t.min for name, t in row.times.items() if name != best}
     rival = min((t for name, t in others.items() if name in LIBRARIES), default=None)
     ratio = None if rival is None else rival / fastest
     return Finish(int(best), fastest, others, ratio, row.other_load, _fallback(row, best, default))
+
+
+def _fastest(row: ContestRow) -> str:
+    return min(row.times, key=lambda name: row.times[name].min)
 
 
 def _fallback(row: ContestRow, best: str, default: Program) -> Fallback | None:

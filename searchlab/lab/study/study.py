@@ -43,7 +43,7 @@ from searchlab.search.reach import Reach
 from searchlab.search.returned import predicted, proposed
 from searchlab.timing.protocol import Figure
 
-_FINALISTS, _TRIALS_EACH = (3, 8), 64  # minimum and maximum in the final race; one more for this many trials
+_FINALISTS, _TRIALS_EACH = (3, 10), 10  # minimum and maximum in the final race; one more for this many trials
 _TRIES = 8  # requests for new programs before the rest of a batch is drawn at random
 _SEEDS = 8  # the most seeds of a space that are measured
 _OLD = 4096  # consecutive draws of known programs after which a space counts as exhausted
@@ -279,13 +279,13 @@ class Study:
         return replace(found, seconds=final.taken_s, origin=final.origin)
 
     def finish(self, finalists: int | None = None, seconds: float = 1.0, most: float = 2.5) -> Finish:
-        """Races the best few, confirmed or not, with the default schedule and the libraries; the winner takes the lead.
+        """Races the best few, confirmed or not; the winner takes the lead, and meets the default and the libraries.
 
-        A default schedule that beats the best few becomes the `best` of the study, never its `incumbent`.
+        A default schedule that beats the winner becomes the `best` of the study, never its `incumbent`.
 
-        The race takes `seconds`, and up to `most` while its times are not steady.  By default there are three
-        `finalists`, and more after many trials: the more trials, the more lucky measurements among the fastest.  A
-        recorded table returns the noise-free time of its incumbent instead.
+        Each of the two races takes `seconds`, and up to `most` while its times are not steady.  By default there are
+        three `finalists`, and more after many trials: the more trials, the more lucky measurements among the fastest.
+        A recorded table returns the noise-free time of its incumbent instead.
         """
         best = self.incumbent
         if finalists is None:

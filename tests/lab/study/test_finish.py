@@ -1,13 +1,15 @@
 """The final race: the best of the search is chosen, and the default schedule is taken home where it was faster."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchlab.bench import DEFAULT, ContestRow, Times
+from searchlab.bench import DEFAULT, LIBRARIES, ContestRow, Times
+from searchlab.bench.contests import Maker
 from searchlab.defaults import default_schedule
 from searchlab.errors import SpaceError
 from searchlab.lab.study import Fallback, Finish, JointStudy, Study, TaskSubject
@@ -53,9 +55,11 @@ def ended(monkeypatch: pytest.MonkeyPatch, default_s: float, kept: bool) -> Call
 
 
 def raced(monkeypatch: pytest.MonkeyPatch, times: Mapping[str, Times], wrong: Mapping[str, str] = {}) -> Finish:
-    monkeypatch.setattr(
-        finish_module, "contest", lambda *_: ContestRow("case", WORKLOAD, 1, times, wrong, other_load=0.0)
-    )
+    def contest(workload: object, target: object, makers: Mapping[str, Maker], *_: object, rivals: bool) -> ContestRow:
+        here = {name: t for name, t in times.items() if name in makers or (rivals and name in LIBRARIES)}
+        return ContestRow("case", WORKLOAD, 1, here, {name: why for name, why in wrong.items() if name in makers})
+
+    monkeypatch.setattr(finish_module, "contest", contest)
     return final_race(WORKLOAD, TARGET, [WORKLOAD.program] * 3, DEFAULT_PROGRAM, 0.1, 0.1)
 
 
@@ -97,6 +101,21 @@ def test_a_default_schedule_that_does_not_work_is_not_kept(monkeypatch: pytest.M
 def test_finalists_that_do_not_work_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SpaceError, match="BuildError: no"):
         raced(monkeypatch, {DEFAULT: Times(1e-4, 1e-4, 9)}, {"0": "BuildError: no"})
+
+
+def test_finalists_race_without_the_libraries_and_the_winner_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[list[str], bool]] = []
+    heat = {"0": Times(3e-4, 3e-4, 9), "1": Times(1e-4, 1e-4, 9), "2": Times(2e-4, 2e-4, 9)}
+    last = {"1": Times(4e-4, 4e-4, 9), DEFAULT: Times(5e-4, 5e-4, 9), "numpy": Times(6e-4, 6e-4, 9)}
+
+    def contest(*given: Any, rivals: bool) -> ContestRow:
+        asked.append((list(given[2]), rivals))
+        return ContestRow("case", WORKLOAD, 1, last if rivals else heat)
+
+    monkeypatch.setattr(finish_module, "contest", contest)
+    found = final_race(WORKLOAD, TARGET, [WORKLOAD.program] * 3, DEFAULT_PROGRAM, 0.1, 0.1)
+    assert asked == [(["0", "1", "2"], False), (["1", DEFAULT], True)]
+    assert (found.winner, found.seconds, found.baselines) == (1, 4e-4, {DEFAULT: 5e-4, "numpy": 6e-4})
 
 
 def test_a_real_race_times_the_default_schedule() -> None:

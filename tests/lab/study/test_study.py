@@ -321,7 +321,7 @@ def test_second_looks_that_are_known_are_not_taken_again(tmp_path: Path) -> None
 # --- the end ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("trials", "asked", "expected"), [(32, None, 3), (64, None, 4), (192, None, 6), (64, 2, 2)])
+@pytest.mark.parametrize(("trials", "asked", "expected"), [(8, None, 3), (32, None, 6), (192, None, 10), (64, 2, 2)])
 def test_the_final_race(trials: int, asked: int | None, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The best trials race, the incumbent among them; more of them after many trials; the winner leads."""
     raced: list[Points] = []
