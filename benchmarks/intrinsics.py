@@ -20,7 +20,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,8 +31,10 @@ from searchlab.bench import LIBRARIES, ContestRow, OtherLoad, contest, prepare, 
 from searchlab.bench.contests import Maker
 from searchlab.intrinsics import Intrinsic, intrinsics
 from searchlab.ir import Program
+from searchlab.runtime.memory import lasting, placed
 from searchlab.schedule import Schedule
 from searchlab.targets import CpuTarget, cap, cpu_of, detect
+from searchlab.timing.race import Contender
 from searchlab.workloads import Workload, parse
 
 OURS, FLOATS = "searchlab", "searchlab float32"
@@ -83,10 +85,12 @@ def _row(case: str, metric: str, value: float, goal: float, row: ContestRow, **m
 # --- bytes ------------------------------------------------------------------------------------------------------------
 
 
-def _of_floats(spec: str, target: CpuTarget) -> Callable[[], None]:
-    w = parse(spec)
-    run, _ = prepare(w, w.inputs(), target, pack_weights=True)
-    return run
+def _prepared(w: Workload, target: CpuTarget) -> Contender:
+    """The default schedule on memory that is laid out like that of every race."""
+    inputs = {name: placed(x) for name, x in w.inputs().items()}
+    expected = w.reference(inputs)
+    out = [lasting(expected[name].shape, expected[name].dtype) for name in w.program.outputs]
+    return prepare(w, inputs, target, True, out)[0]
 
 
 def _small(w: Workload) -> Workload:
@@ -110,11 +114,11 @@ def measure(case: Case, target: CpuTarget, seconds: float, small: bool = False) 
         exact = {} if "onnxruntime" not in row.inexact else {"inexact": row.inexact["onnxruntime"]}
         ratio = row.times["onnxruntime"].min / ours
         yield _row(case.name, f"over-onnxruntime-{count}t", ratio, goals[0], row, **exact)
-    run, _ = prepare(w, w.inputs(), target, pack_weights=True)
+    pair = {OURS: _prepared(w, target), FLOATS: _prepared(parse(case.floats), target)}
     with OtherLoad() as others:
-        times = race({OURS: run, FLOATS: _of_floats(case.floats, target)}, seconds, threads=count)
-    pair = ContestRow(case.name, w, count, times, other_load=others.share)
-    yield _row(case.name, f"over-float32-{count}t", times[FLOATS].min / times[OURS].min, goals[1], pair)
+        times = race(pair, seconds)  # both run on our threads: single samples in turns
+    row = ContestRow(case.name, w, count, times, other_load=others.share)
+    yield _row(case.name, f"over-float32-{count}t", times[FLOATS].min / times[OURS].min, goals[1], row)
 
 
 # --- float32 ----------------------------------------------------------------------------------------------------------
