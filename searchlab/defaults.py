@@ -187,14 +187,14 @@ def _lay_constants(s: Schedule, block: Block, axis: Var, width: int, weights: Se
                 tactics.lay_in_panels(s, load.buffer, load.indices.index(axis), width)
 
 
-def _pad_by_bands(s: Schedule, outer: list[str], target: Target) -> None:
+def _pad_by_bands(s: Schedule, outer: list[str], target: Target, only: Sequence[str] | None = None) -> None:
     """Computes padding, and what else a product reads, for a band of rows at a time, if threads share bands only.
 
     Where they share channels too, each of them would pad the same band.
     """
     shared = tactics.outermost(s, outer, _JOBS * target.threads, unknown=_LARGE)
     for name in tactics.fresh_stages(s) if shared != outer else ():
-        if attempt(s.compute_at, name, shared[-1]):
+        if (only is None or name in only) and attempt(s.compute_at, name, shared[-1]):
             tactics.vectorize_last(s, name)
 
 
@@ -291,6 +291,7 @@ def _by_calls(s: Schedule, view: IntrinsicView, target: Target, weights: Sequenc
         outer = _by_columns(s, view.block, loops, laid.weight)
     else:
         outer = _by_channels(s, view.block, loops, laid.weight, (view.column, view.shape.columns), target)
+        _pad_by_bands(s, outer, target, [laid.data])
     _parallelize(s, outer, target)
     tactics.insert_calls(s, view, made)
     tactics.run_copies(s, laid, target)

@@ -13,6 +13,7 @@ from searchlab.ir.stmt import Buffer
 from searchlab.ir.walk import loads, variables
 from searchlab.llvm.abi import LINE
 from searchlab.llvm.arithmetic import Arithmetic, suffix
+from searchlab.llvm.interleaves import interleaved, rows_in_turns
 from searchlab.llvm.squares import column
 from searchlab.llvm.ssa import TYPES, Function, Linear
 from searchlab.lower.registers import REGISTER
@@ -265,7 +266,7 @@ class ValueWriter(Arithmetic):
             elif stride is not None and self._in_squares(e, form, stride):
                 known = self._load_column(e, form, stride)
             else:
-                known = self.lane_by_lane(e.type, lambda: self.load(e).text).text
+                known = self._load_in_turns(e) or self.lane_by_lane(e.type, lambda: self.load(e).text).text
             loaded[key] = known
         return Value(known, n)
 
@@ -309,6 +310,27 @@ class ValueWriter(Arithmetic):
             return known[instruction]
 
         return column(row, number, n, TYPES[e.type], let)
+
+    def _load_in_turns(self, e: Load) -> str:
+        """Loads of lanes that belong to a few rows in turns: a vector of each row, interleaved; "" if they do not."""
+        assert self.lanes is not None
+        place, lanes, at = self.places[e.buffer], self.lanes, self.f.env[self.lanes.var]
+        offset = self.offset(e.buffer, e.indices)
+        mixed = any(lanes.var in variables(a) != {lanes.var} for monomial in poly(offset) for a in monomial)
+        if mixed or at.terms:
+            return ""  # addresses would take arithmetic for every lane
+        forms = []
+        for lane in range(lanes.count):
+            self.f.env[lanes.var] = Linear(at.const + lane)
+            forms.append(self.f.linear(offset))
+        self.f.env[lanes.var] = at
+        count = rows_in_turns([form.const for form in forms]) if len({form.terms for form in forms}) == 1 else 0
+        size = lanes.count // count if count else 0
+        rows = [
+            self.fetch(e.type, size, self.f.pointer(place.pointer, e.type, form), self.align(place, form, size))
+            for form in forms[:count]
+        ]
+        return interleaved(rows, size, TYPES[e.type], self.f.let) if rows else ""
 
     def lane_by_lane(self, dtype: str, write: Callable[[], str]) -> Value:
         """A vector assembled from scalars, for operations without a vector form."""

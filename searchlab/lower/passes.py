@@ -9,6 +9,8 @@
     partition   loops are cut so that their main part is free of conditions
     registers   reduction tiles are accumulated in registers; other reductions get explicit inits
     transposes  vectors along the columns of a buffer are taken in squares of its rows
+    side_by_side
+                groups of a few lanes that are stored next to each other become whole vectors
     invariants  divisions and functions that a loop does not change are computed before it
 """
 
@@ -27,6 +29,7 @@ from searchlab.lower.invariants import hoist_invariants
 from searchlab.lower.looking_up import look_up_inside
 from searchlab.lower.partition import partition
 from searchlab.lower.registers import place_reductions
+from searchlab.lower.side_by_side import join_groups
 from searchlab.lower.storage import place_buffers
 from searchlab.lower.transposes import read_in_squares
 from searchlab.targets import Target
@@ -64,6 +67,6 @@ def lower(program: Program, target: Target) -> Lowered:
     body = place_buffers(program, keep_in_outputs(program, body))
     body = partition(body)
     body = read_in_squares(place_reductions(body, target), program.buffers, target)
-    body = hoist_invariants(body)
+    body = hoist_invariants(join_groups(body, program.buffers, target))
     parameters = tuple(program.buffers[n] for n in (*program.inputs, *program.outputs))
     return Lowered(program.name, parameters, program.inputs, program.outputs, body)

@@ -6,10 +6,12 @@
 ;; calls that run at the same time for one loop have the same slot; slots lie in [0, threads) and the caller's is 0.
 ;;
 ;; Each worker has a mailbox: empty, posted (there is work) or taken.  The caller describes the loop in global variables,
-;; posts it to as many mailboxes as it wants helpers, and works itself; all threads draw pieces from one atomic counter,
-;; so a thread that loses its core delays only the piece it holds.  When the counter runs out, the caller takes back what
-;; is still posted and waits for what is taken: a worker that is slow to wake up costs nothing.  Both sides spin for a
-;; bounded time, then sleep on condition variables.  A loop that starts while another one runs (inside it, or from
+;; posts it to as many mailboxes as it wants helpers, and works itself.  Each thread has a part of the iterations and draws
+;; pieces of it from an atomic counter, then pieces of the others' parts, so a thread that loses its core delays only the
+;; piece it holds.  Parts are the same for every loop of a length: what a thread has written stays in its own caches for
+;; the next loop, and for the next run.  When all parts are drawn, the caller takes back what is still posted and waits for
+;; what is taken: a worker that is slow to wake up costs nothing.  Both sides spin for a bounded time, then sleep on
+;; condition variables.  A loop that starts while another one runs (inside it, or from
 ;; another thread) finds the pool busy and runs in its own thread.
 ;;
 ;; No wake-up is lost: one side writes the mailbox and then reads whether the other sleeps, the other side says that it
@@ -22,11 +24,13 @@
 ; kept from some of its CPUs, padding
 %box = type { i32, i32, [120 x i8], %opaque, %opaque, %opaque, ptr, i32, [116 x i8] }
 @boxes = internal global [${BOXES} x %box] zeroinitializer, align 128
-@next = internal global [16 x i64] zeroinitializer, align 128
+; the next iteration of a thread's part of the loop, its end, padding
+%part = type { i64, i64, [112 x i8] }
+@parts = internal global [${BOXES} x %part] zeroinitializer, align 128
 @busy = internal global [32 x i32] zeroinitializer, align 128
 @fn = internal global ptr null, align 128
 @ctx = internal global ptr null
-@n = internal global i64 0
+@hands = internal global i64 1
 @piece = internal global i64 1
 @workers = internal global i64 0
 @spins = internal global i64 0
@@ -53,19 +57,33 @@ define internal void @share(i64 %slot) nounwind {
 entry:
   %fn = load ptr, ptr @fn
   %ctx = load ptr, ptr @ctx
-  %n = load i64, ptr @n
+  %hands = load i64, ptr @hands
   %piece = load i64, ptr @piece
+  br label %choose
+choose:
+  %others = phi i64 [0, %entry], [%others1, %empty]
+  %sum = add i64 %slot, %others
+  %less = sub i64 %sum, %hands
+  %beyond = icmp sge i64 %less, 0
+  %owner = select i1 %beyond, i64 %less, i64 %sum
+  %from = getelementptr %part, ptr @parts, i64 %owner
+  %to = getelementptr %part, ptr %from, i64 0, i32 1
+  %n = load i64, ptr %to
   br label %draw
 draw:
-  %begin = atomicrmw add ptr @next, i64 %piece monotonic
+  %begin = atomicrmw add ptr %from, i64 %piece monotonic
   %left = icmp slt i64 %begin, %n
-  br i1 %left, label %work, label %out
+  br i1 %left, label %work, label %empty
 work:
   %after = add i64 %begin, %piece
   %last = icmp slt i64 %n, %after
   %end = select i1 %last, i64 %n, i64 %after
   call void %fn(i64 %begin, i64 %end, i64 %slot, ptr %ctx)
   br label %draw
+empty:
+  %others1 = add i64 %others, 1
+  %more = icmp slt i64 %others1, %hands
+  br i1 %more, label %choose, label %out
 out:
   ret void
 }
@@ -317,12 +335,23 @@ describe:
   %piece = call i64 @llvm.smax.i64(i64 %even, i64 1)
   store ptr %fn, ptr @fn
   store ptr %ctx, ptr @ctx
-  store i64 %n, ptr @n
+  store i64 %hands, ptr @hands
   store i64 %piece, ptr @piece
-  store atomic i64 0, ptr @next monotonic, align 8
-  br label %posting
+  br label %dividing
+dividing:
+  %h = phi i64 [0, %describe], [%h1, %dividing]
+  %start = phi i64 [0, %describe], [%stop, %dividing]
+  %h1 = add i64 %h, 1
+  %whole = mul i64 %n, %h1
+  %stop = sdiv i64 %whole, %hands
+  %part = getelementptr %part, ptr @parts, i64 %h
+  %stops = getelementptr %part, ptr %part, i64 0, i32 1
+  store atomic i64 %start, ptr %part monotonic, align 8
+  store i64 %stop, ptr %stops
+  %divides = icmp slt i64 %h1, %hands
+  br i1 %divides, label %dividing, label %posting
 posting:
-  %p = phi i64 [0, %describe], [%p1, %send]
+  %p = phi i64 [0, %dividing], [%p1, %send]
   %p1 = add i64 %p, 1
   %posts = icmp sle i64 %p1, %used
   br i1 %posts, label %send, label %work
