@@ -21,7 +21,7 @@ from searchlab.timing.turns import Times
 
 AS_GIVEN, TOGETHER = "as given", "all improvements"
 _CALLS = 3  # of each library, as kinds of calls that are decided
-_MARGIN = 0.02  # the least difference that counts, however steady a race was
+_MARGIN = (0.02, 0.1)  # the difference that is needed in a race, however steady or noisy it was
 
 Ways = dict[str, CompileOptions]
 
@@ -102,8 +102,9 @@ def different(source: ModelSource, ways: Ways, target: Target | None = None) -> 
 
 
 def _beats(one: Times, other: Times) -> bool:
-    """Whether a model is faster by more than the noise of the race."""
-    return one.min * (1 + max(_MARGIN, one.spread, other.spread)) < other.min
+    """Whether a model is faster by more than the noise of the race; of fastest runs, a tenth is never noise alone."""
+    least, most = _MARGIN
+    return one.min * (1 + min(max(least, one.spread, other.spread), most)) < other.min
 
 
 def _merged(base: CompileOptions, others: Sequence[CompileOptions]) -> CompileOptions:
