@@ -1,6 +1,6 @@
 """An emulator of PTX: runs a kernel on arrays of the host, all threads of many blocks at a time, and watches them.
 
-It finds races, accesses out of bounds or misaligned, reads of what was never written, and barriers that only some
+It finds races, accesses out of bounds or misaligned, results of what was never written, and barriers that only some
 threads of a block reach.  Its times say nothing about a device.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from searchlab.cuda.ptx_memory import Bytes, Ints, PtxFault, PtxMemory, TrackedMemory, Who
+from searchlab.cuda.ptx_memory import Bools, Bytes, Ints, PtxFault, PtxMemory, TrackedMemory, Who
 from searchlab.cuda.ptx_operations import COMPARISONS, OPERATIONS, TYPES, Values, converted
 from searchlab.cuda.ptx_products import products
 from searchlab.cuda.ptx_text import PtxInstruction, PtxText
@@ -64,6 +64,8 @@ class _Wave:
         local = np.full(self.count * text.sizes["local"], 0xAB, np.uint8)
         self.memory = PtxMemory(arrays, TrackedMemory("shared memory", shared, written=False), local, sizes)
         self.registers: dict[str, Values] = {}
+        self.unset: dict[str, Bools] = {}  # of registers, the threads in which they hold what nobody has written
+        self.reads_unset: Bools | None = None  # whether the operands of an instruction do, in each of its threads
         self.copies: list[tuple[Ints, Ints, Bytes]] = []  # begun and not yet complete
         self.pc = np.zeros(self.count, np.int64)
         self.alive = np.ones(self.count, bool)
@@ -99,9 +101,10 @@ class _Wave:
         self.waiting[:] = False
 
     def _step(self, ins: PtxInstruction, at: int, who: Ints) -> None:
-        go = who
+        go, self.reads_unset = who, None
         if ins.guard:
-            held = self.registers[ins.guard][who]
+            held = self.get(ins.guard, "pred", who)
+            self._must_be_set(f"a condition of {self.text.entry}")
             go = who[~held if ins.negated else held]
         self.pc[who] = at + 1
         name = ins.parts[0]
@@ -125,6 +128,9 @@ class _Wave:
             held = self.registers.get(operand)
             if held is None:
                 raise PtxFault(f"uninitialised: register {operand} of {self.text.entry}")
+            if operand in self.unset:
+                marks = self.unset[operand][who]
+                self.reads_unset = marks if self.reads_unset is None else self.reads_unset | marks
             return _viewed(held[who], dtype)
         return np.full(len(who), self.constant(operand, dtype))
 
@@ -155,6 +161,15 @@ class _Wave:
         if value.dtype.kind == "f":
             value = value.view(f"u{value.dtype.itemsize}")
         self.registers[register][who] = value.astype(dtype)
+        if self.reads_unset is not None:
+            self.unset.setdefault(register, np.zeros(self.count, bool))[who] = self.reads_unset
+        elif register in self.unset:
+            self.unset[register][who] = False
+
+    def _must_be_set(self, what: str) -> None:
+        if self.reads_unset is not None and self.reads_unset.any():
+            raise PtxFault(f"uninitialised: {what} depends on memory that nobody has written")
+        self.reads_unset = None
 
     # --- instructions -------------------------------------------------------------------------------------------------
 
@@ -210,8 +225,15 @@ class _Wave:
     def choose(self, ins: PtxInstruction, who: Ints) -> None:
         """`selp`: one of two values."""
         target, a, b, p = ins.operands
-        x, y = (self.get(v, ins.parts[-1], who) for v in (a, b))
-        self.put(target, np.where(self.get(p, "pred", who), x, y), who)
+        first = self.get(p, "pred", who)
+        self._must_be_set(f"a choice of {self.text.entry}")
+        chosen, unset = [], []
+        for operand in (a, b):
+            self.reads_unset = None
+            chosen.append(self.get(operand, ins.parts[-1], who))
+            unset.append(self.reads_unset if self.reads_unset is not None else np.zeros(len(who), bool))
+        self.reads_unset = np.where(first, unset[0], unset[1]) if unset[0].any() or unset[1].any() else None
+        self.put(target, np.where(first, *chosen), who)
 
     def convert(self, ins: PtxInstruction, who: Ints) -> None:
         """`cvt`: from the last type to the one before it; two numbers become one register, the first its high half."""
@@ -236,9 +258,11 @@ class _Wave:
         if (address % (dtype.itemsize * length)).any():
             whole = dtype.itemsize * length
             raise PtxFault(f"misaligned: an access of {whole} bytes at an address that is no multiple of it")
-        rows = self.memory.load(address, size, self.who(who), self.slot[who], self.row[who], space)
+        rows, unset = self.memory.load(address, size, self.who(who), self.slot[who], self.row[who], space)
         values = np.ascontiguousarray(rows).view(dtype)
         for n, register in enumerate(registers):
+            if unset is not None:
+                self.reads_unset = np.asarray(unset[:, n * dtype.itemsize : (n + 1) * dtype.itemsize].all(axis=1))
             self.put(register, np.ascontiguousarray(values[:, n]), who)
 
     def exchange(self, ins: PtxInstruction, who: Ints) -> None:
@@ -253,7 +277,9 @@ class _Wave:
         here = np.minimum(np.searchsorted(who, partner), len(who) - 1)
         if (who[here] != partner).any() or (self.slot[who[here]] != self.slot[who]).any():
             raise PtxFault(f"divergent shuffle: a thread of {self.text.entry} takes a value of one that is not there")
-        self.put(target, self.get(source, "b32", who)[here], who)
+        value = self.get(source, "b32", who)
+        self.reads_unset = None if self.reads_unset is None else self.reads_unset[here]
+        self.put(target, value[here], who)
 
     def multiply(self, ins: PtxInstruction, who: Ints) -> None:
         """`mma`: products of tiles by whole warps."""
@@ -269,6 +295,7 @@ class _Wave:
         found = products(ins.parts[3:], a, b, c) if ins.parts[:3] == ("mma", "sync", "aligned") else None
         if found is None:
             raise BuildError(f"the emulator does not know this instruction: {ins.line}")
+        self.reads_unset = None  # what has no value is no number, and shows in the results that it is part of
         for n, register in enumerate(_listed(ins.operands[0])):
             self.put(register, np.ascontiguousarray(found[:, :, n]).ravel(), who)
 
@@ -291,7 +318,7 @@ class _Wave:
             raise BuildError(f"the emulator does not know this instruction: {ins.line}")
         size = int(ins.operands[2])
         there, here = self.address(ins.operands[1], who), self.address(ins.operands[0], who)
-        rows = self.memory.load(there, size, self.who(who), self.slot[who], self.row[who], "global")
+        rows, _ = self.memory.load(there, size, self.who(who), self.slot[who], self.row[who], "global")
         self.memory.begin(here, size, self.who(who), self.slot[who], self.row[who])
         self.copies.append((who, here, rows))
 
@@ -312,13 +339,16 @@ class _Wave:
         space, _, dtype = _access(ins)
         values = [self.get(x, ins.parts[-1], who) for x in _listed(ins.operands[1])]
         rows = np.ascontiguousarray(np.stack(values, axis=1)).view(np.uint8).reshape(len(who), -1)
+        unset, self.reads_unset = self.reads_unset, None
         address = self.address(ins.operands[0], who)
-        self.memory.store(address, rows, self.who(who), self.slot[who], self.row[who], space)
+        self.memory.store(address, rows, self.who(who), self.slot[who], self.row[who], space, unset)
 
     def address(self, operand: str, who: Ints) -> Ints:
         """The addresses of an operand `[base+offset]`."""
         base, _, offset = operand.strip("[]").partition("+")
-        return self.get(base.strip(), "u64", who).astype(np.int64) + int(offset or 0)
+        found = self.get(base.strip(), "u64", who).astype(np.int64) + int(offset or 0)
+        self._must_be_set(f"an address of {self.text.entry}")
+        return found
 
     def who(self, who: Ints) -> Who:
         """The threads as memory knows them."""

@@ -15,9 +15,8 @@ from searchlab.errors import KernelError
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
+Bools = npt.NDArray[np.bool_]
 _WORD = 4  # bytes
-
-
 _NO_VALUE = 0xFF  # bytes of a NaN of any type, which shows in whatever is computed with it
 
 
@@ -56,22 +55,25 @@ class TrackedMemory:
             for flags in (self._several, self._blocks):
                 flags.fill(False)
 
-    def load(self, at: Ints, size: int, who: Who) -> Bytes:
-        """The bytes at these addresses, one row for each thread."""
+    def load(self, at: Ints, size: int, who: Who) -> tuple[Bytes, Bools | None]:
+        """The bytes at these addresses, one row for each thread; and which of them nobody has written, if any.
+
+        Such bytes may be read, since LLVM joins what a condition guards with what is always loaded, or loads it
+        without asking; but nothing may come of them.  A word that has some bytes with values counts as written.
+        """
         cells = at[:, None] + np.arange(size)
         nothing = None if self._unwritten is None else _without_values(self._unwritten[cells])
-        if nothing is not None and nothing.all(axis=1).any():
-            raise PtxFault(f"uninitialised: a thread reads what nobody has written in {self.name}")
         if self.writable:
             self._check_writers(cells, who, "reads what another writes")
             self._note_readers(cells, who)
         found: Bytes = self.data[cells]
-        if nothing is not None and nothing.any():
-            found[np.repeat(nothing, size // nothing.shape[1], axis=1)] = _NO_VALUE
-        return found
+        if nothing is None or not nothing.any():
+            return found, None
+        found[nothing] = _NO_VALUE
+        return found, nothing
 
-    def store(self, at: Ints, values: Bytes, who: Who) -> None:
-        """Writes a row of bytes for each thread."""
+    def store(self, at: Ints, values: Bytes, who: Who, unset: Bools | None = None) -> None:
+        """Writes a row of bytes for each thread; rows that are `unset` have no value still."""
         if not self.writable:
             raise PtxFault(f"out of bounds: a thread writes to the input {self.name}")
         cells = at[:, None] + np.arange(values.shape[1])
@@ -84,7 +86,7 @@ class TrackedMemory:
         self._writer_block[cells], self._writer_epoch[cells] = who.block[:, None], who.epoch[:, None]
         self.data[cells] = values
         if self._unwritten is not None:
-            self._unwritten[cells] = False
+            self._unwritten[cells] = False if unset is None else unset[:, None]
 
     def begin(self, at: Ints, size: int, who: Who) -> None:
         """Begins to copy to these addresses: nobody may read them until the copy is complete, and `store` says so."""
@@ -136,21 +138,23 @@ class PtxMemory:
         """Where an array begins."""
         return (number + 1) * PtxMemory.SPAN
 
-    def load(self, address: Ints, size: int, who: Who, slot: Ints, row: Ints, space: str) -> Bytes:
-        """The bytes at addresses; `slot` is the number of the block's shared memory, `row` that of the thread."""
+    def load(self, address: Ints, size: int, who: Who, slot: Ints, row: Ints, space: str) -> tuple[Bytes, Bools | None]:
+        """The bytes at addresses, and which have no values; `slot` is the number of the block's shared memory, `row`
+        that of the thread."""
         found, at = self._find(address, size, slot, row, space)
-        if found is None:
-            mine: Bytes = self.local[at[:, None] + np.arange(size)]
-            return mine
-        return found.load(at, size, who)
+        return (self.local[at[:, None] + np.arange(size)], None) if found is None else found.load(at, size, who)
 
-    def store(self, address: Ints, values: Bytes, who: Who, slot: Ints, row: Ints, space: str) -> None:
-        """Writes bytes at addresses."""
+    def store(
+        self, address: Ints, values: Bytes, who: Who, slot: Ints, row: Ints, space: str, unset: Bools | None = None
+    ) -> None:
+        """Writes bytes at addresses; rows that are `unset` came of what nobody has written, and may not leave."""
         found, at = self._find(address, values.shape[1], slot, row, space)
         if found is None:
             self.local[at[:, None] + np.arange(values.shape[1])] = values
-        else:
-            found.store(at, values, who)
+            return
+        if unset is not None and unset.any() and found is not self.shared:
+            raise PtxFault(f"uninitialised: a thread writes to {found.name} what comes of memory without values")
+        found.store(at, values, who, unset)
 
     def begin(self, address: Ints, size: int, who: Who, slot: Ints, row: Ints) -> None:
         """Begins a copy to addresses in shared memory."""
@@ -186,12 +190,9 @@ class PtxMemory:
         return at
 
 
-def _without_values(unwritten: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """The words of loads that nobody wrote a byte of, since bytes are loaded by words; shorter loads are one word.
-
-    A load of several words may meet some: LLVM joins what a condition guards with what is always loaded.
-    """
+def _without_values(unwritten: Bools) -> Bools:
+    """The bytes of words that nobody wrote a byte of, since bytes are loaded by words; shorter loads are one word."""
     rows, size = unwritten.shape
     if size % _WORD:
-        return np.asarray(unwritten.any(axis=1, keepdims=True))
-    return np.asarray(unwritten.reshape(rows, -1, _WORD).all(axis=2))
+        return np.broadcast_to(unwritten.any(axis=1, keepdims=True), unwritten.shape)
+    return np.repeat(unwritten.reshape(rows, -1, _WORD).all(axis=2), _WORD, axis=1)

@@ -81,8 +81,14 @@ def test_overwriting_what_others_still_read() -> None:
         ("ld.global.b32 %r3, [%rd4+-4];", "out of bounds: 4 bytes at -4 of X"),
         ("ld.shared.b32 %r3, [%rd7+128];", "out of bounds: 4 bytes at 252 of shared memory, which has 128"),
         ("st.global.b32 [%rd4], %r2;", "writes to the input X"),
-        ("ld.global.b32 %r3, [%rd5];", "uninitialised: .* in Y"),
-        ("ld.shared.b32 %r3, [%rd7];", "uninitialised: .* in shared memory"),
+        (
+            "ld.global.b32 %r3, [%rd5];\n\tst.global.b32 [%rd5], %r3;",
+            "uninitialised: a thread writes to Y what comes of",
+        ),
+        (
+            "ld.shared.b32 %r3, [%rd7];\n\tst.global.b32 [%rd5], %r3;",
+            "uninitialised: a thread writes to Y what comes of",
+        ),
         ("add.s32 %r3, %r4, 1;", "uninitialised: register %r4"),
         ("ld.global.v2.b32 {%r3, %r4}, [%rd4];", "misaligned: an access of 8 bytes"),
         ("ld.shared.b32 %r3, [%rd4];", "an access to shared memory with an address of global memory"),
@@ -93,13 +99,46 @@ def test_faults(body: str, words: str) -> None:
         run(f"\t{body}\n")
 
 
-def test_a_wide_load_may_meet_words_without_values_but_nothing_may_use_them() -> None:
+def test_what_has_no_value_may_be_read_but_nothing_may_come_of_it() -> None:
     memory, one = TrackedMemory("Y", np.zeros(8, np.uint8), written=False), np.zeros(1, np.int64)
     who = Who(one, one, one)
     memory.store(one, np.full((1, 4), 1, np.uint8), who)
-    assert np.isnan(memory.load(one, 8, who).view(np.float32)).tolist() == [[False, True]]
-    with pytest.raises(PtxFault, match="uninitialised"):
-        memory.load(one + 4, 4, who)
+    found, unset = memory.load(one, 8, who)
+    assert np.isnan(found.view(np.float32)).tolist() == [[False, True]]
+    assert unset is not None and unset.tolist() == [[False] * 4 + [True] * 4]
+    assert memory.load(one, 4, who)[1] is None
+
+
+LOADED = """
+	ld.shared.b32 	%r3, [%rd7];
+	setp.lt.s32 	%p1, %r1, 0;
+	add.s32 	%r4, %r3, 1;
+"""
+
+
+def test_a_value_that_is_not_chosen_need_not_be_set() -> None:
+    chosen = LOADED + "\tselp.b32 \t%r4, {}, {}, %p1;\n\tst.global.b32 \t[%rd5], %r4;\n"
+    run(chosen.format("%r4", "%r2"))
+    with pytest.raises(PtxFault, match="uninitialised: a thread writes to Y"):
+        run(chosen.format("%r2", "%r4"))
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("st.shared.b32 [%rd7], %r4;\n\tld.shared.b32 %r4, [%rd7];\n\tst.global.b32 [%rd5], %r4;", "writes to Y"),
+        ("setp.lt.s32 %p1, %r4, 0;\n\t@%p1 st.global.b32 [%rd5], %r2;", "a condition of"),
+        ("setp.lt.s32 %p1, %r4, 0;\n\tselp.b32 %r4, %r1, %r2, %p1;", "a choice of"),
+        ("cvt.u64.u32 %rd1, %r4;\n\tst.global.b32 [%rd1], %r2;", "an address of"),
+    ],
+)
+def test_nothing_comes_of_what_has_no_value(body: str, words: str) -> None:
+    with pytest.raises(PtxFault, match=f"uninitialised: .*{words}"):
+        run(f"{LOADED}\t{body}\n")
+
+
+def test_a_register_with_a_new_value_is_set() -> None:
+    run(LOADED + "\tmov.b32 \t%r4, 1;\n\tst.global.b32 \t[%rd5], %r4;\n")
 
 
 def test_blocks_race_for_global_memory(monkeypatch: pytest.MonkeyPatch) -> None:
