@@ -22,6 +22,8 @@ quickstart: $(READY) ## a small experiment on this machine, its leaderboard and 
 test: export OMP_NUM_THREADS = 1
 test: export OPENBLAS_NUM_THREADS = 1
 test: export MKL_NUM_THREADS = 1
+# Tests start hundreds of processes, each of which would compile our sources again where this is set.
+test: export PYTHONDONTWRITEBYTECODE =
 test: lint ## lint, check types, run the tests
 	@echo "tests (pytest)"
 	@$(BIN)/python -m pytest -n 3 --dist loadfile -q

@@ -159,24 +159,36 @@ def test_spread_is_between_the_bests_of_every_other_round() -> None:
     assert Times.of([[1.0, 2.0]]).spread == 0.0
 
 
+def made_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Callable[[], None]]:
+    """Races by a clock that only goes on while something runs; makes runs of so many seconds."""
+    now = [0.0]
+
+    def takes(seconds: float) -> Callable[[], None]:
+        return lambda: now.__setitem__(0, now[0] + seconds)
+
+    monkeypatch.setattr(f"{race.__module__}.perf_counter", lambda: now[0])
+    monkeypatch.setattr(f"{race.__module__}.sleep", lambda seconds: None)
+    return takes
+
+
 def test_long_runs_have_short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads need turns of several samples, unless a single run takes longer than their spinning lasts."""
-    monkeypatch.setattr("searchlab.timing.race._LONG_S", 0.01)
-    runs = {"long": lambda: time.sleep(0.02), "short": lambda: time.sleep(0.0005)}
-    times = race(runs, seconds=0.0, min_rounds=3, threads=2)
-    assert times["long"].rounds == 3 and times["short"].rounds > 10
+    takes = made_clock(monkeypatch)
+    times = race({"long": takes(0.5), "short": takes(0.01)}, seconds=0.0, min_rounds=3, threads=2)
+    assert times["long"].rounds == 3 and times["short"].rounds == 30
 
 
-def test_short_runs_are_repeated() -> None:
-    count = 0
+def test_short_runs_are_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    takes, count = made_clock(monkeypatch), 0
 
     def run() -> None:
         nonlocal count
         count += 1
+        takes(1e-7)()
 
     times = race({"nothing": run}, seconds=0.0, min_rounds=2)
     assert count > 1000
-    assert 0 < times["nothing"].min < 1e-5
+    assert times["nothing"].min == pytest.approx(1e-7)
 
 
 def test_a_race_of_nobody() -> None:

@@ -9,6 +9,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -198,15 +199,20 @@ def owner_of(path: Path) -> str:
     return Path(path.parts[1]).stem if path.parts[0] == "searchlab" else path.parts[0]
 
 
-def imported_modules(path: Path, source: str) -> Iterator[tuple[int, str]]:
+@cache
+def imported_modules(path: Path, source: str) -> tuple[tuple[int, str], ...]:
     """Line and absolute dotted name of everything that the file imports."""
+    return tuple(_imports(path, ast.parse(source, str(path))))
+
+
+def _imports(path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
     package = path.parts[:-1]
 
     def absolute(name: str, level: int) -> str:
         base = package[: len(package) - level + 1] if level else ()
         return ".".join([*base, *([name] if name else [])])
 
-    for node in ast.walk(ast.parse(source, str(path))):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name

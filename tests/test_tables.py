@@ -163,31 +163,25 @@ def test_values_of_json_are_in_the_table(name: str, call: Any) -> None:
         assert any(" ".join(t.split()) in words for t in _texts(value, row, key)), (key, value)
 
 
-@pytest.mark.parametrize("width", [40, 80, 130])
 @pytest.mark.parametrize("name", CALLS)
-def test_narrow_terminals_lose_nothing(name: str, width: int, call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_narrow_terminals_lose_nothing(name: str, call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     on_a_pipe = call(name)
     monkeypatch.setattr(out, "_force_terminal", True)
-    monkeypatch.setattr(out, "_width", width)
-    text = call(name)
-    assert "…" not in text
-    assert characters(text) == characters(on_a_pipe)
+    for width in (40, 80, 130):
+        monkeypatch.setattr(out, "_width", width)
+        text = call(name)
+        assert "…" not in text, width
+        assert characters(text) == characters(on_a_pipe), width
 
 
-def test_a_pipe_has_no_width(folder: Path) -> None:
+def test_a_pipe_has_no_width(folder: Path, call: Any) -> None:
     """As a shell sees it: the narrowest variable makes no difference, and every row is one line."""
-
-    def printed(columns: str) -> str:
-        code = f"from searchlab.cli import app; app(['compare', {str(folder)!r}])"
-        environment = {**os.environ, "COLUMNS": columns}
-        done = subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    narrow = printed("40")
-    assert narrow == printed("80")
+    code = f"from searchlab.cli import app; app(['compare', {str(folder)!r}])"
+    environment = {**os.environ, "COLUMNS": "40"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    narrow = done.stdout
+    assert narrow == call("compare")
     (line,) = [li for li in narrow.splitlines() if "random" in li and "annealing" in li and "/" in li]
     assert "not told apart" in line  # four pairs of task and seed are too few for anything else
 

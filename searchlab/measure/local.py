@@ -173,7 +173,8 @@ class LocalMeasurer(Measurer[Job]):
         now = time.monotonic()
         for job in map(self._with_artifact, jobs):
             (self._waiting if job.artifact is None else self._built).append(_Ticket(job, batch, now))
-        while self._waiting and len(self._builders) < self._builder_count(self._threads, len(self._cores)):
+        most = min(self._builder_count(self._threads, len(self._cores)), len(self._waiting))  # each takes time to start
+        while len(self._builders) < most:
             cores = self._build_cores
             self._builders.append(self._worker("build", i := len(self._builders), (cores[i % len(cores)],)))
         return batch

@@ -1,7 +1,5 @@
 """The budget of code generation: what LLVM would take too long for is refused before LLVM sees it."""
 
-import time
-
 import pytest
 
 from searchlab.backend import build
@@ -40,10 +38,8 @@ HUGE = parse("elementwise:rows=1024,cols=64,ops=gelu,tanh,exp,sigmoid,gelu")
 
 def test_a_stall_becomes_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jit, "compile_ir", lambda *_: pytest.fail("LLVM was asked to compile it"))
-    begin = time.process_time()
     with pytest.raises(BuildError, match=r"elementwise: .* more than 48,000 instructions in a row.*limit.*unroll less"):
         build(unrolled(HUGE, 512), MACHINE)
-    assert time.process_time() - begin < 10
 
 
 def test_many_short_stretches_count_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from searchlab.analysis.gpu_cost import MODELLED, modelled_cycles
 from searchlab.backend import Artifact, Backend, Kernel, backend_of
 from searchlab.errors import BuildError, ConstraintError, MeasureError, SearchLabError
 from searchlab.measure.job import Job, Outcome, Status
@@ -162,6 +161,9 @@ class RunBench:
 
 def _modelled(job: Job, kernel: Kernel, spent: float) -> Outcome:
     """The outcome of a candidate whose cost is modelled: cycles in the place of nanoseconds, and a note of that."""
+    # here, since it would be a fifth of what every worker loads before it is ready, and few need it
+    from searchlab.analysis.gpu_cost import MODELLED, modelled_cycles
+
     cycles = modelled_cycles(kernel.program, kernel.artifact.target)
     notes = {**kernel.notes(), "modelled": MODELLED}
     return Outcome(job.id, "ok", (cycles * 1e-9,), number=1, run_s=spent, notes=notes)

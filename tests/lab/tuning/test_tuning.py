@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from time import sleep
 from typing import Any
 
 import numpy as np
@@ -240,14 +239,17 @@ def test_functions_of_a_model_share_a_budget(tmp_path: Path, made_up: None) -> N
     assert np.allclose(model["one"](x), evaluate_graph(source.module, x, function="one"), atol=1e-5)
 
 
-def test_time_of_several_functions_is_weighted() -> None:
-    def slow() -> str:
-        sleep(0.004)
-        return "slow"
+def test_time_of_several_functions_is_weighted(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("searchlab.lab.tuning.whole_model.perf_counter", lambda: now[0])
 
-    run_both = WeightedRun([(lambda: "fast", 100), (slow, 0.5)])
-    assert run_both() == ["fast", "slow"]
-    assert 0.008 * 0.5 <= run_both.timed(2) < 0.1
+    def takes(seconds: float) -> float:
+        now[0] += seconds
+        return seconds
+
+    run_both = WeightedRun([(lambda: takes(1.0), 100), (lambda: takes(8.0), 0.5)])
+    assert run_both() == [1.0, 8.0]
+    assert run_both.timed(2) == 2 * (100 * 1.0 + 0.5 * 8.0)
 
 
 @pytest.mark.parametrize(
