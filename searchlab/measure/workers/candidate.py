@@ -161,7 +161,7 @@ class RunBench:
 
 def _modelled(job: Job, kernel: Kernel, spent: float) -> Outcome:
     """The outcome of a candidate whose cost is modelled: cycles in the place of nanoseconds, and a note of that."""
-    # here, since it would be a fifth of what every worker loads before it is ready, and few need it
+    # here, as loading it takes a sixth of the time that every worker needs to start, and few need it
     from searchlab.analysis.gpu_cost import MODELLED, modelled_cycles
 
     cycles = modelled_cycles(kernel.program, kernel.artifact.target)
