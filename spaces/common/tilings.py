@@ -208,18 +208,21 @@ def _channels(target: Target, t: Tiling) -> Iterator[Values]:
 
 
 def _windows(target: Target, t: Tiling) -> Iterator[Values]:
-    """A few rows at a time, in whole rows or a few vectors of them, with all taps unrolled.
+    """A few rows at a time, in whole rows or a few vectors of them, with all taps unrolled, or one column of them.
 
     Neighbouring rows read mostly the same input, which stays in registers if they are a quarter of those.
     """
     even = math.gcd(t.vector.extent, t.lanes)
     one = even if 2 * even >= t.lanes else t.lanes  # rather half a vector than one that ends in a few lanes
-    few = target.vector_registers // 4
-    for rows, width, unroll in ((few, one, 512), (2, 4 * t.lanes, 64), (4, 2 * t.lanes, 64), (1, 4 * t.lanes, 16)):
+    few, lanes = target.vector_registers // 4, t.lanes
+    plan = [((1, few), one, 512), ((2, 2), 4 * lanes, 64), ((1, 2), 4 * lanes, 64), ((1, 4), 2 * lanes, 64)]
+    for (tiles, rows), width, unroll in [*plan, ((1, 1), 4 * lanes, 16)]:
         wished = _outer(t.others) | _sums(t.sums, 8) | {"unroll": unroll}
+        if tiles > 1 and len(t.sums) > 1:
+            wished[t.sums[-1].name] = (None, 1)
         wished[t.vector.name] = (1, 1, None, width)
         if t.row is not None:
-            wished[t.row.name] = (1, None, 1, rows)
+            wished[t.row.name] = (1, None, tiles, rows)
         yield wished
 
 
