@@ -64,7 +64,7 @@ class _Wave:
         local = np.full(self.count * text.sizes["local"], 0xAB, np.uint8)
         self.memory = PtxMemory(arrays, TrackedMemory("shared memory", shared, written=False), local, sizes)
         self.registers: dict[str, Values] = {}
-        self.unset: dict[str, Bools] = {}  # of registers, the threads in which they hold what nobody has written
+        self.unset: dict[str, Bools] = {}  # of registers, the threads in which they hold what has no value
         self.reads_unset: Bools | None = None  # whether the operands of an instruction do, in each of its threads
         self.copies: list[tuple[Ints, Ints, Bytes]] = []  # begun and not yet complete
         self.pc = np.zeros(self.count, np.int64)
@@ -126,8 +126,9 @@ class _Wave:
             return self.special[operand][who].astype(dtype)
         if operand.startswith("%"):
             held = self.registers.get(operand)
-            if held is None:
-                raise PtxFault(f"uninitialised: register {operand} of {self.text.entry}")
+            if held is None:  # it may still be what `selp` does not choose
+                self.reads_unset = np.ones(len(who), bool)
+                return np.zeros(len(who), dtype)
             if operand in self.unset:
                 marks = self.unset[operand][who]
                 self.reads_unset = marks if self.reads_unset is None else self.reads_unset | marks
@@ -168,7 +169,7 @@ class _Wave:
 
     def _must_be_set(self, what: str) -> None:
         if self.reads_unset is not None and self.reads_unset.any():
-            raise PtxFault(f"uninitialised: {what} depends on memory that nobody has written")
+            raise PtxFault(f"uninitialised: {what} depends on what has no value")
         self.reads_unset = None
 
     # --- instructions -------------------------------------------------------------------------------------------------

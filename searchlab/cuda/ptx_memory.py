@@ -147,13 +147,13 @@ class PtxMemory:
     def store(
         self, address: Ints, values: Bytes, who: Who, slot: Ints, row: Ints, space: str, unset: Bools | None = None
     ) -> None:
-        """Writes bytes at addresses; rows that are `unset` came of what nobody has written, and may not leave."""
+        """Writes bytes at addresses; rows that are `unset` came of what has no value, and may not leave."""
         found, at = self._find(address, values.shape[1], slot, row, space)
         if found is None:
             self.local[at[:, None] + np.arange(values.shape[1])] = values
             return
         if unset is not None and unset.any() and found is not self.shared:
-            raise PtxFault(f"uninitialised: a thread writes to {found.name} what comes of memory without values")
+            raise PtxFault(f"uninitialised: a thread writes to {found.name} what comes of something without a value")
         found.store(at, values, who, unset)
 
     def begin(self, address: Ints, size: int, who: Who, slot: Ints, row: Ints) -> None:

@@ -89,7 +89,7 @@ def test_overwriting_what_others_still_read() -> None:
             "ld.shared.b32 %r3, [%rd7];\n\tst.global.b32 [%rd5], %r3;",
             "uninitialised: a thread writes to Y what comes of",
         ),
-        ("add.s32 %r3, %r4, 1;", "uninitialised: register %r4"),
+        ("add.s32 %r3, %r4, 1;\n\tst.global.b32 [%rd5], %r3;", "uninitialised: a thread writes to Y what comes of"),
         ("ld.global.v2.b32 {%r3, %r4}, [%rd4];", "misaligned: an access of 8 bytes"),
         ("ld.shared.b32 %r3, [%rd4];", "an access to shared memory with an address of global memory"),
     ],
@@ -135,6 +135,11 @@ def test_a_value_that_is_not_chosen_need_not_be_set() -> None:
 def test_nothing_comes_of_what_has_no_value(body: str, words: str) -> None:
     with pytest.raises(PtxFault, match=f"uninitialised: .*{words}"):
         run(f"{LOADED}\t{body}\n")
+
+
+def test_a_register_without_a_value_need_not_be_chosen() -> None:
+    body = "\tsetp.lt.s32 \t%p1, %r1, 0;\n\tselp.b32 \t%r3, %r4, %r2, %p1;\n\tst.global.b32 \t[%rd5], %r3;\n"
+    assert run(body).view(np.float32).tolist() == list(range(32))
 
 
 def test_a_register_with_a_new_value_is_set() -> None:
