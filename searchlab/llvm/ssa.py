@@ -165,7 +165,18 @@ class Function:
             moving = [x for x in products if not all(variables(atom) <= self.fixed for atom in x[0])]
             known = self._sums[id(e)] = e, _sum(Linear(0), still), tuple((m, c) for m, _, c in moving)
             return _sum(known[1], ((p, c) for _, p, c in moving))
-        return _sum(known[1], ((self._product(monomial), c) for monomial, c in known[2])) if known[2] else known[1]
+        return self._moved(known[1], known[2]) if known[2] else known[1]
+
+    def _moved(self, start: Linear, moving: tuple[tuple[Monomial, int], ...]) -> Linear:
+        """A linear form plus products, most of which are single variables of unrolled loops, which have constants."""
+        const, left = start.const, []
+        for monomial, c in moving:
+            value = self.env.get(monomial[0]) if len(monomial) == 1 else None  # type: ignore[call-overload]
+            if value is None or value.terms:
+                left.append((value or self._product(monomial), c))
+            else:
+                const += c * value.const
+        return _sum(Linear(const, start.terms), left) if left else Linear(const, start.terms)
 
     def _product(self, monomial: Monomial) -> Linear:
         if not monomial:
