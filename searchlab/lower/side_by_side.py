@@ -30,11 +30,11 @@ Buffers = Mapping[str, Buffer]
 
 def join_groups(body: Stmt, buffers: Buffers, target: Target) -> Stmt:
     """The body with short vectors that are stored side by side joined; `buffers` are those it does not allocate."""
-    return kept(_Joined(target).visit(body, buffers))
+    return kept(_GroupJoiner(target).visit(body, buffers))
 
 
 @dataclass
-class _Joined(Rewriter[[Buffers]]):
+class _GroupJoiner(Rewriter[[Buffers]]):
     target: Target
 
     def visit_tensorized(self, s: Tensorized, buffers: Buffers) -> Stmt | None:
