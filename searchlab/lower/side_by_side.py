@@ -10,7 +10,6 @@ assembling every group of its elements.  Stages that lay data out for dot produc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from searchlab.ir.algebra import flat_index, poly
@@ -18,14 +17,12 @@ from searchlab.ir.bounds import Facts
 from searchlab.ir.expr import Const, Expr, Load, Var, value_of
 from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.statement_tree import kept, map_expressions
-from searchlab.ir.stmt import Alloc, Buffer, Loop, Stmt, Store, Tensorized, seq
-from searchlab.ir.visitor import Rewriter
+from searchlab.ir.stmt import Loop, Stmt, Store, seq
 from searchlab.ir.walk import Substitution, loads, variables
+from searchlab.lower.lane_nests import Buffers, LaneRewriter, outer_variable, repeated
 from searchlab.targets import Target
 
 GROUPS = (2, 4, 8)  # lanes of the groups that are joined
-
-Buffers = Mapping[str, Buffer]
 
 
 def join_groups(body: Stmt, buffers: Buffers, target: Target) -> Stmt:
@@ -33,16 +30,7 @@ def join_groups(body: Stmt, buffers: Buffers, target: Target) -> Stmt:
     return kept(_GroupJoiner(target).visit(body, buffers))
 
 
-@dataclass
-class _GroupJoiner(Rewriter[[Buffers]]):
-    target: Target
-
-    def visit_tensorized(self, s: Tensorized, buffers: Buffers) -> Stmt | None:
-        return s  # what an intrinsic is matched with stays as it is
-
-    def visit_alloc(self, s: Alloc, buffers: Buffers) -> Stmt | None:
-        return self.other(s, {**buffers, s.buffer.name: s.buffer})
-
+class _GroupJoiner(LaneRewriter):
     def visit_loop(self, s: Loop, buffers: Buffers) -> Stmt | None:
         found = _groups_of(s)
         lanes = 0 if found is None else self.target.lanes(buffers[found.store.buffer].dtype)
@@ -99,19 +87,12 @@ class _Groups:
     def _vectors(self, start: int, width: int, times: int) -> Stmt:
         """So many vectors of `width` groups, from a group on."""
         group, lane, lanes = self.loop.var, self.group.var, width * self.size
-        outer = self._outer()
+        outer = outer_variable(self.loop, self.store)
         facts = Facts({lane: Const(lanes), outer: Const(times)})
         moved = Substitution({group: outer * width + start + lane // self.size, lane: lane % self.size})
         store = map_expressions(self.store, lambda e: facts.simplify(moved(e)))
         body = Loop(lane, Const(lanes), store, LoopKind.VECTORIZED)
-        return Loop(outer, Const(times), body) if times > 1 else map_expressions(body, Substitution({outer: Const(0)}))
-
-    def _outer(self) -> Var:
-        """A variable that the store does not have."""
-        taken, name = {v.name for e in self.store.own_expressions() for v in variables(e)}, f"{self.loop.name}_0"
-        while name in taken:
-            name += "_0"
-        return Var(name)
+        return repeated(outer, times, body)
 
 
 def _groups_of(s: Loop) -> _Groups | None:

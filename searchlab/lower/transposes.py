@@ -13,25 +13,23 @@ that brings channels back into order behind a convolution is like this, and so a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from searchlab.dtype import DTYPES
 from searchlab.ir.algebra import divides, flat_index, poly
 from searchlab.ir.apart import told_apart
 from searchlab.ir.bounds import Facts
-from searchlab.ir.expr import TRUE, ZERO, Const, Expr, Load, Var, value_of
+from searchlab.ir.expr import TRUE, Const, Expr, Load, Var, value_of
 from searchlab.ir.loopkind import LoopKind
 from searchlab.ir.statement_tree import kept, map_expressions
-from searchlab.ir.stmt import Alloc, Buffer, Loop, Stmt, Store, Tensorized, seq
-from searchlab.ir.visitor import Rewriter
+from searchlab.ir.stmt import Loop, Stmt, Store, seq
 from searchlab.ir.walk import Substitution, loads, variables
+from searchlab.lower.lane_nests import Buffers, LaneRewriter, outer_variable, repeated
 from searchlab.targets import Target
 
 SMALLEST = 4  # the sides of squares are this or a larger power of two
 BITS = 32  # of the elements that squares are shuffled of
-
-Buffers = Mapping[str, Buffer]
 
 
 def read_in_squares(body: Stmt, buffers: Buffers, target: Target) -> Stmt:
@@ -39,16 +37,7 @@ def read_in_squares(body: Stmt, buffers: Buffers, target: Target) -> Stmt:
     return kept(_Squares(target).visit(body, buffers))
 
 
-@dataclass
-class _Squares(Rewriter[[Buffers]]):
-    target: Target
-
-    def visit_tensorized(self, s: Tensorized, buffers: Buffers) -> Stmt | None:
-        return s  # what an intrinsic is matched with stays as it is
-
-    def visit_alloc(self, s: Alloc, buffers: Buffers) -> Stmt | None:
-        return self.other(s, {**buffers, s.buffer.name: s.buffer})
-
+class _Squares(LaneRewriter):
     def visit_loop(self, s: Loop, buffers: Buffers) -> Stmt | None:
         nest = _nest_of(s)
         side = 0 if nest is None else self.side(nest, buffers)
@@ -94,7 +83,7 @@ class _TransposedNest:
         body = seq(*parts)
         for lp in reversed(self.between):
             body = lp.with_body(body)
-        return _loop(above, rows // side, body)
+        return repeated(above, rows // side, body)
 
     def square(self, side: int, above: Var, start: int, width: int, count: int = 1) -> Stmt:
         """So many rows of `width` lanes, `count` times from a lane on; `above` counts squares along the rows."""
@@ -102,7 +91,7 @@ class _TransposedNest:
         moved = Substitution({lane: before * side + start + lane})
         store = map_expressions(self.store, lambda e: self.by_rows(moved(e), side))
         body: Stmt = Loop(lane, Const(width), store, LoopKind.VECTORIZED)
-        return _loop(before, count, Loop(row, Const(side), body, LoopKind.UNROLLED))
+        return repeated(before, count, Loop(row, Const(side), body, LoopKind.UNROLLED))
 
     def by_rows(self, e: Expr, side: int) -> Expr:
         """An expression in terms of the squares and of the rows inside these, of which panels know the quotients."""
@@ -112,17 +101,7 @@ class _TransposedNest:
 
     def outer(self, loop: Loop) -> Var:
         """A variable that no statement of the nest has, for a loop around the squares of another."""
-        taken = {v.name for e in (*self.store.indices, self.store.value) for v in variables(e)}
-        taken |= {lp.name for lp in self.between}
-        name = f"{loop.name}_0"
-        while name in taken:
-            name += "_0"
-        return Var(name)
-
-
-def _loop(var: Var, extent: int, body: Stmt) -> Stmt:
-    """A serial loop, or its only iteration."""
-    return Loop(var, Const(extent), body) if extent > 1 else map_expressions(body, Substitution({var: ZERO}))
+        return outer_variable(loop, self.store, (lp.name for lp in self.between))
 
 
 def _nest_of(s: Loop) -> _TransposedNest | None:
