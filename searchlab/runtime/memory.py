@@ -11,7 +11,8 @@ not notice.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -44,9 +45,7 @@ def lasting(shape: Sequence[int], dtype: Any) -> Array:
     size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
     if size < _WORTH:
         return aligned(shape, dtype)
-    pages = mmap.mmap(-1, -(-size // _HUGE) * _HUGE + _HUGE)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        pages.madvise(mmap.MADV_HUGEPAGE)
+    pages = _pages(-(-size // _HUGE) * _HUGE + _HUGE)
     raw = np.frombuffer(pages, np.uint8)
     start = -raw.ctypes.data % _HUGE
     return raw[start : start + size].view(kind).reshape(tuple(shape))
@@ -57,3 +56,23 @@ def placed(array: Array) -> Array:
     copy = lasting(array.shape, array.dtype)
     copy[...] = array
     return copy
+
+
+def placed_together(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Copies that share one block of memory, each on a cache line: every huge page is full but the last."""
+    starts = [0, *accumulate(-(-a.nbytes // LINE) * LINE for a in arrays.values())]
+    block = lasting((starts[-1],), np.uint8)
+    copies = {}
+    for start, (name, array) in zip(starts, arrays.items(), strict=False):
+        copies[name] = block[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+        copies[name][...] = array
+    return copies
+
+
+def _pages(size: int) -> mmap.mmap:
+    """Memory of its own, in huge pages where the system has them; most systems have none for memory that is shared."""
+    if not hasattr(mmap, "MADV_HUGEPAGE"):
+        return mmap.mmap(-1, size)
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    pages.madvise(mmap.MADV_HUGEPAGE)
+    return pages

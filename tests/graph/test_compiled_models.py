@@ -71,6 +71,29 @@ def test_random_graphs(data: st.DataObject) -> None:
         close(model["main"].observed(*arrays, poison=True).result, evaluate_graph(module, *arrays))
 
 
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    st.integers(-3, 2),
+    st.sampled_from(["int64", "int32"]),
+    st.sampled_from(["float32", "float64", "int8"]),
+    st.data(),
+)
+@settings(max_examples=30)
+def test_lookups(shape: list[int], axis: int, integers: str, dtype: str, data: st.DataObject) -> None:
+    axis = axis % len(shape) - (len(shape) if axis < 0 else 0)
+    b = GraphBuilder("main", ranges={n: (1, 8)})
+    module = b.build(b.take(b.input("x", shape, dtype), b.input("at", (2, n), integers), axis=axis))
+    model, extent = compile(module), shape[axis]
+    x = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+    count = data.draw(st.integers(1, 3))
+    at = np.array(data.draw(st.lists(st.integers(-extent, extent - 1), min_size=2 * count, max_size=2 * count)))
+    at = at.astype(integers).reshape(2, count)
+    assert np.array_equal(model(x, at), np.take(x, at, axis))
+    at[1, -1] = data.draw(st.sampled_from([extent, -extent - 1, 1000]))
+    with pytest.raises(GraphError, match=rf"index = {at[1, -1]} is out of its range, -{extent} <= index < {extent}$"):
+        model(x, at)
+
+
 def test_a_branch_between_halves() -> None:
     """Each half has its own memory; what they return is used after the branch as well."""
     module = split_by_size(classifier(), n, 16)

@@ -1,9 +1,12 @@
 """Memory for arrays: aligned, and in huge pages where it lasts."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from searchlab.runtime.memory import aligned, lasting, placed
+from searchlab.runtime.memory import aligned, lasting, placed, placed_together
 
 MIB = 1 << 20
 
@@ -37,3 +40,32 @@ def test_a_copy_is_equal_and_apart() -> None:
     y = placed(x)
     y[0, 0] = -1
     assert x[0, 0] == 0 and np.array_equal(x[1:], y[1:])
+
+
+def test_arrays_placed_together() -> None:
+    given = {"a": np.arange(5, dtype="int8"), "none": np.zeros((0, 3)), "b": np.array(2.5), "c": np.eye(9)}
+    placed = placed_together(given)
+    for name, array in placed.items():
+        assert array.ctypes.data % 64 == 0
+        assert array.dtype == given[name].dtype
+        np.testing.assert_array_equal(array, given[name])
+    assert placed_together({}) == {}
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the system does not tell about its memory")
+def test_large_arrays_that_last_may_have_huge_pages() -> None:
+    array = lasting((4 * MIB,), "uint8")
+    flags = _flags(array.ctypes.data)
+    assert "hg" in flags  # advised
+    assert "sh" not in flags  # shared memory has none on most systems
+
+
+def _flags(address: int) -> list[str]:
+    """What the system notes about the memory at an address."""
+    inside = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if found := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
+            inside = int(found[1], 16) <= address < int(found[2], 16)
+        elif inside and line.startswith("VmFlags:"):
+            return line.split()[1:]
+    return []

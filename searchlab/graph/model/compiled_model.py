@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from searchlab.graph.vm.lowering import LoweredFunction
 from searchlab.graph.vm.machine import GraphMachine, machine
 from searchlab.llvm.jit import LoadedObject
 from searchlab.registry import nearest
-from searchlab.runtime.memory import placed
+from searchlab.runtime.memory import placed_together
 from searchlab.runtime.threadpool import parallel_for_address
 
 Array = npt.NDArray[Any]
@@ -60,10 +61,10 @@ class CompiledModel(RunnableModel):
     """A model in the process that compiled it; `lowered` is the graph of kernels that it runs, without constants."""
 
     def __init__(self, parts: ModelParts, lowered: GraphModule) -> None:
+        parts = replace(parts, constants=placed_together(parts.constants))
         self.parts, self.lowered = parts, lowered
         threads = parts.target.threads
         self._objects = {name: LoadedObject(k.code, parts.target) for name, k in parts.kernels.items()}
-        self._constants = {n: a if a.ctypes.data % 64 == 0 else placed(a) for n, a in parts.constants.items()}
         pool = parallel_for_address(threads) if parts.parallel else 0
         loaded, self._builtins = machine()
         self.functions = {
@@ -82,7 +83,7 @@ class CompiledModel(RunnableModel):
     def _function(self, function: LoweredFunction, loaded: GraphMachine, pool: int, threads: int) -> ModelFunction:
         image = _Image(function.code, [self._address(w) for w in function.code.registers], pool)
         return ModelFunction(
-            facts_of(function), loaded, image.address, threads, (self._objects, self._constants, image)
+            facts_of(function), loaded, image.address, threads, (self._objects, self.parts.constants, image)
         )
 
     def kernel_address(self, symbol: str) -> int:
@@ -96,7 +97,7 @@ class CompiledModel(RunnableModel):
             return self._builtins[word.name]
         if word.kind == "kernel":
             return self.kernel_address(word.name)
-        return int(self._constants[word.name].ctypes.data)
+        return int(self.parts.constants[word.name].ctypes.data)
 
 
 class _Image:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +20,7 @@ Array = npt.NDArray[Any]
 Convert = Callable[[Array, str], Any]  # an array of elements of a dtype, as the caller's kind of array
 
 
-@dataclass(frozen=True, slots=True)
-class Passed:
+class Passed(NamedTuple):
     """An argument: where it is, what it holds, its extents, and the object that keeps it alive."""
 
     address: int
@@ -51,8 +49,8 @@ def passed(where: str, annotation: Annotation, value: Any) -> Passed:
     if type(value) is not np.ndarray and _is_torch(value):
         return _of_torch(where, annotation, value)
     array = _as_numpy(where, annotation, value)
-    kind = array.dtype
-    if not (kind.isnative and array.flags.c_contiguous and array.flags.aligned):
+    kind, flags = array.dtype, array.flags
+    if not (kind.isnative and flags.c_contiguous and flags.aligned):
         array = np.ascontiguousarray(array, kind.newbyteorder("=")).reshape(array.shape)
         array = array if array.flags.aligned else array.copy()
     name = _name(kind)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ from searchlab.graph.vm.machine import (
     FIELDS,
     LIBRARY_FAILED,
     MISMATCH,
+    MOST_AXES,
     NO_MEMORY,
     OVERFLOW,
     RANK_AT,
@@ -32,7 +35,7 @@ from searchlab.graph.vm.machine import (
     GraphMachine,
 )
 
-_ZEROS = (0,) * DESCRIPTOR_WORDS
+_ENDS = tuple((0,) * (DESCRIPTOR_WORDS - SHAPE_AT - rank) for rank in range(MOST_AXES + 1))  # after the extents
 _AT = {name: 8 * number for number, name in enumerate(FIELDS)}
 
 
@@ -53,11 +56,14 @@ class FunctionFacts:
 class _State:
     """The memory of one call at a time, and the library functions that it calls."""
 
-    def __init__(self, machine: GraphMachine, model: int, threads: int, libraries: Sequence[LibrarySite]) -> None:
+    def __init__(
+        self, machine: GraphMachine, model: int, threads: int, libraries: Sequence[LibrarySite], sizes: tuple[int, int]
+    ) -> None:
         found = machine.create(model, threads)
         if not found:
             raise MemoryError("there is no memory for another call of the model")
         self.address = int(found)
+        self.inputs, self.outputs = ((ctypes.c_int64 * size)() for size in sizes)  # descriptors
         self.callbacks = Callbacks(libraries) if libraries else None
         if self.callbacks is not None:
             self.put("library", self.callbacks.address)
@@ -98,7 +104,10 @@ class ModelFunction:
         self.facts, self.threads = facts, threads
         self._machine, self._model, self._keep = machine, model, keep
         self._states: list[_State] = []
-        self._descriptors = ctypes.c_int64 * (_count(facts.result) * DESCRIPTOR_WORDS)  # of outputs
+        self._parameters = [(f"{facts.name}: {p}", annotation) for p, annotation in facts.parameters]
+        counts = sum(_count(a) for _, a in facts.parameters), _count(facts.result)
+        self._inputs, self._outputs = (Struct(f"{n * DESCRIPTOR_WORDS}q") for n in counts)
+        self._empty = bytes(self._outputs.size)
 
     def __repr__(self) -> str:
         taken = ", ".join(f"{name}: {annotation}" for name, annotation in self.facts.parameters)
@@ -136,7 +145,10 @@ class ModelFunction:
 
     def profile(self, *args: Any, repeats: int = 5) -> ModelProfile:
         """The time of every call of the function: the median of several runs."""
-        runs = self.observed_series([args] * (repeats + 1))[1:]  # the first has memory to acquire
+        state = self._new_state()
+        # Results are dropped at once: who kept them all would time the faults of new pages.
+        runs = [replace(self._observe(state, args), result=None) for _ in range(repeats + 1)]
+        del runs[0]  # which had memory to acquire
         return ModelProfile.of(self.facts.name, self.facts.calls, runs[0].sizes, [run.times for run in runs])
 
     def _state(self) -> _State:
@@ -146,34 +158,35 @@ class ModelFunction:
             return self._new_state()
 
     def _new_state(self) -> _State:
-        return _State(self._machine, self._model, self.threads, self.facts.libraries)
+        sizes = self._inputs.size // 8, self._outputs.size // 8
+        return _State(self._machine, self._model, self.threads, self.facts.libraries, sizes)
 
     def _run(self, state: _State, args: Sequence[Any]) -> Any:
+        # Every line here runs with cold caches if the model is large; what can be prepared is in the constructor.
         given, first = self._arguments(args)
         words: list[int] = []
         for p in given:
-            rank = len(p.shape)
-            words += (p.address, p.dtype, rank, *p.shape, *_ZEROS[: DESCRIPTOR_WORDS - SHAPE_AT - rank])
-        inputs, outputs = (ctypes.c_int64 * len(words))(*words), self._descriptors()
-        status = self._machine.call(state.address, inputs, outputs)
+            words += (p.address, p.dtype, len(p.shape), *p.shape, *_ENDS[len(p.shape)])
+        self._inputs.pack_into(state.inputs, 0, *words)
+        ctypes.memmove(state.outputs, self._empty, len(self._empty))
+        status = self._machine.call(state.address, state.inputs, state.outputs)
         if status:
             raise self._error(state, status)
-        convert, found, made = converter(first), list(outputs), []
+        convert, found, made = converter(first), self._outputs.unpack_from(state.outputs), []
         for at in range(0, len(found), DESCRIPTOR_WORDS):
-            shape = tuple(found[at + SHAPE_AT : at + SHAPE_AT + found[at + RANK_AT]])
+            shape = found[at + SHAPE_AT : at + SHAPE_AT + found[at + RANK_AT]]
             made.append(received(found[at], found[at + DTYPE_AT], shape, convert))
-        return _nested(self.facts.result, iter(made))
+        return _nested(self.facts.result, made)
 
     def _arguments(self, args: Sequence[Any]) -> tuple[list[Passed], Any]:
         """The arguments as the machine takes them, and the first array among them."""
-        name, parameters = self.facts.name, self.facts.parameters
-        if len(parameters) != len(args):
-            names = ", ".join(p for p, _ in parameters)
-            raise GraphError(f"{name} takes ({names}), got {len(args)} values")
+        if len(self._parameters) != len(args):
+            names = ", ".join(p for p, _ in self.facts.parameters)
+            raise GraphError(f"{self.facts.name} takes ({names}), got {len(args)} values")
         given, first = [], None
-        for (p, annotation), value in zip(parameters, args, strict=True):
-            for where, part, item in flatten(f"{name}: {p}", annotation, value):
-                made = passed(where, part, item)
+        for (where, annotation), value in zip(self._parameters, args, strict=True):
+            for place, part, item in flatten(where, annotation, value):
+                made = passed(place, part, item)
                 first = item if first is None and made.keep is not None else first
                 given.append(made)
         return given, first
@@ -218,7 +231,11 @@ def _count(annotation: Annotation) -> int:
     return sum(map(_count, annotation.parts)) if isinstance(annotation, TupleType) else 1
 
 
-def _nested(annotation: Annotation, made: Any) -> Any:
-    if isinstance(annotation, TupleType):
-        return tuple(_nested(part, made) for part in annotation.parts)
-    return next(made)
+def _nested(annotation: Annotation, made: Sequence[Any]) -> Any:
+    """The results in the form of the annotation."""
+    if not isinstance(annotation, TupleType):
+        return made[0]
+    if len(annotation.parts) == len(made) and not any(isinstance(p, TupleType) for p in annotation.parts):
+        return tuple(made)
+    ends = [0, *accumulate(map(_count, annotation.parts))]
+    return tuple(_nested(p, made[a:b]) for p, (a, b) in zip(annotation.parts, pairwise(ends), strict=True))

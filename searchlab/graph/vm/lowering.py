@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from searchlab.dtype import DTYPES
 from searchlab.errors import GraphError
 from searchlab.graph.annotations import Annotation, ShapeType, TensorType, TupleType
 from searchlab.graph.calls import (
@@ -24,6 +25,7 @@ from searchlab.graph.calls import (
 )
 from searchlab.graph.functions import Binding, GraphModule
 from searchlab.graph.listing import call_text
+from searchlab.graph.ops.operand_rules import axis_of
 from searchlab.graph.passes.memory_plan import MemoryPlan
 from searchlab.graph.size_table import SizeTable
 from searchlab.graph.vm.bytecode import ByteCode, Check, CodeWriter, Reference
@@ -250,7 +252,9 @@ class _Lowering:
         )
 
     def library(self, b: Binding, call: LibraryCall) -> RunValue:
-        """A call of a function outside the machine."""
+        """A call of a function outside the machine, unless the machine has it."""
+        if call.function == "take":
+            return self.take(b, call)
         registers: list[int] = []
         inputs = tuple(self.passed(operand, registers) for operand in call.args)
         made = self.outputs(b, call.outputs)
@@ -261,6 +265,21 @@ class _Lowering:
         self.libraries.append(LibrarySite(self.where(b), call.function, inputs, outputs, attributes))
         self.code.call("library", number, *registers, check=Check(self.where(b)))
         return made[0] if len(made) == 1 else tuple(made)
+
+    def take(self, b: Binding, call: LibraryCall) -> RunValue:
+        """A lookup at indices, whose values are checked."""
+        table, indices = (self.value(operand) for operand in call.args)
+        axes = self.axes(table)
+        attributes: dict[str, Any] = dict(call.attributes)
+        axis = axis_of(attributes.get("axis", 0), len(axes))
+        (made,) = self.outputs(b, call.outputs)
+        extent = f"(extent {axis})" if table.shape is None else table.shape[axis]
+        size, width = (self.code.word(DTYPES[t.dtype].bytes) for t in (table, indices))
+        outer, count, inner = map(self.sizes.product, (axes[:axis], self.axes(indices), (*axes[axis + 1 :], size)))
+        check = Check(f"{self.where(b)}: index", "range", f"-{extent} <= index < {extent}")
+        operands = (table.address, indices.address, width, made.address, outer, axes[axis], count, inner)
+        self.code.call("take", *operands, check=check)
+        return made
 
     def passed(self, operand: Operand, registers: list[int]) -> Spec:
         """An operand of a library function; its words are added to the registers."""

@@ -537,6 +537,70 @@ define i64 @builtin_copy(ptr %state, ptr %a, ptr %result) nounwind {
   ret i64 0
 }
 
+; table, indices, their bytes (4 or 8), result, rows before the axis, extent of the axis, number of indices, bytes of what
+; follows the axis: copies what is at the indices.  Negative ones count from the end.
+define i64 @builtin_take(ptr %state, ptr %a, ptr %result) nounwind {
+entry:
+  %indices.p = getelementptr i64, ptr %a, i64 1
+  %width.p = getelementptr i64, ptr %a, i64 2
+  %out.p = getelementptr i64, ptr %a, i64 3
+  %outer.p = getelementptr i64, ptr %a, i64 4
+  %extent.p = getelementptr i64, ptr %a, i64 5
+  %count.p = getelementptr i64, ptr %a, i64 6
+  %inner.p = getelementptr i64, ptr %a, i64 7
+  %table = load ptr, ptr %a
+  %indices = load ptr, ptr %indices.p
+  %width = load i64, ptr %width.p
+  %out = load ptr, ptr %out.p
+  %outer = load i64, ptr %outer.p
+  %extent = load i64, ptr %extent.p
+  %count = load i64, ptr %count.p
+  %inner = load i64, ptr %inner.p
+  %short = icmp eq i64 %width, 4
+  %all = mul i64 %outer, %count
+  br label %test
+test:
+  %n = phi i64 [ 0, %entry ], [ %n1, %copy ]
+  %more = icmp slt i64 %n, %all
+  br i1 %more, label %read, label %out.of
+read:
+  %row = udiv i64 %n, %count
+  %at = urem i64 %n, %count
+  br i1 %short, label %narrow, label %wide
+narrow:
+  %narrow.p = getelementptr i32, ptr %indices, i64 %at
+  %narrow.value = load i32, ptr %narrow.p
+  %extended = sext i32 %narrow.value to i64
+  br label %check
+wide:
+  %wide.p = getelementptr i64, ptr %indices, i64 %at
+  %wide.value = load i64, ptr %wide.p
+  br label %check
+check:
+  %given = phi i64 [ %extended, %narrow ], [ %wide.value, %wide ]
+  %negative = icmp slt i64 %given, 0
+  %turned = add i64 %given, %extent
+  %place = select i1 %negative, i64 %turned, i64 %given
+  %inside = icmp ult i64 %place, %extent
+  br i1 %inside, label %copy, label %outside
+copy:
+  %begin = mul i64 %row, %extent
+  %from = add i64 %begin, %place
+  %from.bytes = mul i64 %from, %inner
+  %to.bytes = mul i64 %n, %inner
+  %from.p = getelementptr i8, ptr %table, i64 %from.bytes
+  %to.p = getelementptr i8, ptr %out, i64 %to.bytes
+  call void @llvm.memcpy.p0.p0.i64(ptr %to.p, ptr %from.p, i64 %inner, i1 false)
+  %n1 = add i64 %n, 1
+  br label %test
+outside:
+  %got.p = getelementptr i64, ptr %state, i64 ${GOT}
+  store i64 %given, ptr %got.p
+  ret i64 ${MISMATCH}
+out.of:
+  ret i64 0
+}
+
 define internal ptr @output(ptr %state, ptr %a) nounwind alwaysinline {
   %outputs.p = getelementptr i64, ptr %state, i64 ${OUTPUTS}
   %outputs = load ptr, ptr %outputs.p

@@ -40,7 +40,8 @@ SHAPE_NUMBER = -1  # in place of a dtype: a shape as a value
 
 BUILTINS = (
     "add", "mul", "floordiv", "mod", "min", "max", "at_most", "check_equal", "check_range", "check_dtype", "check_rank",
-    "data", "extent", "acquire", "release", "forget", "copy", "output", "drop_output", "kernel", "library", "stamp",
+    "data", "extent", "acquire", "release", "forget", "copy", "take", "output", "drop_output", "kernel", "library",
+    "stamp",
 )  # fmt: skip
 LINE = 64
 

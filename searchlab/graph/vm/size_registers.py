@@ -49,7 +49,11 @@ class SizeRegisters:
         factors = [self.register(atom) for atom in monomial]
         if scale != 1 or not factors:
             factors.append(self.code.word(scale))
-        return self._folded("mul", factors, Check("the product of sizes", "memory"))
+        return self.product(factors)
+
+    def product(self, registers: Sequence[int]) -> int:
+        """The product of registers."""
+        return self._folded("mul", registers or [self.code.word(1)], Check("the product of sizes", "memory"))
 
     def _folded(self, builtin: str, registers: Sequence[int], check: Check) -> int:
         first, *rest = registers
