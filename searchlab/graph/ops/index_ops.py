@@ -1,8 +1,8 @@
 """Operators that read and write at indices: take (embeddings), updates of slices and of single places.
 
 Indices that come from a tensor must be checked, and a tensor program cannot fail, so these are library functions;
-`take` is one that the machine of compiled models has itself.  An update of a slice, as of a cache of keys at a position,
-has its place as an attribute.
+`take` is one that the machine of compiled models has itself.  An update of a slice, as of a cache of keys at a
+position, has its place as an attribute.
 """
 
 from __future__ import annotations
