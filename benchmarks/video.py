@@ -120,15 +120,16 @@ def bound_rows(
 ) -> Iterator[Row]:
     """A stream within a bound, searched, beside dense, the libraries, and one level for all layers.
 
-    The level is the largest within the bound, in float32 as the plain graph, and again in bfloat16.
+    The level is the largest within the bound, in float32 as the plain graph, and again in other formats of products.
 
     A bound that the output of the first frame meets on all others says nothing, so its error is reported.  In static-3
     it does: the output is sums over a pooled map, most of which never changes.  features-* bound the last map itself.
     """
     bench = bench_of(clips, bound.clip, bound.error, bound.enlarge, model=bound.model)
     found = searched(bench, trials, None if records is None else records / f"{case}.jsonl")
-    plain, half = bench.plans
-    alike = {"one level": bench.one_level(options=FALLBACK), "in bfloat16": bench.one_level(rule=half)}
+    plain, *formats = bench.plans
+    alike = {"one level": bench.one_level(options=FALLBACK)}
+    alike |= {f"one level {name.removeprefix(plain).strip()}": bench.one_level(rule=name) for name in formats}
     others = libraries(bench)
     times = in_turns(bench, {"searched": found} | alike, others)
     best = min(others, key=lambda n: times[n][0])
@@ -138,13 +139,12 @@ def bound_rows(
     for metric, rival in (("dense / stream", "dense"), (f"{best} / stream", best)):
         ratio, middle = (times[rival][n] / times["searched"][n] for n in (0, 1))
         yield claim_row(case, metric, ratio, bound.target, at_most=False, median=round(middle, 3), **about)
-    for name, target in (("one level", 1.2 if case == "static-1" else None), ("in bfloat16", None)):
-        one = bench.check(alike[name])
+    for name in alike:
+        one, target = bench.check(alike[name]), 1.2 if name == "one level" and not first.error < bound.error else None
         ratio, middle = (times[name][n] / times["searched"][n] for n in (0, 1))
         level = {"level": round(max(alike[name].shares.values()), 4), "error": round(one.error, 5)}
         level |= {"work": round(one.work, 4), "searched in": found.rule, "shares": _rounded(found.shares)}
-        metric = f"{name} / searched" if name == "one level" else f"one level {name} / searched"
-        yield claim_row(case, metric, ratio, target, at_most=False, median=round(middle, 3), **level)
+        yield claim_row(case, f"{name} / searched", ratio, target, at_most=False, median=round(middle, 3), **level)
 
 
 def _rounded(shares: Mapping[str, float]) -> list[float]:
@@ -154,13 +154,13 @@ def _rounded(shares: Mapping[str, float]) -> list[float]:
 def fallback_rows(clips: Path, case: str) -> Iterator[Row]:
     """Streams of a camera that moves fall back to the plain graph, at a level that a still camera would have.
 
-    Products of bfloat16 are worth it however much has changed.
+    Products of int16 are worth it however much has changed.
     """
-    bench = bench_of(clips, case, 0.01, frames=48)
-    plain, half = bench.plans
+    bench = bench_of(clips, case, 0.01, frames=48, products=("float32", "int16"))
+    plain, steps = bench.plans
     choices = {
         "stream": StreamChoice.single(plain, bench.plans[plain], 0.2, FALLBACK),
-        "in bfloat16": StreamChoice.single(half, bench.plans[half], 0.2),
+        "in int16": StreamChoice.single(steps, bench.plans[steps], 0.2),
     }
     others = libraries(bench)
     times = in_turns(bench, choices, others)

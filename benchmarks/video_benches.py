@@ -24,7 +24,7 @@ def bench_of(
     enlarge: int = 1,
     frames: int = FRAMES,
     model: str = "resnet18",
-    products: tuple[str, ...] = ("float32", "bfloat16"),
+    products: tuple[str, ...] = ("float32", "bfloat16", "int16"),
 ) -> StreamBench:
     """A compiled ResNet-18 on a clip."""
     given = {

@@ -33,10 +33,11 @@ from searchlab.ir.compute import Indices, Reduction
 from searchlab.ir.expr import Like
 from searchlab.schedule import Schedule
 from searchlab.targets import CpuTarget
-from searchlab.video.product_formats import FLOAT, FLOATS, ProductFormat
+from searchlab.video.product_formats import FLOAT, FLOATS, STEPS, ProductFormat
 
 Array = npt.NDArray[Any]
 GROUP = 4  # pairs of pixels that share a register tile, at least; more would leave more of a tile empty
+NO_STEP = 1e-30  # of a pixel without changes
 SHARE = 10  # features expect one in so many pixels to change
 Read = Callable[[Expr, Expr], Expr]  # an element, by row and channel
 _ROWS, _PLACES = size("rows"), size("places")
@@ -140,19 +141,33 @@ def pass_program(value: PixelValue, by_element: bool, format: ProductFormat = FL
     shape = (channels, _ROWS) if value.planar else (_ROWS, channels)
     seen = b.state("seen", shape, value.dtype)
     change = b.state("change", (_ROWS, format.room(channels)), format.change)
+    outputs = [seen, change]
 
     def at(row: Expr, c: Expr) -> tuple[Expr, Expr]:
         return (c, row) if value.planar else (row, c)
 
+    def plain(i: Expr, c: Expr) -> Expr:
+        return cast(read(pixels[i], c), format.sum) - cast(seen[at(pixels[i], c)], format.sum)
+
+    if format.steps:
+        every = b.axis("e", channels)
+        largest_of = b.compute("largest", (count,), lambda i: largest(call("abs", plain(i, every)), every))
+        step = b.state("step", (_ROWS,))
+        outputs.append(step)
+        b.put("choose", step, (count,), lambda i: ((i,), largest_of[i] / float(STEPS) + NO_STEP))
+
     def difference(i: Var, c: Var) -> Expr:
-        found = cast(read(pixels[i], c), format.sum) - cast(seen[at(pixels[i], c)], format.sum)
+        found = plain(i, c)
         kept = call("abs", cast(found, FLOAT)) > limit[0]
-        return format.stored(select(kept, found, const(0, format.sum)) if by_element else found)
+        found = select(kept, found, const(0, format.sum)) if by_element else found
+        return format.stored(call("round", found / step[i]) if format.steps else found)
 
     def after(i: Var, c: Var) -> Expr:
         if not by_element and not format.rounds:
             return read(pixels[i], c)
-        return cast(cast(seen[at(pixels[i], c)], format.sum) + format.loaded(change[i, c]), value.dtype)
+        passed = format.loaded(change[i, c])
+        passed = passed * step[i] if format.steps else passed
+        return cast(cast(seen[at(pixels[i], c)], format.sum) + passed, value.dtype)
 
     b.put("differ", change, (count, channels), lambda i, c: ((i, c), difference(i, c)))
     b.put("see", seen, (count, channels), lambda i, c: (at(pixels[i], c), after(i, c)))
@@ -163,8 +178,8 @@ def pass_program(value: PixelValue, by_element: bool, format: ProductFormat = FL
         (channels,),
         lambda c: total(select(format.loaded(change[k, c]).equals(0), zeros, ones), k),
     )
-    s = Schedule(b.program(seen, change, counted))
-    for block in ("differ", "see"):
+    s = Schedule(b.program(*outputs, counted))
+    for block in ("largest",) * format.steps + ("differ", "see"):
         _rows_inside(s, block)
     c, along = s.loops("changed")
     s.reorder(along, c)
@@ -256,6 +271,7 @@ def pairs_program(inputs: int, outputs: int, target: CpuTarget, format: ProductF
     tile = (room // depth, width, depth) if depth > 1 else (room, width)
     weight = b.input("weight", (outputs // width, taps, *tile), format.weight)
     surplus = b.input("surplus", (taps, outputs), format.sum) if format.lift else None
+    steps = (b.input("step", (_ROWS,)), b.input("weight_step", (outputs,))) if format.steps else None
     sums = b.state("sums", (_PLACES, outputs), format.sum)
     c, e = b.axis("c", room // depth), b.axis("e", depth)
     shape = (outputs // width, count, group, width)
@@ -264,13 +280,16 @@ def pairs_program(inputs: int, outputs: int, target: CpuTarget, format: ProductF
         if depth == 1:
             return total(change[source[g, p], c] * weight[q, tap[g], c, o], c)
         factors = change[source[g, p], depth * c + e], weight[q, tap[g], c, o, e]
-        return total(cast(factors[0], format.sum) * cast(factors[1], format.sum), c, e)
+        return total(cast(factors[0], format.product) * cast(factors[1], format.product), c, e)
 
     product = b.compute("product", shape, products)
 
     def added(q: Var, g: Var, p: Var, o: Var) -> tuple[Sequence[Like], Expr]:
         at = (place[g, p], q * width + o)
-        found = sums[at] + product[q, g, p, o]
+        made: Expr = product[q, g, p, o]
+        if steps is not None:
+            made = cast(made, format.sum) * (steps[0][source[g, p]] * steps[1][at[1]])
+        found = sums[at] + made
         return at, found if surplus is None else found - surplus[tap[g], q * width + o]
 
     b.put("add", sums, shape, added)

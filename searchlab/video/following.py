@@ -38,9 +38,8 @@ from searchlab.video.change_programs import (
 )
 from searchlab.video.frame_calls import FrameCalls, PixelList
 from searchlab.video.front import TAIL, Front, LayerStep, MapShape, MapStep, PoolStep, WindowGeometry, block_table
-from searchlab.video.product_formats import BYTE_MOST, ProductFormat, product_format
+from searchlab.video.product_formats import BYTE_MOST, ProductFormat, in_steps, product_format
 from searchlab.video.residual_graph import MAIN
-from searchlab.video.residual_options import BFLOAT16
 from searchlab.video.residual_plan import ChangePoint, ResidualPlan
 
 Array = npt.NDArray[Any]
@@ -64,7 +63,7 @@ class FollowingModel:
     def __init__(self, plan: ResidualPlan, front: Front, target: CpuTarget) -> None:
         self.plan, self.front, self.target, self.layers = plan, front, target, front.layers
         self.by_element = plan.options.granularity == "element"
-        self.formats = _formats(front, plan.options.products == BFLOAT16, target)
+        self.formats = _formats(front, plan.options.products, target)
         self.tail: CompiledModel | None = None if front.tail is None else compile(front.tail, target)
         self._idle: list[Following] = []
         self._kernels: dict[tuple[Any, ...], Any] = {}
@@ -109,8 +108,11 @@ class FollowingModel:
         layer = step.layer
         if layer.name not in self._weights:
             taps, form = layer.weight.reshape(*layer.weight.shape[:2], -1), self.formats[layer.point]
+            more = {"surplus": surplus_of(taps, form)} if form.lift else {}
+            if form.steps:
+                taps, more["weight_step"] = in_steps(taps)
             packed = form.weights(taps[:, 0].T) if layer.groups > 1 else packed_weight(taps, self.target, form)
-            found = {"weight": packed} | ({"surplus": surplus_of(taps, form)} if form.lift else {})
+            found = {"weight": packed} | more
             self._weights[layer.name] = {name: _in_place(array) for name, array in found.items()}
         return self._weights[layer.name]
 
@@ -147,6 +149,7 @@ class _ChangePart:
     change: Array
     changed: Array  # elements by channel
     limit: Array
+    steps: dict[str, Array]  # of pixels, where a format has them
 
 
 @dataclass
@@ -164,7 +167,8 @@ class _Point:
             change = aligned((pixels + 1, form.room(channels)), np.dtype(DTYPES[form.change].storage))
             change[...] = 0
             limit = np.zeros(1, np.float32) if number else threshold
-            parts.append(_ChangePart(PixelList.of(pixels), change, np.zeros(channels, np.float32), limit))
+            steps = {"step": np.zeros(pixels + 1, np.float32)} if form.steps else {}
+            parts.append(_ChangePart(PixelList.of(pixels), change, np.zeros(channels, np.float32), limit, steps))
         return _Point(tuple(parts), threshold)
 
     def set_threshold(self, threshold: float) -> None:
@@ -375,6 +379,7 @@ class Following:
         for part in point.parts:
             listed = {"pixels": part.active.items[:rows], "pixels_number": part.active.number}
             outputs = {"seen": seen, "change": part.change[:rows], "changed": part.changed}
+            outputs |= {name: array[:rows] for name, array in part.steps.items()}
             calls.kernel(passing, {**listed, "threshold": point.threshold, **operands}, outputs)
 
     def _sizes(self, value: PixelValue) -> Program:
@@ -398,18 +403,18 @@ class Following:
             reached = PixelList.of(geometry.made.pixels) if further else self.lists[name]
             count = self.groups[further, at : at + 1]
             self._pairs(calls, geometry, group, part.active, reached, count, tables)
-            inputs = {"number": count, **tables, "change": part.change, **self.model.weight(step)}
+            inputs = {"number": count, **tables, "change": part.change, **part.steps, **self.model.weight(step)}
             calls.kernel(kernel, inputs, {"sums": self.maps[name]})
 
 
-def _formats(front: Front, half: bool, target: CpuTarget) -> dict[int, ProductFormat]:
+def _formats(front: Front, products: str, target: CpuTarget) -> dict[int, ProductFormat]:
     """The format of every change point, which suits all layers that read it."""
     found = {}
     for number in {s.layer.point for s in front.layers.values()}:
         steps = [s for s in front.layers.values() if s.layer.point == number]
         value, by_channel = steps[0].value, any(s.layer.groups > 1 for s in steps)
         widths = [tile_width(s.geometry.made.channels, target) for s in steps]
-        found[number] = product_format(value.dtype, value.channels, by_channel, widths, half, target)
+        found[number] = product_format(value.dtype, value.channels, by_channel, widths, products, target)
     return found
 
 

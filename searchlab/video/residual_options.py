@@ -11,8 +11,8 @@ RULES = ("propagated", "previous", "truncated")
 GRANULARITIES = ("element", "pixel")
 KERNELS = ("whole", "skip")
 ROW = "row"
-FLOAT32, BFLOAT16, INT8 = "float32", "bfloat16", "int8"
-PRODUCTS = (FLOAT32, BFLOAT16)
+FLOAT32, BFLOAT16, INT16, INT8 = "float32", "bfloat16", "int16", "int8"
+PRODUCTS = (FLOAT32, BFLOAT16, INT16)
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class ResidualOptions:
     skips output pixels that no change reaches; above `limit`, a share of output pixels, the latter computes all.
     Layers of at most `smallest` output pixels of an image (fully connected ones: inputs) are computed as a whole.
     Where changes are followed, all pixels of a `block`, of so many rows and columns or "row", are passed on together,
-    and `products` of changes with weights may be those of bfloat16, added in float32.
+    and `products` of changes with weights may be those of bfloat16 or of steps of int16, added in float32.
     """
 
     rule: str = "propagated"

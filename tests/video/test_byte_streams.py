@@ -19,7 +19,7 @@ from searchlab.ir.interpret import interpret
 from searchlab.targets import Target, parse
 from searchlab.video import ResidualModel, ResidualOptions, Stream, StreamOptions, product_formats, relative_error
 from searchlab.video.change_programs import packed_weight, pairs_program, surplus_of, tile_pairs
-from searchlab.video.product_formats import BYTES, WORDS, ProductFormat
+from searchlab.video.product_formats import BYTES, FLOATS, STEPPED, WORDS, ProductFormat
 from searchlab.video.quantised import quantised
 
 SKIP = ResidualOptions(kernel="skip", granularity="pixel")
@@ -174,7 +174,7 @@ def test_programs_of_bytes_are_those_of_numpy(form: ProductFormat) -> None:
 
 
 def test_formats_suit_the_machine() -> None:
-    options = {"channels": 8, "by_channel": False, "widths": [16], "half": False}
+    options = {"channels": 8, "by_channel": False, "widths": [16], "products": "float32"}
     plain = product_formats.product_format("uint8", **options, target=parse("x86-64-v3"))
     assert plain == WORDS and WORDS.dot(16, parse("x86-64-v3")) == ("avx2_s16s16_8x2", 8)
     v4 = parse("x86-64-v4")
@@ -182,6 +182,9 @@ def test_formats_suit_the_machine() -> None:
     assert product_formats.product_format("int8", **options, target=vnni) == BYTES
     assert BYTES.dot(16, vnni) == ("vnni_u8s8_16x4", 16) and BYTES.dot(24, vnni) == ("vnni_u8s8_8x4", 8)
     assert product_formats.product_format("int8", **{**options, "by_channel": True}, target=vnni) == WORDS
+    floats = {**options, "products": "int16"}
+    assert product_formats.product_format("float32", **floats, target=vnni) == STEPPED
+    assert product_formats.product_format("float32", **{**floats, "channels": 3}, target=vnni) == FLOATS
 
 
 def test_networks_of_bytes_take_one_rule_and_eight_bits() -> None:

@@ -19,7 +19,7 @@ from searchlab.video import ResidualModel, ResidualOptions, Stream, StreamOption
 from searchlab.video.change_programs import packed_weight, pairs_program, tile_pairs
 from searchlab.video.following import HeldState
 from searchlab.video.front import LayerStep, MapShape, MapStep, PoolStep, WindowGeometry, front_of
-from searchlab.video.product_formats import HALVES
+from searchlab.video.product_formats import HALVES, STEPPED, ProductFormat
 
 OPTIONS = {"threads": 1}
 
@@ -110,14 +110,17 @@ def test_blocks_of_other_ways_are_refused() -> None:
         ResidualOptions(products="bfloat")
 
 
+@pytest.mark.parametrize(("products", "format", "most"), [("bfloat16", HALVES, 5e-3), ("int16", STEPPED, 1e-3)])
 @pytest.mark.parametrize("cpu", ["native", "x86-64-v3"])
-def test_products_of_bfloat16_lose_little_and_nothing_adds_up(cpu: str) -> None:
+def test_products_of_fewer_bits_lose_little_and_nothing_adds_up(
+    cpu: str, products: str, format: ProductFormat, most: float
+) -> None:
     """What rounding leaves of a change is part of a later one, and that of weights is of all changes together."""
     target = parse(cpu).with_threads(1)
-    options = ResidualOptions(kernel="skip", granularity="pixel", products="bfloat16")
+    options = ResidualOptions(kernel="skip", granularity="pixel", products=products)
     half, whole = (ResidualModel(two_branches(), o, target) for o in (options, replace(options, products="float32")))
     assert (
-        half.following is not None and list(half.following.formats.values()).count(HALVES) == 1
+        half.following is not None and list(half.following.formats.values()).count(format) == 1
     )  # neither the frame nor channels by themselves
     streams = [Stream(m, 0.0, StreamOptions(cut=None)) for m in (half, whole)]
     errors, rounded = [], False
@@ -125,7 +128,7 @@ def test_products_of_bfloat16_lose_little_and_nothing_adds_up(cpu: str) -> None:
         narrow, wide = (s.frame(frame) for s in streams)
         errors.append(relative_error(narrow, whole.dense(frame)))
         rounded |= not np.array_equal(narrow, wide)
-    assert rounded and max(errors) < 5e-3
+    assert rounded and max(errors) < most
     assert np.mean(errors[40:]) < 4 * np.mean(errors[5:20]) + 1e-4
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from searchlab.video import (
     made_clip,
     relative_error,
 )
-from searchlab.video.residual_options import GRANULARITIES, KERNELS, RULES
+from searchlab.video.residual_options import FLOAT32, GRANULARITIES, KERNELS, PRODUCTS, RULES
 
 ONE = {"threads": 1}
 
@@ -36,6 +37,8 @@ def videos(draw: st.DrawFn) -> tuple[ResidualModel, float, StreamOptions, np.nda
     chosen = ResidualOptions(
         draw(st.sampled_from(RULES)), draw(st.sampled_from(GRANULARITIES)), draw(st.sampled_from(KERNELS)), smallest=0
     )
+    if chosen.follows:
+        chosen = replace(chosen, products=draw(st.sampled_from(PRODUCTS)))
     fallback = draw(st.sampled_from([None, 0.0, 0.3, 0.8]))
     options = StreamOptions(draw(st.sampled_from([None, 1, 3])), draw(st.sampled_from([None, 0.5])), fallback)
     cuts = (draw(st.integers(1, 6)),) if draw(st.booleans()) else ()
@@ -59,7 +62,8 @@ def check(video: tuple[ResidualModel, float, StreamOptions, np.ndarray, int], fo
         assert np.array_equal(np.asarray(again.frame(frame)), np.asarray(wanted))
         assert again.dense == stream.dense and again.account == stream.account
         if not threshold:
-            assert relative_error(wanted, model.dense(frame[None])) < 1e-4
+            exact = model.plan.options.products == FLOAT32
+            assert relative_error(wanted, model.dense(frame[None])) < (1e-4 if exact else 0.03)
 
 
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
