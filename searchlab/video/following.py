@@ -19,7 +19,7 @@ from searchlab.backend import compile as compile_program
 from searchlab.dtype import DTYPES
 from searchlab.graph import CompiledModel, compile
 from searchlab.ir import Program
-from searchlab.runtime.memory import aligned
+from searchlab.runtime.memory import aligned, placed
 from searchlab.targets import CpuTarget
 from searchlab.video.change_programs import (
     GROUP,
@@ -113,7 +113,7 @@ class FollowingModel:
                 taps, more["weight_step"] = in_steps(taps)
             packed = form.weights(taps[:, 0].T) if layer.groups > 1 else packed_weight(taps, self.target, form)
             found = {"weight": packed} | more
-            self._weights[layer.name] = {name: _in_place(array) for name, array in found.items()}
+            self._weights[layer.name] = {name: placed(array) for name, array in found.items()}
         return self._weights[layer.name]
 
     def held(self, state: Sequence[Array], before: Sequence[Array] = ()) -> HeldState:
@@ -416,13 +416,6 @@ def _formats(front: Front, products: str, target: CpuTarget) -> dict[int, Produc
         widths = [tile_width(s.geometry.made.channels, target) for s in steps]
         found[number] = product_format(value.dtype, value.channels, by_channel, widths, products, target)
     return found
-
-
-def _in_place(array: Array) -> Array:
-    """A copy in memory that vectors are read from at once."""
-    made = aligned(array.shape, array.dtype)
-    made[...] = array
-    return made
 
 
 def _fill(rows: Array, image: Array, planar: bool) -> None:
