@@ -41,6 +41,7 @@ NO_STEP = 1e-30  # of a pixel without changes
 SHARE = 10  # features expect one in so many pixels to change
 Read = Callable[[Expr, Expr], Expr]  # an element, by row and channel
 _ROWS, _PLACES = size("rows"), size("places")
+_PIECE = 64  # pixels that are worth a thread's while
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def _size(now: Expr, seen: Expr) -> Expr:
     return call("abs", cast(now, FLOAT) - cast(seen, FLOAT))
 
 
-def sizes_program(value: PixelValue) -> Program:
+def sizes_program(value: PixelValue, target: CpuTarget) -> Program:
     """The largest change of any channel at each of some pixels, against what was `seen`."""
     b = Builder("sizes")
     pixels, count = _list(b, "pixels", _ROWS)
@@ -104,6 +105,9 @@ def sizes_program(value: PixelValue) -> Program:
     made = b.compute("size", (count,), lambda i: largest(_size(read(pixels[i], c), seen[pixels[i], c]), c))
     s = Schedule(b.program(made))
     _rows_inside(s, "size")
+    if target.threads > 1:
+        outer, _ = s.split(s.loops("size")[0], [None, _PIECE], tail=True)
+        s.parallel(outer)
     return s.program
 
 

@@ -383,7 +383,7 @@ class Following:
             calls.kernel(passing, {**listed, "threshold": point.threshold, **operands}, outputs)
 
     def _sizes(self, value: PixelValue) -> Program:
-        return frame_sizes_program(value, self.model.target) if value.planar else sizes_program(value)
+        return (frame_sizes_program if value.planar else sizes_program)(value, self.model.target)
 
     def _write_layer(self, calls: FrameCalls, step: LayerStep, full: bool) -> None:
         number, name, geometry = step.layer.point, step.layer.name, step.geometry
