@@ -29,9 +29,8 @@ from searchlab.video.residual_options import BFLOAT16, FLOAT32, INT16
 Array = npt.NDArray[Any]
 FLOAT, SUM = "float32", "int32"
 BYTE_MOST = 127  # the largest part of a change that a byte holds
-STEPS = (
-    2047  # the largest change of a pixel in its steps, so that sums of 512 products with such weights fit in 32 bits
-)
+# The largest change of a pixel, and the largest weight of an output, in steps: sums of 512 products have 32 bits.
+STEPS = 2047
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from random_graphs import RandomGraph, random_arrays
 
 from searchlab.errors import GraphError
-from searchlab.graph import GraphBuilder, GraphModule, compile, evaluate_graph, split_by_size
+from searchlab.graph import GraphBuilder, GraphModule, compile, evaluate_graph, split_by_size, tensor
 from searchlab.ir import size
 
 n, m = size("n"), size("m")
@@ -92,6 +92,23 @@ def test_lookups(shape: list[int], axis: int, integers: str, dtype: str, data: s
     at[1, -1] = data.draw(st.sampled_from([extent, -extent - 1, 1000]))
     with pytest.raises(GraphError, match=rf"index = {at[1, -1]} is out of its range, -{extent} <= index < {extent}$"):
         model(x, at)
+
+
+def test_a_lookup_whose_result_is_stated_wrongly() -> None:
+    b = GraphBuilder("main")
+    x, at = b.input("x", (4, 3)), b.input("at", (2,), "int64")
+    model = compile(b.build(b.call_library("take", x, at, out=tensor((1, 3)))))
+    with pytest.raises(GraphError, match="bytes of the result is 12, expected 24"):
+        model(np.ones((4, 3), "float32"), np.array([0, 1]))
+
+
+def test_a_lookup_that_casts_is_left_to_numpy() -> None:
+    b = GraphBuilder("main")
+    x, at = b.input("x", (4, 3)), b.input("at", (2,), "int64")
+    model = compile(b.build(b.call_library("take", x, at, out=tensor((2, 3), "float64"))))
+    given = np.arange(12, dtype="float32").reshape(4, 3)
+    with pytest.raises(GraphError, match="take"):  # by numpy, which refuses the cast
+        model(given, np.array([0, 1]))
 
 
 def test_a_branch_between_halves() -> None:

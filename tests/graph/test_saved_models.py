@@ -74,9 +74,7 @@ def test_a_loaded_model_is_the_same(model: CompiledModel, tmp_path: Path) -> Non
     assert [c.name for c in loaded.profile(np.arange(3)).calls] == [c.name for c in model.profile(np.arange(3)).calls]
     with pytest.raises(GraphError, match=r"main: tokens: n = 33 is out of its range, 1 <= n <= 32"):
         loaded(np.zeros(33, "int64"))
-    with pytest.raises(
-        GraphError, match=r"take = .*: index = 10 is out of its range, -10 <= index < 10"
-    ):
+    with pytest.raises(GraphError, match=r"take = .*: index = 10 is out of its range, -10 <= index < 10"):
         loaded(np.full(3, 10))
 
 

@@ -107,7 +107,6 @@ class ModelFunction:
         self._parameters = [(f"{facts.name}: {p}", annotation) for p, annotation in facts.parameters]
         counts = sum(_count(a) for _, a in facts.parameters), _count(facts.result)
         self._inputs, self._outputs = (Struct(f"{n * DESCRIPTOR_WORDS}q") for n in counts)
-        self._empty = bytes(self._outputs.size)
 
     def __repr__(self) -> str:
         taken = ", ".join(f"{name}: {annotation}" for name, annotation in self.facts.parameters)
@@ -168,7 +167,7 @@ class ModelFunction:
         for p in given:
             words += (p.address, p.dtype, len(p.shape), *p.shape, *_ENDS[len(p.shape)])
         self._inputs.pack_into(state.inputs, 0, *words)
-        ctypes.memmove(state.outputs, self._empty, len(self._empty))
+        ctypes.memset(state.outputs, 0, self._outputs.size)
         status = self._machine.call(state.address, state.inputs, state.outputs)
         if status:
             raise self._error(state, status)

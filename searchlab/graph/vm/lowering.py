@@ -25,6 +25,7 @@ from searchlab.graph.calls import (
 )
 from searchlab.graph.functions import Binding, GraphModule
 from searchlab.graph.listing import call_text
+from searchlab.graph.ops.index_ops import INDICES
 from searchlab.graph.ops.operand_rules import axis_of
 from searchlab.graph.passes.memory_plan import MemoryPlan
 from searchlab.graph.size_table import SizeTable
@@ -253,7 +254,7 @@ class _Lowering:
 
     def library(self, b: Binding, call: LibraryCall) -> RunValue:
         """A call of a function outside the machine, unless the machine has it."""
-        if call.function == "take":
+        if call.function == "take" and self.takes_by_itself(call):
             return self.take(b, call)
         registers: list[int] = []
         inputs = tuple(self.passed(operand, registers) for operand in call.args)
@@ -266,8 +267,16 @@ class _Lowering:
         self.code.call("library", number, *registers, check=Check(self.where(b)))
         return made[0] if len(made) == 1 else tuple(made)
 
+    def takes_by_itself(self, call: LibraryCall) -> bool:
+        """Whether a look-up is one that the machine has: of tensors, by indices that it reads, without a cast."""
+        if not all(isinstance(operand, str) for operand in call.args):
+            return False
+        table, indices = (self.value(operand) for operand in call.args)
+        tensors = isinstance(table, TensorAt) and isinstance(indices, TensorAt)
+        return tensors and indices.dtype in INDICES and [t.dtype for t in call.outputs] == [table.dtype]
+
     def take(self, b: Binding, call: LibraryCall) -> RunValue:
-        """A lookup at indices, whose values are checked."""
+        """A look-up at indices, whose values are checked, as is the size of the result that the graph states."""
         table, indices = (self.value(operand) for operand in call.args)
         axes = self.axes(table)
         attributes: dict[str, Any] = dict(call.attributes)
@@ -276,6 +285,9 @@ class _Lowering:
         extent = f"(extent {axis})" if table.shape is None else table.shape[axis]
         size, width = (self.code.word(DTYPES[t.dtype].bytes) for t in (table, indices))
         outer, count, inner = map(self.sizes.product, (axes[:axis], self.axes(indices), (*axes[axis + 1 :], size)))
+        room = self.sizes.product((*self.axes(made), size))
+        stated = Check(f"{self.where(b)}: bytes of the result", "number")
+        self.code.call("check_equal", room, self.sizes.product((outer, count, inner)), check=stated)
         check = Check(f"{self.where(b)}: index", "range", f"-{extent} <= index < {extent}")
         operands = (table.address, indices.address, width, made.address, outer, axes[axis], count, inner)
         self.code.call("take", *operands, check=check)
