@@ -20,16 +20,16 @@ from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import consumers, producers
 from searchlab.tactics import BlockTile, IntrinsicView, Panel, ProductView, Trailing, attempt
 from searchlab.tactics.product_chains import by_rows_of_products
+from searchlab.tactics.row_by_row import schedule_plainly, schedule_row_by_row
+from searchlab.tactics.sharing import JOBS, LARGE, assumed_extent, parallelize, shared_loops
 from searchlab.targets import CpuTarget, CudaTarget, Target
 
-_LARGE = 1 << 30  # assumed for an extent that is known only at run time
 _BAND, _GROUP = 7, 16  # rows of output, and input channels, that a convolution tile is blocked by
 _TAPS = 32  # the most taps of a window that are unrolled
 _STEPS = 2  # of a sum by calls that are unrolled: so short a loop is mostly its calls, but not only
 _BLOCK = 0.4  # of the second-level cache, for rows of data that meet one panel after the other
 _REUSE = 8  # rows that read a packed operand, from which on floats of 16 bits are converted as they are packed
 _ROUNDED = 1.1  # the most that vectors of pixels may have for every pixel
-_JOBS = 4  # the fewest iterations of a parallel loop for each thread
 
 
 def default_schedule(
@@ -55,7 +55,7 @@ def default_schedule(
     if slides:
         _by_blocks(s, slides[0], None, target)
     elif block is None:
-        _row_by_row(s, target)
+        schedule_row_by_row(s, target)
     elif (blocks := tactics.block_tile(s.program, block, target)) is not None:
         _by_blocks(s, block.name, blocks, target)
     elif (calls := tactics.exact_view(s.program, block.name, target, ranges)) is not None:
@@ -85,11 +85,6 @@ def _is_tiled(block: Block) -> bool:
     return overlap or (len(read) >= 2 and bool(tactics.product_views(block))) or tactics.row_times_matrix(block)
 
 
-def _extent(s: Schedule, loop: str) -> int:
-    known = tactics.extent(s, loop)
-    return _LARGE if known is None else known
-
-
 # --- contractions -----------------------------------------------------------------------------------------------------
 
 
@@ -109,7 +104,7 @@ def _best_view(program: Program, block: Block, target: Target) -> ProductView | 
 
 def _axis_extent(axis: Iter) -> int:
     known = value_of(axis.extent)
-    return _LARGE if known is None else known
+    return LARGE if known is None else known
 
 
 @dataclass(frozen=True)
@@ -145,7 +140,7 @@ def _tile(s: Schedule, view: ProductView, target: Target, weights: Sequence[str]
     phases = [space[n] for n in apart if n not in (view.row, view.vector)]
     dtype = s.program.buffers[s.program.blocks[view.block].store.buffer].dtype
     most = 4 if contiguous and target.vector_registers >= 32 else 2
-    rows, columns = _extent(s, space[view.row]), _extent(s, space[view.vector])
+    rows, columns = assumed_extent(s, space[view.row]), assumed_extent(s, space[view.vector])
     height, width = tactics.register_tile(target, dtype, rows, columns, most)
     assert view.dimension is not None
     panel = Panel(view.operand.buffer, view.vector, view.dimension)
@@ -160,8 +155,8 @@ def _tile(s: Schedule, view: ProductView, target: Target, weights: Sequence[str]
         outer = _by_columns(s, view.block, loops, panels)
     else:
         outer = _by_channels(s, view.block, loops, panels, (view.vector, width), target)
-        _pad_by_bands(s, outer, target)
-    _parallelize(s, outer, target)
+        _pad_by_bands(s, outer, shared_loops(s, outer, target))
+    parallelize(s, outer, target)
     _finish_others(s, target)
 
 
@@ -187,12 +182,11 @@ def _lay_constants(s: Schedule, block: Block, axis: Var, width: int, weights: Se
                 tactics.lay_in_panels(s, load.buffer, load.indices.index(axis), width)
 
 
-def _pad_by_bands(s: Schedule, outer: list[str], target: Target, only: Sequence[str] | None = None) -> None:
+def _pad_by_bands(s: Schedule, outer: list[str], shared: list[str], only: Sequence[str] | None = None) -> None:
     """Computes padding, and what else a product reads, for a band of rows at a time, if threads share bands only.
 
     Where they share channels too, each of them would pad the same band.
     """
-    shared = tactics.outermost(s, outer, _JOBS * target.threads, unknown=_LARGE)
     for name in tactics.fresh_stages(s) if shared != outer else ():
         if (only is None or name in only) and attempt(s.compute_at, name, shared[-1]):
             tactics.vectorize_last(s, name)
@@ -222,7 +216,7 @@ def _by_channels(
     if panels in s.program.blocks:
         *packing, lanes = s.loops(panels)
         s.vectorize(lanes)
-        _parallelize(s, packing, target)
+        parallelize(s, packing, target)
     results = tactics.intermediate_results(s, block)
     tactics.join_epilogues(s, block, loops.columns, unroll=False)
     attempt(tactics.lay_in_panels, s, results, *across)
@@ -232,13 +226,13 @@ def _by_channels(
 def _order_by_channels(s: Schedule, loops: _RegisterTile) -> list[str]:
     """Orders the loops: bands of output rows, channels, groups of input channels whose weights fit the L1 cache."""
     around, band, inner = loops.around, [], []
-    if loops.phases and around and _extent(s, around[-1]) <= _BAND + 1:
+    if loops.phases and around and assumed_extent(s, around[-1]) <= _BAND + 1:
         around, inner = around[:-1], around[-1:]
-    elif around and _extent(s, around[-1]) > _BAND + 1:
+    elif around and assumed_extent(s, around[-1]) > _BAND + 1:
         outer_row, inner_row = s.split(around[-1], [None, _BAND], tail=True)
         around, band, inner = around[:-1], [outer_row], [inner_row]
     group, rest = [], loops.reduction
-    if len(rest) > 1 and _extent(s, rest[0]) > _GROUP:
+    if len(rest) > 1 and assumed_extent(s, rest[0]) > _GROUP:
         outer_group, inner_group = s.split(rest[0], [None, _GROUP], tail=True)
         group, rest = [outer_group], [inner_group, *rest[1:]]
     if loops.call:
@@ -252,20 +246,22 @@ def _order_by_channels(s: Schedule, loops: _RegisterTile) -> list[str]:
 def _by_blocks(s: Schedule, block: str, tile: BlockTile | None, target: Target) -> None:
     """Tiles of pixels by blocks of channels; without a tile, windows of one block, which read an image as it lies."""
     if tile is not None:
-        outer, tiles = tactics.tile_blocks(s, block, tile, tactics.rows_of_bands(s, block, tile, _BAND, target.threads))
-        _pad_by_bands(s, outer, target)
+        every, tiles = tactics.tile_blocks(s, block, tile, tactics.rows_of_bands(s, block, tile, _BAND, target.threads))
+        balanced = tactics.balance_threads(s, every[:-1], target.threads)
+        outer = every[:-1] if balanced else shared_loops(s, every, target)
+        _pad_by_bands(s, every, outer)
     else:
         tactics.inline_padding(s, block)
         outer, tiles = tactics.tile_windows(s, block, target.vector_registers // 4, _TAPS)
         tactics.gather_inputs(s, outer[-1])
     tactics.join_epilogues(s, block, tiles)
-    _parallelize(s, outer, target)
+    parallelize(s, outer, target)
     _finish_others(s, target)
 
 
 def _in_steps(s: Schedule, loop: str) -> list[str]:
     """A loop over calls as one over several at a time, which are unrolled, if they divide it."""
-    if _extent(s, loop) % _STEPS:
+    if assumed_extent(s, loop) % _STEPS:
         return [loop]
     outer, steps = s.split(loop, [None, _STEPS])
     s.unroll(steps)
@@ -275,8 +271,10 @@ def _in_steps(s: Schedule, loop: str) -> list[str]:
 def _by_calls(s: Schedule, view: IntrinsicView, target: Target, weights: Sequence[str]) -> None:
     """Tiles of calls of an intrinsic, with the operands laid out for it."""
     space, terms = tactics.axis_loops(s, view.block)
-    row = DTYPES[view.types[0]].bytes * prod(_extent(s, lp) for lp in terms)
-    height, vectors = tactics.call_tile(target, view, _extent(s, space[view.row]), _extent(s, space[view.column]))
+    row = DTYPES[view.types[0]].bytes * prod(assumed_extent(s, lp) for lp in terms)
+    height, vectors = tactics.call_tile(
+        target, view, assumed_extent(s, space[view.row]), assumed_extent(s, space[view.column])
+    )
     laid = tactics.lay_for_calls(s, view, ahead=view.weight.buffer in weights)
     made = tactics.split_for_calls(s, view, height, vectors)
     across, sums, around = view.column == len(space) - 1, list(made.sums), list(made.around)
@@ -291,8 +289,8 @@ def _by_calls(s: Schedule, view: IntrinsicView, target: Target, weights: Sequenc
         outer = _by_columns(s, view.block, loops, laid.weight)
     else:
         outer = _by_channels(s, view.block, loops, laid.weight, (view.column, view.shape.columns), target)
-        _pad_by_bands(s, outer, target, [laid.data])
-    _parallelize(s, outer, target)
+        _pad_by_bands(s, outer, shared_loops(s, outer, target), [laid.data])
+    parallelize(s, outer, target)
     tactics.insert_calls(s, view, made)
     tactics.run_copies(s, laid, target)
     _finish_others(s, target)
@@ -303,8 +301,8 @@ def _in_cache(s: Schedule, tiles: str, size: int, target: Target) -> tuple[list[
 
     Returns the loop over blocks and the one inside; all tiles are one block if they fit.
     """
-    count = _extent(s, tiles)
-    if not isinstance(target, CpuTarget) or count == _LARGE or count * size <= target.l2 // 2:
+    count = assumed_extent(s, tiles)
+    if not isinstance(target, CpuTarget) or count == LARGE or count * size <= target.l2 // 2:
         return [], tiles
     blocks = min(count, -(-count * size // int(_BLOCK * target.l2)))
     outer, inner = s.split(tiles, [None, -(-count // blocks)], tail=True)
@@ -336,7 +334,7 @@ def _as_pixels(program: Program, block: Block, target: Target) -> _Pixels | None
     vectors, panels = (3, 0) if target.vector_registers >= 32 else (2, 4)
     dtype = program.buffers[block.store.buffer].dtype
     rows, columns = tactics.register_tile(target, dtype, channels, pixels, vectors)
-    jobs, lanes = _JOBS * target.threads, target.lanes(dtype)
+    jobs, lanes = JOBS * target.threads, target.lanes(dtype)
     if prod(around) * pixels >= jobs * columns * max(panels, 1):
         return _Pixels(found, rows, columns, panels, few=False)
     whole = -(-pixels // lanes) * lanes <= _ROUNDED * pixels
@@ -366,7 +364,7 @@ def _by_pixels(s: Schedule, block: str, view: _Pixels, target: Target) -> None:
         tactics.read_rows_as_they_lie(s, copy, panel)
         s.vectorize(s.loops(copy)[-1])
     tactics.join_epilogues(s, block, j1)
-    _parallelize(s, outer[:-1], target)
+    parallelize(s, outer[:-1], target)
     _finish_others(s, target)
 
 
@@ -378,11 +376,11 @@ def _one_row(s: Schedule, name: str, target: Target, weights: Sequence[str]) -> 
     b = s.program.blocks[name]
     *around, column = tactics.axis_loops(s, name)[0]
     width = 4 * target.lanes(s.program.buffers[b.store.buffer].dtype)
-    if _extent(s, column) > width:
+    if assumed_extent(s, column) > width:
         _lay_constants(s, b, tactics.space_axes(b)[-1].var, width, weights)
     outer = tactics.vectorize_outputs(s, column, tactics.axis_loops(s, name)[1], width)
     tactics.join_epilogues(s, name, outer)
-    _parallelize(s, [*around, outer], target)
+    parallelize(s, [*around, outer], target)
     _finish_others(s, target)
 
 
@@ -394,104 +392,25 @@ def _stencil(s: Schedule, block: str, target: Target) -> None:
     """
     (*around, row, column), reduction = tactics.axis_loops(s, block)
     lanes = target.lanes(s.program.buffers[s.program.blocks[block].store.buffer].dtype)
-    tall = _extent(s, column) >= 3 * lanes and prod(_extent(s, r) for r in reduction) <= _TAPS // 2
-    rows, most = _extent(s, row), max(2, target.vector_registers // 4) if tall else 2
+    tall = assumed_extent(s, column) >= 3 * lanes and prod(assumed_extent(s, r) for r in reduction) <= _TAPS // 2
+    rows, most = assumed_extent(s, row), max(2, target.vector_registers // 4) if tall else 2
     i0, i1 = s.split(row, [None, -(-rows // -(-rows // most))], tail=True)
     *j0, vector = s.split(column, [None, lanes], tail=True) if tall else [column]
     s.reorder(*around, i0, *j0, *reduction, i1, vector)
     taps = 1
     for lp in reversed(reduction):
-        taps *= _extent(s, lp)
+        taps *= assumed_extent(s, lp)
         if taps <= _TAPS:
             s.unroll(lp)
     s.unroll(i1)
     s.vectorize(vector)
     tactics.join_epilogues(s, block, [i0, *j0][-1])
     tactics.gather_inputs(s, around[-1] if around else i0)
-    _parallelize(s, around or [i0], target)
+    parallelize(s, around or [i0], target)
     _finish_others(s, target)
 
 
 def _finish_others(s: Schedule, target: Target) -> None:
     """Schedules the stages that are still untouched."""
     for name in tactics.fresh_stages(s):
-        _plain(s, name, target)
-
-
-def _parallelize(s: Schedule, loops: list[str], target: Target) -> None:
-    """Fuses the outermost loops until there are enough iterations to balance all threads."""
-    if target.threads > 1 and loops:
-        chosen = tactics.outermost(s, loops, _JOBS * target.threads, unknown=_LARGE)
-        attempt(s.parallel, tactics.fuse_outer(s, chosen))
-
-
-# --- everything else --------------------------------------------------------------------------------------------------
-
-
-def _row_by_row(s: Schedule, target: Target) -> None:
-    *others, last = s.program.blocks
-    if tactics.meets_only_at_elements(s.program) and _rows(s, last) < _JOBS * target.threads:
-        _vector_by_vector(s, others, last, target)
-        return
-    row = tactics.gather_rows(s)
-    for name in list(s.program.blocks):
-        _plain(s, name, target, inside=name != last and row in s.loops(name))
-    if len(s.program.blocks) > 1 and row is not None:
-        tactics.fetch_next_rows(s)
-
-
-def _rows(s: Schedule, name: str) -> int:
-    """The number of rows of a stage: iterations of all loops but the last long one, along which its vectors run."""
-    extents = [_extent(s, lp) for lp in tactics.axis_loops(s, name)[0]]
-    return prod(extents) // max(1, next((e for e in reversed(extents) if e > 1), 1))
-
-
-def _vector_by_vector(s: Schedule, others: Sequence[str], last: str, target: Target) -> None:
-    """Computes what a vector of the last stage needs just before it: there are too few rows for all threads."""
-    space, _ = tactics.axis_loops(s, last)
-    lanes = target.lanes(s.program.buffers[s.program.blocks[last].store.buffer].dtype)
-    long = next((lp for lp in reversed(space) if _extent(s, lp) > 1), space[-1])
-    outer, vector = s.split(long, [None, lanes], tail=True)
-    space[space.index(long)] = outer
-    s.reorder(*space, vector)
-    for name in reversed(others):
-        attempt(s.compute_at, name, space[-1])
-    s.vectorize(vector)
-    for name in others:
-        _plain(s, name, target, inside=space[-1] in s.loops(name))
-    _parallelize(s, space, target)
-
-
-def _plain(s: Schedule, name: str, target: Target, inside: bool = False) -> None:
-    """Schedules one stage: outer loops parallel, innermost axis vectorised."""
-    b = s.program.blocks[name]
-    if not b.iters:
-        return
-    width = target.lanes(s.program.buffers[b.store.buffer].dtype)
-    space, reduction = tactics.axis_loops(s, name)
-    if reduction and not tactics.side_by_side(b):
-        _sum_in_lanes(s, b, reduction, width)
-    elif space:
-        columns = _extent(s, space[-1])
-        if columns == 1:
-            return
-        outer = tactics.vectorize_outputs(s, space[-1], reduction, min(4 * width, max(width, columns)))
-        space = [*space[:-1], outer]
-    if not inside:
-        _parallelize(s, space, target)
-
-
-def _sum_in_lanes(s: Schedule, b: Block, reduction: list[str], width: int) -> None:
-    """Keeps partial results in up to four vectors along the contiguous reduction axis, if it is long enough.
-
-    Short axes that lie one behind the other in memory, such as rows and columns of a small image, become one.
-    """
-    lane = tactics.contiguous_reduction(b, reduction)
-    if lane is not None and _extent(s, lane) < width and tactics.reduces_as_one(s.program, b):
-        lane = s.fuse(*reduction)
-        reduction = [lane]
-    if lane is None or _extent(s, lane) < width:
-        return
-    outer, inner = s.split(lane, [None, min(4, -(-_extent(s, lane) // width)) * width], tail=True)
-    attempt(s.reorder, *(outer if r == lane else r for r in reduction), inner)
-    attempt(s.vectorize, inner)
+        schedule_plainly(s, name, target)

@@ -24,6 +24,7 @@ from searchlab.tactics.axes import (
 from searchlab.tactics.call_tiling import CallTiles, results_are_in_order, structure_around, tile_for_calls
 from searchlab.tactics.channel_blocks import (
     BlockTile,
+    balance_threads,
     block_tile,
     rows_of_bands,
     slides_over_blocks,
@@ -125,9 +126,9 @@ from searchlab.tactics.warp_tiles import WarpTiles, tile_calls_by, tile_for_warp
 __all__ = [
     "BlockTile", "CallLoops", "CallShape", "CallTiles", "Factors", "IntrinsicView", "LaidOperands", "Panel",
     "ProductView", "RoundedUp", "ThreadTiles", "Tiles", "Trailing", "WarpTiles", "attempt", "axis_loops",
-    "bind_elements",
-    "block_tile", "call_around", "call_shape", "call_tile", "call_views", "collapse", "collapse_loops",
-    "collapse_stages", "constant", "contiguous_reduction", "epilogues", "exact_view", "extent", "fetch_next_rows",
+    "balance_threads", "bind_elements", "block_tile", "call_around", "call_shape", "call_tile", "call_views",
+    "collapse", "collapse_loops", "collapse_stages", "constant", "contiguous_reduction", "epilogues", "exact_view",
+    "extent", "fetch_next_rows",
     "finish_fused", "finish_untiled", "fits_registers", "fresh_stages", "fuse_outer", "fuse_parallel", "fuse_reader",
     "fused_width", "gather_inputs", "gather_rows", "goes_row_by_row", "inline_cheap", "inline_padding", "insert_calls",
     "intermediate_results", "intrinsic_view", "join_epilogues", "join_trailing", "joined_copy", "lane_factors",

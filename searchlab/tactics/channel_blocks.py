@@ -16,6 +16,7 @@ from searchlab.targets import Target
 _RANK = 5
 _MOST_PIXELS = 14
 _WAIT = 0.1  # how much longer the last thread may take than if all shared the work evenly
+_BANDS = 2  # the fewest bands for each thread, if there are no other iterations to balance them
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,15 @@ def _wait(rows: int, band: int, tiles: int, threads: int) -> float:
         for _ in range(tiles):
             ends[ends.index(min(ends))] += min(band, rows - start)
     return max(ends) * threads / (rows * tiles) - 1
+
+
+def balance_threads(s: Schedule, bands: list[str], threads: int) -> bool:
+    """Whether images and bands of rows alone give all threads the same to do.
+
+    What is padded for a band then stays in the caches of one thread, and no thread waits for the padding of others.
+    """
+    count = prod(extent(s, loop) or 0 for loop in bands)
+    return count >= _BANDS * threads and count % threads == 0
 
 
 def tile_blocks(s: Schedule, block: str, tile: BlockTile, band: int) -> tuple[list[str], str]:

@@ -13,18 +13,16 @@ from searchlab.ir.program import Program
 from searchlab.ir.stmt import Block
 from searchlab.schedule import Schedule
 from searchlab.schedule.primitive import consumers, producers
-from searchlab.tactics.attempts import attempt, fuse_outer
+from searchlab.tactics.attempts import attempt
 from searchlab.tactics.axes import axis_loops, extent, loops_inside, operands, reduce_axes, space_axes
 from searchlab.tactics.panels import Panel, pack
 from searchlab.tactics.products import ProductView, product_views
 from searchlab.tactics.register_tiles import register_tile
-from searchlab.tactics.sharing import outermost
+from searchlab.tactics.sharing import LARGE, parallelize
 from searchlab.tactics.vectors import contiguous_reduction, vectorize_outputs
 from searchlab.targets import Target
 
 _FEW = 4  # rows below which there is nothing to share
-_LARGE = 1 << 30  # assumed for an extent that is known only at run time
-_JOBS = 4  # the fewest iterations of a parallel loop for each thread
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ def product_chain(program: Program) -> ProductChain | None:
     if len(sums) != 1 or not _is_product(last) or last.store.buffer not in program.outputs or sums[0] is not others[0]:
         return None
     rows = [it.extent for it in space_axes(last)[:-1]]
-    if (value_of(rows[-1]) or _LARGE) < _FEW or any(not _has_rows(b, rows) for b in others):
+    if (value_of(rows[-1]) or LARGE) < _FEW or any(not _has_rows(b, rows) for b in others):
         return None
     made = {b.store.buffer for b in others}
     if any(ld.buffer in made and ld.indices[: len(rows)] != last.store.indices[:-1] for ld in operands(last)):
@@ -90,10 +88,10 @@ def _schedule(s: Schedule, chain: ProductChain, target: Target) -> None:
     rest = _tile_first(s, chain, rows, width)
     for name in rest:
         _in_vectors(s, name, rows, target)
-    _share(s, [*around, rows], target)
+    parallelize(s, [*around, rows], target)
     *packing, lanes = s.loops(packed)
     s.vectorize(lanes)
-    _share(s, packing, target)
+    parallelize(s, packing, target)
 
 
 def _tile(s: Schedule, block: str, row: int, column: int, target: Target) -> tuple[int, int]:
@@ -101,7 +99,7 @@ def _tile(s: Schedule, block: str, row: int, column: int, target: Target) -> tup
     space, _ = axis_loops(s, block)
     dtype = s.program.buffers[s.program.blocks[block].store.buffer].dtype
     most = 4 if target.vector_registers >= 32 else 2
-    rows, columns = (extent(s, space[axis]) or _LARGE for axis in (row, column))
+    rows, columns = (extent(s, space[axis]) or LARGE for axis in (row, column))
     return register_tile(target, dtype, rows, columns, most)
 
 
@@ -160,8 +158,3 @@ def _in_vectors(s: Schedule, name: str, rows: str, target: Target) -> None:
     elif (lane := contiguous_reduction(b, sums)) is not None:
         _, inner = s.split(lane, [None, lanes], tail=True)
         attempt(s.vectorize, inner)
-
-
-def _share(s: Schedule, loops: list[str], target: Target) -> None:
-    if target.threads > 1 and loops:
-        attempt(s.parallel, fuse_outer(s, outermost(s, loops, _JOBS * target.threads, unknown=_LARGE)))

@@ -6,8 +6,29 @@ from collections.abc import Sequence
 from math import prod
 
 from searchlab.schedule import Schedule
-from searchlab.tactics.attempts import attempt
+from searchlab.tactics.attempts import attempt, fuse_outer
 from searchlab.tactics.axes import extent
+from searchlab.targets import Target
+
+LARGE = 1 << 30  # assumed for an extent that is known only at run time
+JOBS = 4  # the fewest iterations of a parallel loop for each thread
+
+
+def assumed_extent(s: Schedule, loop: str) -> int:
+    """The extent of a loop; that of a long one if it is known only at run time."""
+    known = extent(s, loop)
+    return LARGE if known is None else known
+
+
+def shared_loops(s: Schedule, loops: Sequence[str], target: Target) -> list[str]:
+    """The outermost loops of a nest, until there are enough iterations to balance all threads."""
+    return outermost(s, loops, JOBS * target.threads, unknown=LARGE)
+
+
+def parallelize(s: Schedule, loops: Sequence[str], target: Target) -> None:
+    """Shares the outermost loops of a nest among the threads of a target, fused until there are enough iterations."""
+    if target.threads > 1 and loops:
+        attempt(s.parallel, fuse_outer(s, shared_loops(s, loops, target)))
 
 
 def outermost(s: Schedule, loops: Sequence[str], iterations: int, unknown: int = 1) -> list[str]:

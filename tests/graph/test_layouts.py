@@ -188,10 +188,24 @@ def test_parts_in_other_blocks_are_not_concatenated_packed() -> None:
     agree(module, lanes=16)
 
 
-def test_the_option_asks_for_it() -> None:
-    module = chain(lambda b, y: b.max_pool2d(b.relu(y), kernel=2))
-    assert "packed" not in str(lowered(module, CompileOptions(), target=parse(TARGET)))
-    assert "fused_conv2d_packed_add_relu" in str(lowered(module, CompileOptions(layouts=True), target=parse(TARGET)))
+def test_compiled_models_have_it_where_it_pays() -> None:
+    """With more convolutions than conversions: of one convolution the result is converted, of two only that of the last."""
+    target = parse(TARGET)
+    alone = chain(lambda b, y: b.max_pool2d(b.relu(y), kernel=2))
+    followed = chain(lambda b, y: b.conv2d(b.relu(y), weight(b, "v", 16, 8, 1, 1)), channels=8)
+    assert "packed" in str(propagate_layouts(alone, 8))
+    assert propagate_layouts(alone, 8, where_it_pays=True) is alone
+    assert "packed" not in str(lowered(alone, CompileOptions(), target=target))
+    assert "fused_conv2d_packed_add_relu" in str(lowered(followed, CompileOptions(), target=target))
+    assert "packed" not in str(lowered(followed, CompileOptions(layouts=False), target=target))
+
+
+def test_images_that_are_single_pixels_are_not_converted() -> None:
+    """Means of whole images have the same elements in the same places in blocks, so a network that ends in them pays."""
+    alone = chain(lambda b, y: b.relu(y), channels=8)
+    pooled = chain(lambda b, y: b.mean(b.relu(y), axes=(2, 3)), channels=8)
+    assert propagate_layouts(alone, 8, where_it_pays=True) is alone
+    assert "conv2d_packed" in str(propagate_layouts(pooled, 8, where_it_pays=True))
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------
@@ -250,6 +264,17 @@ def test_bands_keep_threads_busy(blocks: int, rows: int, band: int) -> None:
     program = packed_program("conv2d_packed", (1, 2, rows, 7, 8), (blocks, 2, 1, 1, 8, 8))
     made = default_schedule(program, parse(TARGET), ["W"])
     assert int(str(made.loops["h_1"].extent)) == band
+
+
+@pytest.mark.parametrize(
+    ("rows", "alone"),
+    [(28, True), (56, True), (14, False), (21, False)],  # four, eight, two and three bands for two threads
+)
+def test_threads_pad_what_they_read_where_bands_balance_them(rows: int, alone: bool) -> None:
+    program = packed_program("conv2d_packed", (1, 2, rows, 7, 8), (16, 2, 3, 3, 8, 8), padding=1)
+    made = default_schedule(program, parse(TARGET), ["W"])
+    shared = [loop for loop in made.loops.values() if "parallel" in loop.kinds]
+    assert len(shared) == (1 if alone else 2)  # else all threads pad first
 
 
 @pytest.mark.parametrize("name", [pytest.param("resnet18", marks=pytest.mark.slow), "mobilenet_v2"])

@@ -19,14 +19,15 @@ class CompileOptions:
 
     `fuse`: whether operators are fused before or after they become programs, or never.  `memory`: the policy by which
     memory is planned.  `libraries`: which libraries are preferred to kernels.  `layouts`: whether channels
-    of images lie in blocks of a vector from one operator to the next.  `threads`: how many threads kernels use, by
+    of images lie in blocks of a vector from one operator to the next, in functions with more convolutions than places
+    where images would be converted.  `threads`: how many threads kernels use, by
     default those of the target.
     """
 
     fuse: Fusion = "before"
     memory: Policy = "bounds"
     libraries: tuple[Component, ...] = ()
-    layouts: bool = False
+    layouts: bool = True
     threads: int | None = None
 
     def __post_init__(self) -> None:

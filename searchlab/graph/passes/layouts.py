@@ -31,9 +31,13 @@ _LEAST = 8  # channels of half a vector: shorter ones take as many instructions 
 _SPACE = (2, 3)  # the axes of rows and columns, packed or not
 
 
-def propagate_layouts(module: GraphModule, lanes: int) -> GraphModule:
-    """The module with chains of convolutions on channels in blocks of `lanes`; what does not divide is left alone."""
-    changed = {f.name: _Packing(module, f, lanes).function() for f in module}
+def propagate_layouts(module: GraphModule, lanes: int, where_it_pays: bool = False) -> GraphModule:
+    """The module with chains of convolutions on channels in blocks of `lanes`; what does not divide is left alone.
+
+    `where_it_pays` leaves functions alone in which images would be packed and unpacked as often as convolved: packing
+    takes as long as a small convolution, and a schedule packs for itself what lies apart.
+    """
+    changed = {f.name: _Packing(module, f, lanes).function(where_it_pays) for f in module}
     if all(changed[f.name] is f for f in module):
         return module
     return fold_constants(replace(module, functions=changed))
@@ -62,13 +66,14 @@ class _Packing:
         self.packed: dict[str, str] = {}  # names of packed forms
         self.pending: set[str] = set()  # values that have only been computed packed
         self.reasons: dict[str, str] = {}
+        self.convolutions = self.conversions = 0
 
-    def function(self) -> GraphFunction:
+    def function(self, where_it_pays: bool = False) -> GraphFunction:
         for b in self.before.bindings:
             if not self._repacked(b):
                 self._keep(b)
         self._unpack(self.before.result)
-        if not self.packed:
+        if not self.packed or (where_it_pays and self.conversions >= self.convolutions):
             return self.before
         return replace(self.before, bindings=tuple(self.bindings))
 
@@ -124,6 +129,7 @@ class _Packing:
             made = self._emit("depthwise_conv2d_packed", self._pack(x), kernel, **steps)
         else:
             raise _Left(f"it has {operator.groups} groups of {inner} channels; accepted: one group, or a channel each")
+        self.convolutions += 1
         for o in bias:
             made = self._emit("add", made, self._emit("reshape", o, shape=(co // b, 1, 1, b)))
         self._made(name, made)
@@ -205,6 +211,7 @@ class _Packing:
             n, c, *space = self._shape(name)
             channels, block = value_of(c), self._block(value_of(c))
             assert channels is not None and block is not None
+            self.conversions += name not in self.module.constants
             split = self._emit("reshape", name, shape=(n, channels // block, block, *space))
             self.packed[name] = self._emit("permute", split, axes=_PACK)
         return self.packed[name]
@@ -224,6 +231,7 @@ class _Packing:
         self.pending.remove(name)
         shape, source = self._shape(name), self.packed[name]
         if any(e != ONE for e in shape[2:]):
+            self.conversions += 1
             source = self._emit("permute", source, axes=_UNPACK)
         self._bind(name, OperatorCall((source,), operator_named("reshape", shape=shape)))
 
