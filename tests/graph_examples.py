@@ -321,4 +321,31 @@ def _packed_windows(F: Any) -> list[Example]:
         Example("depthwise_conv2d_packed", (f(1, 2, n + 3, m + 3, 4), f(2, 3, 3, 4)), depthwise, {"padding": 1}),
         Example("max_pool2d_packed", (f(n, 2, 6, 5, 4),), lambda x: packed(F.max_pool2d(plain(x), 3, 2, 1), 4), pool),
         Example("avg_pool2d_packed", (f(n, 2, 6, 5, 4),), lambda x: packed(F.avg_pool2d(plain(x), 3, 2, 1), 4), pool),
+        *_winograd(F),
+    ]
+
+
+def _winograd(F: Any) -> list[Example]:
+    """As the paper has it, with patches cut out by torch and matrices written out."""
+    import torch
+
+    G = torch.tensor([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]], dtype=torch.float64)
+    B = torch.tensor([[1, 0, 0, 0], [0, 1, -1, 1], [-1, 1, 1, 0], [0, 0, 0, -1]], dtype=torch.float64)
+    A = torch.tensor([[1, 0], [1, 1], [1, -1], [0, -1]], dtype=torch.float64)
+
+    def convolution(x: Any, u: Any) -> Any:
+        """Of six rows and five columns, padded by one: the last tile has a column that is left out."""
+        space = F.pad(x.movedim(4, 2).double(), (1, 2, 1, 1))
+        patches = space.unfold(3, 4, 2).unfold(4, 4, 2)  # n, c, k, t, u, 4, 4
+        products = torch.einsum("nckuvij,ijocka->nouvaij", B.T @ patches @ B, u.double())
+        tiles = A.T @ products @ A  # n, o, u, v, a, 2, 2
+        whole = tiles.permute(0, 1, 2, 5, 3, 6, 4).flatten(4, 5).flatten(2, 3)
+        return whole[:, :, :, :5].to(x.dtype)
+
+    def weights(w: Any) -> Any:
+        return torch.einsum("ik,ockmab,jm->ijocab", G, w.double(), G).to(w.dtype)
+
+    return [
+        Example("winograd_conv2d_packed", (f(n, 2, 6, 5, 3), f(4, 4, 2, 2, 3, 4)), convolution, {"padding": 1}),
+        Example("winograd_weights_packed", (f(2, n, 3, 3, 3, 4),), weights),
     ]

@@ -39,10 +39,15 @@ def block_tile(program: Program, block: Block, target: Target) -> BlockTile | No
         return None
     if any(moves_with(weights[0], v) for v in (row, column)):
         return None
-    blocks, pixels = value_of(space[1].extent) or 1, value_of(space[3].extent) or _MOST_PIXELS
+    return tile_in_registers(value_of(space[1].extent), value_of(space[3].extent), target)
+
+
+def tile_in_registers(blocks: int | None, pixels: int | None, target: Target) -> BlockTile:
+    """The tile of so many blocks and pixels, as far as known, that fits the registers of a target."""
     counts = (2, 3) if target.vector_registers >= 32 else (2,)
-    count = next((n for n in counts if blocks % n == 0), 1)
+    count = next((n for n in counts if (blocks or 1) % n == 0), 1)
     most = max(1, min(_MOST_PIXELS, (target.vector_registers - count - 2) // count))
+    pixels = pixels or _MOST_PIXELS
     return BlockTile(-(-pixels // -(-pixels // most)), count)
 
 
@@ -66,17 +71,22 @@ def _ends_in_a_vector(program: Program, block: Block, target: Target) -> bool:
 
 
 def rows_of_bands(s: Schedule, block: str, tile: BlockTile, most: int, threads: int) -> int:
-    """The rows of a band, at most so many; fewer if some threads would wait for others otherwise.
-
-    Threads take one tile of blocks in one band after the other, and a few of equal size do not divide evenly.
-    """
+    """The rows of a band, at most so many; fewer if some threads would wait for others otherwise."""
     image, blocks, row = (extent(s, loop) for loop in axis_loops(s, block)[0][:3])
     if image is None or blocks is None or row is None:
         return most
-    fewest, tiles = -(-row // most), image * (blocks // tile.blocks)
-    waits = {n: _wait(row, -(-row // n), tiles, threads) for n in range(fewest, min(row, fewest + threads) + 1)}
+    return balanced_rows(row, image * (blocks // tile.blocks), most, threads)
+
+
+def balanced_rows(rows: int, tiles: int, most: int, threads: int) -> int:
+    """The rows of a band where so many tiles are computed in each.
+
+    Threads take one tile of blocks in one band after the other, and a few of equal size do not divide evenly.
+    """
+    fewest = -(-rows // most)
+    waits = {n: _wait(rows, -(-rows // n), tiles, threads) for n in range(fewest, min(rows, fewest + threads) + 1)}
     chosen = next((n for n, wait in waits.items() if wait <= _WAIT), min(waits, key=lambda n: waits[n]))
-    return -(-row // chosen)
+    return -(-rows // chosen)
 
 
 def _wait(rows: int, band: int, tiles: int, threads: int) -> float:

@@ -162,6 +162,47 @@ def test_graphs_without_a_chain_stay_as_they_are() -> None:
     assert "float64" in left_plain(double, "main", LANES)["conv2d"]
 
 
+@pytest.mark.parametrize(
+    ("channels", "h", "w", "kernel", "steps", "suits"),
+    [
+        (64, 10, 10, 3, {"padding": 1}, True),
+        (64, 9, 10, 3, {"padding": 1}, False),  # too few pixels
+        (32, 28, 28, 3, {}, True),
+        (32, 14, 14, 3, {"padding": 1}, False),  # too few pixels for so few channels
+        (16, 56, 56, 3, {"padding": 1}, False),
+        (64, 28, 28, 3, {"padding": 1, "stride": 2}, False),
+        (64, 28, 28, 3, {"padding": 2, "dilation": 2}, False),
+        (64, 28, 28, 1, {}, False),
+    ],
+)
+def test_winograds_convolution_is_for_3x3_kernels_with_much_to_compute(
+    channels: int, h: int, w: int, kernel: int, steps: dict[str, Any], suits: bool
+) -> None:
+    b = GraphBuilder()
+    weights = b.constant("w", np.ones((channels, channels, kernel, kernel), "float32"))
+    module = b.build(b.relu(b.conv2d(b.input("x", (1, channels, h, w)), weights, **steps)))
+    assert ("winograd_conv2d_packed" in str(propagate_layouts(module, 8, winograd=True))) == suits
+    assert "winograd" not in str(propagate_layouts(module, 8))
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize(("h", "w", "padding"), [(12, 10, 1), (11, 13, 1), (13, 12, 0), (10, 11, 2)])
+def test_winograds_convolution_is_the_convolution(h: int, w: int, padding: int) -> None:
+    """Tiles reach beyond the end of odd sizes; batches, biases and residuals are part of the kernels."""
+    b = GraphBuilder(ranges={n: (1, 4)})
+    x, v = b.input("x", (n, 3, h, w)), weight(b, "v", 64, 64, 3, 3)
+    y = b.relu(b.conv2d(x, weight(b, "w", 64, 3, 1, 1)))
+    z = b.relu(b.conv2d(y, v, weight(b, "bias", 64), padding=padding))
+    module = b.build(b.conv2d(z, v, padding=1) + z)
+    assert "winograd_conv2d_packed" in str(lowered(module, CompileOptions()))
+    assert "winograd" not in str(lowered(module, CompileOptions(winograd=False)))
+    model, plain = compile(module), compile(module, options={"winograd": False})
+    image = RNG.uniform(-1, 1, (3, 3, h, w)).astype("float32")
+    wanted = evaluate_graph(module, image)
+    for found in (model["main"].observed(image, poison=True).result, plain(image)):
+        np.testing.assert_allclose(np.asarray(found), wanted, rtol=0, atol=2e-6 * np.abs(wanted).max())
+
+
 def halves(b: GraphBuilder, y: Any) -> Any:
     """Channels that are whole blocks of 8 and not of 16, between others; their sums are of the same blocks."""
     z = b.relu(b.conv2d(y, weight(b, "v", 24, 16, 1, 1), weight(b, "c", 24)))
@@ -189,7 +230,7 @@ def test_parts_in_other_blocks_are_not_concatenated_packed() -> None:
 
 
 def test_compiled_models_have_it_where_it_pays() -> None:
-    """With more convolutions than conversions: of one convolution the result is converted, of two only that of the last."""
+    """With more convolutions than conversions: that of the last result is one, however many convolutions there are."""
     target = parse(TARGET)
     alone = chain(lambda b, y: b.max_pool2d(b.relu(y), kernel=2))
     followed = chain(lambda b, y: b.conv2d(b.relu(y), weight(b, "v", 16, 8, 1, 1)), channels=8)
@@ -201,7 +242,7 @@ def test_compiled_models_have_it_where_it_pays() -> None:
 
 
 def test_images_that_are_single_pixels_are_not_converted() -> None:
-    """Means of whole images have the same elements in the same places in blocks, so a network that ends in them pays."""
+    """Means of whole images have the same elements in the same places in blocks, so ending in them costs nothing."""
     alone = chain(lambda b, y: b.relu(y), channels=8)
     pooled = chain(lambda b, y: b.mean(b.relu(y), axes=(2, 3)), channels=8)
     assert propagate_layouts(alone, 8, where_it_pays=True) is alone

@@ -20,7 +20,8 @@ class CompileOptions:
     `fuse`: whether operators are fused before or after they become programs, or never.  `memory`: the policy by which
     memory is planned.  `libraries`: which libraries are preferred to kernels.  `layouts`: whether channels
     of images lie in blocks of a vector from one operator to the next, in functions with more convolutions than places
-    where images would be converted.  `threads`: how many threads kernels use, by
+    where images would be converted; `winograd`: whether 3x3 convolutions among these are computed by Winograd's
+    algorithm where that takes less time.  `threads`: how many threads kernels use, by
     default those of the target.
     """
 
@@ -28,6 +29,7 @@ class CompileOptions:
     memory: Policy = "bounds"
     libraries: tuple[Component, ...] = ()
     layouts: bool = True
+    winograd: bool = True
     threads: int | None = None
 
     def __post_init__(self) -> None:

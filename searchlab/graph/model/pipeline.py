@@ -57,7 +57,9 @@ PIPELINE: tuple[NamedPass, ...] = (
     NamedPass.of(remove_dead),
     NamedPass.of(find_attention),
     NamedPass("dispatch_libraries", lambda m, o, _: dispatch_libraries(m, o.libraries), lambda o: bool(o.libraries)),
-    NamedPass("propagate_layouts", lambda m, _, lanes: propagate_layouts(m, lanes, True), lambda o: o.layouts),
+    NamedPass(
+        "propagate_layouts", lambda m, o, lanes: propagate_layouts(m, lanes, True, o.winograd), lambda o: o.layouts
+    ),
     NamedPass.of(fuse_operators, _fuses),
     NamedPass.of(fuse_programs, _fuses),
     NamedPass.of(legalise),

@@ -13,9 +13,10 @@ from searchlab.graph.ops import (
     shape_ops,
     unary_ops,
     window_ops,
+    winograd_ops,
 )
 
 __all__ = [
     "attention_op", "binary_ops", "creation_ops", "index_ops", "joining_ops", "norm_ops", "packed_ops",
-    "product_ops", "reduction_ops", "shape_ops", "unary_ops", "window_ops",
+    "product_ops", "reduction_ops", "shape_ops", "unary_ops", "window_ops", "winograd_ops",
 ]  # fmt: skip

@@ -21,7 +21,7 @@ from searchlab.ir.expr import ONE, Expr, Var
 from searchlab.ir.program import Program
 from searchlab.workloads.building_blocks import SlidingWindow, fitted, named, pad, sum_stage, wide
 
-_NAMES = ("n", "c", "h", "w", "b")  # of the axes of a packed image
+PACKED_AXES = ("n", "c", "h", "w", "b")  # of the axes of a packed image
 
 
 def packed_array(x: Array, block: int) -> Array:
@@ -44,7 +44,7 @@ def _unpacked(x: TensorType) -> TensorType:
 
 def _padded(b: Builder, x: Tensor, padding: Ints, fill: float = 0) -> Tensor:
     still = (0, 0)
-    return pad(b, x, _NAMES, [still, still, *((p, p) for p in padding), still], fill)
+    return pad(b, x, PACKED_AXES, [still, still, *((p, p) for p in padding), still], fill)
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Conv2dPackedOp(PackedConvolutionOp):
             return total(wide(pixel) * wide(W[(c, rc, *rk, ri, o)]), rc, *rk, ri)
 
         shape = (shape_of(x)[0], outer, *window.places, width)
-        return b.program(sum_stage(b, "Y", shape, named(_NAMES, body), dtype))
+        return b.program(sum_stage(b, "Y", shape, named(PACKED_AXES, body), dtype))
 
     def reference(self, *args: Array) -> Array:
         """The same on arrays."""
@@ -134,7 +134,7 @@ class DepthwisePackedOp(PackedConvolutionOp):
         def body(n: Var, c: Var, h: Var, w: Var, o: Var) -> Reduction:
             return total(wide(P[(n, c, *window.at((h, w), rk), o)]) * wide(W[(c, *rk, o)]), *rk)
 
-        return b.program(sum_stage(b, "Y", (n, blocks, *window.places, width), named(_NAMES, body), dtype))
+        return b.program(sum_stage(b, "Y", (n, blocks, *window.places, width), named(PACKED_AXES, body), dtype))
 
     def reference(self, *args: Array) -> Array:
         """The same on arrays."""
@@ -179,10 +179,10 @@ class PackedPoolOp(PoolOp):
             return P[(n, c, *window.at((h, w), rk), o)]
 
         if self.fill:
-            return b.program(b.compute("Y", shape, named(_NAMES, lambda *i: largest(at(*i), *rk))))
-        S = b.compute("S", shape, named(_NAMES, lambda *i: total(wide(at(*i)), *rk)))
+            return b.program(b.compute("Y", shape, named(PACKED_AXES, lambda *i: largest(at(*i), *rk))))
+        S = b.compute("S", shape, named(PACKED_AXES, lambda *i: total(wide(at(*i)), *rk)))
         count = float(math.prod(self.kernel))
-        return b.program(b.compute("Y", shape, named(_NAMES, lambda *i: fitted(S[i] / count, dtype))))
+        return b.program(b.compute("Y", shape, named(PACKED_AXES, lambda *i: fitted(S[i] / count, dtype))))
 
     def reference(self, *args: Array) -> Array:
         """The same on arrays."""

@@ -19,14 +19,15 @@ from searchlab.ir.bfloat16 import stored
 from searchlab.ir.expr import Expr, value_of
 from searchlab.ir.walk import variables
 
-LIMIT = 1 << 20  # bytes of a result that may be larger than its operands
+LIMIT = 1 << 20  # bytes of a result that may be much larger than its operands
+GROWTH = 2  # times the size of its operands that a larger result may have
 
 
 def fold_constants(module: GraphModule, limit: int = LIMIT) -> GraphModule:
     """The module with the results of calls on constants as constants, and without what nothing uses then.
 
-    A result that is larger than its operands together and than `limit` bytes stays a call: broadcast or padded weights
-    would only take memory.
+    A result that is larger than `limit` bytes and more than twice its operands together stays a call: weights that are
+    broadcast or padded would only take memory.
     """
     constants = NewConstants(module)
     functions = {f.name: _Folding(constants, limit).function(f) for f in module}
@@ -95,7 +96,7 @@ class _Folding:
 
     def _is_small(self, b: Binding, args: Sequence[HeldTensor]) -> bool:
         given = sum(a.array.nbytes for a in args)
-        return _bytes(b) <= max(self.limit, given)
+        return _bytes(b) <= max(self.limit, GROWTH * given)
 
 
 def _bytes(b: Binding) -> int:

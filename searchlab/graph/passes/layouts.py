@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from math import prod
 
 from searchlab.graph.annotations import Annotation, Shape, TensorType
 from searchlab.graph.calls import Operand, OperatorCall
 from searchlab.graph.deduction import scope_of
 from searchlab.graph.functions import Binding, GraphFunction, GraphModule
-from searchlab.graph.operator import GraphOperator, operator_named
+from searchlab.graph.operator import GraphOperator, Ints, operator_named
 from searchlab.graph.ops.joining_ops import ConcatOp
 from searchlab.graph.ops.operand_rules import axes_of, axis_of
 from searchlab.graph.ops.pointwise_op import PointwiseOp
@@ -28,16 +29,20 @@ from searchlab.ir.expr import ONE, value_of
 _DTYPE = "float32"  # other types are multiplied by instructions that have layouts of their own
 _PACK, _UNPACK = (0, 1, 3, 4, 2), (0, 1, 4, 2, 3)
 _LEAST = 8  # channels of half a vector: shorter ones take as many instructions for less
+_CHANNELS, _PIXELS, _BOTH = 32, 100, 6400  # the fewest of each, and their product, for Winograd's convolution to pay
 _SPACE = (2, 3)  # the axes of rows and columns, packed or not
 
 
-def propagate_layouts(module: GraphModule, lanes: int, where_it_pays: bool = False) -> GraphModule:
+def propagate_layouts(
+    module: GraphModule, lanes: int, where_it_pays: bool = False, winograd: bool = False
+) -> GraphModule:
     """The module with chains of convolutions on channels in blocks of `lanes`; what does not divide is left alone.
 
     `where_it_pays` leaves functions alone in which images would be packed and unpacked as often as convolved: packing
-    takes as long as a small convolution, and a schedule packs for itself what lies apart.
+    takes as long as a small convolution, and a schedule packs for itself what lies apart.  `winograd` computes 3x3
+    convolutions of large images by Winograd's algorithm.
     """
-    changed = {f.name: _Packing(module, f, lanes).function(where_it_pays) for f in module}
+    changed = {f.name: _Packing(module, f, lanes, winograd).function(where_it_pays) for f in module}
     if all(changed[f.name] is f for f in module):
         return module
     return fold_constants(replace(module, functions=changed))
@@ -57,8 +62,8 @@ class _Left(Exception):
 class _Packing:
     """The bindings of a function, with images packed; values keep their names where they are plain."""
 
-    def __init__(self, module: GraphModule, function: GraphFunction, lanes: int) -> None:
-        self.module, self.before, self.lanes = module, function, lanes
+    def __init__(self, module: GraphModule, function: GraphFunction, lanes: int, winograd: bool = False) -> None:
+        self.module, self.before, self.lanes, self.winograd = module, function, lanes, winograd
         self.blocks = [b for b in (lanes, lanes // 2) if b == lanes or b >= _LEAST]
         self.scope = scope_of(module, function)
         self.taken = {*function.annotations, *module.constants}
@@ -122,7 +127,11 @@ class _Packing:
             split = self._emit("reshape", weight, shape=(co // b, b, ci // a, a, kh, kw))
             kernel = self._emit("permute", split, axes=(0, 2, 4, 5, 3, 1))
             data = self._emit("unsqueeze", x, axes=(-1,)) if few else self._pack(x)
-            made = self._emit("conv2d_packed", data, kernel, **steps)
+            if self.winograd and not few and self._suits_winograd(operator, (kh, kw), (ci, co), shape):
+                made = self._emit("winograd_weights_packed", kernel)
+                made = self._emit("winograd_conv2d_packed", data, made, padding=operator.padding)
+            else:
+                made = self._emit("conv2d_packed", data, kernel, **steps)
         elif operator.groups == ci == co and inner == 1:
             split = self._emit("reshape", weight, shape=(co // b, b, kh, kw))
             kernel = self._emit("permute", split, axes=(0, 2, 3, 1))
@@ -133,6 +142,18 @@ class _Packing:
         for o in bias:
             made = self._emit("add", made, self._emit("reshape", o, shape=(co // b, 1, 1, b)))
         self._made(name, made)
+
+    def _suits_winograd(self, operator: Conv2dOp, kernel: Ints, channels: Ints, shape: Shape) -> bool:
+        """Whether a convolution can be computed by Winograd's algorithm, and has enough to compute for it to pay.
+
+        Its weights are 16 / 9 of those of the convolution: with few pixels they take longer to read than is saved.
+        """
+        space = [value_of(e) for e in shape[2:]]
+        if kernel != (3, 3) or operator.stride != (1, 1) or operator.dilation != (1, 1) or None in space:
+            return False
+        places = [(e or 0) + 2 * p - 2 for e, p in zip(space, operator.padding, strict=True)]
+        least, pixels = min(channels), prod(places)
+        return least >= _CHANNELS and pixels >= _PIXELS and least * pixels >= _BOTH
 
     def pool(self, name: str, call: OperatorCall, _: TensorType) -> None:
         """Pooling by windows."""

@@ -33,6 +33,7 @@ def alternatives(base: CompileOptions, calls: Mapping[str, Sequence[str]] | None
     """
     found: Ways = {f"fuse: {f}": replace(base, fuse=f) for f in get_args(Fusion) if f != base.fuse}
     found[f"layouts: {str(not base.layouts).lower()}"] = replace(base, layouts=not base.layouts)
+    found[f"winograd: {str(not base.winograd).lower()}"] = replace(base, winograd=not base.winograd)
     for library, texts in (calls or {}).items():
         for text in texts:
             component = {ChosenCalls.name: {"library": library, "calls": [text]}}

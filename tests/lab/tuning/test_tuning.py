@@ -315,7 +315,7 @@ def test_results_of_a_folder_replace_earlier_ones(tmp_path: Path) -> None:
 
 def test_decisions_change_one_thing_at_a_time() -> None:
     ways = alternatives(CompileOptions(), {"numpy": ["linear(a, b)"]})
-    assert list(ways) == ["fuse: after", "fuse: never", "layouts: false", "numpy: linear(a, b)"]
+    assert list(ways) == ["fuse: after", "fuse: never", "layouts: false", "winograd: false", "numpy: linear(a, b)"]
     assert ways["fuse: never"] == CompileOptions(fuse="never")
     assert ways["numpy: linear(a, b)"].libraries == ({"chosen": {"library": "numpy", "calls": ["linear(a, b)"]}},)
 
