@@ -6,7 +6,8 @@ python -m benchmarks.changes --only conv-64           one case
 A layer on changes is everything that a frame costs it: comparing pixels with what was seen, lists, products, sums in
 place, and the list for the next layer.  `overhead` is what is left of it where no pixel of a map that has changed
 everywhere passes the threshold.  `csr` multiplies the changed elements alone, as a sparse matrix whose making is not
-counted.  Contenders run in turns; a figure is the ratio of fastest times, and `median` that of medians.
+counted.  `winograd` is the whole layer with fewer products than the others, as compiled networks have it, on images in
+blocks of channels.  Contenders run in turns; a figure is the ratio of fastest times, and `median` that of medians.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ import numpy.typing as npt
 from benchmarks.claim_rows import Row, claim_row
 from searchlab.backend import compile as compile_program
 from searchlab.defaults import default_schedule
-from searchlab.graph import GraphBuilder, GraphModule
+from searchlab.graph import GraphBuilder, GraphModule, operator_named, tensor
+from searchlab.graph.symbols import SizeFacts
 from searchlab.runtime.memory import placed
 from searchlab.targets import CpuTarget, detect
 from searchlab.timing.race import race
@@ -67,6 +69,17 @@ class Layer:
         image = placed(np.random.default_rng(2).random((1, c, side, side), np.float32))
         run, _ = kernel.prepare(image)
         return run
+
+    def winograd(self, target: CpuTarget) -> Run:
+        """The whole layer by Winograd's algorithm, with its weights transformed ahead."""
+        c, side, b = self.channels, self.side, target.lanes("float32")
+        image = placed(np.random.default_rng(2).random((1, c // b, side, side, b), np.float32))
+        weights = self.weight().reshape(c // b, b, c // b, b, 3, 3).transpose(0, 2, 4, 5, 3, 1)
+        transformed = operator_named("winograd_weights_packed").reference(weights).astype("float32")
+        operator = operator_named("winograd_conv2d_packed", padding=(1, 1))
+        program = operator.program(SizeFacts(), tensor(image.shape), tensor(transformed.shape))
+        assert program is not None
+        return compile_program(default_schedule(program, target, ("U",)), target).prepare(image, placed(transformed))[0]
 
     def following(self, target: CpuTarget) -> tuple[Following, str]:
         """A stream of the graph, and the name of the layer."""
@@ -124,21 +137,23 @@ def layer_rows(case: str, layer: Layer, seconds: float) -> Iterator[Row]:
     rng = np.random.default_rng(5)
     pixels = {f"{side}x{side}": layer.blocks(0.1, side, rng) for side in (1, 4, 8) if side < layer.side}
     every = np.arange(layer.side**2, dtype=np.int32)
-    runs: dict[str, Run] = {"dense": layer.dense(target)}
+    runs: dict[str, Run] = {"dense": layer.dense(target), "winograd": layer.winograd(target)}
     runs |= {name: on_changes(layer, chosen, target) for name, chosen in pixels.items()}
     runs |= {"all": on_changes(layer, every, target), "none": on_changes(layer, every, target, NONE)}
     runs["csr"] = csr(layer, pixels["4x4"])
     times = {name: (t.min, t.median) for name, t in race(runs, seconds, threads=THREADS).items()}
     us = {name: [round(1e6 * s, 1) for s in pair] for name, pair in times.items()}
 
-    def ratio(name: str) -> tuple[float, float]:
-        return times["dense"][0] / times[name][0], times["dense"][1] / times[name][1]
+    def ratio(name: str, whole: str = "dense") -> tuple[float, float]:
+        return times[whole][0] / times[name][0], times[whole][1] / times[name][1]
 
     for name, chosen in pixels.items():
         (fast, middle), share = ratio(name), len(chosen) / layer.side**2
         target_ratio = 5.0 if share < MOST else None
         more = {"median": round(middle, 3), "pixels": round(share, 4), "us": us}
         yield claim_row(case, f"dense / {name}", fast, target_ratio, at_most=False, **more)
+        fast, middle = ratio(name, "winograd")
+        yield claim_row(case, f"winograd / {name}", fast, None, median=round(middle, 3))
     yield claim_row(case, "dense / all", *ratio("all")[:1], None, median=round(ratio("all")[1], 3))
     over = [1 / r for r in ratio("none")]
     yield claim_row(case, "overhead", over[0], 0.05, median=round(over[1], 4))

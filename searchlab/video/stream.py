@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from searchlab.errors import GraphError
 from searchlab.graph import CompiledModel, CompileOptions, GraphModule, compile
 from searchlab.graph.model.profile import ModelProfile
+from searchlab.ir.expr import value_of
 from searchlab.targets import Target
 from searchlab.video.accounting import (
     AcceleratorAccount,
@@ -60,6 +62,15 @@ class ResidualModel:
     def dense(self, frame: Array) -> Any:
         """The output, by the graph as it was before it became residual: all of it is computed, and nothing is kept."""
         return self.compiled[DENSE](frame)
+
+    @cached_property
+    def dense_multiplications(self) -> float:
+        """Half the operations of the plain graph; infinite if they depend on sizes.
+
+        They are fewer than those of its layers where these are computed by Winograd's algorithm.
+        """
+        counts = [value_of(call.flops) for call in self.compiled[DENSE].facts.calls if call.flops is not None]
+        return sum(math.inf if n is None else n for n in counts) / 2
 
     def first(self, frame: Array) -> tuple[Any, tuple[Array, ...]]:
         """The output and the state, all of it computed."""
@@ -107,10 +118,10 @@ class StreamOptions:
     """When all of a frame is computed, and what is compared.
 
     `refresh` computes all of every so-manieth frame.  `cut` is the share of a frame's elements that must have changed
-    by a tenth of the range of values for a scene cut.  `dense_above` is the share of changed elements, or of the
-    multiplications that the last frame took, above which changes are not worth it: then frames go through the plain
-    graph, which keeps nothing, until they change less.  None is never.  `compare` computes all of every frame as well,
-    for the errors of the account.
+    by a tenth of the range of values for a scene cut.  `dense_above` is a share, of changed elements among all or of
+    the multiplications of the last frame to those of the plain graph, above which changes are not worth it: then frames
+    go through the plain graph, which keeps nothing, until they change less.  None is never.  `compare` computes all of
+    every frame as well, for the errors of the account.
     """
 
     refresh: int | None = None
@@ -311,10 +322,12 @@ class Stream:
         return float(frame.std()) / spread if spread else 1.0
 
     def _work(self) -> float:
-        """The share of multiplications that the last frame took, or, where nothing is skipped, that changes need."""
+        """The multiplications that the last frame took, or, where nothing is skipped, needed, to the plain graph's."""
         account = self.account
         assert account is not None
-        return account.work if self.model.plan.skipping else account.density
+        whole = max(1, sum(layer.whole for layer in account.layers))
+        taken = whole * (account.work if self.model.plan.skipping else account.density)
+        return taken / min(whole, self.model.dense_multiplications)
 
     def _compare(self, frame: Array, output: Any) -> None:
         """The errors of the last frame, where they are asked for."""

@@ -25,8 +25,8 @@ LEVELS = tuple(round(0.02 * 2 ** (step / 4), 4) for step in range(25))  # shares
 TILTS = (0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # of the last layer to the first, geometric in between
 FACTORS = (0.25, 0.35, 0.5, 0.71, 1.0, 1.41, 2.0, 2.83, 4.0)
 REFRESHES = (0, 32, 16, 8)  # frames; 0 is never
-FALLBACKS = (0.4, 0.6, 0.8, 1.0)  # shares of work above which frames are computed as a whole; 1 is never
-NAME, VERSION = "stream", "2"
+FALLBACKS = (0.4, 0.5, 0.6, 0.8, 1.0, 0.0)  # shares of work above which frames are computed as a whole; 0 is never
+NAME, VERSION = "stream", "3"
 _OWN, _FORKED = "x ", "forked x "  # what the knobs of layers are called by, the latter where several read a map
 _SEEDS = 8
 
@@ -51,8 +51,7 @@ class StreamChoice:
         depths = np.linspace(-0.5, 0.5, len(factors)) if len(factors) > 1 else np.zeros(1)
         tilted = knobs.get("level", 1.0) * knobs["tilt"] ** depths
         shares = {name: float(t * f) for t, (name, f) in zip(tilted, factors.items(), strict=True)}
-        fallback = knobs["dense_above"]
-        options = StreamOptions(knobs["refresh"] or None, dense_above=None if fallback == 1 else fallback)
+        options = StreamOptions(knobs["refresh"] or None, dense_above=knobs["dense_above"] or None)
         return StreamChoice(choice["sketch"], shares, options)
 
     def at(self, level: float) -> StreamChoice:
@@ -94,7 +93,7 @@ def _seeds(space: Space, products: Sequence[str]) -> Points:
     """Levels that all layers share, from the middle outwards, then tilted ones, by turns of rules.
 
     Small levels meet any bound, large ones are fast.  Without a level: tilts, and factors of what several layers read.
-    Products that are faster than those of the plain graph are worth it even if everything changed.
+    Products that are faster than those of the plain graph are worth it as long as there are no more of them.
     """
     middle = len(LEVELS) // 2
     found = [(middle + step, 1.0, 1.0) for step in (0, 3, -4, 6)]
@@ -102,7 +101,7 @@ def _seeds(space: Space, products: Sequence[str]) -> Points:
     if space.sketches[0].knobs[0].name != "level":
         found = [(0, 1.0, 1.0), (0, 1.0, 0.35), (0, 2.0, 0.35), (0, 0.5, 0.35), (0, 2.0, 1.0), (0, 0.5, 1.0)]
     count = max(1, _SEEDS // len(space.sketches))
-    fallbacks = [FALLBACKS.index(0.8 if p == FLOAT32 else 1.0) for p in products]
+    fallbacks = [FALLBACKS.index(0.5 if p == FLOAT32 else 1.0) for p in products]
     rows = [_row(s, *seed, f, space.sketches[s].knobs) for seed in found[:count] for s, f in enumerate(fallbacks)]
     return Points.of(list(dict.fromkeys(map(tuple, rows))), space.width)
 

@@ -178,6 +178,27 @@ def test_a_stream_falls_back_while_the_camera_moves() -> None:
     assert "again" in reasons[20:] and reasons[-1] == "" and reasons.count("again") == 1
 
 
+def test_the_plain_graph_may_take_fewer_multiplications_than_its_layers() -> None:
+    """Where its convolutions are Winograd's, fewer changes are worth it."""
+    b = GraphBuilder("main")
+    rng = np.random.default_rng(0)
+    x = b.input("x", (1, 3, 16, 16))
+    for number, (co, ci) in enumerate(((32, 3), (32, 32), (32, 32))):
+        x = b.relu(
+            b.conv2d(x, b.constant(f"w{number}", rng.normal(0, 0.1, (co, ci, 3, 3)).astype("float32")), padding=1)
+        )
+    module, options = b.build(b.mean(x, axes=(2, 3))), ResidualOptions(kernel="skip", granularity="pixel")
+    shares = {}
+    for winograd in (False, True):
+        stream = Stream(ResidualModel(module, options, options={"winograd": winograd}), 0.0, StreamOptions(cut=None))
+        for frame in rng.uniform(0, 1, (2, 3, 16, 16)):
+            stream.frame(frame)
+        assert stream.account is not None and stream.account.work == pytest.approx(1.0)
+        shares[winograd] = stream._work()
+    assert shares[False] == pytest.approx(1.0)
+    assert 1.3 < shares[True] < 9 / 4
+
+
 def test_frames_of_another_size_are_refused() -> None:
     stream = Stream(model())
     stream.frame(clip(1)[0])
