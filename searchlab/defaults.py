@@ -22,7 +22,7 @@ from searchlab.tactics import BlockTile, IntrinsicView, Panel, ProductView, Trai
 from searchlab.tactics.product_chains import by_rows_of_products
 from searchlab.tactics.row_by_row import schedule_plainly, schedule_row_by_row
 from searchlab.tactics.sharing import JOBS, LARGE, assumed_extent, parallelize, shared_loops
-from searchlab.tactics.winograd_tiles import tile_winograd, winograd_stages
+from searchlab.tactics.winograd_tiles import suitable_tiles, tile_winograd, winograd_stages
 from searchlab.targets import CpuTarget, CudaTarget, Target
 
 _BAND, _GROUP = 7, 16  # rows of output, and input channels, that a convolution tile is blocked by
@@ -51,7 +51,7 @@ def default_schedule(
     if by_rows_of_products(s, target):
         return s.program
     if (stages := winograd_stages(s.program)) is not None:
-        tile_winograd(s, stages, target)
+        tile_winograd(s, stages, suitable_tiles(s.program, stages, target), target)
         return s.program
     made = s.program.blocks.values()
     slides = [b.name for b in made if tactics.slides_over_blocks(s.program, b, target)]

@@ -18,6 +18,7 @@ from spaces.sketch.gpu_rules import GPU_RULES, finish_for_gpu
 from spaces.sketch.rule import Rule
 from spaces.sketch.rules import DEFAULT_RULES
 from spaces.sketch.state import DerivationSettings, State
+from spaces.sketch.winograd_sketches import winograd_seeds, winograd_sketches
 
 STRUCTURE = "SSRSRS"
 GPU_STRUCTURE = "SSSRRSRS"
@@ -80,7 +81,9 @@ class SketchSpace(SpaceGenerator):
         """The derived sketches, each with all compute locations of the stages that no rule has placed."""
         names: set[str] = set()
         gpu = isinstance(task.target, CudaTarget)
-        for state in self.derived(task):
+        whole = [] if gpu or self.rules != DEFAULT_RULES else list(winograd_sketches(task))
+        yield from whole
+        for state in () if whole else self.derived(task):
             for sketch in [finish_for_gpu(state)] if gpu else annotate(state, self.places):
                 if sketch.name in names:
                     raise SpaceError(f"space 'sketch': two sketches are called '{sketch.name}'; rules name their steps")
@@ -89,6 +92,8 @@ class SketchSpace(SpaceGenerator):
 
     def seeds(self, task: Task, space: Space) -> Points:
         """Tiles and vectors that suit the target; where rules made no known structure, as for every space."""
+        if space.sketches[0].name.startswith("winograd"):
+            return winograd_seeds(task, space)
         found = gpu_seeds(space) if isinstance(task.target, CudaTarget) else seeds_of(task, space)
         return found if len(found) else super().seeds(task, space)
 
