@@ -23,7 +23,7 @@ from searchlab.graph.model.options import CompileOptions
 from searchlab.graph.model.pipeline import lowered
 from searchlab.graph.model_source import ModelSource
 from searchlab.lab.tuning.tuned import Tuned, TunedTask
-from searchlab.lab.tuning.whole_model import Note, alone, silent
+from searchlab.lab.tuning.whole_model import Note, alone, race_models, run_of, silent
 from searchlab.targets import Target
 
 _ROUNDS, _RUNS = 4, 5  # the fewest turns of each model, and the runs of a turn
@@ -44,7 +44,8 @@ def select_in_model(
 
     A model is compiled with the default schedules, and one with each of the rivals, which all have the same tasks.
     They run in turns while the machine notes when each call begins; tasks are then decided one by one.  Those that the
-    model does not call stay as they are in the first of the rivals.
+    model does not call stay as they are in the first of the rivals.  What was chosen has to be faster as a whole, too:
+    what a kernel gains, the next may lose, as it finds less in the caches.
     """
     first = rivals[0]
     note("compiling the best programs of all tasks")
@@ -62,7 +63,21 @@ def select_in_model(
         best = min(range(len(took)), key=took.__getitem__)
         keep = took[best] > (1 - _MARGIN) * sum(usual[name] for name in names)
         chosen[key] = replace(first.tasks[key], default=True) if keep else rivals[best].tasks[key]
-    return replace(first, tasks=chosen)
+    made = replace(first, tasks=chosen)
+    if all(chosen[key].default for key in calls):
+        return made
+    note("timing what was chosen as a whole")
+    if _is_faster(compile(source.module, target, made, options), models[0], source, target, seconds, note):
+        return made
+    return replace(first, tasks={k: replace(t, default=True) if k in calls else t for k, t in chosen.items()})
+
+
+def _is_faster(
+    model: CompiledModel, other: CompiledModel, source: ModelSource, target: Target, seconds: float, note: Note
+) -> bool:
+    """Whether a model is faster than another, end to end."""
+    times, _ = race_models({"model": run_of(model, source), "other": run_of(other, source)}, target, seconds, note)
+    return times["model"].min < times["other"].min
 
 
 def _call_times(models: Sequence[CompiledModel], source: ModelSource, seconds: float) -> list[CallTimes]:

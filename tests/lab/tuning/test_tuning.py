@@ -121,6 +121,11 @@ def test_what_is_fastest_inside_the_model_is_taken(
         return [dict(zip(names, row, strict=True)) for row in taken]
 
     monkeypatch.setattr(model_selection, "_call_times", times)
+    monkeypatch.setattr(model_selection, "_is_faster", lambda *_: False)
+    chosen = model_selection.select_in_model(source, target, CompileOptions(), rivals)
+    assert all(task.default for task in chosen.tasks.values())  # what was chosen is slower as a whole
+
+    monkeypatch.setattr(model_selection, "_is_faster", lambda *_: True)
     chosen = model_selection.select_in_model(source, target, CompileOptions(), rivals)
     relu, last = (rivals[0].key(t.workload.program, t.workload.weights) for t in planned(source).tasks)
     assert chosen.tasks[relu] is rivals[1].tasks[relu]  # type: ignore[index]
