@@ -37,7 +37,6 @@ from searchlab.video.product_formats import FLOAT, FLOATS, STEPS, ProductFormat
 
 Array = npt.NDArray[Any]
 GROUP = 4  # pairs of pixels that share a register tile, at least; more would leave more of a tile empty
-NARROW_GROUP = 6  # the same for tiles of few vectors; the addresses of eight do not fit the registers
 NO_STEP = 1e-30  # of a pixel without changes
 SHARE = 10  # features expect one in so many pixels to change
 Read = Callable[[Expr, Expr], Expr]  # an element, by row and channel
@@ -238,7 +237,7 @@ def tile_width(outputs: int, target: CpuTarget) -> int:
 def tile_pairs(outputs: int, target: CpuTarget) -> int:
     """How many pairs a register tile has: more where it has few output channels, so that products do not wait."""
     few = tile_width(outputs, target) <= 2 * target.lanes(FLOAT)
-    return NARROW_GROUP if few and target.vector_registers >= 32 else GROUP
+    return 2 * GROUP if few and target.vector_registers >= 32 else GROUP
 
 
 def packed_weight(weight: Array, target: CpuTarget, format: ProductFormat = FLOATS) -> Array:
