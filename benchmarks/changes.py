@@ -102,10 +102,10 @@ class Layer:
 def on_changes(layer: Layer, pixels: Array, target: CpuTarget, threshold: float = ALL) -> Run:
     """A layer where these pixels may have changed."""
     following, name = layer.following(target)
-    step = following.model.layers[name]
-    listed = following.lists[step.value.maps[0]]
+    step = following.model.programs.layers[name]
+    listed = following.memory.lists[step.value.maps[0]]
     listed.items[: len(pixels)], listed.number[0] = pixels, len(pixels)
-    following.points[step.layer.point].threshold[0] = threshold
+    following.memory.points[step.layer.point].threshold[0] = threshold
     return following.calls.of(name)
 
 

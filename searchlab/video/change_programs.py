@@ -1,13 +1,8 @@
-"""Tensor programs over lists of pixels: how long they run depends on what changed.
-
-A map of features has a row for every pixel, its channels, and a last row that belongs to none.  What is
-computed of pixels alone, such as an activation, is part of whatever reads it (`PixelValue`).
-"""
+"""Programs over lists of pixels that changed: how large changes are, what is passed on, and the products of those."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +15,6 @@ from searchlab.ir import (
     Var,
     call,
     cast,
-    ceildiv,
     const,
     index,
     largest,
@@ -29,65 +23,25 @@ from searchlab.ir import (
     size,
     total,
 )
-from searchlab.ir.compute import Indices, Reduction
+from searchlab.ir.compute import Reduction
 from searchlab.ir.expr import Like
 from searchlab.schedule import Schedule
 from searchlab.targets import CpuTarget
+from searchlab.video.pixel_values import (
+    PLACES,
+    ROWS,
+    PixelValue,
+    expected,
+    pixel_list,
+    read_operands,
+    rows_inside,
+    share_pieces,
+)
 from searchlab.video.product_formats import FLOAT, FLOATS, STEPS, ProductFormat
 
 Array = npt.NDArray[Any]
 GROUP = 4  # pairs of pixels that share a register tile, at least; more would leave more of a tile empty
 NO_STEP = 1e-30  # of a pixel without changes
-SHARE = 10  # features expect one in so many pixels to change
-Read = Callable[[Expr, Expr], Expr]  # an element, by row and channel
-_ROWS, _PLACES = size("rows"), size("places")
-_PIECE = 64  # pixels that are worth a thread's while
-
-
-@dataclass(frozen=True)
-class PixelValue:
-    """A value that is computed pixel by pixel from maps and vectors of channels.
-
-    `planar` maps have pixels inside of channels, as frames have; `expr` computes an element from those of the operands,
-    in the order of `maps`, which are of `types`, then `vectors`.
-    """
-
-    channels: int
-    maps: tuple[str, ...]
-    types: tuple[str, ...]
-    expr: Callable[..., Expr]
-    vectors: tuple[str, ...] = ()
-    planar: bool = False
-    dtype: str = FLOAT
-
-
-def _expected(count: Like) -> Expr:
-    return ceildiv(count, SHARE)
-
-
-def _operands(b: Builder, value: PixelValue) -> Read:
-    """How the elements of a value are read from the maps that it is computed from, which are inputs."""
-    shape = (value.channels, _ROWS) if value.planar else (_ROWS, value.channels)
-    maps = [b.input(f"map{n}", shape, dtype) for n, dtype in enumerate(value.types)]
-    vectors = [b.input(f"vector{n}", (value.channels,)) for n in range(len(value.vectors))]
-
-    def read(row: Expr, channel: Expr) -> Expr:
-        at = (channel, row) if value.planar else (row, channel)
-        return value.expr(*(m[at] for m in maps), *(v[channel] for v in vectors))
-
-    return read
-
-
-def _list(b: Builder, name: str, below: Expr) -> tuple[Indices, Expr]:
-    """A list of pixels and its length."""
-    items = b.indices(name, (below,), below)
-    count = b.indices(f"{name}_number", (1,), below + 1, _expected(below))
-    return items, count[0]
-
-
-def _rows_inside(s: Schedule, block: str) -> None:
-    """Channels in lanes, which are the innermost loop of a stage."""
-    s.vectorize(s.loops(block)[-1])
 
 
 def _size(now: Expr, seen: Expr) -> Expr:
@@ -98,24 +52,22 @@ def _size(now: Expr, seen: Expr) -> Expr:
 def sizes_program(value: PixelValue, target: CpuTarget) -> Program:
     """The largest change of any channel at each of some pixels, against what was `seen`."""
     b = Builder("sizes")
-    pixels, count = _list(b, "pixels", _ROWS)
-    read = _operands(b, value)
-    seen = b.input("seen", (_ROWS, value.channels), value.dtype)
+    pixels, count = pixel_list(b, "pixels", ROWS)
+    read = read_operands(b, value)
+    seen = b.input("seen", (ROWS, value.channels), value.dtype)
     c = b.axis("c", value.channels)
     made = b.compute("size", (count,), lambda i: largest(_size(read(pixels[i], c), seen[pixels[i], c]), c))
     s = Schedule(b.program(made))
-    _rows_inside(s, "size")
-    if target.threads > 1:
-        outer, _ = s.split(s.loops("size")[0], [None, _PIECE], tail=True)
-        s.parallel(outer)
+    rows_inside(s, "size")
+    share_pieces(s, "size", target)
     return s.program
 
 
 def frame_sizes_program(value: PixelValue, target: CpuTarget) -> Program:
     """The largest change of any channel at every pixel of a planar value."""
     b = Builder("frame_sizes")
-    read = _operands(b, value)
-    seen = b.input("seen", (value.channels, _ROWS), value.dtype)
+    read = read_operands(b, value)
+    seen = b.input("seen", (value.channels, ROWS), value.dtype)
 
     def change(pixel: Expr) -> Expr:
         found = _size(read(pixel, index(0)), seen[0, pixel])
@@ -123,7 +75,7 @@ def frame_sizes_program(value: PixelValue, target: CpuTarget) -> Program:
             found = maximum(found, _size(read(pixel, index(c)), seen[c, pixel]))
         return found
 
-    s = Schedule(b.program(b.compute("size", (_ROWS,), lambda i: change(i))))
+    s = Schedule(b.program(b.compute("size", (ROWS,), lambda i: change(i))))
     outer, inner = s.split("i", [None, 64 * target.lanes(FLOAT)], tail=True)
     s.vectorize(inner)
     if target.threads > 1:
@@ -138,13 +90,13 @@ def pass_program(value: PixelValue, by_element: bool, format: ProductFormat = FL
     of a change counts as not seen: it is part of a later change, and does not add up.
     """
     b = Builder("pass_on")
-    pixels, count = _list(b, "pixels", _ROWS)
+    pixels, count = pixel_list(b, "pixels", ROWS)
     limit = b.input("threshold", (1,))
-    read = _operands(b, value)
+    read = read_operands(b, value)
     channels = value.channels
-    shape = (channels, _ROWS) if value.planar else (_ROWS, channels)
+    shape = (channels, ROWS) if value.planar else (ROWS, channels)
     seen = b.state("seen", shape, value.dtype)
-    change = b.state("change", (_ROWS, format.room(channels)), format.change)
+    change = b.state("change", (ROWS, format.room(channels)), format.change)
     outputs = [seen, change]
 
     def at(row: Expr, c: Expr) -> tuple[Expr, Expr]:
@@ -156,7 +108,7 @@ def pass_program(value: PixelValue, by_element: bool, format: ProductFormat = FL
     if format.steps:
         every = b.axis("e", channels)
         largest_of = b.compute("largest", (count,), lambda i: largest(call("abs", plain(i, every)), every))
-        step = b.state("step", (_ROWS,))
+        step = b.state("step", (ROWS,))
         outputs.append(step)
         b.put("choose", step, (count,), lambda i: ((i,), largest_of[i] / float(STEPS) + NO_STEP))
 
@@ -184,46 +136,23 @@ def pass_program(value: PixelValue, by_element: bool, format: ProductFormat = FL
     )
     s = Schedule(b.program(*outputs, counted))
     for block in ("largest",) * format.steps + ("differ", "see"):
-        _rows_inside(s, block)
+        rows_inside(s, block)
     c, along = s.loops("changed")
     s.reorder(along, c)
     s.vectorize(c)
     return s.program
 
 
-def map_program(value: PixelValue) -> Program:
+def map_program(value: PixelValue, target: CpuTarget) -> Program:
     """A value at some pixels, kept in a map."""
     b = Builder("map_pixels")
-    pixels, count = _list(b, "pixels", _ROWS)
-    made = b.state("made", (_ROWS, value.channels), value.dtype)
-    read = _operands(b, value)
+    pixels, count = pixel_list(b, "pixels", ROWS)
+    made = b.state("made", (ROWS, value.channels), value.dtype)
+    read = read_operands(b, value)
     b.put("write", made, (count, value.channels), lambda i, c: ((pixels[i], c), read(pixels[i], c)))
     s = Schedule(b.program(made))
-    _rows_inside(s, "write")
-    return s.program
-
-
-def pool_program(channels: int, taps: int, mean: int) -> Program:
-    """Windows of a map at some places, kept in a map: the largest element, or the sum divided by `mean`.
-
-    `window[place, tap]` is a pixel of the map, or its last row, which holds what padding counts as.
-    """
-    b = Builder("pool_pixels")
-    places, count = _list(b, "pixels", _PLACES)
-    given = b.input("given", (_ROWS, channels))
-    window = b.indices("window", (_PLACES, taps), _ROWS)
-    made = b.state("made", (_PLACES, channels))
-
-    def value(i: Expr, c: Expr) -> Expr:
-        found = given[window[places[i], 0], c]
-        for tap in range(1, taps):
-            other = given[window[places[i], tap], c]
-            found = found + other if mean else maximum(found, other)
-        return found / float(mean) if mean else found
-
-    b.put("write", made, (count, channels), lambda i, c: ((places[i], c), value(i, c)))
-    s = Schedule(b.program(made))
-    _rows_inside(s, "write")
+    rows_inside(s, "write")
+    share_pieces(s, "write", target)
     return s.program
 
 
@@ -267,16 +196,16 @@ def pairs_program(inputs: int, outputs: int, target: CpuTarget, format: ProductF
     b = Builder("convolve_pairs")
     groups, taps = size("groups"), size("taps")
     width, group = tile_width(outputs, target), tile_pairs(outputs, target)
-    count = b.indices("number", (1,), groups + 1, _expected(groups))[0]
-    source, place = b.indices("source", (groups, group), _ROWS), b.indices("place", (groups, group), _PLACES)
+    count = b.indices("number", (1,), groups + 1, expected(groups))[0]
+    source, place = b.indices("source", (groups, group), ROWS), b.indices("place", (groups, group), PLACES)
     tap = b.indices("tap", (groups,), taps)
     depth, room = format.depth, format.room(inputs)
-    change = b.input("change", (_ROWS, room), format.change)
+    change = b.input("change", (ROWS, room), format.change)
     tile = (room // depth, width, depth) if depth > 1 else (room, width)
     weight = b.input("weight", (outputs // width, taps, *tile), format.weight)
     surplus = b.input("surplus", (taps, outputs), format.sum) if format.lift else None
-    steps = (b.input("step", (_ROWS,)), b.input("weight_step", (outputs,))) if format.steps else None
-    sums = b.state("sums", (_PLACES, outputs), format.sum)
+    steps = (b.input("step", (ROWS,)), b.input("weight_step", (outputs,))) if format.steps else None
+    sums = b.state("sums", (PLACES, outputs), format.sum)
     c, e = b.axis("c", room // depth), b.axis("e", depth)
     shape = (outputs // width, count, group, width)
 
@@ -324,12 +253,12 @@ def depthwise_program(channels: int, format: ProductFormat = FLOATS) -> Program:
     """The same where every channel has weights of its own."""
     b = Builder("convolve_pairs_by_channel")
     groups, taps = size("groups"), size("taps")
-    count = b.indices("number", (1,), groups + 1, _expected(groups))[0]
-    source, place = b.indices("source", (groups, GROUP), _ROWS), b.indices("place", (groups, GROUP), _PLACES)
+    count = b.indices("number", (1,), groups + 1, expected(groups))[0]
+    source, place = b.indices("source", (groups, GROUP), ROWS), b.indices("place", (groups, GROUP), PLACES)
     tap = b.indices("tap", (groups,), taps)
-    change = b.input("change", (_ROWS, format.room(channels)), format.change)
+    change = b.input("change", (ROWS, format.room(channels)), format.change)
     weight = b.input("weight", (taps, channels), format.weight)
-    sums = b.state("sums", (_PLACES, channels), format.sum)
+    sums = b.state("sums", (PLACES, channels), format.sum)
 
     def added(g: Var, p: Var, c: Var) -> tuple[Sequence[Like], Expr]:
         at = (place[g, p], c)
@@ -337,5 +266,5 @@ def depthwise_program(channels: int, format: ProductFormat = FLOATS) -> Program:
 
     b.put("add", sums, (count, GROUP, channels), added)
     s = Schedule(b.program(sums))
-    _rows_inside(s, "add")
+    rows_inside(s, "add")
     return s.program

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -16,9 +16,11 @@ import numpy.typing as npt
 from searchlab.llvm.jit import LoadedObject, compile_ir
 from searchlab.runtime.memory import aligned
 from searchlab.targets import detect
+from searchlab.video.window_geometry import ReachedPlaces
 
 Array = npt.NDArray[Any]
 Words = tuple[int, ...]
+FLAGS = 8  # that are looked at together
 
 
 @cache
@@ -27,7 +29,7 @@ def _native() -> dict[str, int]:
     text = Path(__file__).with_name("lists.ll").read_text(encoding="utf-8")
     target = detect()
     code = LoadedObject(compile_ir("".join(x for x in text.splitlines(True) if not x.startswith(";;")), target), target)
-    found = {name: code.address(name) for name in ("keep", "mark", "pair", "run")}
+    found = {name: code.address(name) for name in ("keep", "mark", "collect", "pair", "run")}
     code.keep()
     return found
 
@@ -39,15 +41,18 @@ def _runner() -> Any:
 
 @dataclass
 class PixelList:
-    """Numbers of pixels, how many there are, and whether it is to be all of them."""
+    """Numbers of pixels, and how many there are; `grouped` are the same numbers with room for whole groups."""
 
     items: Array
     number: Array
+    grouped: Array
 
     @staticmethod
-    def of(pixels: int, *, full: bool = False) -> PixelList:
+    def of(pixels: int, *, full: bool = False, group: int = 1) -> PixelList:
+        """Room for a list of pixels, which is empty or has all of them."""
         number = np.array([pixels if full else 0], np.int32)
-        return PixelList(np.minimum(np.arange(pixels + 1, dtype=np.int32), pixels), number)
+        grouped = np.minimum(np.arange(group * (pixels // group + 1), dtype=np.int32), pixels)
+        return PixelList(grouped[: pixels + 1], number, grouped.reshape(-1, group))
 
 
 @dataclass
@@ -62,6 +67,22 @@ class FrameCalls:
         addresses = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
         self.alive += [addresses, arrays]
         self.words.append((_native()[name], ctypes.addressof(addresses), 0, 0, 0, 0, 0, 1))
+
+    def reached(
+        self, given: Sequence[PixelList], reach: ReachedPlaces, made: PixelList, groups: Array | None = None
+    ) -> None:
+        """The places that the pixels of some lists reach, in order; `groups` becomes the number of their groups."""
+        nowhere = -(-reach.places // FLAGS) * FLAGS
+        flags = aligned((nowhere + 1,), np.dtype(np.uint8))
+        flags[...] = 0
+        lines, columns = reach.lines, reach.columns
+        numbers = np.array([len(columns), lines.shape[1], columns.shape[1], nowhere], np.int64)
+        for one in given:
+            self.native("mark", one.items, one.number, lines, columns, numbers, flags)
+        group = made.grouped.shape[1] if groups is not None else 1
+        counted = np.zeros(1, np.int32) if groups is None else groups
+        about = np.array([nowhere // FLAGS, group, reach.places], np.int64)
+        self.native("collect", flags, about, made.items, made.number, counted)
 
     def kernel(self, kernel: Any, inputs: dict[str, Array], outputs: dict[str, Array]) -> None:
         def allocate(size: int) -> tuple[int, Array]:

@@ -6,7 +6,6 @@ that follows, such as a classifier, is the tail, which is computed as a whole.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,6 +19,7 @@ from searchlab.graph import (
     GraphBuilder,
     GraphFunction,
     GraphModule,
+    GraphOperator,
     OperatorCall,
     PointwiseOp,
     Scalar,
@@ -27,29 +27,17 @@ from searchlab.graph import (
     TupleCall,
 )
 from searchlab.ir.expr import Expr, const, value_of
-from searchlab.video.change_programs import PixelValue
+from searchlab.video.pixel_values import PixelValue
 from searchlab.video.product_formats import FLOAT, SUM
 from searchlab.video.residual_graph import FIRST
 from searchlab.video.residual_plan import ResidualLayer, ResidualPlan
+from searchlab.video.window_geometry import MapShape, WindowGeometry
 
 Array = npt.NDArray[Any]
 TAIL = "tail"
-_POOLS = ("max_pool2d", "avg_pool2d")
+_MAX_POOL, _AVERAGE_POOL = "max_pool2d", "avg_pool2d"
+_SIMPLE = ("relu", "clamp")  # what is computed as quickly as it is read, so that pools need no map of it
 _TYPES = (FLOAT, SUM, "uint8", "int8", BOOL)  # of maps and values of pixels
-
-
-@dataclass(frozen=True)
-class MapShape:
-    """The extents of a map of features of one image."""
-
-    channels: int
-    height: int
-    width: int
-
-    @property
-    def pixels(self) -> int:
-        """The number of its pixels."""
-        return self.height * self.width
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,12 +50,22 @@ class MapStep:
 
 @dataclass(frozen=True, eq=False)
 class PoolStep:
-    """Windows of a map; `mean` is what sums are divided by, 0 for the largest element."""
+    """Windows of a value; `mean` is what sums are divided by, 0 for the largest element."""
 
     name: str
-    given: str
+    value: PixelValue
     geometry: WindowGeometry
     mean: int
+
+    def windows(self) -> Array:
+        """The pixels of the window of every place, and of none, which is the last.
+
+        Padding is the last row of a map, which is zero, or, where only the largest element counts, any other pixel.
+        """
+        pixels, found = self.geometry.given.pixels, self.geometry.windows()
+        if not self.mean:
+            found = np.where(found < pixels, found, found.min(axis=1, keepdims=True))
+        return np.concatenate([found, np.full((1, found.shape[1]), pixels, np.int32)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,66 +78,6 @@ class LayerStep:
 
 
 Step = MapStep | PoolStep | LayerStep
-
-
-@dataclass(frozen=True)
-class WindowGeometry:
-    """Where windows of a map lie."""
-
-    given: MapShape
-    made: MapShape
-    kernel: tuple[int, ...]
-    stride: tuple[int, ...]
-    padding: tuple[int, ...]
-    dilation: tuple[int, ...] = (1, 1)
-
-    @property
-    def taps(self) -> int:
-        """The elements of a window."""
-        return math.prod(self.kernel)
-
-    def windows(self) -> Array:
-        """The pixels of the window of every place (places, taps), and for padding the number of pixels."""
-        axes = []
-        for axis, (extent, count) in enumerate(
-            ((self.given.height, self.made.height), (self.given.width, self.made.width))
-        ):
-            first = np.arange(count) * self.stride[axis] - self.padding[axis]
-            at = first[:, None] + np.arange(self.kernel[axis]) * self.dilation[axis]
-            axes.append(np.where((at >= 0) & (at < extent), at, -1))
-        rows, columns = axes[0][:, None, :, None], axes[1][None, :, None, :]
-        found = np.where((rows >= 0) & (columns >= 0), rows * self.given.width + columns, self.given.pixels)
-        return found.reshape(self.made.pixels, self.taps).astype(np.int32)
-
-    def reaching(self) -> tuple[Array, Array]:
-        """The place that a pixel reaches by a tap is down[tap's row, pixel's row] + across[tap's column, its column].
-
-        Either is -1 where there is none.  Both are small, unlike a table of all pixels by all taps.
-        """
-        found = []
-        for axis, (extent, count) in enumerate(
-            ((self.given.height, self.made.height), (self.given.width, self.made.width))
-        ):
-            table = np.full((self.kernel[axis], extent), -1, np.int32)
-            for tap in range(self.kernel[axis]):
-                at = np.arange(count) * self.stride[axis] - self.padding[axis] + tap * self.dilation[axis]
-                inside = (at >= 0) & (at < extent)
-                table[tap, at[inside]] = np.arange(count)[inside]
-            found.append(table)
-        down, across = found
-        return np.where(down < 0, -1, down * self.made.width).astype(np.int32), across
-
-
-def block_table(shape: MapShape, block: int | str) -> Array:
-    """The pixels of the block of every pixel (taps, pixels + 1), and for those beyond the edge the number of pixels."""
-    height, width = (1, shape.width) if isinstance(block, str) else (block, block)
-    rows, columns = np.divmod(np.arange(shape.pixels), shape.width)
-    down, across = (x.reshape(-1, 1) for x in np.divmod(np.arange(height * width), width))
-    rows, columns = rows // height * height + down, columns // width * width + across
-    found = np.full((height * width, shape.pixels + 1), shape.pixels, np.int32)
-    inside = (rows < shape.height) & (columns < shape.width)
-    found[:, :-1] = np.where(inside, rows * shape.width + columns, shape.pixels)
-    return found
 
 
 @dataclass(eq=False)
@@ -211,7 +149,7 @@ class _Finder:
             return self._take_layer(b, self.layers[b.name])
         if isinstance(operator, PointwiseOp):
             return self._take_pixels(b, operator)
-        return operator.name in _POOLS and self._take_pool(b)
+        return operator.name in (_MAX_POOL, _AVERAGE_POOL) and self._take_pool(b, operator)
 
     def _shape(self, name: str) -> MapShape | None:
         """The shape of a value, if it is a map of one image."""
@@ -250,17 +188,22 @@ class _Finder:
         stride = attributes.get("stride") or kernel
         return WindowGeometry(before, after, kernel, stride, attributes["padding"], attributes.get("dilation", (1, 1)))
 
-    def _take_pool(self, b: Binding) -> bool:
+    def _take_pool(self, b: Binding, operator: GraphOperator) -> bool:
         (given,) = b.call.names()
-        pooled = [s.given for s in self.found.steps if isinstance(s, PoolStep)]
-        # The last row of a map holds what padding counts as, for one pool.
-        if given not in self.found.shapes or given == self.found.frame or given in pooled:
+        if given not in self.values or self.values[given].planar:
             return False
-        assert isinstance(b.call, OperatorCall)
-        attributes = dict(b.call.operator.attributes())
+        attributes = dict(operator.attributes())
         geometry = self._geometry(given, b.name, attributes["kernel"], attributes)
-        mean = geometry.taps if b.call.operator.name == "avg_pool2d" else 0
-        self.found.steps.append(PoolStep(b.name, given, geometry, mean))
+        windows, outside = geometry.windows(), geometry.given.pixels
+        if operator.name == _AVERAGE_POOL:
+            # The last row of a map is zero, but that of sums is where what belongs nowhere is added.
+            known = given in self.found.shapes and (given not in self.layers or windows.max() < outside)
+        else:
+            known = windows.min(axis=1).max() < outside
+        if not known:
+            return False
+        mean = geometry.taps if operator.name == _AVERAGE_POOL else 0
+        self.found.steps.append(PoolStep(b.name, self.values[given], geometry, mean))
         self._add_map(b.name)
         return True
 
@@ -273,7 +216,7 @@ class _Finder:
         if len({v.planar for v in known if v.maps}) > 1 or len(known) != len(b.call.operands()):
             return False
         value = _joined(operator.expr, known, self._dtype(b.name))
-        if not self._is_kept(b.name):
+        if not self._is_kept(b.name, value):
             self.values[b.name] = value
             return True
         if value.planar:
@@ -305,12 +248,19 @@ class _Finder:
         self.found.vectors[operand] = np.broadcast_to(array.reshape(-1), (shape.channels,)).copy()
         return PixelValue(shape.channels, (), (), lambda x: x, (operand,))
 
-    def _is_kept(self, name: str) -> bool:
-        """Whether others than the layers of one change point, or one function of pixels, read a value."""
+    def _is_kept(self, name: str, value: PixelValue) -> bool:
+        """Whether others than the layers of one change point, one function of pixels, or one pool read a value."""
         users = [b for b in self.bindings if name in b.call.names()]
         others = [b for b in users if b.name not in self.layers]
-        pointwise = all(isinstance(b.call, OperatorCall) and isinstance(b.call.operator, PointwiseOp) for b in others)
-        return name in self.kept or name == self.output or not pointwise or len(others) + (len(others) < len(users)) > 1
+        called = [b.call.operator for b in others if isinstance(b.call, OperatorCall)]
+        pools = self._is_simple(name) and len(value.maps) == 1
+        taken = [isinstance(o, PointwiseOp) or (pools and o.name == _MAX_POOL) for o in called]
+        several = len(others) + (len(others) < len(users)) > 1
+        return name in self.kept or name == self.output or several or taken.count(True) < len(others)
+
+    def _is_simple(self, name: str) -> bool:
+        made = next(b.call for b in self.bindings if b.name == name)
+        return isinstance(made, OperatorCall) and made.operator.name in _SIMPLE
 
     def front(self, left: list[Binding]) -> Front:
         """The front, with what is left of the graph as a function of maps."""

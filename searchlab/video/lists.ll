@@ -44,96 +44,155 @@ out:
   ret void
 }
 
-;; mark(rows, number, table, numbers {taps, places, table's step, begin, end}, flags, reached, reached number): appends
-;; the places that rows reach by any tap, each once.  table[tap * step + row] is the place, or `places` for none, whose
-;; flag is always set.  `begin` empties the list first, `end` takes the flags back.
+;; mark(rows, number, lines, columns, numbers {width, lines of a row, columns of a row, nowhere}, flags): sets the flags of
+;; the places that rows reach.  A pixel reaches every place that is the sum of a line of its row in the image and of a
+;; column of its column; a sum that is larger than `nowhere` counts as that.
 define void @mark(ptr %args, ptr %sizes, ptr %shared, ptr %private, i64 %stride, ptr %pool, i64 %threads) nounwind {
 entry:
   %rows = load ptr, ptr %args
   %p1 = getelementptr ptr, ptr %args, i64 1
   %count = load ptr, ptr %p1
   %p2 = getelementptr ptr, ptr %args, i64 2
-  %table = load ptr, ptr %p2
+  %lines = load ptr, ptr %p2
   %p3 = getelementptr ptr, ptr %args, i64 3
-  %numbers = load ptr, ptr %p3
+  %columns = load ptr, ptr %p3
   %p4 = getelementptr ptr, ptr %args, i64 4
-  %flags = load ptr, ptr %p4
+  %numbers = load ptr, ptr %p4
   %p5 = getelementptr ptr, ptr %args, i64 5
-  %to = load ptr, ptr %p5
-  %p6 = getelementptr ptr, ptr %args, i64 6
-  %number = load ptr, ptr %p6
-  %taps = load i64, ptr %numbers
+  %flags = load ptr, ptr %p5
+  %width64 = load i64, ptr %numbers
+  %width = trunc i64 %width64 to i32
+  %q1 = getelementptr i64, ptr %numbers, i64 1
+  %down = load i64, ptr %q1
   %q2 = getelementptr i64, ptr %numbers, i64 2
-  %step = load i64, ptr %q2
+  %across = load i64, ptr %q2
   %q3 = getelementptr i64, ptr %numbers, i64 3
-  %begin = load i64, ptr %q3
-  %q4 = getelementptr i64, ptr %numbers, i64 4
-  %end = load i64, ptr %q4
+  %nowhere64 = load i64, ptr %q3
+  %nowhere = trunc i64 %nowhere64 to i32
   %n32 = load i32, ptr %count
   %n = zext i32 %n32 to i64
-  %old32 = load i32, ptr %number
-  %old = zext i32 %old32 to i64
-  %fresh = icmp ne i64 %begin, 0
-  %first = select i1 %fresh, i64 0, i64 %old
   %any = icmp ne i64 %n, 0
-  br i1 %any, label %tap, label %marked
-tap:
-  %k = phi i64 [ 0, %entry ], [ %k.next, %tap.end ]
-  %tap.at = phi i64 [ %first, %entry ], [ %then, %tap.end ]
-  %base = mul i64 %k, %step
-  %places = getelementptr i32, ptr %table, i64 %base
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %tap ], [ %next, %loop ]
-  %at = phi i64 [ %tap.at, %tap ], [ %then, %loop ]
+  br i1 %any, label %row, label %out
+row:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %row.end ]
   %pr = getelementptr i32, ptr %rows, i64 %i
-  %row32 = load i32, ptr %pr
-  %row = zext i32 %row32 to i64
-  %pp = getelementptr i32, ptr %places, i64 %row
-  %place32 = load i32, ptr %pp
+  %pixel = load i32, ptr %pr
+  %y = udiv i32 %pixel, %width
+  %above = mul i32 %y, %width
+  %x = sub i32 %pixel, %above
+  %y64 = zext i32 %y to i64
+  %x64 = zext i32 %x to i64
+  %y.at = mul i64 %y64, %down
+  %x.at = mul i64 %x64, %across
+  %my.lines = getelementptr i32, ptr %lines, i64 %y.at
+  %my.columns = getelementptr i32, ptr %columns, i64 %x.at
+  br label %line
+line:
+  %a = phi i64 [ 0, %row ], [ %a.next, %line.end ]
+  %pl = getelementptr i32, ptr %my.lines, i64 %a
+  %base = load i32, ptr %pl
+  br label %column
+column:
+  %c = phi i64 [ 0, %line ], [ %c.next, %column ]
+  %pc = getelementptr i32, ptr %my.columns, i64 %c
+  %right = load i32, ptr %pc
+  %sum = add i32 %base, %right
+  %inside = icmp ult i32 %sum, %nowhere
+  %place32 = select i1 %inside, i32 %sum, i32 %nowhere
   %place = zext i32 %place32 to i64
-  %pt = getelementptr i32, ptr %to, i64 %at
-  store i32 %place32, ptr %pt
   %pf = getelementptr i8, ptr %flags, i64 %place
-  %flag = load i8, ptr %pf
   store i8 1, ptr %pf
-  %new = xor i8 %flag, 1
-  %one = zext i8 %new to i64
-  %then = add i64 %at, %one
-  %next = add i64 %i, 1
-  %on = icmp ult i64 %next, %n
-  br i1 %on, label %loop, label %tap.end
-tap.end:
-  %k.next = add i64 %k, 1
-  %k.on = icmp ult i64 %k.next, %taps
-  br i1 %k.on, label %tap, label %marked
-marked:
-  %total = phi i64 [ %first, %entry ], [ %then, %tap.end ]
-  %total32 = trunc i64 %total to i32
-  store i32 %total32, ptr %number
-  %last = icmp ne i64 %end, 0
-  %some = icmp ne i64 %total, 0
-  %clears = and i1 %last, %some
-  br i1 %clears, label %clear, label %out
-clear:
-  %j = phi i64 [ 0, %marked ], [ %j.next, %clear ]
-  %pl = getelementptr i32, ptr %to, i64 %j
-  %l32 = load i32, ptr %pl
-  %l = zext i32 %l32 to i64
-  %pc = getelementptr i8, ptr %flags, i64 %l
-  store i8 0, ptr %pc
-  %j.next = add i64 %j, 1
-  %j.on = icmp ult i64 %j.next, %total
-  br i1 %j.on, label %clear, label %out
+  %c.next = add i64 %c, 1
+  %c.on = icmp ult i64 %c.next, %across
+  br i1 %c.on, label %column, label %line.end
+line.end:
+  %a.next = add i64 %a, 1
+  %a.on = icmp ult i64 %a.next, %down
+  br i1 %a.on, label %line, label %row.end
+row.end:
+  %i.next = add i64 %i, 1
+  %i.on = icmp ult i64 %i.next, %n
+  br i1 %i.on, label %row, label %out
 out:
   ret void
 }
 
+;; collect(flags, numbers {eights, group, none}, places, number, groups): the places whose flags are set, in order, and
+;; takes the flags back.  Flags come in eights, most of which are often not set.  The list is filled up with `none` to
+;; whole groups, which are counted, too.
+define void @collect(ptr %args, ptr %sizes, ptr %shared, ptr %private, i64 %stride, ptr %pool, i64 %threads) nounwind {
+entry:
+  %flags = load ptr, ptr %args
+  %p1 = getelementptr ptr, ptr %args, i64 1
+  %numbers = load ptr, ptr %p1
+  %p2 = getelementptr ptr, ptr %args, i64 2
+  %to = load ptr, ptr %p2
+  %p3 = getelementptr ptr, ptr %args, i64 3
+  %number = load ptr, ptr %p3
+  %p4 = getelementptr ptr, ptr %args, i64 4
+  %groups = load ptr, ptr %p4
+  %eights = load i64, ptr %numbers
+  %q1 = getelementptr i64, ptr %numbers, i64 1
+  %size = load i64, ptr %q1
+  %q2 = getelementptr i64, ptr %numbers, i64 2
+  %none64 = load i64, ptr %q2
+  %none = trunc i64 %none64 to i32
+  br label %eight
+eight:
+  %e = phi i64 [ 0, %entry ], [ %e.next, %eight.end ]
+  %e.at = phi i64 [ 0, %entry ], [ %at.end, %eight.end ]
+  %first = mul i64 %e, 8
+  %pe = getelementptr i8, ptr %flags, i64 %first
+  %set = load i64, ptr %pe
+  %some = icmp ne i64 %set, 0
+  br i1 %some, label %loop, label %eight.end
+loop:
+  %i = phi i64 [ 0, %eight ], [ %next, %loop ]
+  %at = phi i64 [ %e.at, %eight ], [ %then, %loop ]
+  %left = phi i64 [ %set, %eight ], [ %rest, %loop ]
+  %place = add i64 %first, %i
+  %place32 = trunc i64 %place to i32
+  %pt = getelementptr i32, ptr %to, i64 %at
+  store i32 %place32, ptr %pt
+  %one = and i64 %left, 1
+  %then = add i64 %at, %one
+  %rest = lshr i64 %left, 8
+  %next = add i64 %i, 1
+  %on = icmp ult i64 %next, 8
+  br i1 %on, label %loop, label %cleared
+cleared:
+  store i64 0, ptr %pe
+  br label %eight.end
+eight.end:
+  %at.end = phi i64 [ %e.at, %eight ], [ %then, %cleared ]
+  %e.next = add i64 %e, 1
+  %e.on = icmp ult i64 %e.next, %eights
+  br i1 %e.on, label %eight, label %listed
+listed:
+  %total = trunc i64 %at.end to i32
+  store i32 %total, ptr %number
+  br label %fill
+fill:
+  %f.at = phi i64 [ %at.end, %listed ], [ %f.next, %filling ]
+  %over = urem i64 %f.at, %size
+  %whole = icmp eq i64 %over, 0
+  br i1 %whole, label %out, label %filling
+filling:
+  %ft = getelementptr i32, ptr %to, i64 %f.at
+  store i32 %none, ptr %ft
+  %f.next = add i64 %f.at, 1
+  br label %fill
+out:
+  %made = udiv i64 %f.at, %size
+  %made32 = trunc i64 %made to i32
+  store i32 %made32, ptr %groups
+  ret void
+}
+
 ;; pair(rows, number, down, across, numbers {height, width, taps down, taps across, places, group, none}, scratch, from,
-;; to, taps of groups, groups, flags, reached, reached number): for every tap the pairs of a row's position in the list
-;; and the place that the row reaches, in groups of one size, filled up with pairs of `none` and of no place; and the
-;; places that are reached, each once.  A place is the sum of down[tap down, row of the image] and
-;; across[tap across, column], either of which is negative where there is none; flags are 0, and that of no place is 1.
+;; to, taps of groups, groups): for every tap the pairs of a row's position in the list and the place that the row
+;; reaches, in groups of one size, filled up with pairs of `none` and of no place.  A place is the sum of
+;; down[tap down, row of the image] and across[tap across, column], either of which is negative where there is none.
 ;; `scratch` has room for five lists of rows.
 define void @pair(ptr %args, ptr %sizes, ptr %shared, ptr %private, i64 %stride, ptr %pool, i64 %threads) nounwind {
 entry:
@@ -156,12 +215,6 @@ entry:
   %tapof = load ptr, ptr %p8
   %p9 = getelementptr ptr, ptr %args, i64 9
   %groups = load ptr, ptr %p9
-  %p10 = getelementptr ptr, ptr %args, i64 10
-  %flags = load ptr, ptr %p10
-  %p11 = getelementptr ptr, ptr %args, i64 11
-  %reached = load ptr, ptr %p11
-  %p12 = getelementptr ptr, ptr %args, i64 12
-  %reached.number = load ptr, ptr %p12
   %height = load i64, ptr %numbers
   %q1 = getelementptr i64, ptr %numbers, i64 1
   %width = load i64, ptr %q1
@@ -204,7 +257,6 @@ place:
 line:
   %ky = phi i64 [ 0, %place ], [ %ky.next, %line.end ]
   %line.at = phi i64 [ 0, %place ], [ %tap.at.end, %line.end ]
-  %line.reached = phi i64 [ 0, %place ], [ %tap.reached.end, %line.end ]
   %line.base = mul i64 %ky, %height
   %downs = getelementptr i32, ptr %down, i64 %line.base
   %line.tap = mul i64 %ky, %taps.across
@@ -235,7 +287,6 @@ hit:
 tap:
   %kx = phi i64 [ 0, %hit ], [ %kx.next, %tap.end ]
   %tap.at = phi i64 [ %line.at, %hit ], [ %f.at, %tap.end ]
-  %tap.reached = phi i64 [ %line.reached, %hit ], [ %r.end, %tap.end ]
   %k = add i64 %line.tap, %kx
   %k32 = trunc i64 %k to i32
   %tap.base = mul i64 %kx, %width
@@ -245,7 +296,6 @@ tap:
 loop:
   %j = phi i64 [ 0, %tap ], [ %j.next, %loop ]
   %at = phi i64 [ %tap.at, %tap ], [ %then, %loop ]
-  %r = phi i64 [ %tap.reached, %tap ], [ %r.next, %loop ]
   %lc = getelementptr i32, ptr %columns, i64 %j
   %lc32 = load i32, ptr %lc
   %lc64 = zext i32 %lc32 to i64
@@ -264,21 +314,11 @@ loop:
   store i32 %to32, ptr %pt
   %one = zext i1 %is to i64
   %then = add i64 %at, %one
-  %to64 = zext i32 %to32 to i64
-  %pl = getelementptr i8, ptr %flags, i64 %to64
-  %flag = load i8, ptr %pl
-  store i8 1, ptr %pl
-  %rr = getelementptr i32, ptr %reached, i64 %r
-  store i32 %to32, ptr %rr
-  %new = xor i8 %flag, 1
-  %new64 = zext i8 %new to i64
-  %r.next = add i64 %r, %new64
   %j.next = add i64 %j, 1
   %j.on = icmp ult i64 %j.next, %m.next
   br i1 %j.on, label %loop, label %fill
 fill:
   %f.at = phi i64 [ %tap.at, %tap ], [ %then, %loop ], [ %f.next, %filling ]
-  %r.end = phi i64 [ %tap.reached, %tap ], [ %r.next, %loop ], [ %r.end, %filling ]
   %rest = urem i64 %f.at, %size
   %whole = icmp eq i64 %rest, 0
   br i1 %whole, label %filled, label %filling
@@ -308,28 +348,11 @@ tap.end:
   br i1 %kx.on, label %tap, label %line.end
 line.end:
   %tap.at.end = phi i64 [ %f.at, %tap.end ]
-  %tap.reached.end = phi i64 [ %r.end, %tap.end ]
   %ky.next = add i64 %ky, 1
   %ky.on = icmp ult i64 %ky.next, %taps.down
-  br i1 %ky.on, label %line, label %paired
-paired:
-  %r.any = icmp ne i64 %tap.reached.end, 0
-  br i1 %r.any, label %clear, label %out
-clear:
-  %d = phi i64 [ 0, %paired ], [ %d.next, %clear ]
-  %dp = getelementptr i32, ptr %reached, i64 %d
-  %d32 = load i32, ptr %dp
-  %d64 = zext i32 %d32 to i64
-  %df = getelementptr i8, ptr %flags, i64 %d64
-  store i8 0, ptr %df
-  %d.next = add i64 %d, 1
-  %d.on = icmp ult i64 %d.next, %tap.reached.end
-  br i1 %d.on, label %clear, label %out
+  br i1 %ky.on, label %line, label %out
 out:
-  %total = phi i64 [ 0, %entry ], [ %tap.at.end, %paired ], [ %tap.at.end, %clear ]
-  %found = phi i64 [ 0, %entry ], [ 0, %paired ], [ %tap.reached.end, %clear ]
-  %found32 = trunc i64 %found to i32
-  store i32 %found32, ptr %reached.number
+  %total = phi i64 [ 0, %entry ], [ %tap.at.end, %line.end ]
   %total.groups = udiv i64 %total, %size
   %total32 = trunc i64 %total.groups to i32
   store i32 %total32, ptr %groups

@@ -105,14 +105,14 @@ class _Survey:
         return found
 
     def _add_layer(self, module: GraphModule, b: Binding, operator: GraphOperator, has_threshold: bool) -> None:
-        given, weight, *_ = b.call.names()
+        given, weight, *bias = b.call.names()
         key = (given, _CHANNELS[operator.name])
         if key not in self.points:
             self.points[key] = ChangePoint(b.name, self._keep("input", given), key[1])
             self.thresholded |= {b.name: self.points[key].slot} if has_threshold else {}
         at = list(self.points).index(key)
-        array = module.constants[weight].array
-        self.layers[b.name] = ResidualLayer(b.name, operator, at, self._keep("sum", b.name), array)
+        arrays = [module.constants[name].array for name in (weight, *bias)]
+        self.layers[b.name] = ResidualLayer(b.name, operator, at, self._keep("sum", b.name), *arrays)
 
     def _add_activation(self, b: Binding) -> None:
         (given,) = b.call.names()

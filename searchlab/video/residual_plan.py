@@ -45,13 +45,14 @@ class ChangePoint:
 
 @dataclass(frozen=True, eq=False)
 class ResidualLayer:
-    """A linear layer: the change point that it reads, the place of its sums in the state, and its weights."""
+    """A linear layer: the change point that it reads, the place of its sums in the state, its weights and bias."""
 
     name: str
     operator: GraphOperator
     point: int
     slot: int
     weight: Array = field(repr=False)
+    bias: Array | None = field(repr=False, default=None)
 
     @property
     def groups(self) -> int:

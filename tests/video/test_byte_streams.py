@@ -69,11 +69,11 @@ def test_what_does_not_fit_a_byte_is_passed_on_in_two_parts(monkeypatch: pytest.
     frames = busy_frames(np.random.default_rng(1), 6)
     module = quantised(two_branches(), 8, frames, options={"threads": 1}, integers=True)
     model = streaming(module, target_of("x86-64-v3"))
-    assert EVERYWHERE in model.following.formats.values()
+    assert EVERYWHERE in model.following.programs.formats.values()
     stream, twice = Stream(model, 0.0, NEVER), 0
     for frame in frames:
         np.testing.assert_array_equal(stream.frame(frame), model.dense(frame))
-        twice += int(stream.state.following.groups[1].sum())
+        twice += int(stream.state.following.memory.groups[1].sum())
     assert twice > 0
 
 

@@ -18,8 +18,9 @@ from searchlab.targets import parse
 from searchlab.video import ResidualModel, ResidualOptions, Stream, StreamOptions, relative_error, residual
 from searchlab.video.change_programs import packed_weight, pairs_program, tile_pairs
 from searchlab.video.following import HeldState
-from searchlab.video.front import LayerStep, MapShape, MapStep, PoolStep, WindowGeometry, front_of
+from searchlab.video.front import LayerStep, MapStep, PoolStep, front_of
 from searchlab.video.product_formats import HALVES, STEPPED, ProductFormat
+from searchlab.video.window_geometry import MapShape, WindowGeometry
 
 OPTIONS = {"threads": 1}
 
@@ -36,7 +37,7 @@ def test_a_front_reaches_to_the_classifier() -> None:
     front = front_of(residual(two_branches(), ResidualOptions(kernel="skip")))
     assert front is not None
     kinds = [type(s) for s in front.steps]
-    assert kinds == [LayerStep, MapStep, PoolStep, LayerStep, LayerStep, LayerStep, MapStep, PoolStep]
+    assert kinds == [LayerStep, PoolStep, LayerStep, LayerStep, LayerStep, MapStep, PoolStep]
     assert front.kept == ("reshape", "linear") and len(front.outputs) == 1 and front.tail is not None
 
 
@@ -120,7 +121,7 @@ def test_products_of_fewer_bits_lose_little_and_nothing_adds_up(
     options = ResidualOptions(kernel="skip", granularity="pixel", products=products)
     half, whole = (ResidualModel(two_branches(), o, target) for o in (options, replace(options, products="float32")))
     assert (
-        half.following is not None and list(half.following.formats.values()).count(format) == 1
+        half.following is not None and list(half.following.programs.formats.values()).count(format) == 1
     )  # neither the frame nor channels by themselves
     streams = [Stream(m, 0.0, StreamOptions(cut=None)) for m in (half, whole)]
     errors, rounded = [], False

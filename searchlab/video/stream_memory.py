@@ -1,0 +1,136 @@
+"""The memory of a stream: maps, what layers have seen, sums, changes and lists, all of which calls change in place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from searchlab.dtype import DTYPES
+from searchlab.runtime.memory import aligned
+from searchlab.video.frame_calls import PixelList
+from searchlab.video.front import LayerStep
+from searchlab.video.front_programs import FrontPrograms
+from searchlab.video.product_formats import BYTE_MOST, ProductFormat
+from searchlab.video.window_geometry import MapShape
+from searchlab.video.window_programs import WINDOWS
+
+Array = npt.NDArray[Any]
+
+
+@dataclass
+class ChangePart:
+    """Changes that were passed on last, one after the other: those whose sizes exceed a limit."""
+
+    active: PixelList
+    change: Array
+    changed: Array  # elements by channel
+    limit: Array
+    steps: dict[str, Array]  # of pixels, where a format has them
+
+
+@dataclass
+class PointMemory:
+    """The changes of a value; a second part has what is left of those that do not fit into the first."""
+
+    parts: tuple[ChangePart, ...]
+    threshold: Array
+
+    @staticmethod
+    def of(given: MapShape, form: ProductFormat, seen_only: bool) -> PointMemory:
+        """A value without changes; those of values that are only seen are not written anywhere else."""
+        threshold, parts = np.zeros(1, np.float32), []
+        for number in range(2 if form.lift else 1):
+            rows = 0 if seen_only else given.pixels + 1
+            change = aligned((rows, form.room(given.channels)), np.dtype(DTYPES[form.change].storage))
+            change[...] = 0
+            limit = np.zeros(1, np.float32) if number else threshold
+            steps = {"step": np.zeros(rows, np.float32)} if form.steps else {}
+            active, changed = PixelList.of(given.pixels), np.zeros(given.channels, np.float32)
+            parts.append(ChangePart(active, change, changed, limit, steps))
+        return PointMemory(tuple(parts), threshold)
+
+    def set_threshold(self, threshold: float) -> None:
+        """Sets what changes have to exceed."""
+        self.threshold[0] = threshold
+        for further in self.parts[1:]:
+            further.limit[0] = max(threshold, BYTE_MOST)
+
+
+class StreamMemory:
+    """One stream: maps, what layers have seen, and sums."""
+
+    def __init__(self, programs: FrontPrograms, state: Sequence[Array]) -> None:
+        self.programs, front = programs, programs.front
+        self.maps: dict[str, Array] = {}
+        self.lists: dict[str, PixelList] = {}
+        self.seen: dict[int, Array] = {}  # by change point
+        self.padded: dict[int, Array] = {}  # by change point: what was seen, as windows read it
+        self.points: dict[int, PointMemory] = {}
+        # The number of groups of each layer, for the first parts of changes and for the second ones.
+        self.groups = np.zeros((2, len(programs.layers)), np.int32)
+        for name, shape in front.shapes.items():
+            planar = name == front.frame
+            size = (shape.channels, shape.pixels) if planar else (shape.pixels + 1, shape.channels)
+            self.maps[name] = aligned(size, np.dtype(DTYPES[front.types[name]].storage))
+            self.maps[name][...] = 0
+            self.lists[name] = PixelList.of(shape.pixels, full=planar, group=WINDOWS)
+        self.kept: list[Array | None] = []
+        self.adopt(state)
+
+    def adopt(self, state: Sequence[Array]) -> None:
+        """Goes on from a state in which all was computed; memory stays what it is."""
+        self.kept = list(state)
+        for step in self.programs.layers.values():
+            self._adopt_seen(step, state)
+            slot, sums = step.layer.slot, self.maps[step.layer.name]
+            _fill(sums, state[slot], planar=False)
+            self.kept[slot] = _view(sums, state[slot].shape, planar=False)
+
+    def _adopt_seen(self, step: LayerStep, state: Sequence[Array]) -> None:
+        number, given, planar = step.layer.point, step.geometry.given, step.value.planar
+        slot = self.programs.plan.points[number].slot
+        if number not in self.seen:
+            size = (given.channels, given.pixels) if planar else (given.pixels + 1, given.channels)
+            self.seen[number] = aligned(size, state[slot].dtype)
+        rows = self.seen[number]
+        _fill(rows, state[slot], planar)
+        self.kept[slot] = _view(rows, state[slot].shape, planar)
+        if number in self.programs.images:
+            image = self.programs.images[number]
+            padded = self.padded.setdefault(number, aligned((image.elements,), np.dtype(np.float32)))
+            padded[...] = image.filled(rows)
+
+    def point(self, step: LayerStep) -> PointMemory:
+        """The changes of what a layer reads."""
+        number = step.layer.point
+        if number not in self.points:
+            given, form = step.geometry.given, self.programs.formats[number]
+            self.points[number] = PointMemory.of(given, form, number in self.programs.images)
+        return self.points[number]
+
+    def image(self, name: str) -> Array:
+        """A copy of a map as an image (1, channels, height, width)."""
+        front = self.programs.front
+        shape, rows = front.shapes[name], self.maps[name]
+        found = np.array(rows if name == front.frame else rows[:-1].T, order="C")
+        return found.reshape(1, shape.channels, shape.height, shape.width)
+
+
+def _fill(rows: Array, image: Array, planar: bool) -> None:
+    """Copies an image (1, channels, height, width) to a map."""
+    if planar:
+        rows[...] = image.reshape(rows.shape)
+    else:
+        rows[:-1] = image.reshape(image.shape[1], -1).T
+
+
+def _view(rows: Array, shape: tuple[int, ...], planar: bool) -> Array:
+    """A map as an image (1, channels, height, width), without copying."""
+    _, channels, height, width = shape
+    if planar:
+        return rows.reshape(shape)
+    return rows[:-1].reshape(1, height, width, channels).transpose(0, 3, 1, 2)
