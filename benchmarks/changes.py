@@ -103,10 +103,9 @@ def on_changes(layer: Layer, pixels: Array, target: CpuTarget, threshold: float 
     """A layer where these pixels may have changed."""
     following, name = layer.following(target)
     step = following.model.programs.layers[name]
-    listed = following.memory.lists[step.value.maps[0]]
-    listed.items[: len(pixels)], listed.number[0] = pixels, len(pixels)
+    following.memory.list_pixels(step.value.maps[0], pixels)
     following.memory.points[step.layer.point].threshold[0] = threshold
-    return following.calls.of(name)
+    return following.steps.of(name)
 
 
 def csr(layer: Layer, pixels: Array) -> Run:

@@ -1,14 +1,21 @@
-"""The calls of a frame: for every step of a front, the lists that it needs and the programs that it runs."""
+"""The calls of a frame: for every step of a front, the lists that it needs and the programs that it runs.
+
+Maps that are computed in bands of rows have lists for each band, and each band has calls of its own, which one thread
+makes.  A layer first finds what changed in the bands of its input, and then adds it to the sums of the bands of its
+output; only the latter reads what other bands have written, so only before it does everyone wait for the others.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from searchlab.ir import Program
+from searchlab.targets import CpuTarget
 from searchlab.video.change_programs import (
     depthwise_program,
     frame_sizes_program,
@@ -17,27 +24,34 @@ from searchlab.video.change_programs import (
     pass_program,
     sizes_program,
 )
-from searchlab.video.frame_calls import FrameCalls, PixelList
+from searchlab.video.frame_calls import CallList, FrameCalls, PixelList
 from searchlab.video.front import LayerStep, MapStep, PoolStep
 from searchlab.video.pixel_values import PixelValue
-from searchlab.video.stream_memory import ChangePart, PointMemory, StreamMemory
+from searchlab.video.stream_memory import BandChanges, ChangePart, PointMemory, StreamMemory
 from searchlab.video.window_geometry import ReachedPlaces, WindowGeometry
 from searchlab.video.window_programs import pool_program, see_program, windows_program
 
 Array = npt.NDArray[Any]
+Lists = tuple[PixelList, ...]  # of each band
+Band = TypeVar("Band", PixelList, BandChanges)
 
 
 class CallWriter:
-    """Writes the calls of a stream; `full` takes every pixel for one that may have changed."""
+    """Writes the calls of a stream.
 
-    def __init__(self, memory: StreamMemory, *, full: bool) -> None:
-        self.memory, self.programs, self.full = memory, memory.programs, full
-        self.target = self.programs.target
+    `full` takes every pixel for one that may have changed; `apart` waits at the end of every step, for its time.
+    """
+
+    def __init__(self, memory: StreamMemory, *, full: bool = False, apart: bool = False) -> None:
+        self.memory, self.programs, self.full, self.apart = memory, memory.programs, full, apart
         self.calls = FrameCalls()
+        self._open: list[CallList] = []  # of bands, as far as they are written
 
     def frame(self) -> FrameCalls:
         """The calls of a frame."""
         for step in self.programs.front.steps:
+            if self.apart:
+                self._wait()
             self.calls.begins[step.layer.name if isinstance(step, LayerStep) else step.name] = len(self.calls.words)
             if isinstance(step, MapStep):
                 self._write_map(step)
@@ -45,39 +59,64 @@ class CallWriter:
                 self._write_pool(step)
             else:
                 self._write_layer(step)
+        self._wait()
         return self.calls
 
-    def _candidates(self, value: PixelValue) -> PixelList:
+    # --- bands --------------------------------------------------------------------------------------------------------
+
+    def _wait(self) -> None:
+        """What follows may read what any band has written."""
+        if self._open:
+            self.calls.fork(self._open, self.programs.target.threads)
+            self._open = []
+
+    def _bands(self, count: int) -> Sequence[CallList]:
+        """Where calls of each of some bands are written to; those of a single one are shared by all threads."""
+        if count != len(self._open):
+            self._wait()
+        if count == 1:
+            return [self.calls]
+        self._open = self._open or [CallList() for _ in range(count)]
+        return self._open
+
+    def _candidates(self, value: PixelValue) -> Lists:
         """The pixels at which a value may have changed: those of any of its maps."""
-        lists = [self.memory.lists[m] for m in value.maps]
-        shape = self.programs.front.shapes[value.maps[0]]
+        known, front = self.memory.lists, self.programs.front
+        fewest = min(value.maps, key=lambda m: len(known[m]))
         if self.full:
-            return PixelList.of(shape.pixels, full=True)
-        if len(lists) == 1:
-            return lists[0]
-        made = PixelList.of(shape.pixels)
-        self.calls.reached(lists, ReachedPlaces.same(shape), made)
+            return self.memory.new_lists(fewest, full=True)
+        if len(value.maps) == 1:
+            return known[fewest]
+        made, shape = self.memory.new_lists(fewest), front.shapes[fewest]
+        same = ReachedPlaces.same(shape)
+        for n, (calls, band) in enumerate(zip(self._bands(len(made)), shape.bands(len(made)), strict=True)):
+            given = [one for m in value.maps for one in (known[m] if len(made) == 1 else known[m][n : n + 1])]
+            calls.reached(given, same.within(band), made[n])
         return made
 
     def _operands(self, value: PixelValue) -> dict[str, Array]:
         found = {f"map{n}": self.memory.maps[m] for n, m in enumerate(value.maps)}
         return found | {f"vector{n}": self.programs.front.vectors[v] for n, v in enumerate(value.vectors)}
 
+    # --- maps and pools -----------------------------------------------------------------------------------------------
+
     def _write_map(self, step: MapStep) -> None:
-        pixels, lists = self._candidates(step.value), self.memory.lists
-        inputs = {"pixels": pixels.items, "pixels_number": pixels.number, **self._operands(step.value)}
-        kernel = self.programs.kernel(("map", step.name), lambda: map_program(step.value, self.target))
-        self.calls.kernel(kernel, inputs, {"made": self.memory.maps[step.name]})
-        lists[step.name] = pixels if not self.full else lists[step.name]
+        lists, bands = self._candidates(step.value), self.programs.bands[step.name]
+        kernel = self.programs.kernel(("map", step.name), partial(map_program, step.value), bands)
+        for calls, pixels in zip(self._bands(bands), lists, strict=True):
+            calls.kernel(kernel, _listed(pixels) | self._operands(step.value), {"made": self.memory.maps[step.name]})
+        if not self.full:
+            self.memory.lists[step.name] = lists
 
     def _write_pool(self, step: PoolStep) -> None:
-        made = self.memory.lists[step.name]
-        self.calls.reached([self._candidates(step.value)], step.geometry.reach, made)
-        kernel = self.programs.kernel(
-            ("pool", step.name), lambda: pool_program(step.value, step.geometry.taps, step.mean, self.target)
-        )
-        inputs = {"pixels": made.items, "pixels_number": made.number, "window": step.windows()}
-        self.calls.kernel(kernel, inputs | self._operands(step.value), {"made": self.memory.maps[step.name]})
+        given, geometry, made = self._candidates(step.value), step.geometry, self.memory.lists[step.name]
+        self._wait()
+        make = partial(pool_program, step.value, geometry.taps, step.mean)
+        kernel = self.programs.kernel(("pool", step.name), make, len(made))
+        inputs = {"window": step.windows(), **self._operands(step.value)}
+        for calls, places, band in zip(self._bands(len(made)), made, geometry.made.bands(len(made)), strict=True):
+            calls.reached(_near(given, geometry, band), geometry.reach.within(band), places)
+            calls.kernel(kernel, inputs | _listed(places), {"made": self.memory.maps[step.name]})
 
     # --- layers -------------------------------------------------------------------------------------------------------
 
@@ -85,92 +124,132 @@ class CallWriter:
         number = step.layer.point
         if self.programs.readers(number)[0] is step:
             self._write_point(step)
+            self._wait()
         (self._write_windows if number in self.programs.images else self._write_pairs)(step)
 
     def _write_point(self, step: LayerStep) -> None:
         """The changes of what a layer reads, found once for all layers that read it."""
-        number, value, given = step.layer.point, step.value, step.geometry.given
-        point, pixels = self.memory.point(step), self._candidates(value)
-        size = np.zeros(given.pixels if value.planar else given.pixels + 1, np.float32)
-        inputs = {**self._operands(value), "seen": self.memory.seen[number]}
-        if not value.planar:
-            inputs |= {"pixels": pixels.items, "pixels_number": pixels.number}
-        kernel = self.programs.kernel(("sizes", number), partial(self._sizes, value))
-        self.calls.kernel(kernel, inputs, {"size": size})
-        block = self.programs.plan.options.block
+        point, lists = self.memory.point(step), self._candidates(step.value)
+        sizes = self._write_sizes(step, lists)
+        block, given = self.programs.plan.options.block, step.geometry.given
         for part in point.parts:
             grows = block != 1 and part is point.parts[0]
-            passed = PixelList.of(given.pixels) if grows else part.active
-            self.calls.native("keep", size, pixels.items, pixels.number, part.limit, passed.items, passed.number)
+            passed = tuple(PixelList.of(band) for band in given.bands(len(lists)))
+            passed = passed if grows else tuple(band.active for band in part.bands)
+            for calls, size, one, kept in zip(self._bands(len(lists)), sizes, lists, passed, strict=True):
+                calls.native("keep", size, one.items, one.number, part.limit, kept.items, kept.number)
             if grows:
-                self.calls.reached([passed], ReachedPlaces.block(given, block), part.active)
+                self._grow(step, passed, part, ReachedPlaces.block(given, block))
         for part in point.parts:
-            self._write_passing(step, point, part)
+            for calls, band in zip(self._bands(len(lists)), part.bands, strict=True):
+                self._write_passing(calls, step, point, band)
 
-    def _sizes(self, value: PixelValue) -> Program:
-        return (frame_sizes_program if value.planar else sizes_program)(value, self.target)
+    def _grow(self, step: LayerStep, passed: Lists, part: ChangePart, blocks: ReachedPlaces) -> None:
+        """Whole blocks are passed on, which may lie in several bands."""
+        self._wait()
+        bands = step.geometry.given.bands(len(passed))
+        for calls, made, band in zip(self._bands(len(passed)), part.bands, bands, strict=True):
+            calls.reached(passed, blocks.within(band), made.active)
 
-    def _write_passing(self, step: LayerStep, point: PointMemory, part: ChangePart) -> None:
+    def _write_sizes(self, step: LayerStep, lists: Lists) -> list[Array]:
+        """The largest change of every listed pixel, by bands."""
+        number, value = step.layer.point, step.value
+        inputs = {**self._operands(value), "seen": self.memory.seen[number]}
+        if value.planar:
+            self._wait()
+            every = np.zeros(step.geometry.given.pixels, np.float32)
+            kernel = self.programs.kernel(("sizes", number), partial(frame_sizes_program, value), 1)
+            self.calls.kernel(kernel, inputs, {"size": every})
+            return [every[band.start : band.stop] for band in step.geometry.given.bands(len(lists))]
+        sizes = [np.zeros(len(one.items), np.float32) for one in lists]
+        kernel = self.programs.kernel(("sizes", number), partial(sizes_program, value), len(lists))
+        for calls, one, size in zip(self._bands(len(lists)), lists, sizes, strict=True):
+            calls.kernel(kernel, inputs | _listed(one), {"size": size})
+        return sizes
+
+    def _write_passing(self, calls: CallList, step: LayerStep, point: PointMemory, band: BandChanges) -> None:
         """Changes count as seen, and are passed on one after the other, or in an image of which windows are taken."""
         number, value, programs = step.layer.point, step.value, self.programs
-        seen, by_element = self.memory.seen[number], programs.by_element
-        rows = step.geometry.given.pixels if value.planar else step.geometry.given.pixels + 1
-        inputs = {"pixels": part.active.items[:rows], "pixels_number": part.active.number, **self._operands(value)}
-        inputs["threshold"], outputs = point.threshold, {"seen": seen, "changed": part.changed}
+        bands, by_element = len(point.parts[0].bands), programs.by_element
+        inputs = {**_listed(band.active), "threshold": point.threshold, **self._operands(value)}
+        outputs = {"seen": self.memory.seen[number], "changed": band.changed, **band.written}
         if number in programs.images:
             image = programs.images[number]
-            kernel = programs.kernel(("see", number), lambda: see_program(value, image, by_element))
-            inputs["inside"], outputs["padded"] = image.inside()[:rows], self.memory.padded[number]
+            kernel = programs.kernel(("see", number), lambda _: see_program(value, image, by_element), bands)
+            inputs["inside"], outputs["padded"] = image.inside()[:-1], self.memory.padded[number]
         else:
             form = programs.formats[number]
-            kernel = programs.kernel(("pass", number), lambda: pass_program(value, by_element, form))
-            outputs |= {name: array[:rows] for name, array in {"change": part.change, **part.steps}.items()}
-        self.calls.kernel(kernel, inputs, outputs)
+            kernel = programs.kernel(("pass", number), lambda _: pass_program(value, by_element, form), bands)
+        calls.kernel(kernel, inputs, outputs)
 
     def _write_windows(self, step: LayerStep) -> None:
         """The sums of places that changes reach, computed of what was seen."""
-        number, name = step.layer.point, step.layer.name
-        image, outputs, reached = self.programs.images[number], step.geometry.made.channels, self.memory.lists[name]
-        at = list(self.programs.layers).index(name)
-        count = self.memory.groups[0, at : at + 1]
-        self.calls.reached([self.memory.point(step).parts[0].active], step.geometry.reach, reached, count)
-        kernel = self.programs.kernel(("windows", name), lambda: windows_program(image, outputs, self.target))
-        inputs = {"number": count, "place": reached.grouped, "corner": image.corners(), **self.programs.weight(step)}
-        self.calls.kernel(kernel, inputs | {"padded": self.memory.padded[number]}, {"sums": self.memory.maps[name]})
+        number, name, programs, memory = step.layer.point, step.layer.name, self.programs, self.memory
+        geometry, image, made = step.geometry, programs.images[number], memory.lists[name]
+        make = partial(windows_program, image, geometry.made.channels)
+        kernel = programs.kernel(("windows", name), make, len(made))
+        inputs = {"corner": image.corners(), "padded": memory.padded[number], **programs.weight(step)}
+        at = list(programs.layers).index(name)
+        active = [changes.active for changes in memory.point(step).parts[0].bands]
+        for n, band in enumerate(geometry.made.bands(len(made))):
+            calls, places, count = self._bands(len(made))[n], made[n], memory.groups[0, at, n : n + 1]
+            calls.reached(_near(active, geometry, band), geometry.reach.within(band), places, count)
+            listed = {"number": count, "place": places.grouped}
+            calls.kernel(kernel, inputs | listed, {"sums": memory.maps[name]})
 
     def _write_pairs(self, step: LayerStep) -> None:
         """The products of changes, added to the sums of the places that they reach."""
-        name, geometry, programs = step.layer.name, step.geometry, self.programs
-        form, at, group = programs.formats[step.layer.point], list(programs.layers).index(name), programs.group(step)
-        channels, outputs, by_channel = geometry.given.channels, geometry.made.channels, step.layer.groups > 1
-        shape = (channels, outputs, self.target, form)
-        kernel = programs.kernel(
-            ("pairs", *shape, by_channel),
-            lambda: depthwise_program(channels, form) if by_channel else pairs_program(*shape),
-        )
-        tables, sums = _pair_tables(geometry, group), self.memory.maps[name]
-        first, *_ = parts = self.memory.point(step).parts
-        # What is left of changes reaches no other places.
-        self.calls.reached([first.active], geometry.reach, self.memory.lists[name])
-        for further, part in enumerate(parts):
-            count = self.memory.groups[further, at : at + 1]
-            self._pair(geometry, group, part.active, tables, count)
-            inputs = {"number": count, **tables, "change": part.change, **part.steps, **programs.weight(step)}
-            self.calls.kernel(kernel, inputs, {"sums": sums})
+        name, geometry, programs, memory = step.layer.name, step.geometry, self.programs, self.memory
+        at, made, parts = list(programs.layers).index(name), memory.lists[name], memory.point(step).parts
+        kernel = self._pair_kernel(step, len(made))
+        for n, band in enumerate(geometry.made.bands(len(made))):
+            calls = self._bands(len(made))[n]
+            # What is left of changes reaches no other places.
+            first = [changes.active for changes in _near(parts[0].bands, geometry, band)]
+            calls.reached(first, geometry.reach.within(band), made[n])
+            for further, part in enumerate(parts):
+                count = memory.groups[further, at, n : n + 1]
+                tables = self._pair(calls, step, band, _near(part.bands, geometry, band), count)
+                inputs = {"number": count, **tables, **part.written, **programs.weight(step)}
+                calls.kernel(kernel, inputs, {"sums": memory.maps[name]})
+
+    def _pair_kernel(self, step: LayerStep, bands: int) -> Any:
+        form, by_channel = self.programs.formats[step.layer.point], step.layer.groups > 1
+        channels, outputs = step.geometry.given.channels, step.geometry.made.channels
+
+        def make(target: CpuTarget) -> Program:
+            return depthwise_program(channels, form) if by_channel else pairs_program(channels, outputs, target, form)
+
+        return self.programs.kernel(("pairs", channels, outputs, form, by_channel), make, bands)
 
     def _pair(
-        self, geometry: WindowGeometry, group: int, given: PixelList, tables: dict[str, Array], count: Array
-    ) -> None:
-        """Pairs of some pixels and places whose windows hold them, by groups of one tap."""
+        self, calls: CallList, step: LayerStep, band: range, changes: Sequence[BandChanges], count: Array
+    ) -> dict[str, Array]:
+        """Pairs of some changes and the places of a band whose windows hold them, by groups of one tap."""
+        geometry, group = step.geometry, self.programs.group(step)
         (down, across), pixels, places = self.programs.tables(geometry), geometry.given.pixels, geometry.made.pixels
-        scratch = np.zeros((5, pixels + 1), np.int32)
-        numbers = [geometry.given.height, geometry.given.width, *geometry.kernel, places, group, pixels]
-        listed = (given.items, given.number, down, across, np.array(numbers, np.int64), scratch)
-        self.calls.native("pair", *listed, *tables.values(), count)
+        room = sum(len(c.active.items) for c in changes)
+        tables = _pair_tables(geometry, room, group)
+        near = np.where((down >= band.start) & (down < band.stop), down, -1).astype(np.int32)
+        about = [geometry.given.height, geometry.given.width, *geometry.kernel, places, group, pixels]
+        numbers, scratch = np.array([*about, room, len(changes)], np.int64), np.zeros((6, room), np.int32)
+        lists = [array for c in changes for array in (c.active.items, c.active.number, c.first)]
+        calls.native("pair", near, across, numbers, scratch, *tables.values(), count, *lists)
+        return tables
 
 
-def _pair_tables(geometry: WindowGeometry, group: int) -> dict[str, Array]:
+def _listed(pixels: PixelList) -> dict[str, Array]:
+    return {"pixels": pixels.items, "pixels_number": pixels.number}
+
+
+def _near(bands: Sequence[Band], geometry: WindowGeometry, places: range) -> list[Band]:
+    """Those of some bands of an input from which places can be reached."""
+    near, pixels = geometry.sources(places), geometry.given.bands(len(bands))
+    return [b for b, own in zip(bands, pixels, strict=True) if own.start < near.stop and near.start < own.stop]
+
+
+def _pair_tables(geometry: WindowGeometry, room: int, group: int) -> dict[str, Array]:
     """Room for pairs of pixels and places, in groups of one tap."""
-    groups = geometry.taps * -(-(geometry.given.pixels + group) // group) + 1
+    groups = geometry.taps * -(-(room + group) // group) + 1
     pairs = {name: np.zeros((groups, group), np.int32) for name in ("source", "place")}
     return pairs | {"tap": np.zeros(groups, np.int32)}

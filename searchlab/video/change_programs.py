@@ -28,6 +28,7 @@ from searchlab.ir.expr import Like
 from searchlab.schedule import Schedule
 from searchlab.targets import CpuTarget
 from searchlab.video.pixel_values import (
+    ENTRIES,
     PLACES,
     ROWS,
     PixelValue,
@@ -96,7 +97,7 @@ def pass_program(value: PixelValue, by_element: bool, format: ProductFormat = FL
     channels = value.channels
     shape = (channels, ROWS) if value.planar else (ROWS, channels)
     seen = b.state("seen", shape, value.dtype)
-    change = b.state("change", (ROWS, format.room(channels)), format.change)
+    change = b.state("change", (ENTRIES, format.room(channels)), format.change)
     outputs = [seen, change]
 
     def at(row: Expr, c: Expr) -> tuple[Expr, Expr]:
@@ -108,7 +109,7 @@ def pass_program(value: PixelValue, by_element: bool, format: ProductFormat = FL
     if format.steps:
         every = b.axis("e", channels)
         largest_of = b.compute("largest", (count,), lambda i: largest(call("abs", plain(i, every)), every))
-        step = b.state("step", (ROWS,))
+        step = b.state("step", (ENTRIES,))
         outputs.append(step)
         b.put("choose", step, (count,), lambda i: ((i,), largest_of[i] / float(STEPS) + NO_STEP))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from searchlab.graph import CompiledModel, compile
 from searchlab.targets import CpuTarget
 from searchlab.video.call_writer import CallWriter
+from searchlab.video.frame_calls import FrameCalls
 from searchlab.video.front import TAIL, Front
 from searchlab.video.front_programs import FrontPrograms
 from searchlab.video.residual_graph import MAIN
@@ -77,7 +79,13 @@ class Following:
     def __init__(self, model: FollowingModel, state: Sequence[Array]) -> None:
         self.model, self.memory = model, StreamMemory(model.programs, state)
         self._thresholds: Array | None = None
-        self.calls, self._all = (CallWriter(self.memory, full=full).frame() for full in (False, True))
+        self.calls = CallWriter(self.memory).frame()
+        self._all = CallWriter(self.memory, full=True, apart=True).frame()
+
+    @cached_property
+    def steps(self) -> FrameCalls:
+        """The calls of a frame, each step of which can be made, and timed, by itself."""
+        return CallWriter(self.memory, apart=True).frame()
 
     def adopt(self, state: Sequence[Array]) -> None:
         """Goes on from a state in which all was computed; memory and calls stay what they are."""
@@ -105,8 +113,10 @@ class Following:
             for number, point in self.memory.points.items():
                 name = plan.points[number].name
                 point.set_threshold(thresholds[plan.places[name]] if name in plan.places else 0.0)
-        calls = self._all if again else self.calls
-        calls() if seconds is None else calls.timed(seconds)
+        if seconds is None:
+            (self._all if again else self.calls)()
+        else:
+            (self._all if again else self.steps).timed(seconds)
         output = self._tail()
         return output, self._counts()
 
@@ -127,10 +137,10 @@ class Following:
         """Changed elements by channel of each change point, then the output pixels of layers, as far as computed."""
         programs, points = self.model.programs, self.memory.points
         changed = (
-            points[number].parts[0].changed.copy() if number in points else self._all_elements(point)
+            points[number].parts[0].changed if number in points else self._all_elements(point)
             for number, point in enumerate(self.model.plan.points)
         )
-        whole = self.memory.groups.sum(axis=0) * programs.pixels_of_group
+        whole = self.memory.groups.sum(axis=(0, 2)) * programs.pixels_of_group
         computed = np.minimum(whole, programs.pixels).astype(np.float32)
         return (*changed, *computed.reshape(-1, 1))
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from searchlab.llvm.jit import LoadedObject, compile_ir
 from searchlab.runtime.memory import aligned
+from searchlab.runtime.threadpool import parallel_for_address
 from searchlab.targets import detect
 from searchlab.video.window_geometry import ReachedPlaces
 
@@ -29,7 +30,7 @@ def _native() -> dict[str, int]:
     text = Path(__file__).with_name("lists.ll").read_text(encoding="utf-8")
     target = detect()
     code = LoadedObject(compile_ir("".join(x for x in text.splitlines(True) if not x.startswith(";;")), target), target)
-    found = {name: code.address(name) for name in ("keep", "mark", "collect", "pair", "run")}
+    found = {name: code.address(name) for name in ("keep", "mark", "collect", "pair", "run", "bands")}
     code.keep()
     return found
 
@@ -48,43 +49,30 @@ class PixelList:
     grouped: Array
 
     @staticmethod
-    def of(pixels: int, *, full: bool = False, group: int = 1) -> PixelList:
-        """Room for a list of pixels, which is empty or has all of them."""
-        number = np.array([pixels if full else 0], np.int32)
-        grouped = np.minimum(np.arange(group * (pixels // group + 1), dtype=np.int32), pixels)
-        return PixelList(grouped[: pixels + 1], number, grouped.reshape(-1, group))
+    def of(pixels: range, *, full: bool = False, group: int = 1) -> PixelList:
+        """Room for a list of some pixels, which is empty or has all of them, and for one more."""
+        number = np.array([len(pixels) if full else 0], np.int32)
+        grouped = pixels.start + np.arange(group * (len(pixels) // group + 1), dtype=np.int32)
+        grouped = np.clip(grouped, 0, max(pixels.stop - 1, 0)).astype(np.int32)
+        return PixelList(grouped[: len(pixels) + 1], number, grouped.reshape(-1, group))
 
 
 @dataclass
-class FrameCalls:
+class CallList:
     """Native calls in order, and what must stay alive for them."""
 
     words: list[Words] = field(default_factory=list)
-    begins: dict[str, int] = field(default_factory=dict)  # where the calls of a step begin
     alive: list[Any] = field(default_factory=list)
 
     def native(self, name: str, *arrays: Array) -> None:
+        """Calls a function on lists."""
         addresses = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
         self.alive += [addresses, arrays]
         self.words.append((_native()[name], ctypes.addressof(addresses), 0, 0, 0, 0, 0, 1))
 
-    def reached(
-        self, given: Sequence[PixelList], reach: ReachedPlaces, made: PixelList, groups: Array | None = None
-    ) -> None:
-        """The places that the pixels of some lists reach, in order; `groups` becomes the number of their groups."""
-        nowhere = -(-reach.places // FLAGS) * FLAGS
-        flags = aligned((nowhere + 1,), np.dtype(np.uint8))
-        flags[...] = 0
-        lines, columns = reach.lines, reach.columns
-        numbers = np.array([len(columns), lines.shape[1], columns.shape[1], nowhere], np.int64)
-        for one in given:
-            self.native("mark", one.items, one.number, lines, columns, numbers, flags)
-        group = made.grouped.shape[1] if groups is not None else 1
-        counted = np.zeros(1, np.int32) if groups is None else groups
-        about = np.array([nowhere // FLAGS, group, reach.places], np.int64)
-        self.native("collect", flags, about, made.items, made.number, counted)
-
     def kernel(self, kernel: Any, inputs: dict[str, Array], outputs: dict[str, Array]) -> None:
+        """Calls a compiled program."""
+
         def allocate(size: int) -> tuple[int, Array]:
             memory = aligned((size,), np.uint8)
             return memory.ctypes.data, memory
@@ -93,9 +81,41 @@ class FrameCalls:
         self.alive.append(runs)
         self.words.append(runs.words)
 
+    def reached(
+        self, given: Sequence[PixelList], reach: ReachedPlaces, made: PixelList, groups: Array | None = None
+    ) -> None:
+        """The places that the pixels of some lists reach, in order; `groups` becomes the number of their groups."""
+        band, nowhere = reach.band, -(-reach.band.stop // FLAGS) * FLAGS
+        flags = aligned((nowhere + 1,), np.dtype(np.uint8))
+        flags[...] = 0
+        lines, columns = reach.lines, reach.columns
+        numbers = np.array([len(columns), lines.shape[1], columns.shape[1], nowhere], np.int64)
+        for one in given:
+            self.native("mark", one.items, one.number, lines, columns, numbers, flags)
+        group, none = (1, band.stop - 1) if groups is None else (made.grouped.shape[1], reach.places)
+        counted = np.zeros(1, np.int32) if groups is None else groups
+        about = np.array([band.start // FLAGS, nowhere // FLAGS, group, none], np.int64)
+        self.native("collect", flags, about, made.items, made.number, counted)
+
     @cached_property
     def table(self) -> Array:
-        return np.array(self.words, np.uint64).astype(np.int64)
+        """The calls as native code reads them; there must be no others after this."""
+        return np.array(self.words, np.uint64).astype(np.int64).reshape(len(self.words), -1)
+
+
+@dataclass
+class FrameCalls(CallList):
+    """The calls of a frame, where those of steps begin, and bands whose calls run side by side."""
+
+    begins: dict[str, int] = field(default_factory=dict)
+
+    def fork(self, bands: Sequence[CallList], threads: int) -> None:
+        """Runs the calls of bands, each in one thread, and waits for all."""
+        pairs = [word for band in bands for word in (band.table.ctypes.data, len(band.words))]
+        arguments = np.array(pairs, np.int64)
+        self.alive += [arguments, *bands]
+        pool = parallel_for_address(threads)
+        self.words.append((_native()["bands"], arguments.ctypes.data, 0, 0, 0, len(bands), pool, threads))
 
     def __call__(self) -> None:
         _runner()(self.table.ctypes.data, len(self.words))

@@ -14,13 +14,14 @@ from searchlab.ir import Program
 from searchlab.runtime.memory import placed
 from searchlab.targets import CpuTarget
 from searchlab.video.change_programs import GROUP, packed_weight, surplus_of, tile_pairs, tile_width
-from searchlab.video.front import Front, LayerStep
+from searchlab.video.front import Front, LayerStep, MapStep
 from searchlab.video.product_formats import FLOATS, ProductFormat, in_steps, product_format
 from searchlab.video.residual_plan import ResidualPlan
 from searchlab.video.window_geometry import PaddedImage, WindowGeometry
 from searchlab.video.window_programs import WINDOWS, window_weight
 
 Array = npt.NDArray[Any]
+BANDS, BAND_ROWS = 4, 5  # bands of a map for each thread, at most, and rows of a band, at least
 
 
 class FrontPrograms:
@@ -30,18 +31,44 @@ class FrontPrograms:
         self.plan, self.front, self.target, self.layers = plan, front, target, front.layers
         self.by_element = plan.options.granularity == "element"
         self.formats = _formats(front, plan.options.products, target)
+        self.bands = self._bands()
         self._kernels: dict[tuple[Any, ...], Any] = {}
-        self._compiled: dict[str, Any] = {}
+        self._compiled: dict[tuple[str, int], Any] = {}
         self._tables: dict[WindowGeometry, tuple[Array, Array]] = {}
         self._weights: dict[str, dict[str, Array]] = {}
 
-    def kernel(self, key: tuple[Any, ...], make: Callable[[], Program]) -> Any:
+    def _bands(self) -> dict[str, int]:
+        """In how many bands of rows each map is computed; 1 where all threads share every call instead.
+
+        Threads that have rows of their own leave what they compute in their own caches, and all weights pass through
+        each of them; so weights must be few.
+        """
+        most, counts = BANDS * self.target.threads, {}
+        for name, shape in self.front.shapes.items():
+            count = min(most, shape.height // BAND_ROWS)
+            counts[name] = count if self.target.threads > 1 and 2 * count >= most else 1
+        for step in self.front.steps:
+            if isinstance(step, LayerStep):
+                few = self.formats[step.layer.point].bytes(step.layer.weight.size) <= self.target.l2 // 2
+                counts[step.layer.name] = counts[step.layer.name] if few else 1
+            elif isinstance(step, MapStep):
+                counts[step.name] = min(counts[m] for m in step.value.maps)
+        return counts
+
+    def target_of(self, bands: int) -> CpuTarget:
+        """The target of calls on a map of so many bands: a thread for each, or all for one."""
+        return self.target if bands == 1 else self.target.with_threads(1)
+
+    def kernel(self, key: tuple[Any, ...], make: Callable[[CpuTarget], Program], bands: int) -> Any:
         """A program compiled, once for all streams and for all layers that are alike."""
+        target = self.target_of(bands)
+        key = (*key, target.threads)
         if key not in self._kernels:
-            program = make()
-            if program.hash not in self._compiled:
-                self._compiled[program.hash] = compile_program(program, self.target)
-            self._kernels[key] = self._compiled[program.hash]
+            program = make(target)
+            found = (program.hash, target.threads)
+            if found not in self._compiled:
+                self._compiled[found] = compile_program(program, target)
+            self._kernels[key] = self._compiled[found]
         return self._kernels[key]
 
     def tables(self, geometry: WindowGeometry) -> tuple[Array, Array]:
@@ -88,7 +115,10 @@ class FrontPrograms:
     def group(self, step: LayerStep) -> int:
         """How many pairs of a layer make a group."""
         by_channel = step.layer.groups > 1
-        return GROUP if by_channel else tile_pairs(step.geometry.made.channels, self.target)
+        return GROUP if by_channel else tile_pairs(step.geometry.made.channels, self._target(step))
+
+    def _target(self, step: LayerStep) -> CpuTarget:
+        return self.target_of(self.bands[step.layer.name])
 
     def weight(self, step: LayerStep) -> dict[str, Array]:
         """The weights of a layer by tap, in the order in which they are read, and what their format needs beside."""
@@ -101,7 +131,7 @@ class FrontPrograms:
     def _window_weight(self, step: LayerStep) -> dict[str, Array]:
         layer = step.layer
         bias = np.zeros(len(layer.weight), np.float32) if layer.bias is None else layer.bias
-        return {"weight": window_weight(layer.weight, self.target), "bias": bias.reshape(-1)}
+        return {"weight": window_weight(layer.weight, self._target(step)), "bias": bias.reshape(-1)}
 
     def _pair_weight(self, step: LayerStep) -> dict[str, Array]:
         layer = step.layer
@@ -109,7 +139,9 @@ class FrontPrograms:
         found = {"surplus": surplus_of(taps, form)} if form.lift else {}
         if form.steps:
             taps, found["weight_step"] = in_steps(taps)
-        found["weight"] = form.weights(taps[:, 0].T) if layer.groups > 1 else packed_weight(taps, self.target, form)
+        found["weight"] = (
+            form.weights(taps[:, 0].T) if layer.groups > 1 else packed_weight(taps, self._target(step), form)
+        )
         return found
 
 

@@ -117,9 +117,9 @@ out:
   ret void
 }
 
-;; collect(flags, numbers {eights, group, none}, places, number, groups): the places whose flags are set, in order, and
-;; takes the flags back.  Flags come in eights, most of which are often not set.  The list is filled up with `none` to
-;; whole groups, which are counted, too.
+;; collect(flags, numbers {first eight, end, group, none}, places, number, groups): the places whose flags are set, in
+;; order, and takes the flags back.  Flags come in eights, most of which are often not set.  Behind the list is `none`,
+;; and it is filled up with that to whole groups, which are counted, too.
 define void @collect(ptr %args, ptr %sizes, ptr %shared, ptr %private, i64 %stride, ptr %pool, i64 %threads) nounwind {
 entry:
   %flags = load ptr, ptr %args
@@ -131,15 +131,17 @@ entry:
   %number = load ptr, ptr %p3
   %p4 = getelementptr ptr, ptr %args, i64 4
   %groups = load ptr, ptr %p4
-  %eights = load i64, ptr %numbers
+  %begin = load i64, ptr %numbers
   %q1 = getelementptr i64, ptr %numbers, i64 1
-  %size = load i64, ptr %q1
+  %end = load i64, ptr %q1
   %q2 = getelementptr i64, ptr %numbers, i64 2
-  %none64 = load i64, ptr %q2
+  %size = load i64, ptr %q2
+  %q3 = getelementptr i64, ptr %numbers, i64 3
+  %none64 = load i64, ptr %q3
   %none = trunc i64 %none64 to i32
   br label %eight
 eight:
-  %e = phi i64 [ 0, %entry ], [ %e.next, %eight.end ]
+  %e = phi i64 [ %begin, %entry ], [ %e.next, %eight.end ]
   %e.at = phi i64 [ 0, %entry ], [ %at.end, %eight.end ]
   %first = mul i64 %e, 8
   %pe = getelementptr i8, ptr %flags, i64 %first
@@ -166,11 +168,13 @@ cleared:
 eight.end:
   %at.end = phi i64 [ %e.at, %eight ], [ %then, %cleared ]
   %e.next = add i64 %e, 1
-  %e.on = icmp ult i64 %e.next, %eights
+  %e.on = icmp ult i64 %e.next, %end
   br i1 %e.on, label %eight, label %listed
 listed:
   %total = trunc i64 %at.end to i32
   store i32 %total, ptr %number
+  %behind = getelementptr i32, ptr %to, i64 %at.end
+  store i32 %none, ptr %behind
   br label %fill
 fill:
   %f.at = phi i64 [ %at.end, %listed ], [ %f.next, %filling ]
@@ -189,32 +193,28 @@ out:
   ret void
 }
 
-;; pair(rows, number, down, across, numbers {height, width, taps down, taps across, places, group, none}, scratch, from,
-;; to, taps of groups, groups): for every tap the pairs of a row's position in the list and the place that the row
-;; reaches, in groups of one size, filled up with pairs of `none` and of no place.  A place is the sum of
-;; down[tap down, row of the image] and across[tap across, column], either of which is negative where there is none.
-;; `scratch` has room for five lists of rows.
+;; pair(down, across, numbers {height, width, taps down, taps across, places, group, none, room, lists}, scratch, from, to,
+;; taps of groups, groups, then for every list rows, number, first): for every tap the pairs of a row's position and the
+;; place that the row reaches, in groups of one size, filled up with pairs of `none` and of no place.  Positions of a list
+;; count from its first.  A place is the sum of down[tap down, row of the image] and across[tap across, column], either of
+;; which is negative where there is none.  `scratch` has room for six lists.
 define void @pair(ptr %args, ptr %sizes, ptr %shared, ptr %private, i64 %stride, ptr %pool, i64 %threads) nounwind {
 entry:
-  %rows = load ptr, ptr %args
+  %down = load ptr, ptr %args
   %p1 = getelementptr ptr, ptr %args, i64 1
-  %count = load ptr, ptr %p1
+  %across = load ptr, ptr %p1
   %p2 = getelementptr ptr, ptr %args, i64 2
-  %down = load ptr, ptr %p2
+  %numbers = load ptr, ptr %p2
   %p3 = getelementptr ptr, ptr %args, i64 3
-  %across = load ptr, ptr %p3
+  %ys = load ptr, ptr %p3
   %p4 = getelementptr ptr, ptr %args, i64 4
-  %numbers = load ptr, ptr %p4
+  %from = load ptr, ptr %p4
   %p5 = getelementptr ptr, ptr %args, i64 5
-  %ys = load ptr, ptr %p5
+  %to = load ptr, ptr %p5
   %p6 = getelementptr ptr, ptr %args, i64 6
-  %from = load ptr, ptr %p6
+  %tapof = load ptr, ptr %p6
   %p7 = getelementptr ptr, ptr %args, i64 7
-  %to = load ptr, ptr %p7
-  %p8 = getelementptr ptr, ptr %args, i64 8
-  %tapof = load ptr, ptr %p8
-  %p9 = getelementptr ptr, ptr %args, i64 9
-  %groups = load ptr, ptr %p9
+  %groups = load ptr, ptr %p7
   %height = load i64, ptr %numbers
   %q1 = getelementptr i64, ptr %numbers, i64 1
   %width = load i64, ptr %q1
@@ -231,32 +231,62 @@ entry:
   %q6 = getelementptr i64, ptr %numbers, i64 6
   %none = load i64, ptr %q6
   %none32 = trunc i64 %none to i32
-  %n32 = load i32, ptr %count
-  %n = zext i32 %n32 to i64
-  %pixels = mul i64 %height, %width
-  %room = add i64 %pixels, 1
+  %q7 = getelementptr i64, ptr %numbers, i64 7
+  %room = load i64, ptr %q7
+  %q8 = getelementptr i64, ptr %numbers, i64 8
+  %lists = load i64, ptr %q8
   %xs = getelementptr i32, ptr %ys, i64 %room
-  %hits = getelementptr i32, ptr %xs, i64 %room
+  %positions = getelementptr i32, ptr %xs, i64 %room
+  %hits = getelementptr i32, ptr %positions, i64 %room
   %bases = getelementptr i32, ptr %hits, i64 %room
   %columns = getelementptr i32, ptr %bases, i64 %room
-  %any = icmp ne i64 %n, 0
-  br i1 %any, label %place, label %out
+  br label %list
+list:
+  %l = phi i64 [ 0, %entry ], [ %l.next, %list.end ]
+  %l.at = phi i64 [ 0, %entry ], [ %n, %list.end ]
+  %three = mul i64 %l, 3
+  %rows.word = add i64 %three, 8
+  %rows.ptr = getelementptr ptr, ptr %args, i64 %rows.word
+  %rows = load ptr, ptr %rows.ptr
+  %count.ptr = getelementptr ptr, ptr %rows.ptr, i64 1
+  %count = load ptr, ptr %count.ptr
+  %first.ptr = getelementptr ptr, ptr %rows.ptr, i64 2
+  %first.at = load ptr, ptr %first.ptr
+  %first = load i32, ptr %first.at
+  %listed32 = load i32, ptr %count
+  %listed = zext i32 %listed32 to i64
+  %n = add i64 %l.at, %listed
+  %some = icmp ne i64 %listed, 0
+  br i1 %some, label %place, label %list.end
 place:
-  %c = phi i64 [ 0, %entry ], [ %c.next, %place ]
+  %c = phi i64 [ 0, %list ], [ %c.next, %place ]
   %pr = getelementptr i32, ptr %rows, i64 %c
   %row = load i32, ptr %pr
   %y = udiv i32 %row, %width32
-  %x = urem i32 %row, %width32
-  %py = getelementptr i32, ptr %ys, i64 %c
+  %above = mul i32 %y, %width32
+  %x = sub i32 %row, %above
+  %c.at = add i64 %l.at, %c
+  %py = getelementptr i32, ptr %ys, i64 %c.at
   store i32 %y, ptr %py
-  %px = getelementptr i32, ptr %xs, i64 %c
+  %px = getelementptr i32, ptr %xs, i64 %c.at
   store i32 %x, ptr %px
+  %c32 = trunc i64 %c to i32
+  %position = add i32 %first, %c32
+  %pp = getelementptr i32, ptr %positions, i64 %c.at
+  store i32 %position, ptr %pp
   %c.next = add i64 %c, 1
-  %c.on = icmp ult i64 %c.next, %n
-  br i1 %c.on, label %place, label %line
+  %c.on = icmp ult i64 %c.next, %listed
+  br i1 %c.on, label %place, label %list.end
+list.end:
+  %l.next = add i64 %l, 1
+  %l.on = icmp ult i64 %l.next, %lists
+  br i1 %l.on, label %list, label %listing
+listing:
+  %any = icmp ne i64 %n, 0
+  br i1 %any, label %line, label %out
 line:
-  %ky = phi i64 [ 0, %place ], [ %ky.next, %line.end ]
-  %line.at = phi i64 [ 0, %place ], [ %tap.at.end, %line.end ]
+  %ky = phi i64 [ 0, %listing ], [ %ky.next, %line.end ]
+  %line.at = phi i64 [ 0, %listing ], [ %tap.at.end, %line.end ]
   %line.base = mul i64 %ky, %height
   %downs = getelementptr i32, ptr %down, i64 %line.base
   %line.tap = mul i64 %ky, %taps.across
@@ -271,9 +301,10 @@ hit:
   %base = load i32, ptr %pd
   %ix = getelementptr i32, ptr %xs, i64 %i
   %column = load i32, ptr %ix
-  %i32 = trunc i64 %i to i32
+  %ip = getelementptr i32, ptr %positions, i64 %i
+  %ip32 = load i32, ptr %ip
   %ph = getelementptr i32, ptr %hits, i64 %m
-  store i32 %i32, ptr %ph
+  store i32 %ip32, ptr %ph
   %pb = getelementptr i32, ptr %bases, i64 %m
   store i32 %base, ptr %pb
   %pc = getelementptr i32, ptr %columns, i64 %m
@@ -352,7 +383,7 @@ line.end:
   %ky.on = icmp ult i64 %ky.next, %taps.down
   br i1 %ky.on, label %line, label %out
 out:
-  %total = phi i64 [ 0, %entry ], [ %tap.at.end, %line.end ]
+  %total = phi i64 [ 0, %listing ], [ %tap.at.end, %line.end ]
   %total.groups = udiv i64 %total, %size
   %total32 = trunc i64 %total.groups to i32
   store i32 %total32, ptr %groups
@@ -386,6 +417,31 @@ loop:
   call void %function(ptr %args, ptr %sizes, ptr %shared, ptr %private, i64 %stride, ptr %pool, i64 %threads)
   %next = add i64 %i, 1
   %on = icmp ult i64 %next, %number
+  br i1 %on, label %loop, label %out
+out:
+  ret void
+}
+
+;; bands(for every band its calls and their number): runs the calls of each band in one thread; bands are independent.
+define void @bands(ptr %args, ptr %sizes, ptr %shared, ptr %private, i64 %stride, ptr %pool, i64 %threads) nounwind {
+  call void %pool(ptr @band, ptr %args, i64 %stride, i64 %threads)
+  ret void
+}
+
+define internal void @band(i64 %begin, i64 %end, i64 %slot, ptr %args) nounwind {
+entry:
+  %any = icmp ult i64 %begin, %end
+  br i1 %any, label %loop, label %out
+loop:
+  %i = phi i64 [ %begin, %entry ], [ %next, %loop ]
+  %two = mul i64 %i, 2
+  %p0 = getelementptr ptr, ptr %args, i64 %two
+  %calls = load ptr, ptr %p0
+  %p1 = getelementptr ptr, ptr %p0, i64 1
+  %number = load i64, ptr %p1
+  call void @run(ptr %calls, i64 %number)
+  %next = add i64 %i, 1
+  %on = icmp ult i64 %next, %end
   br i1 %on, label %loop, label %out
 out:
   ret void

@@ -19,6 +19,7 @@ from searchlab.video.product_formats import FLOAT
 SHARE = 10  # features expect one in so many pixels to change
 PIECE = 64  # pixels that are worth a thread's while
 ROWS, PLACES = size("rows"), size("places")
+ENTRIES = size("entries")  # of lists, and of what is written one after the other
 Read = Callable[[Expr, Expr], Expr]  # an element, by row and channel
 
 
@@ -59,8 +60,8 @@ def read_operands(b: Builder, value: PixelValue) -> Read:
 
 def pixel_list(b: Builder, name: str, below: Expr) -> tuple[Indices, Expr]:
     """A list of pixels and its length."""
-    items = b.indices(name, (below,), below)
-    count = b.indices(f"{name}_number", (1,), below + 1, expected(below))
+    items = b.indices(name, (ENTRIES,), below)
+    count = b.indices(f"{name}_number", (1,), ENTRIES + 1, expected(ENTRIES))
     return items, count[0]
 
 

@@ -63,6 +63,10 @@ class ProductFormat:
         """The channels of changes and weights, with those that fill up a last instruction."""
         return -(-channels // self.depth) * self.depth
 
+    def bytes(self, weights: int) -> int:
+        """The memory of so many weights."""
+        return int(np.dtype(DTYPES[self.weight].storage).itemsize) * weights
+
     def stored(self, change: Expr) -> Expr:
         """A difference, of the type of sums, as it is passed on."""
         if self.lift:

@@ -21,37 +21,51 @@ from searchlab.video.window_programs import WINDOWS
 Array = npt.NDArray[Any]
 
 
-@dataclass
-class ChangePart:
-    """Changes that were passed on last, one after the other: those whose sizes exceed a limit."""
+@dataclass(frozen=True, eq=False)
+class BandChanges:
+    """Changes of one band that were passed on last, one after the other, in its part of the memory for all bands."""
 
     active: PixelList
-    change: Array
     changed: Array  # elements by channel
+    first: Array  # the place of the first in the memory of all
+    written: dict[str, Array]  # its part of what is written: changes, and steps where a format has them
+
+
+@dataclass(frozen=True, eq=False)
+class ChangePart:
+    """Changes that were passed on last: those whose sizes exceed a limit."""
+
     limit: Array
-    steps: dict[str, Array]  # of pixels, where a format has them
+    bands: tuple[BandChanges, ...]
+    written: dict[str, Array]
+
+    @staticmethod
+    def of(given: MapShape, form: ProductFormat, bands: int, limit: Array, written: bool) -> ChangePart:
+        """Room for the changes of a value; those of values that are only seen are not written anywhere else."""
+        rows, room = given.pixels + 1, form.room(given.channels)
+        whole = {"change": aligned((rows, room), np.dtype(DTYPES[form.change].storage))} if written else {}
+        whole |= {"step": np.zeros(rows, np.float32)} if form.steps else {}
+        for array in whole.values():
+            array[...] = 0
+        parts = []
+        for band in given.bands(bands):
+            mine = {name: array[band.start : band.stop + 1] for name, array in whole.items()}
+            changed, first = np.zeros(given.channels, np.float32), np.array([band.start], np.int32)
+            parts.append(BandChanges(PixelList.of(band), changed, first, mine))
+        return ChangePart(limit, tuple(parts), whole)
+
+    @property
+    def changed(self) -> Array:
+        """Changed elements by channel."""
+        return np.asarray(np.sum([band.changed for band in self.bands], axis=0))
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class PointMemory:
     """The changes of a value; a second part has what is left of those that do not fit into the first."""
 
     parts: tuple[ChangePart, ...]
     threshold: Array
-
-    @staticmethod
-    def of(given: MapShape, form: ProductFormat, seen_only: bool) -> PointMemory:
-        """A value without changes; those of values that are only seen are not written anywhere else."""
-        threshold, parts = np.zeros(1, np.float32), []
-        for number in range(2 if form.lift else 1):
-            rows = 0 if seen_only else given.pixels + 1
-            change = aligned((rows, form.room(given.channels)), np.dtype(DTYPES[form.change].storage))
-            change[...] = 0
-            limit = np.zeros(1, np.float32) if number else threshold
-            steps = {"step": np.zeros(rows, np.float32)} if form.steps else {}
-            active, changed = PixelList.of(given.pixels), np.zeros(given.channels, np.float32)
-            parts.append(ChangePart(active, change, changed, limit, steps))
-        return PointMemory(tuple(parts), threshold)
 
     def set_threshold(self, threshold: float) -> None:
         """Sets what changes have to exceed."""
@@ -66,18 +80,18 @@ class StreamMemory:
     def __init__(self, programs: FrontPrograms, state: Sequence[Array]) -> None:
         self.programs, front = programs, programs.front
         self.maps: dict[str, Array] = {}
-        self.lists: dict[str, PixelList] = {}
+        self.lists: dict[str, tuple[PixelList, ...]] = {}  # of each band
         self.seen: dict[int, Array] = {}  # by change point
         self.padded: dict[int, Array] = {}  # by change point: what was seen, as windows read it
         self.points: dict[int, PointMemory] = {}
-        # The number of groups of each layer, for the first parts of changes and for the second ones.
-        self.groups = np.zeros((2, len(programs.layers)), np.int32)
+        # The number of groups of each layer and band, for the first parts of changes and for the second ones.
+        self.groups = np.zeros((2, len(programs.layers), max(programs.bands.values())), np.int32)
         for name, shape in front.shapes.items():
             planar = name == front.frame
             size = (shape.channels, shape.pixels) if planar else (shape.pixels + 1, shape.channels)
             self.maps[name] = aligned(size, np.dtype(DTYPES[front.types[name]].storage))
             self.maps[name][...] = 0
-            self.lists[name] = PixelList.of(shape.pixels, full=planar, group=WINDOWS)
+            self.lists[name] = self.new_lists(name, full=planar)
         self.kept: list[Array | None] = []
         self.adopt(state)
 
@@ -104,12 +118,28 @@ class StreamMemory:
             padded = self.padded.setdefault(number, aligned((image.elements,), np.dtype(np.float32)))
             padded[...] = image.filled(rows)
 
+    def new_lists(self, name: str, *, full: bool = False) -> tuple[PixelList, ...]:
+        """Lists of the pixels of a map by bands, which are empty or have all of them."""
+        bands = self.programs.front.shapes[name].bands(self.programs.bands[name])
+        return tuple(PixelList.of(band, full=full, group=WINDOWS) for band in bands)
+
+    def list_pixels(self, name: str, pixels: Array) -> None:
+        """Takes these pixels of a map, in order, for those that may have changed."""
+        lists = self.lists[name]
+        for one, band in zip(lists, self.programs.front.shapes[name].bands(len(lists)), strict=True):
+            mine = pixels[(pixels >= band.start) & (pixels < band.stop)]
+            one.items[: len(mine)], one.number[0] = mine, len(mine)
+
     def point(self, step: LayerStep) -> PointMemory:
         """The changes of what a layer reads."""
-        number = step.layer.point
+        number, programs = step.layer.point, self.programs
         if number not in self.points:
-            given, form = step.geometry.given, self.programs.formats[number]
-            self.points[number] = PointMemory.of(given, form, number in self.programs.images)
+            form, bands = programs.formats[number], min(programs.bands[m] for m in step.value.maps)
+            threshold = np.zeros(1, np.float32)
+            limits = [threshold, np.zeros(1, np.float32)] if form.lift else [threshold]
+            written = number not in programs.images
+            parts = (ChangePart.of(step.geometry.given, form, bands, limit, written) for limit in limits)
+            self.points[number] = PointMemory(tuple(parts), threshold)
         return self.points[number]
 
     def image(self, name: str) -> Array:

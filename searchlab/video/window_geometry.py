@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -27,6 +27,11 @@ class MapShape:
         """The number of its pixels."""
         return self.height * self.width
 
+    def bands(self, count: int) -> list[range]:
+        """The pixels of so many bands of rows, one after the other."""
+        edges = [self.height * n // count * self.width for n in range(count + 1)]
+        return [range(*edge) for edge in zip(edges, edges[1:], strict=False)]
+
 
 @dataclass(frozen=True, eq=False)
 class ReachedPlaces:
@@ -39,6 +44,7 @@ class ReachedPlaces:
     lines: Array
     columns: Array
     places: int
+    band: range  # of the places that count
 
     @staticmethod
     def same(shape: MapShape) -> ReachedPlaces:
@@ -50,14 +56,21 @@ class ReachedPlaces:
         """Every pixel reaches all of its block of so many pixels squared, or of its row."""
         height, width = (1, shape.width) if isinstance(block, str) else (block, block)
         lines, columns = _block(shape.height, height), _block(shape.width, width)
-        return ReachedPlaces(np.where(lines < 0, -1, lines * shape.width), columns, shape.pixels).known()
+        return ReachedPlaces(
+            np.where(lines < 0, -1, lines * shape.width), columns, shape.pixels, range(shape.pixels)
+        ).known()
+
+    def within(self, band: range) -> ReachedPlaces:
+        """The same, but for places outside of a band of rows, which nothing reaches."""
+        inside = (self.lines >= band.start) & (self.lines < band.stop)
+        return replace(self, lines=np.where(inside, self.lines, _NOWHERE).astype(np.int32), band=band)
 
     def known(self) -> ReachedPlaces:
         """The same with numbers that are no places where there is none, which is written as -1."""
         lines, columns = (
             np.ascontiguousarray(np.where(t < 0, _NOWHERE, t), np.int32) for t in (self.lines, self.columns)
         )
-        return ReachedPlaces(lines, columns, self.places)
+        return replace(self, lines=lines, columns=columns)
 
 
 def _block(extent: int, size: int) -> Array:
@@ -113,11 +126,17 @@ class WindowGeometry:
         down, across = found
         return np.where(down < 0, -1, down * self.made.width).astype(np.int32), across
 
+    def sources(self, band: range) -> range:
+        """The pixels of all rows that reach a band of places."""
+        down, _ = self.reaching()
+        (rows,) = np.nonzero(((down >= band.start) & (down < band.stop)).any(axis=0))
+        return range(int(rows[0]) * self.given.width, int(rows[-1] + 1) * self.given.width) if len(rows) else range(0)
+
     @cached_property
     def reach(self) -> ReachedPlaces:
         """The places that a pixel reaches by any tap."""
         lines, columns = (_compact(table) for table in self.reaching())
-        return ReachedPlaces(lines, columns, self.made.pixels).known()
+        return ReachedPlaces(lines, columns, self.made.pixels, range(self.made.pixels)).known()
 
 
 def _compact(table: Array) -> Array:

@@ -25,7 +25,7 @@ def test_programs_of_steps_are_those_of_numpy(pairs: int, size: float, seed: int
     listed = {"pixels": pixels, "pixels_number": np.array([3], np.int32), "map0": now}
     limit = {"threshold": np.zeros(1, np.float32)}
     state = {"seen": seen.copy(), **room}
-    made = interpret(pass_program(value, False, STEPPED), {**listed, **limit, **state}, {"rows": rows})
+    made = interpret(pass_program(value, False, STEPPED), {**listed, **limit, **state}, {"rows": rows, "entries": rows})
     passed = made["change"] * made["step"][:, None].astype(float)
     wanted = (now.astype(float) - seen)[pixels[:3]]
     most = np.abs(wanted).max(axis=1, keepdims=True)

@@ -36,7 +36,7 @@ def geometries(draw: st.DrawFn, dilated: bool = True) -> WindowGeometry:
 
 
 def listed(pixels: np.ndarray, room: int) -> PixelList:
-    found = PixelList.of(room)
+    found = PixelList.of(range(room))
     found.items[: len(pixels)], found.number[0] = pixels, len(pixels)
     return found
 
@@ -45,7 +45,7 @@ def listed(pixels: np.ndarray, room: int) -> PixelList:
 def test_reached_places_are_those_whose_windows_hold_a_pixel(geometry: WindowGeometry, data: st.DataObject) -> None:
     count, places = geometry.given.pixels, geometry.made.pixels
     several = [sorted(data.draw(st.sets(st.integers(0, count - 1), max_size=5))) for _ in range(2)]
-    made, groups, calls = PixelList.of(places, group=WINDOWS), np.zeros(1, np.int32), FrameCalls()
+    made, groups, calls = PixelList.of(range(places), group=WINDOWS), np.zeros(1, np.int32), FrameCalls()
     calls.reached([listed(np.array(p, np.int32), count) for p in several], geometry.reach, made, groups)
     wanted = np.flatnonzero(np.isin(geometry.windows(), several[0] + several[1]).any(axis=1))
     for _ in range(2):  # flags are taken back
@@ -81,9 +81,9 @@ def test_seen_pixels_are_in_the_padded_image(geometry: WindowGeometry, seed: int
     active = rng.permutation(pixels)[: rng.integers(0, pixels + 1)].astype(np.int32)
     program = see_program(identity(channels), image, by_element)
     rows = listed(active, pixels)
-    given = {"pixels": rows.items[:pixels], "pixels_number": rows.number, "threshold": np.full(1, 0.5, np.float32)}
+    given = {"pixels": rows.items, "pixels_number": rows.number, "threshold": np.full(1, 0.5, np.float32)}
     given |= {"map0": frame, "inside": image.inside()[:pixels], "seen": before.copy(), "padded": image.filled(before)}
-    found = interpret(program, given, {"rows": pixels})
+    found = interpret(program, given, {"rows": pixels, "entries": pixels + 1})
     limit = 0.5 if by_element else 0.0
     passed = np.zeros((channels, pixels), bool)
     passed[:, active] = ~(np.abs(frame - before)[:, active] <= limit)
