@@ -45,8 +45,7 @@ from searchlab.workloads import workload
 Run = Callable[[], Any]
 ROUNDS = 5
 TRIALS = 100
-FALLBACK = StreamOptions(dense_above=0.5)
-FALLBACK_OF_STEPS = StreamOptions(dense_above=0.6)  # products of int16 take less time, but not less memory
+FALLBACK = StreamOptions(dense_above=0.9)
 CLIPS = Path(os.environ.get("SEARCHLAB_CLIPS", Path(__file__).resolve().parents[2] / "shared" / "data" / "video"))
 
 
@@ -161,7 +160,7 @@ def fallback_rows(clips: Path, case: str) -> Iterator[Row]:
     plain, steps = bench.plans
     choices = {
         "stream": StreamChoice.single(plain, bench.plans[plain], 0.2, FALLBACK),
-        "in int16": StreamChoice.single(steps, bench.plans[steps], 0.2, FALLBACK_OF_STEPS),
+        "in int16": StreamChoice.single(steps, bench.plans[steps], 0.2, FALLBACK),
     }
     others = libraries(bench)
     times = in_turns(bench, choices, others)

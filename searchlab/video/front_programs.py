@@ -96,6 +96,15 @@ class FrontPrograms:
         return found
 
     @cached_property
+    def speeds(self) -> dict[str, float]:
+        """How many products of each layer take as long as one of the plain graph."""
+        found = {}
+        for name, step in self.layers.items():
+            width = tile_width(step.geometry.made.channels, self._target(step))
+            found[name] = self.formats[step.layer.point].speed(width, self.target)
+        return found
+
+    @cached_property
     def pixels(self) -> Array:
         """The output pixels of each layer."""
         return np.array([s.geometry.made.pixels for s in self.layers.values()])

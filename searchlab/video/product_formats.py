@@ -63,6 +63,17 @@ class ProductFormat:
         """The channels of changes and weights, with those that fill up a last instruction."""
         return -(-channels // self.depth) * self.depth
 
+    def speed(self, width: int, target: CpuTarget) -> float:
+        """How many products with changes take as long as one of the plain graph, all else of both included.
+
+        Measured with ResNet-18, at any share of changes, with AVX-512 and with AVX2; bytes with AVX-512 only.
+        """
+        if self.sum == SUM:
+            return 0.5
+        if self.depth == 1:
+            return 1.0
+        return 0.65 if self.dot(width, target) is None else 1.6
+
     def bytes(self, weights: int) -> int:
         """The memory of so many weights."""
         return int(np.dtype(DTYPES[self.weight].storage).itemsize) * weights

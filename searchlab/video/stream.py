@@ -119,9 +119,9 @@ class StreamOptions:
 
     `refresh` computes all of every so-manieth frame.  `cut` is the share of a frame's elements that must have changed
     by a tenth of the range of values for a scene cut.  `dense_above` is a share, of changed elements among all or of
-    the multiplications of the last frame to those of the plain graph, above which changes are not worth it: then frames
-    go through the plain graph, which keeps nothing, until they change less.  None is never.  `compare` computes all of
-    every frame as well, for the errors of the account.
+    the time of the plain graph, as multiplications tell, above which changes are not worth it: then frames go through
+    the plain graph, which keeps nothing, until they change less.  None is never.  `compare` computes all of every frame
+    as well, for the errors of the account.
     """
 
     refresh: int | None = None
@@ -322,11 +322,17 @@ class Stream:
         return float(frame.std()) / spread if spread else 1.0
 
     def _work(self) -> float:
-        """The multiplications that the last frame took, or, where nothing is skipped, needed, to the plain graph's."""
-        account = self.account
+        """The multiplications that the last frame took, or, where nothing is skipped, needed, to the plain graph's.
+
+        Those that take less or more time than the plain graph's count accordingly, so that it is a share of time, too.
+        """
+        account, following = self.account, self.model.following
         assert account is not None
         whole = max(1, sum(layer.whole for layer in account.layers))
         taken = whole * (account.work if self.model.plan.skipping else account.density)
+        if following is not None:
+            shares = ((a.layer, a.whole * (1.0 if a.computed is None else a.computed)) for a in account.layers)
+            taken = sum(products / following.programs.speeds.get(layer, 1.0) for layer, products in shares)
         return taken / min(whole, self.model.dense_multiplications)
 
     def _compare(self, frame: Array, output: Any) -> None:

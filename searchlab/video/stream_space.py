@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from searchlab.search import Knob, Points, Sketch, Space, menu
-from searchlab.video.residual_options import FLOAT32
 from searchlab.video.residual_plan import ResidualPlan
 from searchlab.video.stream import StreamOptions
 
@@ -26,7 +25,7 @@ TILTS = (0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # of the last layer t
 FACTORS = (0.25, 0.35, 0.5, 0.71, 1.0, 1.41, 2.0, 2.83, 4.0)
 REFRESHES = (0, 32, 16, 8)  # frames; 0 is never
 FALLBACKS = (0.4, 0.5, 0.6, 0.8, 1.0, 0.0)  # shares of work above which frames are computed as a whole; 0 is never
-NAME, VERSION = "stream", "3"
+NAME, VERSION = "stream", "4"
 _OWN, _FORKED = "x ", "forked x "  # what the knobs of layers are called by, the latter where several read a map
 _SEEDS = 8
 
@@ -71,7 +70,7 @@ def stream_space(plans: Mapping[str, ResidualPlan], fit: bool = False) -> Space:
     """
     sketches = [Sketch(rule, _knobs(plan)[fit:]) for rule, plan in plans.items()]
     found = Space(sketches, NAME, VERSION)
-    found.seed_with(lambda: _seeds(found, [plan.options.products for plan in plans.values()]))
+    found.seed_with(lambda: _seeds(found))
     return found
 
 
@@ -89,11 +88,11 @@ def _knobs(plan: ResidualPlan) -> tuple[Knob, ...]:
     )
 
 
-def _seeds(space: Space, products: Sequence[str]) -> Points:
+def _seeds(space: Space) -> Points:
     """Levels that all layers share, from the middle outwards, then tilted ones, by turns of rules.
 
     Small levels meet any bound, large ones are fast.  Without a level: tilts, and factors of what several layers read.
-    Products that are faster than those of the plain graph are worth it as long as there are no more of them.
+    Streams fall back where the plain graph would be faster.
     """
     middle = len(LEVELS) // 2
     found = [(middle + step, 1.0, 1.0) for step in (0, 3, -4, 6)]
@@ -101,8 +100,8 @@ def _seeds(space: Space, products: Sequence[str]) -> Points:
     if space.sketches[0].knobs[0].name != "level":
         found = [(0, 1.0, 1.0), (0, 1.0, 0.35), (0, 2.0, 0.35), (0, 0.5, 0.35), (0, 2.0, 1.0), (0, 0.5, 1.0)]
     count = max(1, _SEEDS // len(space.sketches))
-    fallbacks = [FALLBACKS.index(0.5 if p == FLOAT32 else 1.0) for p in products]
-    rows = [_row(s, *seed, f, space.sketches[s].knobs) for seed in found[:count] for s, f in enumerate(fallbacks)]
+    fallback = FALLBACKS.index(1.0)
+    rows = [_row(n, *seed, fallback, s.knobs) for seed in found[:count] for n, s in enumerate(space.sketches)]
     return Points.of(list(dict.fromkeys(map(tuple, rows))), space.width)
 
 

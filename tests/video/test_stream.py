@@ -13,6 +13,7 @@ from tiny_networks import tiny
 from searchlab.errors import GraphError
 from searchlab.graph import GraphBuilder, GraphModule, evaluate_graph
 from searchlab.ir import size
+from searchlab.targets import parse
 from searchlab.video import (
     ClipOptions,
     ResidualModel,
@@ -22,7 +23,10 @@ from searchlab.video import (
     made_clip,
     read_clip,
     relative_error,
+    residual,
 )
+from searchlab.video.front import front_of
+from searchlab.video.front_programs import FrontPrograms
 from searchlab.video.residual_options import KERNELS, RULES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -197,6 +201,27 @@ def test_the_plain_graph_may_take_fewer_multiplications_than_its_layers() -> Non
         shares[winograd] = stream._work()
     assert shares[False] == pytest.approx(1.0)
     assert 1.3 < shares[True] < 9 / 4
+
+
+@pytest.mark.parametrize(
+    ("cpu", "products", "wanted"),
+    [
+        ("x86-64-v3", "float32", 1.0),
+        ("x86-64-v3", "int16", 1.6),
+        ("x86-64-v3", "bfloat16", 0.65),
+        ("x86-64-v4", "int16", 1.6),
+    ],
+)
+def test_products_count_as_the_time_that_they_take(cpu: str, products: str, wanted: float) -> None:
+    b = GraphBuilder("main")
+    weight = np.random.default_rng(0).normal(0, 0.1, (32, 32, 3, 3)).astype("float32")
+    h = b.relu(b.conv2d(b.input("x", (1, 3, 8, 8)), b.constant("first", weight[:, :3]), padding=1))
+    module = b.build(b.conv2d(h, b.constant("second", weight), padding=1))
+    plan = residual(module, ResidualOptions(kernel="skip", granularity="pixel", products=products))
+    front = front_of(plan)
+    assert front is not None
+    # The frame is multiplied in float32 in any case.
+    assert FrontPrograms(plan, front, parse(cpu)).speeds == {"conv2d": 1.0, "conv2d_1": wanted}
 
 
 def test_frames_of_another_size_are_refused() -> None:

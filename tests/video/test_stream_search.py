@@ -99,7 +99,7 @@ def test_thresholds_of_a_point() -> None:
     knobs = {**space.choice(point)["knobs"], "level": LEVELS[3], "tilt": 4.0, "x conv2d_1": FACTORS[-1], "refresh": 8}
     choice = StreamChoice.of({"sketch": "propagated", "knobs": knobs})
     assert choice.shares == pytest.approx({"conv2d": LEVELS[3] / 2, "conv2d_1": 2 * LEVELS[3] * FACTORS[-1]})
-    assert choice.options == StreamOptions(refresh=8, dense_above=0.5)
+    assert choice.options == StreamOptions(refresh=8, dense_above=1.0)
     stream = bench().stream(choice)
     deviation = bench().clip[0].std()
     assert stream.thresholds[0] == pytest.approx(LEVELS[3] / 2 * deviation, rel=1e-4)

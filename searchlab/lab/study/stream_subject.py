@@ -36,7 +36,7 @@ _BEYOND = (
     10.0  # times the dense time that a violated bound counts as, and more the larger the error: no stream is so slow
 )
 _ROUNDS = 5
-_FALLBACK = StreamOptions(dense_above=0.5)
+_FALLBACK = StreamOptions(dense_above=1.0)
 
 
 @dataclass(frozen=True, slots=True)
