@@ -135,9 +135,9 @@ class Following:
 
     def _counts(self) -> tuple[Array, ...]:
         """Changed elements by channel of each change point, then the output pixels of layers, as far as computed."""
-        programs, points = self.model.programs, self.memory.points
+        programs, known = self.model.programs, self.memory.changed()
         changed = (
-            points[number].parts[0].changed if number in points else self._all_elements(point)
+            known[number] if number in known else self._all_elements(point)
             for number, point in enumerate(self.model.plan.points)
         )
         whole = self.memory.groups.sum(axis=(0, 2)) * programs.pixels_of_group

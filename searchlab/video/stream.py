@@ -35,7 +35,7 @@ from searchlab.wholefile import replace_file
 
 Array = npt.NDArray[Any]
 CUT_LEVEL = 0.1  # a change by this share of a frame's range of values is none that motion of a scene makes everywhere
-_SAVED = ("last", "thresholds", "numbers", "sizes")  # beside the state and the counts
+_SAVED = ("shape", "sample", "thresholds", "numbers", "sizes")  # beside the state and the counts
 SAMPLE = 8192  # elements of a frame that are looked at for its share of changes
 PAUSES = (8, 64)  # frames through the plain graph before changes are tried again: at first, and at most
 CALMER = 0.8  # changes are tried again where this share of the changes of the frame that was too dense is left
@@ -140,14 +140,15 @@ class StreamOptions:
 
 @dataclass
 class _Kept:
-    """What a stream keeps from frame to frame.
+    """What a stream keeps from frame to frame; of the last frame its shape and a sample.
 
     Without `state` the last frame went through the plain graph; `spare` is the state before, whose memory is reused.
     `since` counts frames since all was computed with a state, or since there is none; `busy` is the share of elements
     that had changed when changes were not worth it, 0 where they are; `pause` is how many frames the plain graph gets.
     """
 
-    last: Array
+    shape: tuple[int, ...]
+    sample: Array
     state: tuple[Array, ...] = ()
     counts: tuple[Array, ...] | None = None
     number: int = 1
@@ -205,9 +206,10 @@ class Stream:
         If only changes are computed, the times of layers are added to `seconds` (see `ResidualModel.step`).
         """
         given = self._as_frame(image)
-        self.dense, busy = self._why_dense(given)
+        sample = _sample(given)
+        self.dense, busy = self._why_dense(sample)
         before = self._kept
-        made = _Kept(given, busy=busy)
+        made = _Kept(given.shape, sample, busy=busy)
         if before is not None:
             made.number, made.spare = before.number + 1, before.state or before.spare
             made.pause = before.pause
@@ -254,7 +256,8 @@ class Stream:
         held: dict[str, Any] = {f"state{slot}": array for slot, array in enumerate(kept.state)}
         held |= {f"count{n}": array for n, array in enumerate(kept.counts or ())}
         held["numbers"] = np.array([kept.number, kept.since, kept.busy, kept.pause, self._unit])
-        held |= {"last": kept.last, "thresholds": self.thresholds, "sizes": np.array([astuple(s) for s in self._sizes])}
+        held |= {"shape": np.array(kept.shape), "sample": kept.sample, "thresholds": self.thresholds}
+        held["sizes"] = np.array([astuple(s) for s in self._sizes])
         replace_file(Path(path), lambda file: np.savez(file, **held))
 
     @staticmethod
@@ -276,20 +279,25 @@ class Stream:
         number, since, busy, pause, stream._unit = arrays["numbers"].tolist()
         stream.thresholds = arrays["thresholds"]
         stream._sizes = tuple(LayerSize(*row) for row in arrays["sizes"].tolist())
-        stream._kept = _Kept(arrays["last"], state, counts or None, int(number), int(since), busy, int(pause))
+        shape = tuple(arrays["shape"].tolist())
+        stream._kept = _Kept(shape, arrays["sample"], state, counts or None, int(number), int(since), busy, int(pause))
         return stream
 
     def _as_frame(self, image: npt.ArrayLike) -> Array:
-        """A frame of its own: the caller may use the memory of the image again."""
-        given = np.array(image, np.float32, order="C")
+        """The image as the graph takes it.
+
+        Where it may become part of the state it is a copy: the caller may use the memory of the image again.
+        """
+        taken = np.array if self.model.following is None else np.asarray
+        given = taken(image, np.float32, order="C")
         _, annotation = self.model.compiled[FIRST].facts.parameters[0]
         rank = getattr(annotation, "rank", None)
         given = given[None] if given.ndim + 1 == rank else given
-        if self._kept is not None and given.shape != self._kept.last.shape:
-            raise GraphError(f"a frame of shape {given.shape} in a stream of frames of shape {self._kept.last.shape}")
+        if self._kept is not None and given.shape != self._kept.shape:
+            raise GraphError(f"a frame of shape {given.shape} in a stream of frames of shape {self._kept.shape}")
         return given
 
-    def _why_dense(self, frame: Array) -> tuple[str, float]:
+    def _why_dense(self, sample: Array) -> tuple[str, float]:
         """Why all of a frame is computed, "" if only changes are; and how busy the stream is then (see `_Kept`)."""
         options, kept = self.options, self._kept
         if kept is None:
@@ -298,8 +306,7 @@ class Stream:
             return "refresh", 0.0
         if options.cut is None and options.dense_above is None:
             return "", 0.0
-        before = _sample(kept.last)
-        size = np.abs(_sample(frame) - before)
+        before, size = kept.sample, np.abs(sample - kept.sample)
         if options.cut is not None and kept.state:
             level = CUT_LEVEL * float(before.max() - before.min())
             if np.count_nonzero(size > level) > options.cut * size.size:
@@ -348,11 +355,11 @@ class Stream:
 
 
 def _sample(frame: Array) -> Array:
-    """Elements of a frame from which shares of all are estimated: looking at all of them takes longer."""
+    """A copy of elements of a frame from which shares of all are estimated: looking at all of them takes longer."""
     step = max(1, frame.size // SAMPLE)
     while math.gcd(step, frame.shape[-1]) > 1:
         step += 1
-    return frame.reshape(-1)[::step]
+    return frame.reshape(-1)[::step].copy()
 
 
 def _numbered(arrays: dict[str, Array], name: str) -> tuple[Array, ...]:

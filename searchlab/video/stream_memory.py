@@ -40,24 +40,21 @@ class ChangePart:
     written: dict[str, Array]
 
     @staticmethod
-    def of(given: MapShape, form: ProductFormat, bands: int, limit: Array, written: bool) -> ChangePart:
-        """Room for the changes of a value; those of values that are only seen are not written anywhere else."""
+    def of(given: MapShape, form: ProductFormat, limit: Array, changed: Array, written: bool) -> ChangePart:
+        """Room for the changes of a value, whose numbers by bands are counted in `changed`.
+
+        Those of values that are only seen are not written anywhere else.
+        """
         rows, room = given.pixels + 1, form.room(given.channels)
         whole = {"change": aligned((rows, room), np.dtype(DTYPES[form.change].storage))} if written else {}
         whole |= {"step": np.zeros(rows, np.float32)} if form.steps else {}
         for array in whole.values():
             array[...] = 0
         parts = []
-        for band in given.bands(bands):
+        for band, counted in zip(given.bands(len(changed)), changed, strict=True):
             mine = {name: array[band.start : band.stop + 1] for name, array in whole.items()}
-            changed, first = np.zeros(given.channels, np.float32), np.array([band.start], np.int32)
-            parts.append(BandChanges(PixelList.of(band), changed, first, mine))
+            parts.append(BandChanges(PixelList.of(band), counted, np.array([band.start], np.int32), mine))
         return ChangePart(limit, tuple(parts), whole)
-
-    @property
-    def changed(self) -> Array:
-        """Changed elements by channel."""
-        return np.asarray(np.sum([band.changed for band in self.bands], axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +81,11 @@ class StreamMemory:
         self.seen: dict[int, Array] = {}  # by change point
         self.padded: dict[int, Array] = {}  # by change point: what was seen, as windows read it
         self.points: dict[int, PointMemory] = {}
+        # Changed elements of all change points by band, and where the channels of each are.
+        channels = {number: programs.readers(number)[0].geometry.given.channels for number in programs.formats}
+        self._changed = np.zeros((max(programs.bands.values()), sum(channels.values())), np.float32)
+        ends = np.cumsum([0, *channels.values()]).tolist()
+        self._channels = {n: slice(*edge) for n, edge in zip(channels, zip(ends, ends[1:], strict=False), strict=True)}
         # The number of groups of each layer and band, for the first parts of changes and for the second ones.
         self.groups = np.zeros((2, len(programs.layers), max(programs.bands.values())), np.int32)
         for name, shape in front.shapes.items():
@@ -134,13 +136,19 @@ class StreamMemory:
         """The changes of what a layer reads."""
         number, programs = step.layer.point, self.programs
         if number not in self.points:
-            form, bands = programs.formats[number], min(programs.bands[m] for m in step.value.maps)
-            threshold = np.zeros(1, np.float32)
-            limits = [threshold, np.zeros(1, np.float32)] if form.lift else [threshold]
-            written = number not in programs.images
-            parts = (ChangePart.of(step.geometry.given, form, bands, limit, written) for limit in limits)
+            given, form, written = step.geometry.given, programs.formats[number], number not in programs.images
+            threshold, bands = np.zeros(1, np.float32), min(programs.bands[m] for m in step.value.maps)
+            changed = self._changed[:bands, self._channels[number]]
+            parts = [ChangePart.of(given, form, threshold, changed, written)]
+            if form.lift:  # elements that changed are those of the first part
+                parts.append(ChangePart.of(given, form, np.zeros(1, np.float32), np.zeros_like(changed), written))
             self.points[number] = PointMemory(tuple(parts), threshold)
         return self.points[number]
+
+    def changed(self) -> dict[int, Array]:
+        """Changed elements by channel, of each change point."""
+        whole = self._changed.sum(axis=0)
+        return {number: whole[mine] for number, mine in self._channels.items()}
 
     def image(self, name: str) -> Array:
         """A copy of a map as an image (1, channels, height, width)."""
