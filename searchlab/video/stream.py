@@ -333,13 +333,18 @@ class Stream:
 
         Those that take less or more time than the plain graph's count accordingly, so that it is a share of time, too.
         """
-        account, following = self.account, self.model.following
-        assert account is not None
-        whole = max(1, sum(layer.whole for layer in account.layers))
-        taken = whole * (account.work if self.model.plan.skipping else account.density)
-        if following is not None:
-            shares = ((a.layer, a.whole * (1.0 if a.computed is None else a.computed)) for a in account.layers)
-            taken = sum(products / following.programs.speeds.get(layer, 1.0) for layer, products in shares)
+        plan, following, kept = self.model.plan, self.model.following, self._kept
+        whole = max(1, sum(size.whole for size in self._sizes))
+        if following is None or kept is None or kept.counts is None:
+            account = self.account
+            assert account is not None
+            taken = whole * (account.work if plan.skipping else account.density)
+        else:  # without an account, whose densities take longer than small frames do
+            computed = dict(zip(plan.skipping, kept.counts[len(plan.points) :], strict=True))
+            taken = 0.0
+            for layer, size in zip(plan.layers, self._sizes, strict=True):
+                share = float(computed[layer.name][0]) / size.units if layer.name in computed else 1.0
+                taken += size.whole * share / following.programs.speeds.get(layer.name, 1.0)
         return taken / min(whole, self.model.dense_multiplications)
 
     def _compare(self, frame: Array, output: Any) -> None:
