@@ -196,7 +196,7 @@ IDS = {  # of all cells, in their order, with the effort that the file says
     "papers/hidet.yaml": "ce5bab14c18b",
     "papers/metaschedule.yaml": "50184f0d1ad4",
     "papers/relax.yaml": "20a1cada2965",
-    "papers/rrm.yaml": "562415261716",
+    "papers/rrm.yaml": "f8c1b8445a3e",
     "papers/tensorir.yaml": "16dd8bcde4cd",
     "quickstart.yaml": "27d0ce583df4",
     "replay-gpu.yaml": "0863c19dd2f1",
