@@ -227,7 +227,7 @@ class CallWriter:
     ) -> dict[str, Array]:
         """Pairs of some changes and the places of a band whose windows hold them, by groups of one tap."""
         geometry, group = step.geometry, self.programs.group(step)
-        (down, across), pixels, places = self.programs.tables(geometry), geometry.given.pixels, geometry.made.pixels
+        (down, across), pixels, places = geometry.reaching, geometry.given.pixels, geometry.made.pixels
         room = sum(len(c.active.items) for c in changes)
         tables = _pair_tables(geometry, room, group)
         near = np.where((down >= band.start) & (down < band.stop), down, -1).astype(np.int32)

@@ -17,7 +17,7 @@ from searchlab.video.change_programs import GROUP, packed_weight, surplus_of, ti
 from searchlab.video.front import Front, LayerStep, MapStep
 from searchlab.video.product_formats import FLOATS, ProductFormat, in_steps, product_format
 from searchlab.video.residual_plan import ResidualPlan
-from searchlab.video.window_geometry import PaddedImage, WindowGeometry
+from searchlab.video.window_geometry import PaddedImage
 from searchlab.video.window_programs import WINDOWS, window_weight
 
 Array = npt.NDArray[Any]
@@ -34,7 +34,6 @@ class FrontPrograms:
         self.bands = self._bands()
         self._kernels: dict[tuple[Any, ...], Any] = {}
         self._compiled: dict[tuple[str, int], Any] = {}
-        self._tables: dict[WindowGeometry, tuple[Array, Array]] = {}
         self._weights: dict[str, dict[str, Array]] = {}
 
     def _bands(self) -> dict[str, int]:
@@ -70,12 +69,6 @@ class FrontPrograms:
                 self._compiled[found] = compile_program(program, target)
             self._kernels[key] = self._compiled[found]
         return self._kernels[key]
-
-    def tables(self, geometry: WindowGeometry) -> tuple[Array, Array]:
-        """Which place a pixel reaches by a tap."""
-        if geometry not in self._tables:
-            self._tables[geometry] = geometry.reaching()
-        return self._tables[geometry]
 
     def readers(self, point: int) -> list[LayerStep]:
         """The layers that read the changes of a value."""
@@ -117,7 +110,7 @@ class FrontPrograms:
     def _pixels_of_group(self, step: LayerStep) -> float:
         if step.layer.point in self.images:
             return WINDOWS
-        down, across = self.tables(step.geometry)
+        down, across = step.geometry.reaching
         pairs = np.count_nonzero(down >= 0) * np.count_nonzero(across >= 0)
         return step.geometry.made.pixels * self.group(step) / pairs
 

@@ -56,21 +56,18 @@ class ReachedPlaces:
         """Every pixel reaches all of its block of so many pixels squared, or of its row."""
         height, width = (1, shape.width) if isinstance(block, str) else (block, block)
         lines, columns = _block(shape.height, height), _block(shape.width, width)
-        return ReachedPlaces(
-            np.where(lines < 0, -1, lines * shape.width), columns, shape.pixels, range(shape.pixels)
-        ).known()
+        return _reached(np.where(lines < 0, -1, lines * shape.width), columns, shape.pixels)
 
     def within(self, band: range) -> ReachedPlaces:
         """The same, but for places outside of a band of rows, which nothing reaches."""
         inside = (self.lines >= band.start) & (self.lines < band.stop)
         return replace(self, lines=np.where(inside, self.lines, _NOWHERE).astype(np.int32), band=band)
 
-    def known(self) -> ReachedPlaces:
-        """The same with numbers that are no places where there is none, which is written as -1."""
-        lines, columns = (
-            np.ascontiguousarray(np.where(t < 0, _NOWHERE, t), np.int32) for t in (self.lines, self.columns)
-        )
-        return replace(self, lines=lines, columns=columns)
+
+def _reached(lines: Array, columns: Array, places: int) -> ReachedPlaces:
+    """The places of tables in which there is none where they are -1."""
+    lines, columns = (np.ascontiguousarray(np.where(t < 0, _NOWHERE, t), np.int32) for t in (lines, columns))
+    return ReachedPlaces(lines, columns, places, range(places))
 
 
 def _block(extent: int, size: int) -> Array:
@@ -110,6 +107,7 @@ class WindowGeometry:
         found = np.where((rows >= 0) & (columns >= 0), rows * self.given.width + columns, self.given.pixels)
         return found.reshape(self.made.pixels, self.taps).astype(np.int32)
 
+    @cached_property
     def reaching(self) -> tuple[Array, Array]:
         """The place that a pixel reaches by a tap is down[tap's row, pixel's row] + across[tap's column, its column].
 
@@ -128,15 +126,15 @@ class WindowGeometry:
 
     def sources(self, band: range) -> range:
         """The pixels of all rows that reach a band of places."""
-        down, _ = self.reaching()
+        down, _ = self.reaching
         (rows,) = np.nonzero(((down >= band.start) & (down < band.stop)).any(axis=0))
         return range(int(rows[0]) * self.given.width, int(rows[-1] + 1) * self.given.width) if len(rows) else range(0)
 
     @cached_property
     def reach(self) -> ReachedPlaces:
         """The places that a pixel reaches by any tap."""
-        lines, columns = (_compact(table) for table in self.reaching())
-        return ReachedPlaces(lines, columns, self.made.pixels, range(self.made.pixels)).known()
+        lines, columns = (_compact(table) for table in self.reaching)
+        return _reached(lines, columns, self.made.pixels)
 
 
 def _compact(table: Array) -> Array:

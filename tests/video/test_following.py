@@ -210,7 +210,7 @@ def test_windows_and_what_reaches_them_agree(
     geometry = WindowGeometry(MapShape(1, *sides), MapShape(1, *made), kernel, stride, padding)
     image = np.arange(sides[0] * sides[1]).reshape(sides)
     padded = np.pad(image, [(p, p) for p in padding], constant_values=image.size)
-    windows, (down, across) = geometry.windows(), geometry.reaching()
+    windows, (down, across) = geometry.windows(), geometry.reaching
     for place, (h, w) in enumerate(np.ndindex(*made)):
         top, left = h * stride[0], w * stride[1]
         np.testing.assert_array_equal(
